@@ -201,6 +201,8 @@ class Answer:
     sentences: tuple[Sentence, ...]
     fallbacks: tuple[Fallback, ...] = ()
     checks: tuple[SupportCheck, ...] = ()
+    missing: str = ""
+    """A sentence about the parts of the request that the documents leave open."""
 
     def list_citations(self) -> list[Citation]:
         """List the cited ids, each once, in the order of their first citations. Their numbers count from 1."""

@@ -41,6 +41,8 @@ class TopicContext:
     query_vectors: Vectors
     whole: bool = True
     """Whether the whole text of a document is evidence. Otherwise only its segments are."""
+    openings: Vectors | None = None
+    """The vectors of the titles and openings of the documents, float32[documents, d], if rules compare them."""
 
     @property
     def by_id(self) -> dict[str, tuple[Document, Vectors]]:

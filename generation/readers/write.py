@@ -28,7 +28,7 @@ from keystone.generation.readers.reader import AnswerMethod, Synthesis, Task, To
 from keystone.generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
 from keystone.generation.rules.sentences import ask_each_clause
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Fallback, Note
-from keystone.indexing.types import Span
+from keystone.indexing.types import LOCAL, Span
 from keystone.indexing.vectors.embed import embed_passages
 
 LEAST_WORDS_SHARE = 0.75
@@ -109,7 +109,9 @@ def _choose_answer(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> An
     """Choose sentences of the evidence by rules, for coverage of the queries."""
     context = ask_each_clause(task.context, tools.sources)
     candidates = find_candidates(context, tools.sources, evidence)
-    made = choose_sentences(task.topic.id, context, evidence, candidates, task.words)
+    embedding = tools.sources.embedding
+    measured = embedding.model == LOCAL and not embedding.url
+    made = choose_sentences(task.topic.id, context, evidence, candidates, task.words, measured)
     return made if made.sentences else quote_closest_segment(task.topic.id, task.context, task.words)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.fusion.closest import find_closest_segments
-from keystone.fusion.coverage import choose
 from keystone.generation.context.topic import Sources, TopicContext, embed_spans
+from keystone.generation.rules.requests import open_question
 from keystone.generation.rules.sentences import (
     SAME_COSINE,
     choose_likely,
@@ -19,8 +19,10 @@ from keystone.generation.rules.sentences import (
     find_holding_segments,
     find_sentences,
     group_same_sentences,
+    share_words,
 )
 from keystone.generation.rules.subject import include_subject, read_sentence
+from keystone.generation.rules.support import find_added
 from keystone.generation.rules.words import find_stems
 from keystone.generation.types import Answer, Evidence, Sentence
 from keystone.indexing.types import Document, Span
@@ -28,12 +30,18 @@ from keystone.indexing.vectors.types import Vectors
 
 MOST_CITATIONS = 3
 """The most citations of one sentence."""
-LEAST_WORTH = 0.5
-"""The least worth of a sentence that serves a query, as `compute_worth` computes it."""
-MOST_SENTENCES = 6
-"""The most sentences that serve a question."""
-MOST_SENTENCES_OF_PART = 2
-"""The most sentences that serve a part of a question."""
+NOTHING = "The documents seem to say nothing that answers the question."
+"""The answer if no sentence fits. It cites nothing."""
+MISSING = "The documents seem to say nothing about:"
+"""The words before the questions that no sentence of an answer fits."""
+LEAST_WORTH = 1.5
+"""The least worth of a question's best sentence, as `compute_worth` computes it."""
+LEAST_WORTH_BESIDE = 1.15
+"""The least worth of another sentence of the same document."""
+LEAST_SHARE, MOST_SHARE, MOST_SENTENCES = 3, 8, 16
+"""The most sentences of all questions. A question's share of them is at least 3 and at most 8."""
+LIKE_COSINE = 0.8
+"""Above this cosine, a sentence says little more than another one."""
 SAME_WORDS_SHARE = 0.8
 """The least share of content words in common by which two sentences repeat each other."""
 
@@ -72,37 +80,103 @@ def gather_sentences(context: TopicContext, candidates: CandidateSentences) -> l
 
 
 def choose_sentences(
-    topic_id: str, context: TopicContext, evidence: Sequence[Evidence], candidates: CandidateSentences, words: int
+    topic_id: str,
+    context: TopicContext,
+    evidence: Sequence[Evidence],
+    candidates: CandidateSentences,
+    words: int,
+    measured: bool = True,
 ) -> Answer:
-    """Choose sentences of the evidence for coverage of the queries, within `words` words.
+    """Choose sentences of the evidence for the questions, within `words` words.
 
-    `candidates` must hold the sentences of the evidence. Each query is served by its best sentences only, and a query
-    that nothing answers adds nothing. No sentence repeats the words of another. If another candidate says the same, its
-    citations are added.
+    `candidates` must hold the sentences of the evidence. The questions take turns: each takes the best sentence that is
+    left for it, and none if nothing fits. Whether a sentence fits is told by its worth if the vectors are `measured`,
+    that is, made by the model for which the least worth is known, and otherwise by the words that it shares. If nothing
+    fits any question, the answer says so and cites nothing.
 
-    Sentences are in the order of the queries that they serve best. In each document that says the sentence, the
-    citation is the closest of the segments that hold it, with the line that names its subject if one does (paper,
-    section 3.4). The best three citations stay.
+    No sentence repeats the words of another. If another candidate says the same, its citations are added.
+
+    Sentences are in the order of the questions, and those of one document in the order of its text. If there are
+    several questions, a line of its own words opens the first sentence of each, unless the line has a name or number
+    that the cited segments lack. In each document that says the sentence, the citation is the closest of the segments
+    that hold it, with the line that names its subject if one does (paper, section 3.4). The best three citations stay.
     """
     place_of = {span: place for place, span in enumerate(candidates.spans)}
     evidence = leave_out_repeats(evidence)
     heads = [place_of[item.span] for item in evidence]
-    worth = compute_worth(context, [item.span for item in evidence], candidates.vectors[heads])
-    utility = keep_best(worth, count_most([query.question for query in context.queries]))
-    serves = np.argmax(utility, axis=0) if utility.size else np.empty(0, np.int64)
-    chosen = choose(utility, [len(item.text.split()) for item in evidence], words)
-    in_turn = sorted(chosen, key=lambda i: (int(serves[i]), -utility[serves[i], i], i))
+    vectors = candidates.vectors[heads]
+    openings = [open_question(query.question) for query in context.queries] if len(context.queries) > 1 else [""]
+    spans = [item.span for item in evidence]
+    worth = compute_worth(context, spans, vectors)
+    if not measured:
+        worth = np.where(share_words(context, spans), worth + LEAST_WORTH, 0.0)
+    costs = [len(item.text.split()) for item in evidence]
+    served = take_turns(
+        worth, [span.doc_id for span in spans], costs, [len(opening.split()) for opening in openings], words, vectors
+    )
+    if candidates.spans and not any(served):
+        return Answer(topic_id, (Sentence(NOTHING, ()),))
     groups = _group_by_head(heads, candidates.vectors)
     documents = context.by_id
-    return Answer(
-        topic_id,
-        tuple(
-            Sentence(
-                evidence[i].text, _cite([(candidates.spans[j], candidates.vectors[j]) for j in groups[i]], documents)
-            )
-            for i in in_turn
-        ),
-    )
+    sentences: list[Sentence] = []
+    for opening, own in zip(openings, served, strict=True):
+        for number, i in enumerate(_put_in_order(own, spans)):
+            said = [(candidates.spans[j], candidates.vectors[j]) for j in groups[i]]
+            cited = _cite(said, documents)
+            opens = opening and not number and not find_added(opening, _read_cited(cited, said, documents))
+            text = f"{opening} {evidence[i].text}" if opens else evidence[i].text
+            sentences.append(Sentence(text, cited))
+    left_open = [opening.rstrip(":?") for opening, own in zip(openings, served, strict=True) if not own]
+    return Answer(topic_id, tuple(sentences), missing=f"{MISSING} {'; '.join(left_open)}." if left_open else "")
+
+
+def take_turns(
+    worth: NDArray[np.float64],
+    doc_ids: Sequence[str],
+    costs: Sequence[int],
+    openings: Sequence[int],
+    words: int,
+    vectors: Vectors,
+) -> list[list[int]]:
+    """Let the questions take sentences in turns, the best first: the places of each question's sentences.
+
+    `worth` is float64[questions, sentences]. A sentence serves the question for which it is worth most. A question
+    whose best sentence is worth too little takes none. Beside its best one, it takes sentences of the same document
+    that are worth less. Its first sentence also costs its opening.
+    """
+    served: list[list[int]] = [[] for _ in openings]
+    if not worth.size:
+        return served
+    serves, left = np.argmax(worth, axis=0), words
+    ranked = [sorted(np.flatnonzero(serves == row).tolist(), key=lambda i: -worth[row, i]) for row in range(len(worth))]
+    waiting = [
+        [i for i in own if worth[row, i] >= (LEAST_WORTH if doc_ids[i] != doc_ids[own[0]] else LEAST_WORTH_BESIDE)]
+        if own and worth[row, own[0]] >= LEAST_WORTH
+        else []
+        for row, own in enumerate(ranked)
+    ]
+    for _ in range(count_share(len(worth))):
+        for row in sorted(range(len(worth)), key=lambda row: -max((worth[row, i] for i in waiting[row]), default=0)):
+            opening = 0 if served[row] else openings[row]
+            taken = [i for own in served for i in own]
+            new = (i for i in waiting[row] if (vectors[taken] @ vectors[i] <= LIKE_COSINE).all())
+            found = next((i for i in new if costs[i] + opening <= left), None)
+            if found is not None:
+                served[row].append(found)
+                waiting[row].remove(found)
+                left -= costs[found] + opening
+    return served
+
+
+def count_share(questions: int) -> int:
+    """Count the most sentences that serve each of so many questions."""
+    return min(MOST_SHARE, max(LEAST_SHARE, MOST_SENTENCES // questions))
+
+
+def _put_in_order(own: Sequence[int], spans: Sequence[Span]) -> list[int]:
+    """Put sentences in the order of their documents, the one with the best sentence first, and then of the text."""
+    documents = list(dict.fromkeys(spans[i].doc_id for i in own))
+    return sorted(own, key=lambda i: (documents.index(spans[i].doc_id), spans[i].start))
 
 
 def quote_closest_segment(topic_id: str, context: TopicContext, words: int) -> Answer:
@@ -132,25 +206,6 @@ def leave_out_repeats(evidence: Sequence[Evidence]) -> list[Evidence]:
     return [evidence[place] for place in sorted(kept)]
 
 
-def count_most(questions: Sequence[str]) -> NDArray[np.int64]:
-    """Count the most sentences that serve each question: fewer for a question that is a part of another."""
-    return np.array(
-        [
-            MOST_SENTENCES_OF_PART if any(part in other and part != other for other in questions) else MOST_SENTENCES
-            for part in questions
-        ]
-    )
-
-
-def keep_best(worth: NDArray[np.float64], most: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Keep the worth of each query's `most` best sentences, and set that of others to 0. The earlier one wins a tie.
-
-    `worth` is float64[queries, sentences], and `most` int64[queries].
-    """
-    places = np.argsort(np.argsort(-worth, axis=1, kind="stable"), axis=1, kind="stable")
-    return np.where((places < most[:, np.newaxis]) & (worth >= LEAST_WORTH), worth, 0.0)
-
-
 def _group_by_head(heads: Sequence[int], vectors: Vectors) -> list[list[int]]:
     """Find for each head the places of all sentences that say the same. A sentence belongs to its first such head."""
     groups = [[head] for head in heads]
@@ -161,6 +216,21 @@ def _group_by_head(heads: Sequence[int], vectors: Vectors) -> list[list[int]]:
             if same.size:
                 groups[int(same[0])].append(place)
     return groups
+
+
+def _read_cited(
+    cited: Sequence[str],
+    saying: Sequence[tuple[Span, NDArray[np.float32]]],
+    documents: dict[str, tuple[Document, Vectors]],
+) -> str:
+    """Read the titles and texts of the cited segments."""
+    own = dict.fromkeys(span.doc_id for span, _ in saying)
+    return "\n".join(
+        f"{document.title}\n{document.segment_text(segment)}"
+        for document in (documents[doc_id][0] for doc_id in own)
+        for segment in document.segments
+        if segment.id in cited
+    )
 
 
 def _cite(

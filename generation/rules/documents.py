@@ -5,14 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from keystone.generation.context.topic import Sources
-from keystone.generation.rules.sentences import embed_questions, split_into_questions
-from keystone.indexing.vectors.of_sentences import sentence_vectors
+from keystone.generation.rules.requests import split_into_questions
+from keystone.generation.rules.sentences import embed_openings, embed_questions
+from keystone.indexing.vectors.embed import embed_queries
 from keystone.retrieval.types import Query
 
 SEARCHED_TIMES = 2
 """The number of documents to choose from, as a multiple of the number to choose."""
-OPENING_CHARACTERS = 200
-"""The characters of a document, after its title, that are compared with the questions. They name its subject."""
 
 
 def choose_documents(sources: Sources, queries: Sequence[Query], rows: Sequence[int], number: int) -> list[int]:
@@ -26,8 +25,9 @@ def choose_documents(sources: Sources, queries: Sequence[Query], rows: Sequence[
     if len(searched) <= number:
         return list(searched)
     documents = sources.store.get(searched)
-    openings = [f"{document.title} {' '.join(document.text[:OPENING_CHARACTERS].split())}" for document in documents]
-    vectors = sentence_vectors(sources.index, openings, sources.threads)
-    closest = np.argmax(embed_questions(sources, split_into_questions(queries)) @ vectors.T, axis=1).tolist()
+    vectors = embed_openings(sources, documents)
+    asked = embed_queries(sources.embedding, [query.dense_text for query in queries], sources.threads)
+    questions = embed_questions(sources, split_into_questions(queries), asked)
+    closest = np.argmax(questions @ vectors.T, axis=1).tolist()
     places = list(dict.fromkeys([*closest, *range(len(searched))]))
     return [searched[place] for place in sorted(places[:number])]

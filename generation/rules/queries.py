@@ -26,8 +26,6 @@ _BORDER = re.compile(
     re.IGNORECASE,
 )
 _COMMA = re.compile(r",\s+(?:(?:and|or|but|plus)\s+)?")
-_ASKING = re.compile(r"^(?:what about|how to|how) ", re.IGNORECASE)
-_JOINT = re.compile(r"\s+(?:and|or|but|also|with|by|without|before|when|while|whether|including)\s+", re.IGNORECASE)
 _LEADING = re.compile(r"^(?:and|or|but|also|including|especially|particularly|plus|then|so)[\s,]+", re.I)
 _AUXILIARY = re.compile(r"(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b", re.IGNORECASE)
 
@@ -67,13 +65,6 @@ def _split_into_questions(sentence: str) -> Iterator[str]:
             bare = _strip_lead_in(part)
             if find_content_words(bare):
                 yield _make_question(bare)
-
-
-def split_into_parts(question: str) -> list[str]:
-    """Split a question at its coordinations and prepositions, if that gives two phrases of content or more."""
-    bare = _ASKING.sub("", question).rstrip("?")
-    parts = [part for part in _JOINT.split(bare) if " " in part and find_content_words(part)]
-    return parts if len(parts) > 1 else []
 
 
 def _split_clauses(text: str, border: re.Pattern[str]) -> list[str]:

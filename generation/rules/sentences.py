@@ -1,22 +1,23 @@
 """Sentences of documents for extractive answers: their choice, their groups of equal meaning, their utilities."""
 
-import math
+import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keystone.generation.context.topic import Sources, TopicContext
-from keystone.generation.rules.queries import decompose, split_into_parts
+from keystone.generation.rules.requests import split_into_questions
 from keystone.generation.rules.stands_alone import can_be_read, continues, explains_entry
 from keystone.generation.rules.subject import find_listed, read_sentence
+from keystone.generation.rules.terms import make_weigher
 from keystone.generation.rules.words import find_stems
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.types import Document, Span
 from keystone.indexing.vectors.embed import embed_queries
+from keystone.indexing.vectors.of_sentences import sentence_vectors
 from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.retrieval.types import Query
 
@@ -26,51 +27,45 @@ RELATED_COSINE = 0.25
 """The cosine of a sentence and a query from which on the sentence has a utility."""
 MOST_CANDIDATE_SENTENCES = 96
 """The most sentences that are embedded for a topic. Embedding is most of the work of an answer."""
-WORDS_WEIGHT = 0.6
-"""The weight of the words in common. The cosine of the segment has weight 1."""
-MOST_QUESTIONS = 200
-"""The most questions and parts of questions into which the queries of a narrative are split."""
-OPENING_CHARACTERS = 500
-"""A sentence that begins before this character opens its document."""
-OPENING_WORTH = 0.15
-"""The worth that a sentence gains by opening its document."""
-NARRATIVE_SHARE = 0.2
+SHARED_WORTH = 0.09
+"""The worth of a shared word for each unit of its weight."""
+LEAST_SHARED = 2
+"""The fewest words that a sentence shares with a query that it fits, if only words can tell."""
+FEEDBACK_SEGMENTS = 3
+"""The segments closest to a query whose mean tells how the documents put it."""
+NAMING_CHARACTERS = 200
+"""The characters of a document, after its title, that are compared with the questions. They name its subject."""
+NARRATIVE_SHARE = 0.3
 """The share of the narrative in the vector of each of its questions."""
+_GERUND_ITEM = re.compile(r"[-*+\u2022]\s+\w+ing\b")
+"""An item of a list that names an action, as a part of the sentence above the list."""
 
 
 def ask_each_clause(context: TopicContext, sources: Sources) -> TopicContext:
-    """Return the context with its queries split into questions and their parts. Their embeddings are made anew."""
-    queries = add_parts(split_into_questions(context.queries))
-    return replace(context, queries=queries, query_vectors=embed_questions(sources, queries))
+    """Return the context with its queries split into questions. Their embeddings are made anew."""
+    questions = split_into_questions(context.queries)
+    return replace(
+        context,
+        queries=questions,
+        query_vectors=embed_questions(sources, questions, context.query_vectors),
+        openings=embed_openings(sources, list(context.documents.values())),
+    )
 
 
-def split_into_questions(queries: Sequence[Query]) -> list[Query]:
-    """Split queries into questions of one facet, each once, in order, under the ids of the queries."""
-    return _ask_each(queries, decompose)
+def embed_openings(sources: Sources, documents: Sequence[Document]) -> Vectors:
+    """Embed the title and the first characters of documents, which name their subjects: float32[documents, d]."""
+    openings = [f"{document.title} {' '.join(document.text[:NAMING_CHARACTERS].split())}" for document in documents]
+    return sentence_vectors(sources.index, openings, sources.threads)
 
 
-def add_parts(questions: Sequence[Query]) -> list[Query]:
-    """Add after each question its parts, such as "a settings file" of "How to take options and a settings file?"."""
-    return _ask_each(questions, lambda question: (question, *split_into_parts(question)))
-
-
-def _ask_each(queries: Sequence[Query], split: Callable[[str], Sequence[str]]) -> list[Query]:
-    """Split each query. Beyond `MOST_QUESTIONS` in all, the queries stay as they are: each question is embedded."""
-    asked: dict[str, Query] = {}
-    for query in queries:
-        for text in split(query.question):
-            asked.setdefault(text.lower(), replace(query, question=text, dense_text=text))
-    return list(asked.values()) if len(asked) <= MOST_QUESTIONS else list(queries)
-
-
-def embed_questions(sources: Sources, questions: Sequence[Query]) -> Vectors:
+def embed_questions(sources: Sources, questions: Sequence[Query], queries: Vectors) -> Vectors:
     """Embed the questions of one narrative: float32[questions, d].
 
-    A question such as "How to fetch it?" is clear only beside the others. So each vector is moved a little towards the
-    mean of all. A narrative's only question keeps its vector.
+    A question such as "How to fetch it?" is clear only beside the others. So each vector is moved towards the mean of
+    the topic's `queries` (float32[queries, d]), of which the whole narrative is one.
     """
     vectors = embed_queries(sources.embedding, [question.dense_text for question in questions], sources.threads)
-    mean = round_to_grid(vectors.mean(axis=0, dtype=np.float64, keepdims=True))
+    mean = round_to_grid(queries.mean(axis=0, dtype=np.float64, keepdims=True))
     return round_to_grid((1 - NARRATIVE_SHARE) * vectors + NARRATIVE_SHARE * mean)
 
 
@@ -102,7 +97,7 @@ def _find_readable(document: Document) -> Iterator[Span]:
             before = None
             continue
         span = Span(document.id, start, end)
-        text = read_sentence(document, span)
+        text = "" if _GERUND_ITEM.match(document.text, start) else read_sentence(document, span)
         if can_be_read(text, document.title):
             yield span
             before = span
@@ -128,38 +123,50 @@ def choose_likely(context: TopicContext, spans: Sequence[Span], most: int = MOST
 def rate_chances(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.float64]:
     """Rate the chance of each sentence to answer each query, before it is embedded: float64[queries, spans].
 
-    It has two parts: the mean cosine of the segments that hold the sentence, and the words that it shares with the
-    query (the cosine of their rare words). The opening sentences of a document explain its subject, so they have more
-    of a chance.
+    It has three parts: the worth of its document, the highest cosine of the segments that hold it, and the rare words
+    that it shares with the query.
     """
     own = context.by_id
-    near = np.empty((len(context.queries), len(spans)))
+    of_documents = dict(zip(own, rate_documents(context).T, strict=True))
+    chances = SHARED_WORTH * weigh_shared_words(context, spans)
     for place, span in enumerate(spans):
         document, vectors = own[span.doc_id]
-        near[:, place] = (context.query_vectors @ vectors[find_holding_segments(document, span)].T).mean(axis=1)
-        near[:, place] += OPENING_WORTH * (span.start < OPENING_CHARACTERS)
-    return near + WORDS_WEIGHT * compare_words(context, spans)
+        near = context.query_vectors @ vectors[find_holding_segments(document, span)].T
+        chances[:, place] += of_documents[span.doc_id] + near.max(axis=1)
+    return chances
 
 
-def compare_words(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.float64]:
-    """Compare the words of queries and sentences: float64[queries, spans], the cosine of their rare words."""
-    texts = {document.id: document.text for document in context.documents.values()}
-    span_stems = [find_stems(texts[span.doc_id][span.start : span.end]) for span in spans]
-    query_stems = [find_stems(query.dense_text) for query in context.queries]
-    counts = Counter(word for stems in span_stems for word in stems)
-    weight = {
-        word: math.log((len(spans) + 1) / (counts[word] + 0.5)) ** 2
-        for stems in (*span_stems, *query_stems)
-        for word in stems
-    }
+def rate_documents(context: TopicContext) -> NDArray[np.float64]:
+    """Rate the worth of each document for each query: float64[queries, documents].
 
-    def weigh(stems: set[str]) -> float:
-        return math.fsum(weight[word] for word in stems)  # the same in any order, because sets have none
+    It is the cosine of its title and opening, or the highest of its segments if openings are not embedded.
+    """
+    if context.openings is not None:
+        return (context.query_vectors @ context.openings.T).astype(np.float64)
+    cosines = [(context.query_vectors @ own.T).max(axis=1, initial=-1) for own in context.segments.values()]
+    return np.array(cosines, np.float64).reshape(len(cosines), len(context.queries)).T
 
-    def compare(one: set[str], other: set[str]) -> float:
-        return weigh(one & other) / math.sqrt(weigh(one) * weigh(other) or 1)
 
-    return np.array([[compare(one, other) for other in span_stems] for one in query_stems])
+def weigh_shared_words(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.float64]:
+    """Weigh the words that each sentence shares with each query: float64[queries, spans]. Rare words weigh more."""
+    documents = {document.id: document for document in context.documents.values()}
+    said = [find_stems(read_sentence(documents[span.doc_id], span)) for span in spans]
+    weigh = make_weigher(said)
+    asked = [find_stems(query.dense_text) for query in context.queries]
+    return np.array([[weigh(own & other) for other in said] for own in asked]).reshape(len(asked), len(said))
+
+
+def share_words(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.bool_]:
+    """Tell whether each sentence, with its title, shares two words with each query: bool[queries, spans].
+
+    For a query of one word, one is enough.
+    """
+    documents = {document.id: document for document in context.documents.values()}
+    read = (f"{documents[span.doc_id].title} {read_sentence(documents[span.doc_id], span)}" for span in spans)
+    said = list(map(find_stems, read))
+    asked = [find_stems(query.dense_text) for query in context.queries]
+    shared = [[len(own & other) >= min(len(own), LEAST_SHARED) for other in said] for own in asked]
+    return np.array(shared, np.bool_).reshape(len(asked), len(said))
 
 
 def find_holding_segments(document: Document, *spans: Span) -> list[int]:
@@ -195,9 +202,19 @@ def group_same_sentences(vectors: Vectors) -> list[list[int]]:
 def compute_worth(context: TopicContext, spans: Sequence[Span], vectors: Vectors) -> NDArray[np.float64]:
     """Compute the worth of each sentence for each query: float64[queries, spans].
 
-    It is the sentence's cosine with the query plus the chance of `rate_chances`.
+    It has four parts: the sentence's cosine with the query, its cosine with the mean of the query's closest segments,
+    which has the words of the documents, the worth of its document, and the rare words that it shares with the query.
     """
-    return (context.query_vectors @ vectors.T).astype(np.float64) + rate_chances(context, spans)
+    if not spans:
+        return np.zeros((len(context.queries), 0))
+    segments = np.concatenate(list(context.segments.values()))
+    closest = np.argsort(-(context.query_vectors @ segments.T), axis=1, kind="stable")[:, :FEEDBACK_SEGMENTS]
+    feedback = segments[closest].mean(axis=1, dtype=np.float64)
+    feedback /= np.maximum(np.linalg.norm(feedback, axis=1, keepdims=True), 1e-9)
+    places = {doc_id: place for place, doc_id in enumerate(context.by_id)}
+    of_documents = rate_documents(context)[:, [places[span.doc_id] for span in spans]]
+    near = ((context.query_vectors + round_to_grid(feedback)) @ vectors.T).astype(np.float64)
+    return near + of_documents + SHARED_WORTH * weigh_shared_words(context, spans)
 
 
 def compute_utilities(queries: Vectors, candidates: Vectors) -> NDArray[np.float64]:

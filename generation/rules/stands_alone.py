@@ -29,14 +29,28 @@ _ENDING = re.compile(r"""(?:[^\W_]|\w\(\))[)"'\u201d\u2019\]]*\.[)"'\u201d\u2019
 """A full stop after a word or a call. Questions, exclamations and cut sentences end otherwise."""
 
 _DEBRIS = re.compile(
-    r">>>|\.\.\.|\u2026|[|{}<>=~\\^]|->|(?<!\w)\*|\*(?!\w)|[-_*#]{3,}"  # code, tables, rules
+    r"\s#\s|>>>|\.\.\.|\u2026|[|{}<>=~\\^]|->|(?<!\w)\*|\*(?!\w)|[-_*#]{3,}"  # code, tables, rules
     r"|\b[^\W\d_]\w*\([^()\s]*,[^()]*\)"  # a call with arguments
     r"|\n\s*(?:[-*+#\u2022\u00b7]|\d+[.)])\s"  # an item of a list, or a heading
     r"|\S(?:\t|\x20{2,})[^\s.(]|\n\s*\n"  # columns, paragraphs
-    r"|\b(?<!['\"(.])[a-z]\.\w+\(|\b[A-Z]{6,}\b|\b[a-z]+(?:_[a-z]+)+\b(?![.(])"  # names of variables
+    r"|\b(?<!['\"(.])[a-z]\.\w+\(|\b[A-Z]{6,}\s+[A-Z]{2,}\b"  # a call of a variable's method, a heading in capitals
     r"|(?<![\w'\u2019\".-])[b-hj-z](?![\w'\u2019\".-])"  # a variable of one letter
     r"|https?://|www\.|@\w|:\s*\.$"
 )
+_NAME_FIRST = re.compile(r"[a-z]\w*(?:\.\w+|_\w+|\(\))+(?:\(\))?\s")
+"""A first word that is a name in small letters, such as `bulk_create()`."""
+_FRAGMENT = re.compile(
+    r"^(?P<noun>an?|any|the|some|\w+ing)\s(?P<head>.*?)"
+    r"(?:,?\s(?:that|which|who|whose|where|when|if|because|it|they|we|you)\b|$)",
+    re.IGNORECASE,
+)
+"""A noun up to the clause that describes it. Without a verb before that clause, the rest is no statement."""
+_VERB = re.compile(
+    r"\b(?:is|are|was|were|has|have|had|can|could|may|might|must|should|will|would|does|did)\b"
+    r"|\b(?<!the\s)(?<!of\s)(?<!or\s)(?<!and\s)(?:" + "|".join(THIRD_PERSON) + r")\s",
+    re.IGNORECASE,
+)
+"""A word that is surely a verb with a subject."""
 _LABEL = re.compile(
     r"(?:figure|fig\.|table|listing|photo|image|chart|diagram|source|credit|copyright|example|exercise|step|chapter"
     r"|section|appendix|see|read|click|share|posted|published|updated|note|tip|warning|todo|fixme|changed|new|added"
@@ -47,15 +61,15 @@ _LABEL = re.compile(
 
 _BACKWARD = re.compile(
     r"""(?:accordingly|actually|additionally|afterwards?|again|also|alternatively|and|another|anyway
-      |as\ (?:a\ result|a\ side|before|such)|at\ (?:this|that)\ point|because\ of\ this|besides
+      |as\ (?:a\ (?:consequence|result|side)|before|such)|at\ (?:this|that)\ point|because\ of\ this|besides
       |both\ (?:are|can|cases|have|is|of|were)|but|by\ (?:contrast|then)|consequently|conversely|each|either|else
       |equivalently|finally|first(?:ly)?|for\ (?:example|instance)|furthermore|hence|hereby|here|however
-      |if\ (?:so|not)
+      |as\ you\ (?:can|may|might)\b|by\ way\ of\ example|consider|if\ (?:so|not|you\ d(?:o|id)(?=,))|imagine|say|suppose
       |in\ (?:(?:all|any|both|certain|either|many|most|other|some)\ cases?|addition|contrast|effect|fact|general
         |other\ words|particular|short|such|summary|turn)
       |indeed|instead|last(?:ly)?|later|likewise|meanwhile|moreover|nevertheless|neither|next|nonetheless|nor|now
       |of\ course|on\ (?:error|the\ (?:other|contrary))|or|other(?:s|wise)?|rather|second(?:ly)?|similarly|so
-      |some(?:\ of)?\ (?:these|those)|still|subsequently|such|that\ (?:is|said|way)
+      |some(?:\ of)?\ (?:are|have|these|those)|still|subsequently|such|that\ (?:is|said|way)
       |the\ (?:above|aforementioned|first\ one|following|former|last|latter|next|others?|previous|rest|result|same
         |second|third)
       |then|there(?:after|by|fore|in)|third(?:ly)?|though|thus|to\ (?:do|achieve)\ (?:so|this|that)|too|unlike
@@ -64,26 +78,26 @@ _BACKWARD = re.compile(
 )
 """The opening of a sentence that goes on from the sentence before it."""
 
-_PRONOUNS = frozenset("he her here him his it it's its she such that their them they theirs".split())
+_PRONOUNS = frozenset("he her here him his it it'd it'll it's its she such that their them they theirs".split())
 """Words that point back, unless a name stands before them in the sentence."""
 
 _DEMONSTRATIVE = re.compile(
     r"\b(?:this(?!\s+(?:computer|machine|platform|system)\b)|these)\b"
-    r"|\b(?:those|that)(?=\s+(?:case|way|one|time|reason)s?\b)"
+    r"|\b(?:those|that)(?=\s+(?:behaviou?r|case|kind|level|one|point|reason|time|way)s?\b)"
     r"|\b(?:above|below|aforementioned|foregoing|hereafter|as\s+follows|following|previous(?:ly)?)\b"
     r"|\bsuch\s+(?!as\b)|\b(?:next|preceding)\s+(?:section|chapter|page|paragraph|example)s?\b"
-    r"|\b(?:is|are|was|were)\s+then\b|\bother\s+(?:than\s+)?that\b|\bsee\s+(?:the|also|section)\b"
+    r"|\b(?:is|are|was|were)\s+then\b|\bother\s+(?:than\s+)?that\b|\bsee\s+(?:the|also|section)\b|,\s+see\b"
     r"|\bthe\s+(?:former|latter|given|specified|same\b(?!.*\b(?:as|that)))\b",
     re.IGNORECASE,
 )
 """Words that point at another place of the page, wherever they stand."""
 
 _VAGUE = re.compile(
-    r"""the\s+(?:action|answer|application|argument|attribute|author|behaviou?r|book|caller|case|class|code
+    r"""the\s+(?:action|answer|application|argument|attribute|author|behaviou?r|book|callback|caller|case|check|class|code
       |collection|command|constructor|contents|default|difference|effect|example|exception|file|format|function
-      |hierarchy|idea|instance|implementation|item|latter|list
-      |meaning|method|module|name|number|object|operation|option|output|package|page|parameter|problem|procedure
-      |process|product|program|purpose|reason|result|return(?:ed)?|routine|second|section|sequence|string|system|text
+      |hierarchy|idea|instance|implementation|item|latter|list|middleware
+      |meaning|method|module|name|number|object|operation|option|output|package|page|parameter|problem|procedure|range
+      |process|product|program|purpose|reason|result|return(?:ed)?|routine|script|second|section|sequence|string|system|text
       |type|user|usage|value|variable|word)s?
       \s+(?:(?:returned|passed|given|used|called)\s+)?
       (?:also|always|are|be|can|could|defaults|depends|does|do|ends|gets|had|has|have|here|if|indicates|is|itself
@@ -103,12 +117,27 @@ _ENTRY_NAME = re.compile(
     r"(?:[^\W\d_][\w.]*\(\)(?:, [^\W\d_][\w.]*\(\))*|[a-z]\w*|[A-Z][A-Z0-9_]+)(?: of (?:(?! - ).)+)? - "
 )
 """The name of an entry in a manual, with the title of the manual, before its explanation."""
+_TITLE_NAME = re.compile(r"(?:^|[:|]\s+)((?=\S*[._()]|[a-z]|\S+[a-z][A-Z])[^\W\d_][\w.-]*(?:\(\))?)$")
+"""The last part of a title that is the name of a function, a setting or a command: one word that is no common noun."""
 _OWN = re.compile(
     r"^This(?: (?:class|decorator|exception|function|method|module|package))?(?= [a-z])"
     r"|\bthe (?:given|specified)\b|(?<![\w'\u2019\".-])[b-hj-z](?![\w'\u2019\".-])"
 )
 """Words of an explanation that point at its entry and at the arguments of the entry."""
+_OWN_KIND = re.compile(
+    r"^This (?:(?:class|command|decorator|exception|field|function|method|option|setting|tag) )?(?:\w+ly )?"
+    r"(?:is|are|was|can|will|may|has|" + "|".join(THIRD_PERSON) + r")\b"
+)
+"""The opening of a sentence about the name above it."""
 _RELATIVE = re.compile(r"\b(?:which|that|who)\s+(?:(?:can|may|should|must|will|could)\s+)?\w+")
+_CONNECTIVE = re.compile(
+    r"""^(?:additionally|also|as\ a\ result|at\ the\ same\ time|by\ contrast|consequently|conversely
+      |for\ (?:example|instance)|furthermore|hence|however
+      |in\ (?:addition|contrast|fact|practice|particular|such\ cases?|th(?:at|is)\ case)|instead|likewise|moreover
+      |nevertheless|nonetheless|similarly|still|therefore|thus|yet),?\s+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""An opening that joins a sentence to the sentence before."""
 _POINTER = re.compile(r"^(?:it|they|he|she|its|their|his|her|this|these)\b", re.IGNORECASE)
 """A first word that points at the sentence before."""
 _FIRST_PERSON = re.compile(
@@ -127,7 +156,8 @@ _INSTRUCTION = re.compile(
     r"|^the\s+(?:default|resulting|optional|returned|given|input|output|new|old|current|corresponding|specific)\b"
     r"|^the\s+(?:[a-z]+\s+){1,2}(?:may|can|should|must|will|shall)\b|\bthere[,.]|\bhere\b"
     r"|^an?\s+(?:\w+\s+){1,3}(?:which|that|suitable|used|for)\b(?!.*\b(?:is|are|was|were|has|have|can|will|must|may)\b)"
-    r"|^please\b|^attempt(?:s|ing)?\b|^default\b"
+    r"|\b(?:guide|tutorial|document|documentation|chapter)\b.{0,60}\b(?:cover|describe|discusse|explain)s\b"
+    r"|\brespective\b|^please\b|^attempt(?:s|ing)?\b|^default\b"
     r"|^(?:abstract\s+|base\s+|mix-?in\s+)?(?:class|decorator|exception|function|interface|method|pattern|wrapper)"
     r"\s+(?:for|of|that|to|used|which)\b"
 )
@@ -137,7 +167,10 @@ _INSTRUCTION = re.compile(
 def can_be_read(sentence: str, title: str) -> bool:
     """Return whether a sentence of a document with this title stands alone, or explains the title or an entry."""
     return "." in sentence[-2:] and (
-        stands_alone(sentence) or explains_entry(sentence) or explains_title(sentence, title)
+        stands_alone(sentence)
+        or explains_entry(sentence)
+        or explains_title(sentence, title)
+        or _explains_name(sentence, find_name(title))
     )
 
 
@@ -175,7 +208,29 @@ def explains_entry(sentence: str) -> bool:
     The name is the subject. So the explanation may open with "Called when", "Like" or an article.
     """
     name = _ENTRY_NAME.match(sentence)
-    explanation = _OWN.sub("The", sentence[name.end() :]) if name else ""
+    return name is not None and _is_explanation(sentence[name.end() :])
+
+
+def find_name(title: str) -> str:
+    """Find the name that a title ends with, such as `run()` of "Tasks: Methods: run()". Empty if it ends otherwise."""
+    found = _TITLE_NAME.search(title)
+    return found[1] if found else ""
+
+
+def lacks_subject(sentence: str) -> bool:
+    """Return whether a sentence is about the heading above it: "Returns the time", "A list of names that ..."."""
+    first = _WORD.search(sentence)
+    return first is not None and (
+        first[0].lower() in SUBJECTLESS or _OWN_KIND.match(sentence) is not None or _is_fragment(sentence)
+    )
+
+
+def _explains_name(sentence: str, name: str) -> bool:
+    return bool(name) and sentence.startswith(f"{name} - ") and _is_explanation(sentence[len(name) + 3 :])
+
+
+def _is_explanation(text: str) -> bool:
+    explanation = _OWN.sub("The", text)
     return (
         _is_prose(explanation, LEAST_ENTRY_EXPLANATION_WORDS)
         and _is_clean(explanation)
@@ -186,8 +241,12 @@ def explains_entry(sentence: str) -> bool:
 
 
 def continues(sentence: str) -> bool:
-    """Return whether a sentence can be read after the sentence before it, to which its first word points."""
-    return bool(_POINTER.match(sentence)) and stands_alone(_POINTER.sub("Venus", sentence, count=1))
+    """Return whether a sentence can be read after the sentence before it, to which its opening points."""
+    rest = _CONNECTIVE.sub("", sentence, count=1)
+    if rest == sentence and not _POINTER.match(sentence):
+        return False
+    named = _POINTER.sub("Venus", rest, count=1)
+    return stands_alone(f"{named[:1].upper()}{named[1:]}")
 
 
 def _is_prose(sentence: str, least_words: int = LEAST_WORDS) -> bool:
@@ -201,8 +260,20 @@ def _is_whole(sentence: str) -> bool:
     return (
         first is not None
         and _is_clean(sentence)
+        and not _is_fragment(sentence)
         and FINITE.search(_RELATIVE.sub("", sentence), len(first[0])) is not None
     )
+
+
+def _is_fragment(sentence: str) -> bool:
+    found = _FRAGMENT.match(sentence)
+    if found is None:
+        return sentence.startswith("Whether ")
+    noun, head = found["noun"].lower(), found["head"]
+    if noun.endswith("ing"):
+        loose = FINITE.search(head)
+        return _VERB.search(sentence) is None and (loose is None or loose.end() > len(head) - 2)
+    return (FINITE if noun == "the" else _VERB).search(f"{head} ") is None
 
 
 def _is_clean(sentence: str) -> bool:
@@ -210,7 +281,7 @@ def _is_clean(sentence: str) -> bool:
     capitals = sum(word[0].isupper() for word in words)
     return (
         len(words) > 0
-        and sentence[0].isupper()
+        and (sentence[0].isupper() or _NAME_FIRST.match(sentence) is not None)
         and _ENDING.search(sentence) is not None
         and not _DEBRIS.search(sentence)
         and all(sentence.count(one) == sentence.count(other) for one, other in ("()", "[]", "\u201c\u201d"))

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterator
 
+from keystone.generation.rules.stands_alone import find_name, lacks_subject
 from keystone.indexing.types import Document, Span
 
 MOST_TITLE_WORDS = 4
 """The most words of a title that is a name. Longer titles are headlines."""
 
+OPENING_CHARACTERS = 500
+"""A sentence that begins before this character opens its document."""
 MOST_ENTRY_CHARACTERS = 400
 """The characters before a sentence in which the line that opens its entry is looked for, and those of a list's item."""
 
@@ -18,6 +21,7 @@ _THIS_DOCUMENT = re.compile(
 _MARKS = re.compile(
     r"(?<![\w*])(\*{1,2})(?P<term>[^\W\d_](?:[^*]*\w)?)\1(?![\w*])"
     r"|(`{1,2})(?P<code>[^`\s][^`]*)\3"
+    r"|(?<!\w)(?P<link>[^\W_]\w*?)__(?!\w)"  # a link of reStructuredText
     r"|^(?:[-*+\u2022]|[a-z\d]\))\s+"  # an item of a list
     r"|\s\((?:see|cf\.|described)\s[^()]*\)"
 )
@@ -59,6 +63,9 @@ def read_sentence(document: Document, span: Span) -> str:
         return f"{entry}(){of_title} - {_capitalise(text)}"
     if text.startswith(f"{document.title} - ") and text[-1].isalnum():
         return f"{text}."
+    name = find_name(document.title)
+    if name and not title and span.start < OPENING_CHARACTERS and lacks_subject(text):
+        return f"{name} - {text}"
     return _THIS_DOCUMENT.sub(lambda found: f"{found[0][0]}he {title} ", text) if title else text
 
 
@@ -106,7 +113,7 @@ def _capitalise(text: str) -> str:
 
 def _read_plain(text: str) -> str:
     """Read a text on one line, without the marks of a manual."""
-    return _MARKS.sub(lambda found: found["term"] or found["code"] or "", " ".join(text.split()))
+    return _MARKS.sub(lambda found: found["term"] or found["code"] or found["link"] or "", " ".join(text.split()))
 
 
 def _match_line_before(text: str, place: int) -> re.Match[str] | None:

@@ -265,8 +265,8 @@ def _decode_spans(records: Sequence[Mapping[str, Any]]) -> tuple[Span, ...]:
 
 
 def _encode_answer(answer: Answer) -> dict[str, Any]:
-    """Encode an answer. It has the key `checks` only if its support was checked."""
-    return {key: value for key, value in asdict(answer).items() if key != "checks" or value}
+    """Encode an answer, without the keys that only some methods fill."""
+    return {key: value for key, value in asdict(answer).items() if value or key not in ("checks", "missing")}
 
 
 def _decode_answer(record: Mapping[str, Any]) -> Answer:
@@ -274,4 +274,4 @@ def _decode_answer(record: Mapping[str, Any]) -> Answer:
         Sentence(one["text"], tuple(one["citations"]), tuple(one.get("evidence", ()))) for one in record["sentences"]
     )
     checks = tuple(SupportCheck(**check) for check in record.get("checks", ()))
-    return Answer(record["topic_id"], sentences, _decode_fallbacks(record), checks)
+    return Answer(record["topic_id"], sentences, _decode_fallbacks(record), checks, record.get("missing", ""))

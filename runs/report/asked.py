@@ -40,7 +40,8 @@ def print_answer(console: Console, result: Result, quotes: Sequence[Sequence[str
         prose.append(f"{' ' if prose else ''}{escape_controls(sentence.text)}").append(numbers, "cyan")
     _print_wrapped(console, prose)
     console.print()
-    _print_wrapped(console, Text("Sources", "bold"))
+    if result.passages:
+        _print_wrapped(console, Text("Sources", "bold"))
     for number, (passage, own) in enumerate(zip(result.passages, quotes, strict=True), 1):
         _print_source(console, f"[{number}]", passage.title, passage.id, passage.url)
         for quote in own:

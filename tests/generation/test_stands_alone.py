@@ -1,18 +1,10 @@
 """Sentences that can be read without the text around them, and sentences with the subject that a title names."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.rules.answer import (
-    LEAST_WORTH,
-    MOST_SENTENCES,
-    MOST_SENTENCES_OF_PART,
-    count_most,
-    keep_best,
-    leave_out_repeats,
-)
+from keystone.generation.rules.answer import leave_out_repeats
 from keystone.generation.rules.stands_alone import can_be_read, continues, explains_entry, explains_title, stands_alone
 from keystone.generation.rules.subject import find_listed, read_sentence
 from keystone.generation.types import Evidence
@@ -248,24 +240,3 @@ def test_a_sentence_that_repeats_a_better_one_is_left_out() -> None:
     texts = ("Bees collect nectar from flowers.", "Flowers give nectar, which bees collect.", "Glaciers move slowly.")
     items = [Evidence(Span("d", n, n + 1), text, 1.0 + n, "1") for n, text in enumerate(texts)]
     assert leave_out_repeats(items) == items[1:]
-
-
-def test_a_query_is_served_by_its_best_sentences_and_by_none_below_the_floor() -> None:
-    own = [0.9, 1.2, 0.8, 1.0]
-    kept = keep_best(np.array([own, own, [LEAST_WORTH - 0.1] * 4]), np.array([3, 1, 3]))
-    assert (kept > 0).tolist() == [[True, True, False, True], [False, True, False, False], [False] * 4]
-
-
-def test_a_part_of_a_question_is_served_by_fewer_sentences() -> None:
-    questions = [
-        "How to take options and a settings file?",
-        "take options",
-        "a settings file",
-        "How modules are found?",
-    ]
-    assert count_most(questions).tolist() == [
-        MOST_SENTENCES,
-        MOST_SENTENCES_OF_PART,
-        MOST_SENTENCES_OF_PART,
-        MOST_SENTENCES,
-    ]

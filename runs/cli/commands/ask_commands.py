@@ -69,6 +69,7 @@ def ask(
 
     from rich.console import Console
 
+    from keystone.generation.rules.answer import NOTHING
     from keystone.generation.rules.doubt import DOUBT, is_doubtful
     from keystone.retrieval.backends import open_store
     from keystone.retrieval.types import Topic
@@ -85,7 +86,8 @@ def ask(
     sentences, passages = number_citations(answer, store)
     result = Result("ask", str(folder), question, passages, sentences, answer.fallbacks)
     texts = [sentence.text for sentence in sentences]
-    doubtful = settings.answer.method == "rules" and is_doubtful(question, texts, index.compares_by)
+    by_rules = settings.answer.method == "rules" and texts != [NOTHING]
+    doubtful = by_rules and is_doubtful(question, texts, index.compares_by)
     if sentences and sys.stdout.isatty() and not json:
         console = Console(highlight=False)
         if doubtful:
@@ -99,6 +101,8 @@ def ask(
             say(DOUBT, err=True)
     for fallback in answer.fallbacks if not quiet else ():
         say(f"{fallback.step}: {fallback.reason}", err=True)
+    if answer.missing:
+        say(answer.missing, err=True)
     if not sentences:
         say("no answer was found", err=True)
 

@@ -55,11 +55,12 @@ def test_every_reader_of_the_table_answers_from_its_evidence_by_rules(name: str,
     answer = asyncio.run(reader.answer(task, found))
     texts = [" ".join(item.text.split()) for item in found.items]
     assert answer.sentences
-    assert all(any(sentence.text in text for text in texts) for sentence in answer.sentences)
+    said = [re.sub(r"^[^?:]*[?:] ", "", sentence.text) for sentence in answer.sentences]  # without a question's line
+    assert all(any(sentence in text for text in texts) for sentence in said)
     assert ("twin-a#w0_0", "twin-b#w0_0") in [sentence.citations for sentence in answer.sentences]
-    said = answer.sentences[0].text
-    fewer = EvidenceSet(tuple(item for item, text in zip(found.items, texts, strict=True) if said not in text))
-    assert said not in [sentence.text for sentence in asyncio.run(reader.answer(task, fewer)).sentences]
+    first = answer.sentences[0].text
+    fewer = EvidenceSet(tuple(item for item, text in zip(found.items, texts, strict=True) if said[0] not in text))
+    assert first not in [sentence.text for sentence in asyncio.run(reader.answer(task, fewer)).sentences]
     assert asyncio.run(reader.gather(task_over(sources, []), ((),))).stop == "empty"
 
 

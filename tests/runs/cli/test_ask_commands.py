@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 import keystone
-from keystone.generation.rules.doubt import DOUBT
+from keystone.generation.rules.answer import MISSING, NOTHING
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.cli.commands.ask_commands import ask, search, show
@@ -107,12 +107,21 @@ def test_ask_says_that_no_sentence_seems_to_answer(
 ) -> None:
     question = "What is the capital of France?"
     ask(index.folder, question)
-    assert capsys.readouterr().err == f"{DOUBT}\n"
+    assert capsys.readouterr() == (f"{NOTHING}\n", "")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     ask(index.folder, question)
     shown = capsys.readouterr()
     assert shown.err == ""
-    assert re.sub(r"\x1b\[[\d;]*m", "", shown.out).startswith(f"{DOUBT}\n\nThe closest documents\n  -  ")
+    assert shown.out.strip() == NOTHING
+
+
+def test_ask_names_the_parts_of_a_question_that_no_sentence_answers(
+    index: Index, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask(index.folder, "How do honey bees live in colonies? Who wrote Hamlet?")
+    shown = capsys.readouterr()
+    assert shown.err == f"{MISSING} Who wrote Hamlet.\n"
+    assert "[1]" in shown.out
 
 
 def test_ask_takes_a_preset_and_a_model(index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

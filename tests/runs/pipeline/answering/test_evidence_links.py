@@ -67,5 +67,5 @@ def test_in_a_run_by_rules_each_sentence_points_to_its_own_text(index: Index, to
         assert answer["sentences"]
         for sentence in answer["sentences"]:
             items = [found["items"][place] for place in sentence["evidence"]]
-            assert sentence["text"] in [item["text"] for item in items]
+            assert any(sentence["text"].endswith(item["text"]) for item in items)  # a line of the question may open it
             assert all(set(item["segments"]) & set(sentence["citations"]) for item in items)

@@ -1,0 +1,276 @@
+"""Answers by rules: what a narrative asks, which sentences fit a question, and what is said if none does."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keystone.generation.context.topic import Sources, TopicContext, read_context
+from keystone.generation.readers.reader import AnswerSettings, Task, Tools
+from keystone.generation.readers.write import gather_all_sentences, write_answer
+from keystone.generation.rules.answer import (
+    LEAST_WORTH,
+    LEAST_WORTH_BESIDE,
+    MISSING,
+    NOTHING,
+    count_share,
+    take_turns,
+)
+from keystone.generation.rules.requests import MOST_OPENING_WORDS, open_question, split_into_questions
+from keystone.generation.rules.sentences import find_sentences, share_words
+from keystone.generation.rules.stands_alone import can_be_read, continues, find_name, stands_alone
+from keystone.generation.rules.subject import read_sentence
+from keystone.generation.types import Answer, EvidenceSet
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.index import Index
+from keystone.indexing.types import Document, Span
+from keystone.indexing.vectors.types import round_to_grid
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Topic
+
+
+def ask(*texts: str) -> list[Query]:
+    return [Query("1", f"1#{number}", text, text, text) for number, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize(
+    ("narrative", "questions"),
+    [
+        pytest.param("I keep bees. How do they dance?", ["How do they dance?"], id="a sentence that only tells"),
+        pytest.param("I keep bees, and I want to sell honey.", ["How to sell honey?"], id="a clause that only tells"),
+        pytest.param("We keep bees, so each hive must be warm.", ["What about each hive must be warm?"], id="must"),
+        pytest.param("This house would ban hives.", ["What about This house would ban hives?"], id="nothing asks"),
+        pytest.param(
+            "How do bees dance? Explain the sting.", ["How do bees dance?", "What about the sting?"], id="all ask"
+        ),
+    ],
+)
+def test_what_a_narrative_only_tells_is_no_question(narrative: str, questions: list[str]) -> None:
+    assert [query.question for query in split_into_questions(ask(narrative))] == questions
+    sentences = [f"{sentence}{mark}" for sentence, mark in zip(narrative.split(". "), [".", ""], strict=False)]
+    assert [query.question for query in split_into_questions(ask(narrative, *sentences))] == questions
+
+
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        ("What about fetch the honey?", "Fetch the honey:"),
+        ("How to fetch the honey?", "Fetch the honey:"),
+        ("How is it kept?", "How is it kept?"),
+        ("Is it lawful?", "Is it lawful?"),
+        ("Which bees dance?", "Which bees dance?"),
+        (
+            "What about put the honey into a jar and let all of the visitors taste it?",
+            "Put the honey into a jar:",
+        ),
+        (
+            "What about give each keeper of our club in the old town a hive in which bees live?",
+            "Give each keeper of our club:",
+        ),
+        ("", ":"),
+    ],
+)
+def test_the_line_that_opens_a_question(question: str, line: str) -> None:
+    assert open_question(question) == line
+
+
+@given(st.lists(st.sampled_from("how what about to keep a warm hive, and of bees? in".split()), max_size=30))
+def test_the_line_of_a_question_is_short_and_in_its_own_words(words: list[str]) -> None:
+    line = open_question(" ".join(words))
+    assert len(line.split()) <= MOST_OPENING_WORDS
+    assert line[-1] in ":?"
+    assert line[:-1].lower() in " ".join(words).lower()
+
+
+@given(st.data())
+def test_questions_take_turns_within_the_words(data: st.DataObject) -> None:
+    questions, sentences = data.draw(st.integers(1, 5)), data.draw(st.integers(0, 8))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    worth = rng.uniform(0, 2.5, (questions, sentences))
+    vectors = round_to_grid(rng.normal(size=(sentences, 3)))
+    vectors = round_to_grid(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6))
+    doc_ids = [f"d{number}" for number in rng.integers(0, 3, sentences)]
+    costs, openings, words = rng.integers(1, 20, sentences).tolist(), [4] * questions, data.draw(st.integers(0, 60))
+    served = take_turns(worth, doc_ids, costs, openings, words, vectors)
+    taken = [place for own in served for place in own]
+    assert len(served) == questions
+    assert len(set(taken)) == len(taken)
+    assert sum(costs[place] for place in taken) + 4 * sum(map(bool, served)) <= words
+    for row, own in enumerate(served):
+        assert len(own) <= count_share(questions)
+        assert all(worth[row, place] == worth[:, place].max() >= LEAST_WORTH_BESIDE for place in own)
+        assert not own or worth[row].max() >= LEAST_WORTH
+
+
+def test_a_question_without_a_good_sentence_takes_none_and_a_good_one_brings_others_of_its_document() -> None:
+    good, beside, poor = LEAST_WORTH + 0.1, LEAST_WORTH_BESIDE + 0.1, LEAST_WORTH_BESIDE - 0.1
+    worth = np.array([[good, beside, beside, poor, 0.0], [0.0, 0.0, 0.0, 0.0, LEAST_WORTH - 0.1]])
+    served = take_turns(worth, ["a", "a", "b", "a", "a"], [1] * 5, [0, 0], 9, np.eye(5, dtype=np.float32))
+    assert served == [[0, 1], []]
+
+
+@pytest.mark.parametrize(("questions", "share"), [(1, 8), (2, 8), (3, 5), (4, 4), (5, 3), (30, 3)])
+def test_the_sentences_are_shared_among_the_questions(questions: int, share: int) -> None:
+    assert count_share(questions) == share
+    served = take_turns(
+        np.full((questions, 9), 2.0), ["a"] * 9, [1] * 9, [0] * questions, 99, np.eye(9, dtype=np.float32)
+    )
+    assert list(map(len, served)) == [share] + [0] * (questions - 1)
+
+
+def test_a_sentence_that_says_the_same_is_not_taken() -> None:
+    vectors = np.array([[1, 0], [1, 0], [0, 1]], np.float32)
+    assert take_turns(np.full((1, 3), 2.0), ["a"] * 3, [1] * 3, [0], 9, vectors) == [[0, 2]]
+
+
+def test_if_only_words_can_tell_a_sentence_fits_that_shares_two_of_them() -> None:
+    text = "Bees dance in the hive. Bees rest at night in winter."
+    document = cut_segments(Document("d", text, "Queens"))
+    spans = [Span("d", 0, 23), Span("d", 24, len(text))]
+    vectors = np.zeros((len(document.segments), 2), np.float32)
+
+    def share(question: str) -> list[bool]:
+        context = TopicContext({0: document}, {0: vectors}, ask(question), np.zeros((1, 2), np.float32))
+        shared: list[list[bool]] = share_words(context, spans).tolist()
+        return shared[0]
+
+    assert share("How do bees dance?") == [True, False]
+    assert share("What are bees?") == [True, True]
+    assert share("Do queens rest?") == [False, True]
+    assert share("Who bakes bread?") == [False, False]
+
+
+def answer(index: Index, *questions: str) -> Answer:
+    sources = Sources(index, open_store(index))
+    context = read_context(sources, list(range(len(sources.store))), ask(*questions))
+    tools = Tools(sources, None, AnswerSettings("rules"))
+    task = Task(Topic("1", " ".join(questions)), context, 200, lambda sentences: sentences)
+    return asyncio.run(write_answer(tools, task, EvidenceSet(tuple(gather_all_sentences(tools, task)))))
+
+
+@pytest.mark.parametrize(
+    "question", ["What is the capital of France?", "Who wrote Hamlet?", "How is diabetes treated?"]
+)
+def test_if_no_sentence_fits_that_is_the_answer_and_it_cites_nothing(question: str, index: Index) -> None:
+    made = answer(index, question)
+    assert [(sentence.text, sentence.citations) for sentence in made.sentences] == [(NOTHING, ())]
+
+
+def test_each_question_has_its_line_and_those_without_a_sentence_are_named(index: Index) -> None:
+    questions = ("How do honey bees live in colonies?", "Who wrote Hamlet?", "How do glaciers move?")
+    made = answer(index, *questions)
+    texts = [sentence.text for sentence in made.sentences]
+    opened = [[place for place, text in enumerate(texts) if text.startswith(one)] for one in questions]
+    assert opened[0] == [0]
+    assert opened[1] == []
+    assert len(opened[2]) == 1
+    assert made.missing == f"{MISSING} Who wrote Hamlet."
+    assert all(sentence.citations for sentence in made.sentences)
+
+
+def test_a_line_with_a_name_that_the_source_lacks_is_left_out(index: Index) -> None:
+    made = answer(index, "How do honey bees of Zurich live in colonies?", "How do glaciers move?")
+    assert len(made.sentences) > 1
+    assert not any("Zurich" in sentence.text for sentence in made.sentences)
+    assert any(sentence.text.startswith("How do glaciers move? ") for sentence in made.sentences)
+
+
+def test_one_question_has_no_line_and_nothing_is_missing(index: Index) -> None:
+    made = answer(index, "How do honey bees live in colonies?")
+    assert made.sentences
+    assert made.missing == ""
+    assert not any(sentence.text.startswith("How") for sentence in made.sentences)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        pytest.param("When hives are full, where possible, use the move_out() method to reduce the work.", id="a call"),
+        pytest.param("move_out() is supported by all hives except those of straw.", id="a name in front"),
+        pytest.param("The move_out method copies all bees to a new hive.", id="a name inside"),
+        pytest.param("Looping over bees() instead of counting ensures that large hives fit.", id="an action"),
+        pytest.param("Opening the hives in winter is bad for bees.", id="an action with an auxiliary"),
+    ],
+)
+def test_statements_with_names_stand_alone(sentence: str) -> None:
+    assert stands_alone(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        pytest.param("A list of names that tells which bees the queen wants to keep.", id="a noun and its clause"),
+        pytest.param("A named basket to store combs in an old hive.", id="a participle"),
+        pytest.param("Writing the dances and local formats.", id="an action without a verb"),
+        pytest.param("Whether bees that hold honey should be counted.", id="whether"),
+        pytest.param("If you do, bees of other hives cannot come in.", id="if you do"),
+        pytest.param("As a consequence, the bees of the hive are hungry.", id="as a consequence"),
+        pytest.param("The bees count # the combs in the hive.", id="a comment in code"),
+        pytest.param("The guide to hives describes how bees are kept in this country.", id="points at the text"),
+        pytest.param("For a start with bees, see the book of hives.", id="a reference"),
+        pytest.param("Suppose a keeper has a hive with two queens.", id="an example"),
+    ],
+)
+def test_parts_of_statements_and_remarks_on_the_page_do_not(sentence: str) -> None:
+    assert not can_be_read(sentence, "Bees")
+
+
+def test_headings_are_no_sentences() -> None:
+    text = "# Bees are insects.\n\nHoney\n=====\n\nHoney is made from the nectar of flowers.\n\n### Wasps\n"
+    document = cut_segments(Document("d", text, "Bees"))
+    empty = np.zeros((len(document.segments), 2), np.float32)
+    found = find_sentences(TopicContext({0: document}, {0: empty}, [], np.zeros((0, 2), np.float32)))
+    assert [read_sentence(document, span) for span in found] == ["Honey is made from the nectar of flowers."]
+
+
+def test_an_item_of_a_list_that_names_an_action_is_no_sentence() -> None:
+    text = "Signatures are good for:\n\n* Keeping honey that has not been tampered with.\n"
+    document = cut_segments(Document("d", text, "Bees"))
+    empty = np.zeros((len(document.segments), 2), np.float32)
+    assert find_sentences(TopicContext({0: document}, {0: empty}, [], np.zeros((0, 2), np.float32))) == []
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Bees: Methods: fly()", "fly()"),
+        ("Bees | HIVE_MAX", "HIVE_MAX"),
+        ("Bees: Commands: collectbees", "collectbees"),
+        ("Bees: LiveHive", "LiveHive"),
+        ("Bees: Honey", ""),
+        ("Bees: How to fly", ""),
+        ("", ""),
+    ],
+)
+def test_the_name_at_the_end_of_a_title(title: str, name: str) -> None:
+    assert find_name(title) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("Returns the bees that left the hive.", "fly() - Returns the bees that left the hive."),
+        ("This method counts the bees.", "fly() - This method counts the bees."),
+        ("This callable should count bees.", "This callable should count bees."),
+        ("Bees leave the hive at noon.", "Bees leave the hive at noon."),
+    ],
+)
+def test_the_title_names_the_subject_of_a_sentence_without_one(text: str, sentence: str) -> None:
+    title = "All of the bees: Methods: fly()"
+    assert read_sentence(Document("d", text, title), Span("d", 0, len(text))) == sentence
+
+
+@pytest.mark.parametrize(
+    ("sentence", "goes_on"),
+    [
+        ("However, bees of one hive can never dance at night.", True),
+        ("In this case, bees of one hive can never dance at night.", True),
+        ("As a result, it is warm in the hives of bees.", True),
+        ("However, see the next chapter about bees.", False),
+        ("Bees of one hive can never dance at night.", False),
+    ],
+)
+def test_an_opening_that_joins_a_sentence_to_the_one_before(sentence: str, goes_on: bool) -> None:
+    assert continues(sentence) == goes_on
