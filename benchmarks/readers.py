@@ -19,8 +19,8 @@ from scipy.stats import ttest_rel
 
 from benchmarks.table import Row
 from keystone.generation.context.topic import Sources, read_context
-from keystone.generation.readers.reader import AnswerMethod, AnswerSettings, Task, Tools, open_reader
-from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
+from keystone.generation.readers.settings import READER_SETTINGS, AnswerMethod
 from keystone.generation.types import EvidenceSet
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings

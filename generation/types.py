@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from keystone.indexing.types import Span
+from keystone.retrieval.types import Ask
 
 Message = tuple[str, str]
 """A role (`system`, `user` or `assistant`) and its text."""
@@ -80,6 +81,8 @@ class Understanding:
     questions: tuple[str, ...]
     topic: str = ""
     variants: tuple[str, ...] = ()
+    asks: tuple[Ask, ...] = ()
+    """What each question wants, beside `questions`; empty if nobody said so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,22 @@ Stop = Literal["done", "budget", "max_steps", "invalid", "stalled", "empty", "ll
 """The reason why a reader stopped gathering. Its evidence can be used in every case."""
 
 
+Answered = Literal["answered", "partly", "not"]
+"""How far documents answer a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionCheck:
+    """The check of one query's question against the evidence: how far it is answered, and the words that do so."""
+
+    query_id: str
+    found: Answered
+    quote: Span | None = None
+    """The place of these words; None if nothing answers the question."""
+    searches: tuple[str, ...] = ()
+    """The texts by which the part that is missing may be found."""
+
+
 @dataclass(frozen=True, slots=True)
 class EvidenceSet:
     """All evidence that a reader gathered for one topic. The answer is made from it.
@@ -154,6 +173,12 @@ class EvidenceSet:
     reader: str = "plain"
     by: str = "rules"
     steps: tuple[Step, ...] = ()
+    checks: tuple[QuestionCheck, ...] = ()
+    """How far the first evidence answers each question, if that was checked."""
+    added: tuple[str, ...] = ()
+    """The ids of the documents that were searched for afterwards."""
+    fallbacks: tuple[Fallback, ...] = ()
+    """Each step of the check in which the model gave no usable reply."""
 
 
 Citation = str
@@ -171,6 +196,8 @@ class Sentence:
     citations: tuple[Citation, ...]
     evidence: tuple[int, ...] = ()
     """The places of its evidence in the items of the topic, from 0. A run names them after its reader has answered."""
+    question: str = ""
+    """The id of the query whose question the sentence answers, if the model said so."""
 
 
 Support = Literal["full", "partial", "none"]

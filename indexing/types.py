@@ -90,6 +90,8 @@ class Document:
 
 LOCAL = "all-MiniLM-L6-v2"
 """The embedding model that comes with Keystone."""
+RECORDED_LOCAL = f"{LOCAL}, recorded"
+"""The name under which a bundle keeps vectors of that model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,11 @@ class Embedding:
     query_prefix: str = ""
     passage_prefix: str = ""
     key_env: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the vectors are those of the model that comes with Keystone, so that measured thresholds hold."""
+        return self.url is None and self.model in (LOCAL, RECORDED_LOCAL)
 
     @property
     def made_by(self) -> dict[str, Any]:

@@ -19,6 +19,9 @@ For `global`, OpenSearch asks each shard twice.
 K1, B = 0.9, 0.4
 """Anserini's parameters of BM25."""
 
+AnswerForm = Literal["verdict", "comparison", "reasons", "steps", "list", "example", "definition"]
+"""What the answer to a question has to be."""
+
 Columns = tuple[NDArray[np.int32], NDArray[np.float32]]
 """One query's hits, best first: the engine's own document numbers int32[hits], and scores float32[hits]."""
 
@@ -36,6 +39,18 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """What a question of a narrative wants: the form of its answer, its weight, and the terms to search by.
+
+    `terms` are words that the corpus may have for what the question describes. `weight` is 1 or more.
+    """
+
+    form: AnswerForm
+    weight: int = 1
+    terms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """One search for a topic: the question, its text for BM25, and its text for the embedding model."""
 
@@ -46,6 +61,8 @@ class Query:
     dense_text: str
     passage: str = ""
     """A passage that answers the question, written by a model; empty if there is none."""
+    ask: Ask | None = None
+    """What the question wants, if a model said so."""
 
 
 System = Literal["bm25", "dense", "hyde", "query2doc"]

@@ -45,7 +45,7 @@ def test_the_yaml_of_a_model_describes_a_run(tmp_path: Path) -> None:
     (tmp_path / "model.yaml").write_text(text)
     config = read_config(tmp_path / "model.yaml", None, "keystone")
     assert config.model is not None
-    assert (config.model.name, config.find_model_step()) == ("my-model", "queries.method: model")
+    assert (config.model.name, config.find_model_step()) == ("my-model", "queries.method: contract")
     assert any("keystone run model.yaml --preset keystone " in block for block in blocks("console"))
 
 

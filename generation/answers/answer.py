@@ -6,7 +6,6 @@ One request asks for sentences with citations. Reference assignment then finds c
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from keystone.generation.answers.choose_segments import MOST_CITATIONS
 from keystone.generation.answers.cite import assign_citations
 from keystone.generation.answers.request_answers import request_answers
 from keystone.generation.answers.sentences import (
@@ -20,8 +19,7 @@ from keystone.generation.answers.sentences import (
 )
 from keystone.generation.answers.shorten import shorten_answers
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.answers import answer as answer_prompt
-from keystone.generation.prompts.answers import whole as whole_prompt
+from keystone.generation.prompts.answers import answer as prompt
 from keystone.generation.types import Answer, Fallback, Request
 
 
@@ -35,17 +33,14 @@ class AnswerTask:
     words: WordRange
     notes: str = ""
     """The notes that the reader of the documents took. They guide the answer, and are no source."""
-    free: bool = False
-    """Whether the model may give the parts of the request the order and the length that help most."""
 
 
 def request_answer(task: AnswerTask) -> Request:
     """Make a request for an answer. The narrative stands before and after the passages, which are numbered from 0."""
     low, high = task.words
-    prompt, documents = whole_prompt if task.free else answer_prompt, show_passages(task.passages)
-    documents += show_notes(task.notes)
-    user = prompt.USER.format(narrative=task.narrative, documents=documents, low=low, high=high, most=MOST_CITATIONS)
-    return Request("answer", make_messages(prompt.SYSTEM, user), allow_tokens(high), answer_prompt.SCHEMA)
+    documents = show_passages(task.passages) + show_notes(task.notes)
+    user = prompt.USER.format(narrative=task.narrative, documents=documents, low=low, high=high)
+    return Request("answer", make_messages(prompt.SYSTEM, user), allow_tokens(high), prompt.SCHEMA)
 
 
 async def write_answers(model: Model, tasks: Sequence[AnswerTask]) -> tuple[list[Answer | None], list[Fallback]]:

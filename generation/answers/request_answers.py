@@ -9,6 +9,8 @@ from keystone.generation.types import Answer, Failure, Fallback, Reply, Request,
 
 ReadSentences = Callable[[Reply], tuple[Sentence, ...]]
 """A reader of a reply: the sentences of an answer. `Unusable` if the reply holds none."""
+NOTHING_TO_READ = "there is nothing to answer from"
+"""The reason of a fallback if a topic has no documents."""
 
 
 async def request_answers(
@@ -23,7 +25,7 @@ async def request_answers(
     answers: list[Answer | None] = []
     fallbacks = []
     for topic_id, request, _ in requests:
-        reply = next(replies) if request else Failure("there is nothing to answer from")
+        reply = next(replies) if request else Failure(NOTHING_TO_READ)
         if isinstance(reply, Failure):
             fallbacks.append(Fallback(topic_id, step, reply.reason))
         elif reply[1]:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Literal, get_args
 
 import numpy as np
@@ -55,8 +56,10 @@ LEVELS: Mapping[str, Support] = {level: level for level in get_args(Support)}
 """The levels of support by name, the best one first."""
 GROUP_SENTENCES = 12
 """The most sentences of one request."""
-MOST_SOURCES = 3
+MOST_SOURCES = 4
 """The most segments that are shown for one sentence, those that it cites included. Sentences share them."""
+MOST_ADDED_WORDS = 4
+"""How many words longer a new text may be than the sentence that it replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +81,25 @@ class Verdict:
 
 
 async def check_by_model(
-    model: Model, answer: Answer, vectors: Vectors, segments: TopicSegments, window: int
+    model: Model,
+    answer: Answer,
+    vectors: Vectors,
+    segments: TopicSegments,
+    window: int,
+    questions: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Answer, list[Fallback]]:
     """Check an answer that cites segments. `vectors` has those of its sentences, float32[sentences, d].
 
-    The model sees each sentence with the segments that it cites, and with others of the topic that may say it. If it
-    gives no usable reply, rules check the sentences of the request, and a `Fallback` records that.
+    The model sees each sentence with the segments that it cites, with others of the topic that may say it, and with the
+    question that it answers: `questions` holds those of the topic's queries by id. If the model gives no usable reply,
+    rules check the sentences of the request, and a `Fallback` records that.
     """
     claims = make_claims(answer, vectors, segments)
     groups = [claims[start : start + GROUP_SENTENCES] for start in range(0, len(claims), GROUP_SENTENCES)]
     shown = [find_sources(group, segments) for group in groups]
     requests = [
         (
-            request_check(group, sources, segments, window),
+            request_check(group, sources, segments, window, questions),
             partial(read_verdicts, claims=group, sources=sources, segments=segments),
         )
         for group, sources in zip(groups, shown, strict=True)
@@ -151,12 +160,26 @@ def find_sources(claims: Sequence[Claim], segments: TopicSegments) -> list[int]:
     return sorted(found)
 
 
-def request_check(claims: Sequence[Claim], sources: Sequence[int], segments: TopicSegments, window: int) -> Request:
-    """Make a request to check claims. The sources and the sentences are numbered from 0; together they fit `window`."""
+def request_check(
+    claims: Sequence[Claim],
+    sources: Sequence[int],
+    segments: TopicSegments,
+    window: int,
+    questions: Mapping[str, str] = MappingProxyType({}),
+) -> Request:
+    """Make a request to check claims. The sources and the sentences are numbered from 0; together they fit `window`.
+
+    `questions` are those of the topic's queries by id: a claim is shown with the one that it answers.
+    """
     limit = share_window(window, len(sources))
     documents = "\n\n".join(delimit(number, clip(segments.show(place), limit)) for number, place in enumerate(sources))
     lines = (
-        {"id": n, "text": neutralise(one.sentence.text), "citations": [sources.index(place) for place in one.cited]}
+        {
+            "id": n,
+            "text": neutralise(one.sentence.text),
+            "citations": [sources.index(place) for place in one.cited],
+            **({"answers": neutralise(asked)} if (asked := questions.get(one.sentence.question)) else {}),
+        }
         for n, one in enumerate(claims)
     )
     listed = "[" + ",\n ".join(json.dumps(line, ensure_ascii=False) for line in lines) + "]"
@@ -170,9 +193,9 @@ def read_verdicts(
 ) -> list[Verdict]:
     """Read the verdict on each claim. Numbers without a source are dropped.
 
-    `Unusable` unless the reply has one item for each sentence, with its support and its text. If a new text has more
-    words than the old one, or a number that its sources lack, the function refuses it. It also refuses a new text with
-    a name that neither the sources nor the old text have. The old text then stays, unless its support is none.
+    `Unusable` unless the reply has one item for each sentence, with its support and its text. A new text is refused if
+    it is more than `MOST_ADDED_WORDS` longer than the old one, if it has a number that its sources lack, or if it has a
+    name that neither they nor the old text have. The old text then stays, unless its support is none.
     """
     found = dict[int, Verdict]()
     for item in read_objects(reply, "sentences"):
@@ -187,7 +210,7 @@ def read_verdicts(
         old = claims[place].sentence.text
         new = read_text(text, reply)
         added = find_added(new, _join(cited, segments)) - (find_word_forms(old) - find_numbers(old))
-        if added or len(new.split()) > len(old.split()):
+        if added or len(new.split()) > len(old.split()) + MOST_ADDED_WORDS:
             new, cited = old, () if support == "none" else cited
         found[place] = Verdict(support, cited, new or old)
     if len(found) < len(claims):
@@ -235,7 +258,8 @@ def apply_verdicts(
     for claim, verdict in zip(claims, verdicts, strict=True):
         old = claim.sentence.text
         if verdict.cited:
-            now.append(Sentence(verdict.text, tuple(segments.ids[place] for place in verdict.cited)))
+            cited = tuple(segments.ids[place] for place in verdict.cited)
+            now.append(replace(claim.sentence, text=verdict.text, citations=cited))
         checks.append(SupportCheck(old, verdict.support, _name_action(claim, verdict)))
     return replace(answer, sentences=tuple(now), checks=(*answer.checks, *checks))
 

@@ -10,21 +10,26 @@ from keystone.retrieval.types import Query, Topic
 def compose_queries(understanding: Understanding, question_weight: int = 1, dense_topic: bool = True) -> list[Query]:
     """Compose the queries of one narrative, with the ids `topic#1`, `topic#2` and so on.
 
-    BM25 gets the question `question_weight` times, then the topic and its variants once. A word of theirs so counts
-    1 / `question_weight` of a question's word. The embedding model gets the question and, with `dense_topic`, the
-    topic. The defaults are the paper's.
+    BM25 gets the question `question_weight` times, then its terms, the topic and the topic's variants once. A word of
+    theirs so counts 1 / `question_weight` of a question's word. The embedding model gets the question, its terms and,
+    with `dense_topic`, the topic. The defaults are the paper's.
     """
     context = [part for part in (understanding.topic, *understanding.variants) if part]
-    return [
-        Query(
-            topic_id=understanding.topic_id,
-            id=f"{understanding.topic_id}#{number}",
-            question=question,
-            sparse_text=" ".join([question] * question_weight + context),
-            dense_text=f"{question} {understanding.topic}".strip() if dense_topic else question,
+    asks = understanding.asks or [None] * len(understanding.questions)
+    queries = []
+    for number, (question, ask) in enumerate(zip(understanding.questions, asks, strict=True), start=1):
+        terms = ask.terms if ask else ()
+        queries.append(
+            Query(
+                topic_id=understanding.topic_id,
+                id=f"{understanding.topic_id}#{number}",
+                question=question,
+                sparse_text=" ".join([*[question] * question_weight, *terms, *context]),
+                dense_text=" ".join([question, *terms, *([understanding.topic] if dense_topic else [])]).strip(),
+                ask=ask,
+            )
         )
-        for number, question in enumerate(understanding.questions, start=1)
-    ]
+    return queries
 
 
 def make_narrative_query(topic: Topic) -> Query:

@@ -81,14 +81,24 @@ def read_questions(reply: Reply, most: int = MOST_QUESTIONS) -> tuple[str, ...]:
     """
     found: dict[str, str] = {}
     for text in _read_tidy(reply, "questions"):
-        question = _MARKER.sub("", text)
-        if _split_words(question):
-            found.setdefault(question.casefold().rstrip(" ?.!"), question[0].upper() + question[1:])
+        if question := tidy_question(text):
+            found.setdefault(key_question(question), question)
     if not found:
         raise Unusable("it holds no question")
     if len(found) > most:
         raise Unusable(f"it holds {len(found):,} questions, at most {most} can be searched for")
     return tuple(found.values())
+
+
+def tidy_question(text: str) -> str:
+    """Take the marker of a list off a question, and begin it with a capital letter; empty if it has no word."""
+    question = _MARKER.sub("", text)
+    return question[0].upper() + question[1:] if _split_words(question) else ""
+
+
+def key_question(question: str) -> str:
+    """Make a key that is equal for questions that differ in case and final punctuation alone."""
+    return question.casefold().rstrip(" ?.!")
 
 
 def request_topic(narrative: str) -> Request:
@@ -102,7 +112,11 @@ def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
     If the model's topic has other words, the longest run of words that the narrative shares replaces it, in the
     narrative's spelling. `Unusable` if they share no word of content, or if the topic has more than eight words.
     """
-    proposed = tidy(read_string(reply, "topic"))
+    return fit_topic(tidy(read_string(reply, "topic")), narrative)
+
+
+def fit_topic(proposed: str, narrative: str) -> tuple[str, str]:
+    """Fit a topic that a model proposed to the narrative's words: see `read_topic`."""
     if len(_split_words(proposed)) > MOST_COMPARED_WORDS:
         raise Unusable(f"its topic has more than {topic.LONGEST} words")
     if set(_fold_words(proposed)) <= set(_fold_words(narrative)):

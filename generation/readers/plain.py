@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from keystone.generation.context.fit_window import show_documents, show_whole_documents
-from keystone.generation.readers.reader import AnswerMethod, Hits, Task, Tools
+from keystone.generation.readers.gaps import fill_gaps
+from keystone.generation.readers.reader import Hits, Task, Tools, list_rows
+from keystone.generation.readers.settings import AnswerMethod
 from keystone.generation.readers.write import gather_all_sentences, write_answer
 from keystone.generation.types import Answer, Evidence, EvidenceSet
 
@@ -21,8 +23,12 @@ class Plain:
 
     async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
         """See `keystone.generation.readers.reader.Reader`."""
-        items = await asyncio.to_thread(GATHERERS[self.tools.settings.method], self.tools, task, hits)
-        return EvidenceSet(tuple(items), stop="done" if items else "empty")
+        tools = self.tools
+        items = await asyncio.to_thread(GATHERERS[tools.settings.method], tools, task, hits)
+        found = EvidenceSet(tuple(items), stop="done" if items else "empty")
+        if items and tools.settings.method == "whole" and tools.search and tools.model:
+            found = await fill_gaps(tools, tools.model, task, list_rows(hits), found)
+        return found
 
     async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
         """See `keystone.generation.readers.reader.Reader`."""

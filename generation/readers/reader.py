@@ -1,6 +1,6 @@
 """The one interface of all readers, and the table of readers by name."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Literal, Protocol
@@ -10,15 +10,9 @@ from keystone.generation.answers.sub_answers import PromptWith
 from keystone.generation.answers.support import SupportMethod
 from keystone.generation.context.topic import Sources, TopicContext
 from keystone.generation.llm.model import Model
-from keystone.generation.readers.settings import PlainSettings, ReaderSettings
+from keystone.generation.readers.settings import BY_QUERY, BY_RANKING, AnswerMethod, PlainSettings, ReaderSettings
 from keystone.generation.types import Answer, EvidenceSet, Sentence
-from keystone.retrieval.types import Topic
-
-AnswerMethod = Literal["rules", "retrieval", "whole", "answers", "claims"]
-"""`rules` chooses sentences of the documents. `retrieval` has the model write one answer from all documents. `whole`
-has it write freely from the first documents of the last ranking, whole while the window holds them. `answers` has it
-write an answer to each query, and makes one of these. `claims` has it quote what answers each query, and write the
-quoted claims as prose."""
+from keystone.retrieval.types import Query, Topic
 
 Synthesis = Literal["select_edit", "edit", "resynthesise"]
 """How the answers to queries become one answer. See `keystone.generation.answers.synthesise`."""
@@ -26,6 +20,8 @@ Synthesis = Literal["select_edit", "edit", "resynthesise"]
 Hits = tuple[tuple[int, ...], ...]
 """Lists of rows of the document store, best first: one list for a topic, or one for each of its queries."""
 
+Search = Callable[[Sequence[Query]], Awaitable[Sequence[Sequence[int]]]]
+"""A search for queries. It returns the rows of the documents that each finds, best first."""
 
 PLAIN = PlainSettings()
 """The settings of the plain reader, if a caller gives none."""
@@ -46,16 +42,22 @@ class AnswerSettings:
     synthesis: Synthesis = "select_edit"
     segments: SegmentChoice = "words"
     support: SupportMethod = "none"
+    rounds: int = 0
+    """How many times `whole` searches again for questions that the documents leave open."""
+    mend: bool = False
+    """Whether the model mends the faults of wording that a program finds in an answer."""
+    gaps: bool = False
+    """Whether an answer ends with a sentence about what the documents leave open."""
 
     @property
     def reads_ranking(self) -> bool:
         """Whether the last ranking chooses the documents of an answer, and not the grades."""
-        return self.method == "whole"
+        return self.method in BY_RANKING
 
     @property
     def is_by_query(self) -> bool:
         """Whether the model is asked about each query with its own documents, and not about the narrative."""
-        return self.method in ("answers", "claims")
+        return self.method in BY_QUERY
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class Tools:
     model: Model | None
     settings: AnswerSettings
     reader: ReaderSettings = PLAIN
+    search: Search | None = None
+    """The search of the job, for readers that search again. None: there is nothing to search."""
 
     @property
     def asks(self) -> Model | None:

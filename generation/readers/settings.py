@@ -1,10 +1,21 @@
-"""The settings of each reader: the section `reader` of a configuration."""
+"""The methods of answers, and the settings of each reader: the section `reader` of a configuration."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
 from keystone.indexing.settings.strict_settings import StrictSettings
+
+AnswerMethod = Literal["rules", "retrieval", "whole", "answers", "claims"]
+"""`rules` chooses sentences of the documents. `retrieval` has the model write one answer from all documents. `whole`
+has it write freely from the first documents of the last ranking, whole while the window holds them. `answers` has it
+write an answer to each query, and makes one of these. `claims` has it quote what answers each query, and write the
+quoted claims as prose."""
+
+BY_QUERY: tuple[AnswerMethod, ...] = ("answers", "claims")
+"""The methods that ask the model about each query with its own documents, and not about the narrative."""
+BY_RANKING: tuple[AnswerMethod, ...] = ("whole",)
+"""The methods whose documents the last ranking chooses, and not the grades."""
 
 MOST_CALLS = 10_000
 """The most calls of the model that a reader may be allowed for one question."""

@@ -14,22 +14,28 @@ from keystone.generation.answers.answer import AnswerTask, write_answers
 from keystone.generation.answers.choose_segments import list_segments
 from keystone.generation.answers.claims.answer import answer_from_claims
 from keystone.generation.answers.claims.collect import ClaimTask
+from keystone.generation.answers.mend import mend_answer, strip_marks
 from keystone.generation.answers.segments import cite_segments, limit_references
-from keystone.generation.answers.sentences import Passage, WordRange
+from keystone.generation.answers.sentences import Passage, WordRange, count_words
 from keystone.generation.answers.sub_answers import SubTask, write_sub_answers
 from keystone.generation.answers.support import check_by_model, check_by_rules, drop_fillers, list_unchecked
 from keystone.generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
+from keystone.generation.answers.whole import WholeTask, write_whole
 from keystone.generation.context.fit_window import share_window
 from keystone.generation.context.passages import join_spans
 from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.llm.model import Model
-from keystone.generation.readers.reader import AnswerMethod, Synthesis, Task, Tools
+from keystone.generation.prompts.answers.whole import MOST_MISSING_WORDS
+from keystone.generation.queries.compose import is_narrative_query
+from keystone.generation.readers.reader import Synthesis, Task, Tools
+from keystone.generation.readers.settings import AnswerMethod
 from keystone.generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
 from keystone.generation.rules.sentences import ask_each_clause
-from keystone.generation.types import Answer, Evidence, EvidenceSet, Fallback, Note
-from keystone.indexing.types import LOCAL, Span
+from keystone.generation.types import Answer, Evidence, EvidenceSet, Fallback, Note, Sentence
+from keystone.indexing.types import Span
 from keystone.indexing.vectors.embed import embed_passages
+from keystone.retrieval.types import Query
 
 LEAST_WORDS_SHARE = 0.75
 """The fewest words of an answer as a share of the most: 300 of 400 in the paper."""
@@ -49,24 +55,44 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
     if write is None:
         return await asyncio.to_thread(_choose_answer, tools, task, evidence.items)
     made, fallbacks = await write(tools, task, evidence)
+    fallbacks = [*evidence.fallbacks, *fallbacks]
     if made is None and tools.settings.method == "claims":
         tools = replace(tools, settings=replace(tools.settings, method="retrieval"))
         answer = await write_answer(tools, task, _keep_best(evidence, tools.evidence_tokens), within)
         without = Fallback(task.topic.id, "claims", "there is no claim: the answer is written from all documents")
         return replace(answer, fallbacks=(*fallbacks, without, *answer.fallbacks))
+    if made and tools.settings.mend:
+        made = _strip_marks(made)
+        made, unmended = await mend_answer(_require_model(tools), task.topic.narrative, made, get_word_range(task))
+        fallbacks += unmended
     made = drop_fillers(made) if made and tools.settings.support != "none" else made
     if made is None or not task.cut_to_limits(made.sentences):
         chosen = await _choose_from_all(tools, task, fallbacks)
         return replace(chosen, checks=made.checks if made else ())
     spans = [item.span for item in evidence.items] if within else None
     answer, missed = await _cite_and_check(tools, task, made, spans)
+    answer = _strip_marks(answer) if tools.settings.mend else answer
     if not answer.sentences:
         return replace(await _choose_from_all(tools, task, [*fallbacks, *missed]), checks=answer.checks)
     kept = task.cut_to_limits(answer.sentences)
     if len(kept) < len(answer.sentences):
         lost = f"{len(answer.sentences) - len(kept)} of {len(answer.sentences)} sentences exceed the track's length"
         missed.append(Fallback(task.topic.id, "limits", lost))
+    if tools.settings.gaps and answer.missing:
+        answer = replace(answer, sentences=_admit_gaps(task, answer))
     return replace(answer, fallbacks=(*fallbacks, *missed))
+
+
+def _strip_marks(answer: Answer) -> Answer:
+    """Take the marks of Markdown off all sentences, so that all answers of a run look alike."""
+    return replace(answer, sentences=tuple(replace(one, text=strip_marks(one.text)) for one in answer.sentences))
+
+
+def _admit_gaps(task: Task, answer: Answer) -> tuple[Sentence, ...]:
+    """Add the sentence about what is missing to an answer, if its limits have room for it. It cites nothing."""
+    longer = (*answer.sentences, Sentence(answer.missing, ()))
+    fits = count_words(longer) <= task.words and len(task.cut_to_limits(longer)) == len(longer)
+    return longer if fits else answer.sentences
 
 
 async def _cite_and_check(
@@ -80,7 +106,9 @@ async def _cite_and_check(
     if settings.method != "claims":  # whose quotes have named the segments
         answer, missed = cite_segments(made, vectors, segments, settings.segments)
     if settings.support == "model":
-        answer, failed = await check_by_model(_require_model(tools), answer, vectors, segments, settings.window)
+        questions = {query.id: query.question for query in list_asked(task)}
+        model = _require_model(tools)
+        answer, failed = await check_by_model(model, answer, vectors, segments, settings.window, questions)
         missed += failed
     elif settings.support == "rules":
         answer = check_by_rules(answer, vectors, segments)
@@ -109,19 +137,27 @@ def _choose_answer(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> An
     """Choose sentences of the evidence by rules, for coverage of the queries."""
     context = ask_each_clause(task.context, tools.sources)
     candidates = find_candidates(context, tools.sources, evidence)
-    embedding = tools.sources.embedding
-    measured = embedding.model == LOCAL and not embedding.url
+    measured = tools.sources.embedding.is_local
     made = choose_sentences(task.topic.id, context, evidence, candidates, task.words, measured)
     return made if made.sentences else quote_closest_segment(task.topic.id, task.context, task.words)
 
 
 async def _write_from_all(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
-    """Write one answer from all documents (paper, section 3.2.2), freely with the method `whole`."""
-    passages, notes = _make_passages(task.context, evidence.items), _join_notes(evidence.notes)
-    topic, free = task.topic, tools.settings.method == "whole"
-    answer_task = AnswerTask(topic.id, topic.narrative, passages, _get_word_range(task), notes, free)
+    """Write one answer from all documents (paper, section 3.2.2)."""
+    passages, notes = make_passages(task.context, evidence.items), _join_notes(evidence.notes)
+    topic = task.topic
+    answer_task = AnswerTask(topic.id, topic.narrative, passages, get_word_range(task), notes)
     (made,), fallbacks = await write_answers(_require_model(tools), [answer_task])
     return made, fallbacks
+
+
+async def _write_freely(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
+    """Write one answer freely from whole documents."""
+    passages, notes = make_passages(task.context, evidence.items), _join_notes(evidence.notes)
+    low, high = get_word_range(task)
+    words = (low, max(low, high - MOST_MISSING_WORDS)) if tools.settings.gaps else (low, high)
+    whole = WholeTask(task.topic.id, task.topic.narrative, list_asked(task), passages, words, notes)
+    return await write_whole(_require_model(tools), whole)
 
 
 async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
@@ -135,7 +171,7 @@ async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> D
     filled = [one and drop_fillers(one) if settings.support != "none" else one for one in sub_answers]
     sub_answers = [one if one and one.sentences else None for one in filled]
     queries = tuple(one.query for one in sub_tasks)
-    synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), _get_word_range(task))
+    synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), get_word_range(task))
     made, missed = await SYNTHESES[settings.synthesis](tools, task, synthesis, [one.passages for one in sub_tasks])
     dropped = tuple(check for one in filled if one for check in one.checks)
     return made and replace(made, checks=dropped), [*fallbacks, *missed]
@@ -201,10 +237,15 @@ def _show_own(task: Task, evidence: EvidenceSet, query_id: str) -> tuple[tuple[P
     """Show a query its own evidence: the passages, and the reader's notes."""
     items = [item for item in evidence.items if item.query_id == query_id]
     notes = [note for note in evidence.notes if note.query_id == query_id]
-    return _make_passages(task.context, items), _join_notes(notes)
+    return make_passages(task.context, items), _join_notes(notes)
 
 
-def _make_passages(context: TopicContext, evidence: Sequence[Evidence]) -> tuple[Passage, ...]:
+def list_asked(task: Task) -> list[Query]:
+    """List the queries of a task that ask a question of its narrative; none if the narrative is its only query."""
+    return [query for query in task.context.queries if not is_narrative_query(query)]
+
+
+def make_passages(context: TopicContext, evidence: Sequence[Evidence]) -> tuple[Passage, ...]:
     """Join the evidence of each document into the passage that the model is shown."""
     items: dict[str, list[Evidence]] = {}
     for item in evidence:
@@ -228,7 +269,8 @@ def _join_notes(notes: Sequence[Note]) -> str:
     return "\n".join(note.text for note in notes if note.kind not in UNSHOWN_NOTES)
 
 
-def _get_word_range(task: Task) -> WordRange:
+def get_word_range(task: Task) -> WordRange:
+    """Get the fewest and the most words of the answer to a task."""
     return int(task.words * LEAST_WORDS_SHARE), task.words
 
 
@@ -240,7 +282,7 @@ def _require_model(tools: Tools) -> Model:
 WRITERS: Mapping[AnswerMethod, Callable[[Tools, Task, EvidenceSet], Awaitable[Draft]] | None] = {
     "rules": None,
     "retrieval": _write_from_all,
-    "whole": _write_from_all,
+    "whole": _write_freely,
     "answers": _write_from_each,
     "claims": _write_from_claims,
 }

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from keystone.generation.rules.words import find_stems
-from keystone.indexing.types import LOCAL, Embedding
+from keystone.indexing.types import Embedding
 from keystone.indexing.vectors.embed import embed_queries
 
 LEAST_COSINE = 0.4
@@ -26,7 +26,7 @@ def is_doubtful(narrative: str, sentences: Sequence[str], embedding: Embedding, 
     asked = find_stems(narrative)
     if len(asked & find_stems(" ".join(sentences))) < LEAST_SHARE * len(asked):
         return True
-    if embedding.model != LOCAL or embedding.url:
+    if not embedding.is_local:
         return False
     vectors = embed_queries(embedding, [narrative, *sentences], threads)
     return bool((vectors[1:] @ vectors[0]).max() < LEAST_COSINE)

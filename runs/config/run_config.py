@@ -1,13 +1,13 @@
 """The configuration of a run: strict models, in which an unknown key or an impossible value is an error."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from keystone.fusion.methods import METHODS
 from keystone.generation.llm.settings import AnyPath, ModelSettings
-from keystone.generation.readers.settings import PlainSettings, ReaderSettings
+from keystone.generation.readers.settings import BY_QUERY, BY_RANKING, AnswerMethod, PlainSettings, ReaderSettings
 from keystone.generation.rerank.settings import RerankSettings
 from keystone.indexing.settings.none_named import NoneNamed
 from keystone.indexing.settings.strict_settings import StrictSettings
@@ -102,9 +102,9 @@ class RunConfig(StrictSettings):
                 f"fusion.depths: found {self.fusion.depths[deep[0]]} for topic {deep[0]!r}, above retrieval.depth "
                 f"{self.retrieval.depth}; expected at most that"
             )
-        if self.track is not None and self.answer.method in ("rules", "retrieval", "whole"):
+        if self.track is not None and self.answer.method is not None and self.answer.method not in BY_QUERY:
             key, depth = ("fusion.depth", self.fusion.depth)
-            if self.grading.method is not None and self.answer.method != "whole":
+            if self.grading.method is not None and self.answer.method not in BY_RANKING:
                 key, depth = ("grading.documents", self.grading.documents)
             if self.answer.documents > depth:
                 raise ValueError(
@@ -180,11 +180,11 @@ class RunConfig(StrictSettings):
     def list_model_steps(self) -> dict[str, Any]:
         """List the settings that need a language model: their values by key."""
         needed = {
-            "queries.method": (self.queries.method, ("model",)),
+            "queries.method": (self.queries.method, ("model", "contract")),
             "queries.passages": (self.queries.passages, ("hyde", "query2doc", "both")),
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
             "rerank.method": (self.rerank.method, ("listwise", "sliding")),
             "grading.method": (self.grading.method, ("pointwise", "grid")),
-            "answer.method": (self.answer.method, ("retrieval", "whole", "answers", "claims")),
+            "answer.method": (self.answer.method, set(get_args(AnswerMethod)) - {"rules"}),
         }
         return {key: value for key, (value, models) in needed.items() if value in models}

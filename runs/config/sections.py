@@ -1,13 +1,14 @@
 """The sections of a run's configuration, each with its settings."""
 
 import math
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from keystone.fusion.methods import find_impossible_setting, find_method
 from keystone.generation.llm.chat import MOST_TOKENS
 from keystone.generation.llm.settings import AnyPath
+from keystone.generation.readers.settings import AnswerMethod
 from keystone.indexing.settings.none_named import NoneNamed
 from keystone.indexing.settings.strict_settings import StrictSettings
 from keystone.retrieval.types import K1, B
@@ -17,9 +18,11 @@ from keystone.runs.config.depths import load_depths
 class Queries(StrictSettings):
     """How a narrative becomes queries."""
 
-    method: Literal["rules", "model", "narrative"] = "rules"
+    method: Literal["rules", "model", "contract", "narrative"] = "rules"
     """`rules` decomposes the narrative without a language model. `model` asks the language model to decompose it, to
-    extract its topic and to expand that topic. `narrative` takes the whole narrative as the only query."""
+    extract its topic and to expand that topic. `contract` asks it once: for the questions, what kind of answer each
+    wants, its weight, and terms that the corpus may have for it. `narrative` takes the whole narrative as the only
+    query."""
     facets: Literal["sentences", "clauses"] = "sentences"
     """The questions that `rules` makes: the sentences as they are, or clauses turned into questions (paper)."""
     topic: Annotated[Literal["lead", "phrase"] | None, NoneNamed("lead", "phrase", "none")] = "lead"
@@ -28,8 +31,8 @@ class Queries(StrictSettings):
     dense_topic: bool = False
     """If true, the embedding model gets the topic too (paper). If false, BM25 alone gets it."""
     questions: int = Field(default=30, ge=1, le=100)
-    """The most questions of a narrative. If `rules` would make more, they join neighbouring ones. A reply of `model`
-    with more is refused."""
+    """The most questions of a narrative. If `rules` would make more, they join neighbouring ones. A reply of `model` or
+    `contract` with more is refused."""
     variants: int = Field(default=0, ge=0, le=50)
     """How many variants expand the topic for BM25 (paper: `NUM_QUERIES` = 10)."""
     expand: Literal["phrase", "narrative"] = "phrase"
@@ -186,10 +189,7 @@ class Answer(StrictSettings):
     If nothing is graded, the first documents of the ranking are the selected ones.
     """
 
-    method: Annotated[
-        Literal["rules", "retrieval", "whole", "answers", "claims"] | None,
-        NoneNamed("rules", "retrieval", "whole", "answers", "claims", "none"),
-    ] = "rules"
+    method: Annotated[AnswerMethod | None, NoneNamed(*get_args(AnswerMethod), "none")] = "rules"
     """`rules` chooses sentences of the documents for coverage. `retrieval` asks the model for one answer from all
     selected documents. `whole` asks it for an answer from the first documents of the last ranking, which it sees whole
     and answers from freely. `answers` asks the model for one answer to each query, and makes one answer of these.
@@ -212,3 +212,12 @@ class Answer(StrictSettings):
     other segments are sought. `rules` compare numbers, names and rare words, and drop a sentence without support.
     `model` asks the model, which also rewrites the sentence to what the segments say. `none` checks nothing (paper).
     With `answer.method: rules`, sentences are copied from their segments and need no check."""
+    rounds: int = Field(default=1, ge=0, le=2)
+    """With `whole`, how many times the model checks which questions the documents leave open, and those are searched
+    again. The model reads the documents that are found as well. With 0 it checks nothing."""
+    mend: bool = False
+    """Whether the model mends faults of wording that a program finds in its answer: sentences that point to another
+    sentence, repeat one, or begin like those before them. One request an answer, if there are any."""
+    gaps: bool | None = None
+    """Whether the last sentence says what the documents leave open, which only `whole` tells. It cites nothing, so it
+    costs a little where support is measured. If it is null, only answers without a track have it."""

@@ -1,7 +1,7 @@
 """The demo: it makes the corpus and its index, then four runs, compares them, and shows them."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -14,10 +14,13 @@ from keystone.retrieval.backends import open_store
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.demo.corpus import write_corpus
+from keystone.runs.evaluation.answers.asked import read_asked
+from keystone.runs.evaluation.answers.judge_use import judge_files
 from keystone.runs.evaluation.evaluate import evaluate
+from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.pipeline import stages
-from keystone.runs.pipeline.file_names import find_last_ranking
-from keystone.runs.pipeline.model_runner import read_total_usage
+from keystone.runs.pipeline.file_names import ANSWERS, find_last_ranking
+from keystone.runs.pipeline.model_runner import open_model_runner, read_total_usage
 from keystone.runs.report.html.write import write_report
 from keystone.runs.report.say import say
 from keystone.runs.report.story import format_story, read_story
@@ -29,6 +32,9 @@ from keystone.runs.trec.topics import read_topics
 from keystone.runs.wording import plural
 
 TRACK = "rag25"
+DEPTH = 40
+"""How many documents a run submits. The track cites a segment of each, and embedding these is most of the work."""
+MEASURES = ("nDCG@10", "nDCG@30", "R@30", "MAP@30", "MRR", "judged@10")
 MODEL = "reader-1"
 """The name under which the replies in `replies.jsonl.zst` were recorded."""
 PRICES = {"prompt": 0.4, "completion": 1.6}
@@ -45,7 +51,7 @@ keystone:  queries, grades, order and answers by a language model
 CAUTION_TEXT = """\
 The replies are recorded. A model of the same kind made the judgments, so the rows
 of listwise and keystone are no evidence of effect: they show that each step works."""
-MISSING_TEXT = "A run is left out, because one of its requests has no recorded reply:"
+MISSING_TEXT = "This is left out, because one of its requests has no recorded reply:"
 COST_TEXT = "At ${prompt} for a million tokens of prompts and ${completion} of replies, as an example."
 
 
@@ -63,35 +69,44 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     if not corpus.exists():
         with progress("Fetching and cutting the documentation of Django", None):
             write_corpus(corpus)
-    index, _ = build_index(corpus, out / "index", BuildSettings(threads=threads, passages=None), progress)
-    folders, missing = [], []
+    index, _ = build_index(corpus, out / "index", BuildSettings(threads=threads), progress)
+    folders, missing, uses = [], [], dict[str, str]()
     with ExitStack() as stack:
         topics, qrels_path, replies = (
             stack.enter_context(as_file(files("keystone.runs.demo") / name))
             for name in ("narratives.jsonl", "qrels.txt", "replies.jsonl.zst")
         )
-        for config in configure_runs(index.folder, topics, replies, out / "runs"):
+        configs = configure_runs(index.folder, topics, replies, out / "runs")
+        for config in configs:
             try:
                 folders.append(stages.run(config, threads, progress))
             except NotRecorded as error:
                 missing.append(f"{config.run_id}: {error}")
+        try:
+            with progress("Judging the answers", None):
+                uses = judge_answers(folders, configs[-1])
+        except NotRecorded as error:
+            missing.append(f"questions answered: {error}")
         qrels, narratives = read_qrels(qrels_path), read_topics(topics)
         page = out / "report.html"
         with progress("Writing the report", None):
             write_report(folders, page, qrels_path, [" ".join(CAUTION_TEXT.split())])
+    told = [folder for folder in folders if folder.name == MODEL_RUN]
+    measures = [parse_measure(name) for name in MEASURES]
     with progress("Measuring", None):
-        evaluations = [evaluate(folder.name, read_run(find_last_ranking(folder)), qrels) for folder in folders]
+        evaluations = [
+            evaluate(folder.name, read_run(find_last_ranking(folder)), qrels, measures) for folder in folders
+        ]
     track = TRACKS[TRACK]
     submissions = [folder / file for folder in folders[1:] for file in (track.retrieval_file, track.answer_file)]
     violations = {path: validate.validate(path, track, narratives) for path in submissions}
-    told = [folder for folder in folders if folder.name == MODEL_RUN]
     stories = [read_story(folder, TOLD_TOPIC_ID, open_store(index)) for folder in told]
 
     def report() -> None:
         say(f"Corpus: {index.documents} sections of the documentation of Django 5.2; {len(narratives)} narratives.")
         say(RUNS_TEXT)
         print_evaluations(evaluations)
-        say("\n" + "\n".join(format_costs(folders, len(narratives))))
+        say("\n" + "\n".join(format_costs(folders, len(narratives), uses)))
         say(f"\n{CAUTION_TEXT}")
         for reason in missing:
             say(f"\n{MISSING_TEXT}\n{reason}")
@@ -107,16 +122,35 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     return report
 
 
-def format_costs(folders: Sequence[Path], narratives: int) -> Iterator[str]:
-    """Format what each run asked of the model: a row of calls and tokens a narrative, and the price of all."""
-    yield f"{'run':<9}  {'calls a narrative':>17}  {'tokens a narrative':>18}  {'price of all':>12}"
+def judge_answers(folders: Sequence[Path], config: RunConfig) -> dict[str, str]:
+    """Judge the answers of the runs by the questions of `keystone`; returns what each answers, by the run's name.
+
+    It is empty if a run is missing.
+    """
+    if not folders or folders[-1].name != MODEL_RUN:
+        return {}
+    judged = [folder for folder in folders if (folder / ANSWERS).exists()]
+    with open_model_runner(config, None) as run_with_model:
+        found = judge_files(judged, read_asked(judged, folders[-1]), None, config, run_with_model)
+    return {folder.name: f"{one.mean('answered'):.0%}" for folder, one in zip(judged, found, strict=True)}
+
+
+def format_costs(folders: Sequence[Path], narratives: int, answered: Mapping[str, str]) -> Iterator[str]:
+    """Format what each run asked of the model, and what it answers.
+
+    There is a row for each run: calls and tokens a narrative, the price of all, and the share of questions answered.
+    """
+    yield (
+        f"{'run':<9}  {'calls a narrative':>17}  {'tokens a narrative':>18}  {'price of all':>12}  "
+        f"{'questions answered':>18}"
+    )
     for folder in folders:
         total = read_total_usage(folder)
         calls = total.get("calls", 0) + total.get("cache_hits", 0)
         tokens = total.get("prompt_tokens", 0) + total.get("completion_tokens", 0)
         yield (
             f"{folder.name:<9}  {calls / narratives:>17,.0f}  {tokens / narratives:>18,.0f}"
-            f"  {total.get('cost', 0):>11,.2f}$"
+            f"  {total.get('cost', 0):>11,.2f}$  {answered.get(folder.name, '-'):>18}"
         )
     yield COST_TEXT.format(**PRICES)
 
@@ -127,17 +161,17 @@ def configure_runs(index: Path, topics: Path, replies: Path, out: Path) -> list[
     The replies belong to these settings.
     """
     places = {"index": str(index), "topics": str(topics), "out": str(out)}
-    submitted = {**places, "team_id": "demo", "track": TRACK}
+    depth, submitted = {"fusion": {"depth": DEPTH}}, {**places, "team_id": "demo", "track": TRACK}
     model = {"backend": "replay", "name": MODEL, "replies": str(replies), "prices": PRICES}
-    settings = {**submitted, "run_id": MODEL_RUN, "model": model, "rerank.depth": 20}
-    settings |= {"queries.passages": "none", "grading.pool": 6, "answer.support": "rules"}
+    settings = {**submitted, "run_id": MODEL_RUN, "model": model, "rerank.depth": 20, "fusion.depth": DEPTH}
+    settings |= {"queries.passages": "none", "grading.pool": 6, "answer.gaps": True}
     overrides = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
     one_call = {"rerank": {"method": "listwise", "depth": 20}, "answer": {"method": "rules"}, "model": model}
     return [
         RunConfig.model_validate(
-            {**places, "run_id": "narrative", "track": "none", "queries": {"method": "narrative"}}
+            {**places, **depth, "run_id": "narrative", "track": "none", "queries": {"method": "narrative"}}
         ),
-        RunConfig.model_validate({**submitted, "run_id": "rules"}),
-        RunConfig.model_validate({**submitted, "run_id": "listwise", **one_call}),
+        RunConfig.model_validate({**submitted, **depth, "run_id": "rules"}),
+        RunConfig.model_validate({**submitted, **depth, "run_id": "listwise", **one_call}),
         read_config(None, overrides, preset="keystone"),
     ]

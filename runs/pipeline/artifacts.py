@@ -15,6 +15,7 @@ from keystone.generation.types import (
     EvidenceSet,
     Fallback,
     Note,
+    QuestionCheck,
     Sentence,
     Step,
     SupportCheck,
@@ -24,7 +25,7 @@ from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import Span, Store
 from keystone.retrieval.ties import decrease_strictly
-from keystone.retrieval.types import Query, Rankings
+from keystone.retrieval.types import Ask, Query, Rankings
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.directory import Artifact, Values
@@ -212,22 +213,33 @@ def _write_config(path: Path, config: RunConfig) -> None:
 
 
 def _encode_understood(one: UnderstoodTopic) -> dict[str, Any]:
+    """Encode the understanding of a topic. What a question asks for stands with its query."""
+    understanding = {key: value for key, value in asdict(one.understanding).items() if key != "asks"}
     return {
-        **asdict(one.understanding),
+        **understanding,
         "queries": [
-            {key: value for key, value in asdict(query).items() if value or key != "passage"} for query in one.queries
+            {key: value for key, value in asdict(query).items() if value or key not in ("passage", "ask")}
+            for query in one.queries
         ],
         "fallbacks": list(map(asdict, one.fallbacks)),
     }
 
 
 def _decode_understood(record: Mapping[str, Any]) -> UnderstoodTopic:
+    queries = tuple(map(_decode_query, record["queries"]))
     understanding = Understanding(
-        record["topic_id"], tuple(record["questions"]), record["topic"], tuple(record["variants"])
+        record["topic_id"],
+        tuple(record["questions"]),
+        record["topic"],
+        tuple(record["variants"]),
+        tuple(query.ask for query in queries if query.ask),
     )
-    return UnderstoodTopic(
-        understanding, tuple(Query(**query) for query in record["queries"]), _decode_fallbacks(record)
-    )
+    return UnderstoodTopic(understanding, queries, _decode_fallbacks(record))
+
+
+def _decode_query(record: Mapping[str, Any]) -> Query:
+    ask = record.get("ask")
+    return Query(**{**record, "ask": Ask(ask["form"], ask["weight"], tuple(ask["terms"])) if ask else None})
 
 
 def _decode_grades(record: Mapping[str, Any]) -> GradeRecord:
@@ -240,9 +252,13 @@ def _decode_fallbacks(record: Mapping[str, Any]) -> tuple[Fallback, ...]:
 
 
 def _encode_evidence(topic_id: str, found: EvidenceSet) -> dict[str, Any]:
-    """Encode the evidence of a topic, without the steps: they have a file of their own."""
+    """Encode the evidence of a topic, without the steps: they have a file of their own.
+
+    What only a check of the questions gives is there only if there was one.
+    """
     record = {field.name: getattr(found, field.name) for field in fields(found) if field.name != "steps"}
-    return {"topic_id": topic_id, **record}
+    optional = ("checks", "added", "fallbacks")
+    return {"topic_id": topic_id, **{key: value for key, value in record.items() if value or key not in optional}}
 
 
 def _decode_evidence(record: dict[str, Any]) -> EvidenceSet:
@@ -251,7 +267,20 @@ def _decode_evidence(record: dict[str, Any]) -> EvidenceSet:
         for item in record["items"]
     )
     notes = tuple(Note(**{**note, "sources": _decode_spans(note["sources"])}) for note in record["notes"])
-    return EvidenceSet(items, notes, record["stop"], record["reader"], record["by"])
+    checks = tuple(
+        QuestionCheck(one["query_id"], one["found"], one["quote"] and Span(**one["quote"]), tuple(one["searches"]))
+        for one in record.get("checks", ())
+    )
+    return EvidenceSet(
+        items,
+        notes,
+        record["stop"],
+        record["reader"],
+        record["by"],
+        checks=checks,
+        added=tuple(record.get("added", ())),
+        fallbacks=tuple(Fallback(**one) for one in record.get("fallbacks", ())),
+    )
 
 
 def decode_step(record: Mapping[str, Any]) -> TopicStep:
@@ -266,12 +295,17 @@ def _decode_spans(records: Sequence[Mapping[str, Any]]) -> tuple[Span, ...]:
 
 def _encode_answer(answer: Answer) -> dict[str, Any]:
     """Encode an answer, without the keys that only some methods fill."""
-    return {key: value for key, value in asdict(answer).items() if value or key not in ("checks", "missing")}
+    record = {key: value for key, value in asdict(answer).items() if value or key not in ("checks", "missing")}
+    sentences = [
+        {key: value for key, value in one.items() if value or key != "question"} for one in record["sentences"]
+    ]
+    return {**record, "sentences": sentences}
 
 
 def _decode_answer(record: Mapping[str, Any]) -> Answer:
     sentences = tuple(
-        Sentence(one["text"], tuple(one["citations"]), tuple(one.get("evidence", ()))) for one in record["sentences"]
+        Sentence(one["text"], tuple(one["citations"]), tuple(one.get("evidence", ())), one.get("question", ""))
+        for one in record["sentences"]
     )
     checks = tuple(SupportCheck(**check) for check in record.get("checks", ()))
     return Answer(record["topic_id"], sentences, _decode_fallbacks(record), checks, record.get("missing", ""))

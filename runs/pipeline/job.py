@@ -73,8 +73,9 @@ class Job:
         """How topics are answered. The configuration must name a method."""
         settings, model = self.config.answer, self.config.model
         assert settings.method is not None
-        own = settings.model_dump(exclude={"method", "words"})
-        return AnswerSettings(settings.method, window=0 if model is None else model.window, **own)
+        own = settings.model_dump(exclude={"method", "words", "gaps"})
+        gaps = self.config.track is None if settings.gaps is None else settings.gaps
+        return AnswerSettings(settings.method, window=0 if model is None else model.window, gaps=gaps, **own)
 
     @property
     def grade_settings(self) -> GradeSettings:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import orjson
 
-from keystone.generation.types import Support, SupportAction
+from keystone.generation.types import Answered, Support, SupportAction
 from keystone.indexing.corpora.segments import is_window
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.lucene.java import find_anserini_jar
@@ -113,6 +113,11 @@ def _collect_model_facts(job: Job, values: Values, files: Artifacts) -> dict[str
         levels = Counter(check.support for check in checks)
         summary["support"] = {"checked": len(checks) - levels["unchecked"], **levels}
         summary["support"] |= Counter(check.action for check in checks)
+    evidence = values.get(files.evidence) if has_answers and config.answer.method == "whole" else []
+    if questions := Counter(check.found for one in evidence for check in one.checks):
+        added = sum(len(one.added) for one in evidence)
+        open_parts = sum(bool(answer.missing) for answer in answers)
+        summary["questions"] = {**questions, "added_documents": added, "answers_with_gaps": open_parts}
     if config.grading.method is not None:
         pairs, graded = sum(one.pairs for one in grades), sum(one.asked for one in grades)
         summary["grading"] = {"pairs": pairs, "asked": graded, "saved": round(1 - graded / pairs, 4) if pairs else 0.0}
@@ -131,6 +136,12 @@ def list_remarks(directory: Path) -> Iterator[str]:
         yield f"segments: {missed:,} of the {all_of_them:,} ranked ones are windows that the track does not know"
     if grading := manifest.get("grading"):
         yield f"grades: {grading['asked']} of {grading['pairs']} pairs asked, {grading['saved']:.0%} saved"
+    if questions := manifest.get("questions"):
+        levels = ", ".join(f"{questions.get(name, 0)} {name}" for name in get_args(Answered))
+        yield (
+            f"questions: {levels}, before {plural(questions['added_documents'], 'document')} were searched for; "
+            f"{plural(questions['answers_with_gaps'], 'answer')} with gaps"
+        )
     if support := manifest.get("support"):
         levels, actions = (
             ", ".join(f"{support.get(name, 0)} {name}" for name in get_args(names))

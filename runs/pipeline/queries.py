@@ -2,18 +2,25 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import compose_queries, make_narrative_query
+from keystone.generation.queries.contract import keep_held_terms, understand_by_contract
 from keystone.generation.queries.passages import write_passages
 from keystone.generation.queries.understand import understand_by_model
 from keystone.generation.rules.understand import UnderstandingRules, understand_by_rules
 from keystone.generation.types import Fallback, Understanding
+from keystone.indexing.errors import UserError
+from keystone.retrieval.backends import open_sparse
 from keystone.retrieval.types import Query
 from keystone.runs.pipeline.job import Job
+
+SearchLock = AbstractAsyncContextManager[Any]
+"""A lock that is held during a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +44,7 @@ async def understand_topics(
 
     If passages are searched, each query has one. `search_lock` is held while a method searches.
     """
-    method = QUERY_METHODS[job.config.queries.method]
-    async with search_lock if search_lock and method.searches else nullcontext():
-        found = await method.understand(job, model)
+    found = await QUERY_METHODS[job.config.queries.method].understand(job, model, search_lock or nullcontext())
     if not job.config.list_passage_systems():
         return found
     assert model is not None  # the configuration has been checked
@@ -57,17 +62,37 @@ async def understand_topics(
     ]
 
 
-async def _take_narratives(job: Job, _model: Model | None) -> list[UnderstoodTopic]:
+async def _take_narratives(job: Job, _model: Model | None, _lock: SearchLock) -> list[UnderstoodTopic]:
     return [UnderstoodTopic(Understanding(topic.id, ()), (make_narrative_query(topic),)) for topic in job.topics]
 
 
-async def _understand_by_rules(job: Job, _model: Model | None) -> list[UnderstoodTopic]:
+async def _understand_by_rules(job: Job, _model: Model | None, lock: SearchLock) -> list[UnderstoodTopic]:
     settings = job.config.queries
     rules = UnderstandingRules(settings.facets, settings.topic, settings.variants, settings.questions)
-    return _compose_topics(job, understand_by_rules(job.topics, job.sources, rules), [])
+    async with lock:
+        return _compose_topics(job, understand_by_rules(job.topics, job.sources, rules), [])
 
 
-async def _understand_by_model(job: Job, model: Model | None) -> list[UnderstoodTopic]:
+async def _understand_by_contract(job: Job, model: Model | None, lock: SearchLock) -> list[UnderstoodTopic]:
+    assert model is not None  # the configuration has been checked
+    found, fallbacks = await understand_by_contract(model, job.topics, job.config.queries.questions)
+    async with lock:
+        return _compose_topics(job, keep_held_terms(found, partial(_find_held, job)), fallbacks)
+
+
+def _find_held(job: Job, terms: Sequence[str]) -> list[bool]:
+    """Find out whether some document holds each word of a term. Servers that do not count words hold every term."""
+    searcher = open_sparse(job.index, job.store)
+    stems = [searcher.stems(term) for term in terms]
+    distinct = sorted({stem for own in stems for stem in own})
+    try:
+        counts = dict(zip(distinct, searcher.stem_frequencies(distinct), strict=True))
+    except UserError:
+        return [True] * len(terms)
+    return [bool(own) and all(counts[stem] for stem in own) for own in stems]
+
+
+async def _understand_by_model(job: Job, model: Model | None, _lock: SearchLock) -> list[UnderstoodTopic]:
     assert model is not None  # the configuration has been checked
     settings = job.config.queries
     in_context = settings.expand == "narrative"
@@ -95,18 +120,20 @@ def _compose_topics(job: Job, found: Sequence[Understanding], fallbacks: Sequenc
 class QueryMethod:
     """A way from narratives to queries."""
 
-    understand: Callable[[Job, Model | None], Awaitable[list[UnderstoodTopic]]]
+    understand: Callable[[Job, Model | None, SearchLock], Awaitable[list[UnderstoodTopic]]]
+    """The lock is held while the method searches the index, since only one thread at a time may do that."""
     searches: bool = False
-    """Whether the method searches the index. Only one thread at a time may do that."""
+    """Whether the method searches the index."""
     tuned: tuple[str, ...] | None = ()
     """The method's settings that `tune` tries, each `key=[value, ...]`. None: there is nothing to tune."""
 
 
-QUERY_METHODS: Mapping[Literal["rules", "model", "narrative"], QueryMethod] = {
+QUERY_METHODS: Mapping[Literal["rules", "model", "contract", "narrative"], QueryMethod] = {
     "rules": QueryMethod(
         _understand_by_rules, searches=True, tuned=("queries.facets=[sentences, clauses]", "queries.topic=[lead, none]")
     ),
     "model": QueryMethod(_understand_by_model),
+    "contract": QueryMethod(_understand_by_contract, searches=True),
     "narrative": QueryMethod(_take_narratives, tuned=None),
 }
 """The ways from narratives to queries by their names in a configuration."""

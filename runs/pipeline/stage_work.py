@@ -14,6 +14,7 @@ from keystone.indexing.types import Document
 from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.pipeline.answering.evidence_links import name_segments, point_to_evidence
+from keystone.runs.pipeline.answering.one_topic import Searches, search_rows
 from keystone.runs.pipeline.artifacts import RerankRecord, Summary, TopicStep
 from keystone.runs.pipeline.grading.grade_files import (
     GradeRecord,
@@ -171,10 +172,17 @@ def make_evidence(
     *grades: list[GradeRecord],
 ) -> tuple[list[EvidenceSet]] | tuple[list[EvidenceSet], list[TopicStep]]:
     """Gather the evidence for each narrative from its documents. A structure-aware reader's steps come with it."""
+    shared: list[Searches] = []
+
+    async def search(queries: Sequence[Query], model: Model | None) -> list[list[int]]:
+        if not shared:  # it belongs to the loop that runs now
+            shared.append(Searches(job, model, None))
+        return await search_rows(job, shared[0], queries)
 
     async def gather(model: Model | None, searched: SearchedTopic, selected: Sequence[int]) -> EvidenceSet:
         task, hits = await open_task(job, searched, selected)
-        return name_segments(await open_run_reader(job, model).gather(task, hits), job.store)
+        reader = open_run_reader(job, model, partial(search, model=model))
+        return name_segments(await reader.gather(task, hits), job.store)
 
     searches = _list_searches(job, list_queries(topics), hybrid, ranking, *grades)
     work = [partial(gather, searched=searched, selected=selected) for searched, selected in searches]
@@ -193,7 +201,7 @@ def make_answers(
     topics, hybrid, ranking, *grades = found
 
     async def answer(model: Model | None, searched: SearchedTopic, selected: Sequence[int], own: EvidenceSet) -> Answer:
-        task, _ = await open_task(job, searched, selected)
+        task, _ = await open_task(job, searched, selected, own.added)
         return point_to_evidence(await open_run_reader(job, model).answer(task, own), own)
 
     searches = _list_searches(job, list_queries(topics), hybrid, ranking, *grades)

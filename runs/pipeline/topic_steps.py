@@ -11,7 +11,16 @@ from keystone.generation.grading.deeper import Beyond, FindNeighbours
 from keystone.generation.grading.grade import SELECTIONS, Candidates, GradedTopic, grade_topic
 from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import find_places
-from keystone.generation.readers.reader import Hits, Reader, Task, Tools, choose_hits, list_rows, open_reader
+from keystone.generation.readers.reader import (
+    Hits,
+    Reader,
+    Search,
+    Task,
+    Tools,
+    choose_hits,
+    list_rows,
+    open_reader,
+)
 from keystone.generation.rules.documents import SEARCHED_TIMES, choose_documents
 from keystone.generation.types import Sentence
 from keystone.indexing.vectors.of_documents import document_vectors
@@ -20,6 +29,7 @@ from keystone.retrieval.backends import open_dense
 from keystone.retrieval.neighbours import find_neighbours
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.pipeline.grading.grade_files import make_keystone_rankings
+from keystone.runs.pipeline.grading.rounds import RELEVANT_GRADE
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.ranking.fuse import round_scores
 from keystone.runs.pipeline.ranking.rank import embed_topic, find_graded_places, get_hybrid_scores
@@ -119,13 +129,15 @@ def open_neighbours(job: Job) -> FindNeighbours:
     return find_in_thread
 
 
-def open_run_reader(job: Job, model: Model | None) -> Reader:
-    """Open the reader of a job."""
-    return open_reader(Tools(job.sources, model, job.answer_settings, job.config.reader))
+def open_run_reader(job: Job, model: Model | None, search: Search | None = None) -> Reader:
+    """Open the reader of a job. `search` is for readers that search again."""
+    return open_reader(Tools(job.sources, model, job.answer_settings, job.config.reader, search))
 
 
-async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) -> tuple[Task, Hits]:
-    """Open the task to answer a topic, and choose its documents.
+async def open_task(
+    job: Job, searched: SearchedTopic, selected: Sequence[int], added: Sequence[str] = ()
+) -> tuple[Task, Hits]:
+    """Open the task to answer a topic, and choose its documents. Those with the ids `added` are among its context.
 
     These are among the `selected` ones (rows of the store, best first), or those of each query, without documents that
     have no text. If documents have a grade above 0 for a query, they are the query's documents. If the configuration
@@ -135,24 +147,43 @@ async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) 
     topic = searched.topic
     unranked = list(selected) if job.config.retrieval.runs else []
     of_queries = [searched.hybrid.of(place).tolist() or unranked for place in searched.places]
+    documents = job.answer_settings.documents
     if job.answer_settings.is_by_query:
         grades = [searched.grades.get(query.id, {}) for query in searched.own]
         of_queries = [rank_by_grade(own, rows) or rows for own, rows in zip(grades, of_queries, strict=True)]
-    number = SEARCHED_TIMES * job.answer_settings.documents
+    most = SEARCHED_TIMES * documents
     if job.answer_settings.is_by_query:
-        of_queries = [await asyncio.to_thread(skip_blank, job.store, rows, number) for rows in of_queries]
+        of_queries = [await asyncio.to_thread(skip_blank, job.store, rows, most) for rows in of_queries]
     else:
-        selected = await asyncio.to_thread(skip_blank, job.store, selected, number)
+        selected = await asyncio.to_thread(skip_blank, job.store, selected, most)
     if job.answer_settings.method == "rules" and job.config.reader.name == "plain":
-        number = job.answer_settings.documents
-        selected = await asyncio.to_thread(choose_documents, job.sources, searched.own, selected, number)
+        selected = await asyncio.to_thread(choose_documents, job.sources, searched.own, selected, documents)
+    if job.answer_settings.reads_ranking:
+        grades = [searched.grades.get(query.id, {}) for query in searched.own]
+        selected = cover_queries(selected, grades, documents)
     hits = choose_hits(job.answer_settings, selected, of_queries)
-    context = await asyncio.to_thread(read_context, job.sources, list_rows(hits), searched.own)
+    rows = list(dict.fromkeys([*list_rows(hits), *job.store.rows(added).tolist()]))
+    context = await asyncio.to_thread(read_context, job.sources, rows, searched.own)
     if job.config.ranks_segments:
         texts = await asyncio.to_thread(embed_topic, job, topic, searched.queries)
         context = keep_closest_segments(context, texts, job.config.segments_per_document)
     cut = partial(_cut_to_track, topic.id, job.track)
     return Task(topic, context, job.get_word_limit(topic), cut, job.track.references), hits
+
+
+def cover_queries(rows: Sequence[int], grades: Sequence[Mapping[int, float]], number: int) -> list[int]:
+    """Choose the first `number` documents of a ranking, so that each query has a document that answers it, if any does.
+
+    `grades` has the grades of each query by row. If none of the first documents has `RELEVANT_GRADE` for a query, the
+    first later one with that grade takes the place of the last of them.
+    """
+    first, later = list(rows[:number]), rows[number:]
+    needed = list[int]()
+    for own in grades:
+        if not any(own.get(row, 0) >= RELEVANT_GRADE for row in [*first, *needed]):
+            needed += [row for row in later if own.get(row, 0) >= RELEVANT_GRADE][:1]
+    needed = list(dict.fromkeys(needed))[:number]
+    return [*first[: number - len(needed)], *needed]
 
 
 def rank_by_grade(grades: Mapping[int, float], rows: Sequence[int]) -> list[int]:

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from warnings import warn
 
 import numpy as np
 
+from keystone.generation.readers.settings import AnswerMethod
 from keystone.generation.types import Answer, Fallback, Understanding
 from keystone.indexing import index as indexes
 from keystone.indexing.errors import UserError
@@ -163,7 +164,7 @@ def answer(index: Index, topics: Any, config: RunConfig | None = None, ranking: 
     """
     config = _choose_config(config)
     if config.answer.method is None:
-        raise UserError("answer.method: found none, expected rules, retrieval, whole, answers or claims")
+        raise UserError(f"answer.method: found none, expected one of {', '.join(get_args(AnswerMethod))}")
     with _open(index, to_topics(topics), config) as (job, ask):
         (understood,) = stage_work.make_queries(job, ask)
         hybrid, narrative = _rank(job, ask, understood) if ranking is None else _share(job, understood, ranking)

@@ -2,9 +2,10 @@
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from keystone.indexing.types import Progress, Tick, silent
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from keystone.runs.evaluation.sweep import Sweep
     from keystone.runs.evaluation.tune import Tuning
 
+FORETOLD_AFTER_SECONDS = 3.0
+"""When a step says how long it will take: its speed is known by then."""
+LEAST_FORETOLD_SECONDS = 20.0
+"""A step that ends sooner does not say so."""
 TOLD_SECONDS = 1.0
 """A step that takes longer has a line."""
 MOST_COLUMNS = 12
@@ -30,11 +35,12 @@ CIRCLE_TEXT = "* measured on the grades that selected the run's documents: no ev
 
 
 @contextmanager
-def progress_bars(quiet: bool) -> Iterator[Progress]:
+def progress_bars(quiet: bool, advice: Mapping[str, str] = MappingProxyType({})) -> Iterator[Progress]:
     """Make a `Progress` for standard error: a line for each step of more than a second, after it ends, and a last line.
 
-    On a terminal, the steps that are under way also have bars, which disappear. A step that begins
-    within another has no line. If `quiet`, nothing is shown.
+    Soon after its beginning, a long step also says how long it will take, with the `advice` for its description. On a
+    terminal, the steps that are under way also have bars, which disappear. A step that begins within another has no
+    line. If `quiet`, nothing is shown.
     """
     if quiet:
         yield silent
@@ -50,7 +56,7 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
 
     @contextmanager
     def step(description: str, total: int | None) -> Iterator[Tick]:
-        is_inner, count, start = bool(under_way), [0], monotonic()
+        is_inner, count, start, foretold = bool(under_way), [0], monotonic(), list[str]()
         under_way.append(description)
         task = _begin(bars, description, total) if bars else None
 
@@ -58,6 +64,11 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
             count[0] += items
             if bars and task is not None:
                 bars.advance(task, items)
+            if total and not is_inner and not foretold and (spent := monotonic() - start) > FORETOLD_AFTER_SECONDS:
+                line = foretell(description, count[0], total, spent)
+                foretold.append(line)
+                if line:
+                    tell(f"{line}{advice.get(description, '')}")
 
         try:
             yield tick
@@ -77,6 +88,14 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
     finally:
         if bars and bars.live.is_started:
             bars.stop()
+
+
+def foretell(description: str, done: int, total: int, spent: float) -> str:
+    """Foretell the rest of a step that has done so many of its items in `spent` seconds; empty if it will end soon."""
+    rest = spent * (total - done) / done if done else 0.0
+    if rest < LEAST_FORETOLD_SECONDS:
+        return ""
+    return f"{description}: {total:,} at {done / spent:,.0f} a second, about {format_seconds(rest)} more"
 
 
 def _begin(bars: "Bars", description: str, total: int | None) -> "TaskID":

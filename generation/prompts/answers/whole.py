@@ -1,13 +1,13 @@
-"""One cited answer, written freely from whole documents. The reply has the form of `...prompts.answers.answer`."""
+"""One cited answer, written freely from whole documents."""
 
 from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You answer requests from documents that you have read to the end, as an expert does for a colleague who \
 will act on the answer.
 {DATA_RULE}
-What you know beyond the documents has no place in the answer, unless it follows from them."""
+Use only what the documents say or what follows from it. Leave out anything else that you know."""
 
-USER = """Request:
+DOCUMENTS = """Request:
 {narrative}
 
 Documents, each with its number as id:
@@ -16,14 +16,63 @@ Documents, each with its number as id:
 Request, once more:
 {narrative}
 
-Answer in plain prose, at most {high} words over all sentences. Answer what is asked, in the order that helps most, \
-and pass over no part of the request: one that wants a verdict gets it first, with the reason; one that wants steps \
-gets them in order. Be concrete: give the names, calls with their arguments, settings with their values, conditions \
-and limits that the documents give, and join what several documents say where it belongs together. A sentence that \
-answers nothing in the request is left out. Where the documents leave a part open, one short clause may say so.
+"""
+"""The beginning of each request about the documents of a narrative."""
 
-One item a sentence. Each names its subject, so that it can be read alone. `citations` holds the numbers of the \
-documents, at most {most}, that together state what the sentence says, the best one first. Write no document numbers \
-into the text itself.
+USER = (
+    DOCUMENTS
+    + """{questions}Answer in plain prose, one connected text of at most {high} words over all sentences, which \
+whoever asked can use as it stands.
 
-Reply with JSON: {{"answer": [{{"text": "...", "citations": [3, 0]}}, ...]}}"""
+Begin with what was asked for: the verdict or the recommendation with its reason where one is wanted, else the main \
+answer or the first step. Then take the parts of the request in its own order, unless another helps more. Finish one \
+part before the next begins, and put side by side what belongs together: a step and its limits, two things that are \
+compared, a claim and the reply to it. Where a matter is weighed, give each side its strongest case, and close with \
+the conclusion that the documents allow. Pass over no part, and tell nothing twice.
+
+Be concrete: give the names, figures, cases, calls with their arguments, settings with their values, conditions and \
+limits that the documents give, and join what several documents say where it belongs together. A sentence that \
+answers nothing in the request is left out.
+
+One item a sentence. Each names its subject, so that it can be read alone; words such as "against this" or "in return" \
+may show how it goes on from the one before. `citations` holds the numbers of the documents, at most {most}, that \
+together state what the sentence says, the best one first. Write no document numbers into the text itself.
+
+No sentence says what the documents lack. Only if they leave a whole question of the request open, `missing` names it \
+in one sentence of at most {missing} words, such as "The sources do not tell ..."; otherwise it is an empty text.
+
+Reply with JSON: {{"answer": [{{"text": "...", "citations": [3, 0], "question": 0}}, ...], "missing": ""}}"""
+)
+
+QUESTIONS = """What the request asks, as a JSON list, to check that no part is passed over. `question` holds, with \
+each sentence, the id of the one that it answers:
+{questions}
+
+"""
+"""The list of the request's questions, if they are known."""
+
+MOST_MISSING_WORDS = 25
+"""The most words of the sentence about what the documents lack."""
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "answer": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "text": {"type": "string"},
+                    "citations": {"type": "array", "items": {"type": "integer"}},
+                    "question": {"type": "integer"},
+                },
+                "required": ["text", "citations", "question"],
+                "additionalProperties": False,
+            },
+        },
+        "missing": {"type": "string"},
+    },
+    "required": ["answer", "missing"],
+    "additionalProperties": False,
+}

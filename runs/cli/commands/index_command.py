@@ -187,7 +187,8 @@ def index(
         engine=engine,
         threads=threads,
     )
-    with progress_bars(quiet) as progress:
+    quicker = "; --dense all makes one vector a document, and --no-dense none"
+    with progress_bars(quiet, {"Embedding documents": quicker}) as progress:
         if searched_in_place:
             made, built = attach_index(corpus, out, settings, progress, rest_key_env)
         else:

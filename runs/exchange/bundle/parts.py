@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.index import Index
 from keystone.indexing.io.writing import map_array
-from keystone.indexing.types import Document, Embedding, Tick
+from keystone.indexing.types import RECORDED_LOCAL, Document, Embedding, Tick
 from keystone.indexing.vectors.types import GRID_STEP, ReportCut, Vectors
 
 KEYS, VECTORS = "keys.npy", "vectors.npy"
@@ -94,7 +94,8 @@ def hash_text(text: str) -> bytes:
 def describe_index(index: Index) -> dict[str, Any]:
     """Describe the facts about an index on which the later stages depend, as JSON."""
     prefixes = index.embedding and [index.embedding.query_prefix, index.embedding.passage_prefix]
-    return {"key": index.key, "documents": index.documents, "prefixes": prefixes}
+    local = {"local": True} if index.embedding and index.embedding.is_local else {}
+    return {"key": index.key, "documents": index.documents, "prefixes": prefixes, **local}
 
 
 def open_sealed_index(facts: Mapping[str, Any], folder: Path) -> Index:
@@ -103,7 +104,8 @@ def open_sealed_index(facts: Mapping[str, Any], folder: Path) -> Index:
     `folder` is for the files that the stages keep beside an index.
     """
     query, passage = facts["prefixes"] or ("", "")
-    embedding = Embedding("recorded", query_prefix=query, passage_prefix=passage) if facts["prefixes"] else None
+    model = RECORDED_LOCAL if facts.get("local") else "recorded"
+    embedding = Embedding(model, query_prefix=query, passage_prefix=passage) if facts["prefixes"] else None
     return Index(folder, facts["key"], embedding, facts["documents"], {}, 0, None)
 
 

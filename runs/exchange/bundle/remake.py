@@ -50,11 +50,14 @@ def open_sealed_job(folder: Path, index: Index, store: Store, effort: Effort) ->
 def find_searching_stages(config: RunConfig) -> dict[str, str]:
     """Find the stages that no bundle can make again, each with the reason."""
     grading, has_reranker = config.grading, config.rerank.method == "endpoint"
+    is_plain = config.reader.name == "plain"
+    searches_again = is_plain and config.answer.method == "whole" and config.answer.rounds > 0
     found = {
         "queries": "looks up words in the index" if QUERY_METHODS[config.queries.method].searches else "",
         "search": "searches the index",
         "rerank": "asks the server of the reranker" if has_reranker else "",
         "grades": "searches the index" if grading.rounds or grading.neighbours else "",
+        "gather": "searches the index" if searches_again else "",
     }
     return {stage: reason for stage, reason in found.items() if reason}
 

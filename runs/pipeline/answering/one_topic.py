@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -78,13 +79,22 @@ async def answer_topic(
     task, hits = await open_task(one, searched, selected)
     if watch:
         watch("chosen", one.store.ids(list_rows(hits)))
-    reader = open_run_reader(one, model)
-    answer = await reader.answer(task, await reader.gather(task, hits))
+    reader = open_run_reader(one, model, partial(search_rows, one, searches))
+    evidence = await reader.gather(task, hits)
+    if evidence.added:
+        task, _ = await open_task(one, searched, selected, evidence.added)
+    answer = await reader.answer(task, evidence)
     if watch:
         for sentence in answer.sentences:
             watch("sentence", sentence)
         watch("run", (await asyncio.to_thread(rank_for_track, one, found.queries, ranked))[topic.id])
     return replace(answer, fallbacks=(*fallbacks, *answer.fallbacks))
+
+
+async def search_rows(job: Job, searches: "Searches", queries: Sequence[Query]) -> list[list[int]]:
+    """Search for further queries of a topic's job; returns the rows that each finds, best first."""
+    found = await searches.hybrid(job, queries)
+    return [found.of(place).tolist() for place in range(len(queries))]
 
 
 class Searches:

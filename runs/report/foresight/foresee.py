@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
@@ -89,9 +90,9 @@ def _bound_topics(job: Job, understood: list[UnderstoodTopic] | None) -> list[As
     config, model = job.config, job.config.model
 
     async def understand() -> list[UnderstoodTopic]:
-        return await QUERY_METHODS[config.queries.method].understand(job, None)
+        return await QUERY_METHODS[config.queries.method].understand(job, None, nullcontext())
 
-    if understood is None and config.queries.method != "model":
+    if understood is None and "queries.method" not in config.list_model_steps():
         understood = asyncio.run(understand())
     known = None if understood is None else list_queries(understood)
     topics = []

@@ -7,11 +7,13 @@ from keystone.generation.answers.answer import AnswerTask, request_answer
 from keystone.generation.answers.cite import request_citations
 from keystone.generation.answers.claims.collect import MOST_CLAIMS, REPLY_WORDS, ClaimTask, request_claims
 from keystone.generation.answers.claims.write import ProseTask, request_prose
+from keystone.generation.answers.mend import request_mending
 from keystone.generation.answers.sentences import MOST_SENTENCES, allow_tokens, make_messages
 from keystone.generation.answers.shorten import MOST_ROUNDS, request_shorter
 from keystone.generation.answers.sub_answers import SUB_ANSWER_WORDS, SubTask, request_sub_answer
 from keystone.generation.answers.support import GROUP_SENTENCES
 from keystone.generation.answers.synthesise import SynthesisTask, request_edit, request_resynthesis
+from keystone.generation.answers.whole import QUESTION_TOKENS, WholeTask, request_check, request_whole
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.prompts.answers import check_support
@@ -41,9 +43,20 @@ def list_answer_asks(config: RunConfig, one: AskedTopic, model: ModelSettings, s
     if method in ("retrieval", "whole", "claims"):  # without any claim, the answer is written from all documents
         words = _get_range(one)
         written = _count_written(one.words, model)
-        task = AnswerTask(one.topic.id, one.topic.narrative, (), words, free=method == "whole")
-        yield Ask(stage, 1, request_answer(task), evidence)
+        if method == "whole":
+            whole = WholeTask(one.topic.id, one.topic.narrative, (), (), words)
+            request, questions = request_whole(whole), one.characters + one.queries * SENTENCE_CHARACTERS
+            if config.answer.rounds:
+                number, check = config.answer.rounds, request_check(whole)
+                replied = number * QUESTION_TOKENS * one.queries
+                yield Ask("gather", number, check, number * (evidence + questions), replied)
+        else:
+            request, questions = request_answer(AnswerTask(one.topic.id, one.topic.narrative, (), words)), 0
+        yield Ask(stage, 1, request, evidence + questions)
         yield from _list_corrections(one, stage, written, evidence)
+    if method != "rules" and config.answer.mend:
+        mending = request_mending(one.topic.narrative, (), {})
+        yield Ask(stage, 1, mending, 2 * _list_characters(_count_written(one.words, model)), 4 * one.words)
     if method != "rules" and config.answer.support == "model":
         likely = _request_checks(stage, one, model, _count_likely(one.words))
         yield replace(_request_checks(stage, one, model, min(MOST_SENTENCES, one.words)), likely=likely)

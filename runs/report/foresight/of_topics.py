@@ -8,7 +8,8 @@ from keystone.generation.context.fit_window import share_window
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
 from keystone.generation.grading.umbrela import request_grades
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.prompts.queries import decompose, search_again, topic
+from keystone.generation.prompts.queries import contract, decompose, search_again, topic
+from keystone.generation.queries.contract import request_contract
 from keystone.generation.queries.passages import request_passage
 from keystone.generation.queries.search_again import SNIPPET_CHARACTERS, OpenQuery, request_search_texts
 from keystone.generation.queries.understand import (
@@ -44,13 +45,16 @@ def bound_queries(config: RunConfig, topic: Topic, model: ModelSettings) -> tupl
 
     If the model gives none, the narrative is the only question.
     """
-    reply = 2 * decompose.MAX_TOKENS + model.thinking
+    prompt = contract if config.queries.method == "contract" else decompose
+    reply = 2 * prompt.MAX_TOKENS + model.thinking
     return config.queries.questions, max(CHARACTERS_PER_TOKEN * reply, len(topic.narrative))
 
 
 def list_query_asks(config: RunConfig, one: AskedTopic, model: ModelSettings) -> Iterator[Ask]:
     """List the requests of the stage `queries`."""
     narrative, settings = one.topic.narrative, config.queries
+    if settings.method == "contract":
+        yield Ask("queries", 1, request_contract(narrative))
     if settings.method == "model":
         yield Ask("queries", 1, request_questions(narrative))
         yield Ask("queries", 1, request_topic(narrative))

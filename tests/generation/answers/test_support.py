@@ -85,7 +85,8 @@ def test_a_model_cites_anew_rewrites_and_drops() -> None:
         pytest.param(("partial", [0], "They dance in Paris."), WINTER.text, id="a name that no source has: refused"),
         pytest.param(("partial", [0], "Bees avoid Florida."), "Bees avoid Florida.",
                      id="a name of the old text may stay"),
-        pytest.param(("partial", [0], "Drones leave in autumn, all of them."), WINTER.text, id="more words: refused"),
+        pytest.param(("partial", [0], "Drones leave in autumn, all of them and each of them alone."), WINTER.text,
+                     id="many more words: refused"),
         pytest.param(("partial", [0], " \n"), WINTER.text, id="a blank text changes nothing"),
     ],
 )  # fmt: skip
@@ -156,7 +157,7 @@ def test_rules_exchange_segments_and_drop_what_nothing_supports() -> None:
 
 def test_a_long_answer_is_checked_in_groups_with_all_cited_segments() -> None:
     def reply(request: Request) -> str:
-        listed = json.loads(request.messages[1][1].partition("at present:\n")[2].partition("\n\nReport")[0])
+        listed = json.loads(request.messages[1][1].partition("is known:\n")[2].partition("\n\nReport")[0])
         return report(*((one["id"], "full", one["citations"], "") for one in listed))
 
     model, many = Scripted(reply), Answer("1", (DANCE,) * (2 * GROUP_SENTENCES + 1))

@@ -202,7 +202,7 @@ def test_a_whole_run_with_a_real_model_is_valid(chat: Server, index: Index, tmp_
     where = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path}"]
     directory = make(read_config(None, [model, *where], "keystone"), threads=2)
     spent = orjson.loads((directory / "usage.json").read_bytes())["purposes"]
-    assert {"decompose", "topic", "expand", "umbrela", "answer"} <= set(spent)
+    assert {"contract", "umbrela", "check", "answer"} <= set(spent)
     assert spent["umbrela"]["cached_tokens"] > 0, "the system prompt, at least, is shared"
     graded = [orjson.loads(line) for line in (directory / "grades.jsonl").read_bytes().splitlines()]
     assert any(grade is not None for record in graded for row in record["grades"] for grade in row)

@@ -15,7 +15,6 @@ from keystone.generation.readers.plain import GATHERERS
 from keystone.generation.readers.reader import (
     HITS_BY_METHOD,
     READERS,
-    AnswerMethod,
     AnswerSettings,
     Synthesis,
     Task,
@@ -24,7 +23,7 @@ from keystone.generation.readers.reader import (
     list_rows,
     open_reader,
 )
-from keystone.generation.readers.settings import READER_SETTINGS, ReaderSettings
+from keystone.generation.readers.settings import READER_SETTINGS, AnswerMethod, ReaderSettings
 from keystone.generation.readers.write import SYNTHESES, WRITERS
 from keystone.generation.types import Answer, EvidenceSet, Request
 from keystone.indexing.index import Index

@@ -41,9 +41,9 @@ def test_the_demo_prints_the_table_of_the_readme_and_one_narrative(
         assert float(found) == pytest.approx(float(expected), abs=0.01 if is_p else 0.0005)
     assert printed.count(": valid for rag25, 1 warning\n") == 6
     _, _, story = printed.partition("\nNarrative 8 in keystone:\n")
-    assert "\n  [1] How to manage error reporting: Email reports: 6, 7\n" in story
-    assert "\nBefore the public sees the site, run `manage.py check --deploy` " in story
-    assert "\n [10] The secret key must be a large random value and it must be kept secret.\n" in story
+    assert "\n  [1] Deployment checklist: Performance optimizations: 1, 6, 7\n" in story
+    assert "\nFirst run manage.py check --deploy against the production settings, which\n" in story
+    assert "\n  [9] SECRET_KEY  The secret key must be a large random value and it must be\n" in story
     assert story.endswith("\nOpen in a browser, to see the runs side by side: demo-out/report.html\n")
     assert "<title>narrative, rules, listwise, keystone – Keystone</title>" in Path("demo-out/report.html").read_text()
 
@@ -51,7 +51,7 @@ def test_the_demo_prints_the_table_of_the_readme_and_one_narrative(
     main.run_demo(Path("demo-out"), 2, silent)()
     printed = capsys.readouterr().out
     assert printed.count(main.MISSING_TEXT) == 2
-    assert "keystone: another-model: no recorded reply to a request of 'decompose', key " in printed
+    assert "keystone: another-model: no recorded reply to a request of 'contract', key " in printed
     assert printed.count(": valid for rag25, 1 warning\n") == 2
     assert "Narrative 8" not in printed
     assert "<title>narrative, rules – Keystone</title>" in Path("demo-out/report.html").read_text()

@@ -58,6 +58,27 @@ def test_only_outer_steps_of_more_than_a_second_have_a_line_after_they_end(
     assert capsys.readouterr() == ("", "Finished in 1 min 6 s\n")
 
 
+@pytest.mark.parametrize(
+    ("done", "spent", "foretold"),
+    [
+        pytest.param(100, 4, "Embedding: 2,000 at 25 a second, about 1 min 16 s more; or none\n", id="a long step"),
+        pytest.param(1000, 4, "", id="it will end soon"),
+        pytest.param(100, 2, "", id="its speed is not known yet"),
+    ],
+)
+def test_a_long_step_says_soon_and_once_how_long_it_will_take(
+    done: int, spent: float, foretold: str, clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        progress_bars(quiet=False, advice={"Embedding": "; or none"}) as progress,
+        progress("Embedding", 2000) as tick,
+    ):
+        clock[0] += spent
+        tick(done)
+        tick(0)
+        assert capsys.readouterr().err == foretold
+
+
 def test_a_single_line_needs_no_last_one_and_a_step_of_another_thread_is_within_the_first(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from keystone.generation.prompts.answers import (
     cite,
     claims,
     edit,
+    mend,
     resynthesise,
     shorten,
     sub_answer,
@@ -19,7 +20,15 @@ from keystone.generation.prompts.answers import (
     write_claims,
 )
 from keystone.generation.prompts.grading import rank, umbrela
-from keystone.generation.prompts.queries import decompose, expand, expand_narrative, passage, search_again, topic
+from keystone.generation.prompts.queries import (
+    contract,
+    decompose,
+    expand,
+    expand_narrative,
+    passage,
+    search_again,
+    topic,
+)
 from keystone.generation.prompts.readers import graphreader
 
 _DOCUMENT = re.compile(r'<document id="([^"]*)">\n(.*?)\n</document>', re.DOTALL)
@@ -49,6 +58,14 @@ def _expand(user: str) -> Any:
     return {"variants": [f"{phrase} {'abcdefghijklmnopqrstuvwxyz'[n]} kind" for n in range(min(int(wanted), 26))]}
 
 
+def _contract(user: str) -> Any:
+    questions = [
+        {"question": question, "form": "list", "weight": 1, "terms": _WORD.findall(question.lower())[-1:]}
+        for question in _decompose(user)["questions"]
+    ]
+    return {**_topic(user), "questions": questions}
+
+
 def _overlap(query: str, text: str) -> int:
     asked = set(_WORD.findall(query.lower()))
     return min(3, len(asked & set(_WORD.findall(text.lower()))) // 2)
@@ -73,6 +90,18 @@ def _answer(user: str) -> Any:
     shown = [(n, text) for n, text in _DOCUMENT.findall(user) if n != "notes"]
     documents = [(int(n), _SENTENCE.findall(text.replace("\n", " "))) for n, text in shown]
     return {"answer": [{"text": sentences[0].strip(), "citations": [n]} for n, sentences in documents if sentences]}
+
+
+def _whole(user: str) -> Any:
+    """Answer, or check what the documents answer. The last question is always open."""
+    if '"found"' not in user:
+        return {**_answer(user), "missing": "The sources do not tell what comes next."}
+    number, text = _DOCUMENT.findall(user)[0]
+    quote = {"document": int(number), "quote": _SENTENCE.findall(text)[0].strip()}
+    asked = json.loads(re.findall(r"(?s)JSON list:\n(\[\{.*?\}\])\n", user)[0])
+    states: list[tuple[str, list[str]]] = [("answered", [])] * (len(asked) - 1) + [("not", ["planet insects"])]
+    checks = zip(asked, states, strict=True)
+    return {"questions": [{"id": one["id"], "found": f, "searches": texts, **quote} for one, (f, texts) in checks]}
 
 
 def _claims(user: str) -> Any:
@@ -141,7 +170,9 @@ _STEPS = {
     umbrela.GRID: _grid,
     rank.SYSTEM: _rank,
     answer.SYSTEM: _answer,
-    whole.SYSTEM: _answer,
+    whole.SYSTEM: _whole,
+    mend.SYSTEM: _sentences,
+    contract.SYSTEM: _contract,
     claims.SYSTEM: _claims,
     write_claims.SYSTEM: _write_claims,
     sub_answer.SYSTEM: _answer,

@@ -99,9 +99,10 @@ def test_a_bundle_gives_every_artifact_without_index_model_and_network(
     bundle, contents = bundles[name]
     found = reproduce(bundle, tmp_path / "again", EFFORT)
     assert list_differences(found) == {}
-    assert set(found.stored) == ({"queries", "search"} if name == "rules" else {"search"})
+    assert set(found.stored) == {"queries", "search", *(["gather"] if name == "model" else [])}
     made = {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
-    assert {"hybrid.trec", "narrative.trec", "evidence.jsonl", "answers.jsonl"} < made.keys()
+    assert {"hybrid.trec", "narrative.trec", "answers.jsonl"} < made.keys()
+    assert ("evidence.jsonl" in made) == (name != "model")
     assert len([file for file in made if "_output_trec_rag_" in file]) == 2
     assert ("grades.jsonl" in made) == (contents.replies > 0) == (name != "rules")
     del made["config.yaml"]
@@ -249,7 +250,7 @@ def test_a_stage_whose_replies_are_lost_is_stored_with_the_reason(runs: dict[str
     finally:
         shutil.move(tmp_path / "kept", kept)
     assert contents.stored.keys() >= {"search", "queries", "grades", "answer"}
-    assert "a reply of the model is missing" in contents.stored["queries"]
+    assert "a reply of the model is missing" in contents.stored["grades"]
     assert contents.replies == 0
     assert list_differences(reproduce(tmp_path / "lost.zip", None, EFFORT)) == {}
 

@@ -102,7 +102,7 @@ def test_bounds_are_met_if_the_settings_fix_the_calls(index: Index, tmp_path: Pa
     most = {one.purpose: one.most.calls for one in foresee_run(config).calls}
     usage = orjson.loads((run(config, threads=2) / USAGE_FILE).read_bytes())["purposes"]
     twice = 2 * len(NARRATIVES)
-    once = {"decompose": twice, "topic": twice, "expand": twice, "rerank": twice}
+    once = {"contract": twice, "rerank": twice}
     assert most == once | {"umbrela": twice * len(CORPUS)}
     distinct = {"umbrela": twice * (len(CORPUS) - 1)}  # two documents have the same text, which is asked about once
     assert {purpose: usage[purpose]["calls"] for purpose in most} == most | distinct
@@ -138,7 +138,7 @@ def test_the_command_prints_the_table_and_writes_nothing(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("out/keystone: 2 topics; nothing is written, no model is asked")
     assert "queries     made: queries.jsonl" in lines
-    assert next(line.split()[:3] for line in lines if "decompose" in line) == ["queries", "decompose", "4"]
+    assert next(line.split()[:3] for line in lines if "contract" in line) == ["queries", "contract", "4"]
     assert lines[-1] == "the budget allows at most: calls 7"
     assert not (tmp_path / "out").exists()
 

@@ -1,0 +1,129 @@
+"""Faults of an answer's wording that a program can find, and their repair by the model, sentence by sentence.
+
+A repair rewords a sentence. It cannot move citations, add a number or a name, or lose one.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from keystone.generation.answers.sentences import (
+    WordRange,
+    allow_tokens,
+    count_words,
+    list_sentences,
+    make_messages,
+    read_place,
+    read_text,
+)
+from keystone.generation.ask import ask_all
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.answers import mend as prompt
+from keystone.generation.prompts.answers.shorten import SCHEMA
+from keystone.generation.rules.terms import find_names, find_numbers, find_terms, find_word_forms
+from keystone.generation.structured import read_objects
+from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from keystone.indexing.errors import Unusable
+
+REPEATED_SHARE = 0.8
+"""The least share of a sentence's terms that an earlier one holds, if it repeats that one."""
+LEAST_REPEATED_TERMS = 4
+"""The fewest terms of a sentence that can be a repetition."""
+ALIKE_OPENINGS = 3
+"""How many sentences in a row may not begin with the same word."""
+MOST_ADDED_WORDS = 6
+"""How many words longer a repair may make a sentence."""
+
+_POINTING = re.compile(
+    r"(?:It|Its|They|Them|Their|Theirs|He|She|His|Her|Such|This|That|These|Those|Then|There|Here|Both|Either|Neither"
+    r"|The (?:former|latter|same|other|others|above))\b|(?:Of|For|In|With|From|To) (?:this|that|these|those|it|them)\b"
+)
+_EXISTS = re.compile(r"There (?:is|are|was|were|has|have|can|may|must|will|exists?)\b|That is\b", re.IGNORECASE)
+_CODE = re.compile(r"(`+)([^`]+)\1")
+_BOLD = re.compile(r"\*\*(?=\S)([^*]*[^*\s])\*\*(?![\w*])")
+_HEADING = re.compile(r"^#{1,6}\s+")
+
+
+def strip_marks(text: str) -> str:
+    """Take the marks of Markdown off a sentence: answers are plain text, with names of code as they are."""
+    return _HEADING.sub("", _BOLD.sub(r"\1", _CODE.sub(r"\2", text)))
+
+
+def find_faults(sentences: Sequence[Sentence]) -> dict[int, str]:
+    """Find the sentences with a fault of wording, by place, each with the fault.
+
+    A sentence may open with a word that points to another sentence, repeat an earlier sentence, or be the third in a
+    row that opens with the same word.
+    """
+    faults = dict[int, str]()
+    terms = [find_terms(sentence.text) for sentence in sentences]
+    openings = [sentence.text.split(maxsplit=1)[0].casefold() for sentence in sentences]
+    for place, sentence in enumerate(sentences):
+        own = terms[place]
+        repeated = next(
+            (
+                earlier
+                for earlier in range(place)
+                if len(own) >= LEAST_REPEATED_TERMS and len(own & terms[earlier]) >= REPEATED_SHARE * len(own)
+            ),
+            None,
+        )
+        opening = _POINTING.match(sentence.text)
+        row = openings[max(0, place - ALIKE_OPENINGS + 1) : place + 1]
+        if opening and not _EXISTS.match(sentence.text):
+            faults[place] = f'begins with "{opening[0]}", which points to another sentence: name the subject'
+        elif repeated is not None:
+            faults[place] = f"repeats much of sentence {repeated}: say only what is new"
+        elif len(row) == ALIKE_OPENINGS and len(set(row)) == 1:
+            faults[place] = f'is the third in a row that begins with "{sentence.text.split(maxsplit=1)[0]}"'
+    return faults
+
+
+def request_mending(narrative: str, sentences: Sequence[Sentence], faults: Mapping[int, str]) -> Request:
+    """Make a request to reword the sentences with faults. It shows all sentences, without citations."""
+    user = prompt.USER.format(
+        narrative=narrative,
+        sentences=list_sentences(sentences),
+        faults="\n".join(f"- {place}: {fault}" for place, fault in faults.items()),
+    )
+    words = count_words([sentences[place] for place in faults])
+    return Request("mend", make_messages(prompt.SYSTEM, user), allow_tokens(words) + 64 * len(faults), SCHEMA)
+
+
+def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int, str]) -> tuple[Sentence, ...]:
+    """Read the new texts of sentences with faults. All else stays as it is. `Unusable` for no new text at all.
+
+    A new text stays out if it loses or adds a number, if it has a name that no sentence of the answer has, or if it is
+    more than `MOST_ADDED_WORDS` longer.
+    """
+    now, mended = list(sentences), 0
+    known = find_word_forms(" ".join(sentence.text for sentence in sentences))
+    for item in read_objects(reply, "sentences"):
+        place, text = read_place(item.get("id"), len(sentences)), item.get("text")
+        if place is None or place not in faults or not isinstance(text, str):
+            continue
+        old, new = sentences[place].text, strip_marks(read_text(text, reply))
+        longer = len(new.split()) - len(old.split())
+        if new and find_numbers(new) == find_numbers(old) and find_names(new) <= known and longer <= MOST_ADDED_WORDS:
+            now[place], mended = replace(sentences[place], text=new), mended + 1
+    if not mended:
+        raise Unusable("it rewords no sentence with a fault, or adds numbers or names")
+    return tuple(now)
+
+
+async def mend_answer(model: Model, narrative: str, answer: Answer, words: WordRange) -> tuple[Answer, list[Fallback]]:
+    """Mend the wording of an answer, in one request at most. It stays as it is where the repair cannot be used."""
+    faults = find_faults(answer.sentences)
+    if not faults:
+        return answer, []
+
+    def read(reply: Reply) -> tuple[Sentence, ...]:
+        found = read_mended(reply, answer.sentences, faults)
+        if count_words(found) > max(words[1], count_words(answer.sentences)):
+            raise Unusable(f"the answer then has {count_words(found)} words, at most {words[1]} are allowed")
+        return found
+
+    (found,) = await ask_all(model, [(request_mending(narrative, answer.sentences, faults), read)])
+    if isinstance(found, Failure):
+        return answer, [Fallback(answer.topic_id, "mend", f"{len(faults)} faults of wording stay: {found.reason}")]
+    return replace(answer, sentences=found), []

@@ -1,0 +1,120 @@
+"""Faults of wording that a program finds, and repairs that change wording alone."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from keystone.generation.answers.mend import find_faults, mend_answer, read_mended, strip_marks
+from keystone.generation.types import Answer, Failure, Reply, Sentence
+from keystone.indexing.errors import Unusable
+from tests.support.models.answer_replies import JSON
+from tests.support.models.scripted import Scripted
+
+DANCE = Sentence("Bees dance for food in the dark of the hive.", ("bees#0",), question="1#1")
+EGGS = Sentence("It lays 2,000 eggs a day.", ("bees#1", "bees#2"), question="1#2")
+DRAFT = (DANCE, EGGS)
+FAULTS = find_faults(DRAFT)
+
+
+def reply(*items: tuple[Any, Any]) -> Reply:
+    return Reply(json.dumps({"sentences": [{"id": id, "text": text} for id, text in items]}))
+
+
+@pytest.mark.parametrize(
+    ("opening", "points"),
+    [
+        ("It lays eggs.", True),
+        ("Its lid is of wood.", True),
+        ("They dance in the dark.", True),
+        ("This keeps the hive warm.", True),
+        ("Of these, drones leave first.", True),
+        ("Then lift the lid.", True),
+        ("There are three kinds of bees.", False),
+        ("Italian bees are mild.", False),
+        ("Theirs is a short life.", True),
+        ("Thirty bees live there.", False),
+        ("For this, use smoke.", True),
+        ("For honey, use a spoon.", False),
+    ],
+)
+def test_openings_that_point_to_another_sentence_are_faults(opening: str, points: bool) -> None:
+    assert bool(find_faults([Sentence(opening, ())])) is points
+
+
+@pytest.mark.parametrize(
+    ("texts", "faulty"),
+    [
+        pytest.param(["To fly, bees warm up.", "To dance, bees fly.", "To eat, bees dance."], {2}, id="alike openings"),
+        pytest.param(["To fly, bees warm up.", "To dance, bees fly.", "Bees dance to eat."], set(), id="two alike"),
+        pytest.param(
+            ["A queen lays 2,000 eggs a day in summer.", "In summer a queen lays 2,000 eggs."], {1}, id="a repetition"
+        ),
+        pytest.param(["A queen lays eggs.", "A drone lays nothing."], set(), id="short and different"),
+    ],
+)
+def test_repetitions_and_rows_of_alike_openings_are_faults(texts: list[str], faulty: set[int]) -> None:
+    assert set(find_faults([Sentence(text, ()) for text in texts])) == faulty
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        pytest.param((1, "A bee lays 2,000 eggs a day."), "A bee lays 2,000 eggs a day.", id="reworded"),
+        pytest.param((1, "A bee lays `2,000` eggs a day."), "A bee lays 2,000 eggs a day.", id="without marks"),
+        pytest.param((1, "A bee lays 3,000 eggs a day."), None, id="another number"),
+        pytest.param((1, "A bee lays eggs a day."), None, id="a lost number"),
+        pytest.param((1, "In Paris a bee lays 2,000 eggs."), None, id="a new name"),
+        pytest.param((1, f"A bee lays 2,000 eggs{' again' * 9}."), None, id="much longer"),
+        pytest.param((0, "Bees never dance for food."), None, id="a sentence without a fault"),
+        pytest.param((7, "A bee lays 2,000 eggs a day."), None, id="no sentence"),
+        pytest.param((1, ""), None, id="an empty text"),
+    ],
+)
+def test_a_repair_changes_wording_alone(item: tuple[Any, Any], expected: str | None) -> None:
+    if expected is None:
+        with pytest.raises(Unusable):
+            read_mended(reply(item), DRAFT, FAULTS)
+        return
+    first, second = read_mended(reply(item), DRAFT, FAULTS)
+    assert (first, second.citations, second.question) == (DANCE, EGGS.citations, EGGS.question)
+    assert second.text == expected
+
+
+@given(JSON)
+def test_no_reply_moves_a_citation(value: Any) -> None:
+    try:
+        found = read_mended(Reply(json.dumps(value)), DRAFT, FAULTS)
+    except Unusable:
+        return
+    assert [one.citations for one in found] == [one.citations for one in DRAFT]
+    assert found[0] == DANCE
+
+
+def test_an_answer_without_faults_costs_no_request() -> None:
+    model = Scripted(lambda _: Failure("down"))
+    answer = Answer("1", (DANCE,))
+    assert asyncio.run(mend_answer(model, "Why?", answer, (10, 20))) == (answer, [])
+    assert not model.requests
+
+
+def test_an_answer_stays_as_it_is_without_a_usable_reply() -> None:
+    answer = Answer("1", DRAFT)
+    found, fallbacks = asyncio.run(mend_answer(Scripted(lambda _: Failure("down")), "Why?", answer, (10, 20)))
+    assert found == answer
+    assert [(one.step, one.reason) for one in fallbacks] == [("mend", "1 faults of wording stay: down")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Call `f(x)` first.", "Call f(x) first."),
+        ("**Never** call ``f``.", "Never call f."),
+        ("## Opening a hive", "Opening a hive"),
+        ("Define def f(sender, **kwargs): and x ** y.", "Define def f(sender, **kwargs): and x ** y."),
+    ],
+)
+def test_marks_of_markdown_are_taken_off(text: str, expected: str) -> None:
+    assert strip_marks(text) == expected

@@ -1,0 +1,144 @@
+"""Answers written freely from whole documents, and the check of these documents before they are written."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from keystone.generation.answers.whole import (
+    WholeTask,
+    check_evidence,
+    read_check,
+    read_whole,
+    request_check,
+    request_whole,
+    write_whole,
+)
+from keystone.generation.types import Failure, QuestionCheck, Reply
+from keystone.indexing.errors import Unusable
+from keystone.indexing.types import Document, Span
+from keystone.retrieval.types import Ask, Query
+from tests.support.models.answer_replies import ANTS, BEES, JSON
+from tests.support.models.scripted import Scripted
+
+QUERIES = (
+    Query("1", "1#1", "How do bees find food?", "", "", ask=Ask("steps", 2)),
+    Query("1", "1#2", "Where do ants walk?", "", ""),
+)
+TASK = WholeTask("1", "How do bees find food, and where do ants walk?", QUERIES, (BEES, ANTS), (10, 40))
+DOCUMENTS = {
+    "bees": Document("bees", "Bees dance to tell each other where food is."),
+    "ants": Document("ants", "Ants walk along the edge of the forest."),
+}
+SPANS = [Span(document.id, 0, len(document.text)) for document in DOCUMENTS.values()]
+
+
+def answer(*items: dict[str, Any], missing: Any = "") -> Reply:
+    return Reply(json.dumps({"answer": list(items), "missing": missing}))
+
+
+def check(*items: tuple[Any, Any, Any, Any, Any]) -> Reply:
+    keys = ("id", "found", "document", "quote", "searches")
+    return Reply(json.dumps({"questions": [dict(zip(keys, item, strict=True)) for item in items]}))
+
+
+def test_the_request_shows_documents_before_the_questions_and_what_they_want() -> None:
+    user = request_whole(TASK).messages[1][1]
+    assert user.index("Bees dance.") < user.index('{"id": 0, "question": "How do bees find food?", "wants": "steps"}')
+    assert '{"id": 1, "question": "Where do ants walk?"}' in user
+    assert "questions in it" not in request_whole(WholeTask("1", "Why?", (), (BEES,), (1, 9))).messages[1][1]
+
+
+def test_the_check_and_the_answer_begin_alike_so_that_servers_read_the_documents_once() -> None:
+    (system, checked), (same, written) = request_check(TASK).messages, request_whole(TASK).messages
+    assert system == same
+    shared = next(place for place, (a, b) in enumerate(zip(checked[1], written[1], strict=False)) if a != b)
+    assert shared > written[1].index("Ants walk.")
+
+
+@pytest.mark.parametrize(
+    ("number", "question"),
+    [(0, "1#1"), (1, "1#2"), (2, ""), (-1, ""), (True, ""), ("0", "1#1"), (None, "")],
+)
+def test_a_sentence_names_the_question_that_it_answers(number: Any, question: str) -> None:
+    (sentence,), missing = read_whole(answer({"text": "Bees dance.", "citations": [0], "question": number}), TASK)
+    assert (sentence.text, sentence.citations, sentence.question, missing) == ("Bees dance.", ("bees",), question, "")
+
+
+@given(JSON)
+def test_no_reply_raises_anything_but_a_refusal(value: Any) -> None:
+    for read in (
+        lambda reply: read_whole(reply, TASK),
+        lambda reply: read_check(reply, TASK, DOCUMENTS, SPANS),
+    ):
+        for reply in (Reply(json.dumps(value)), Reply(json.dumps({"answer": value, "questions": value}))):
+            try:
+                read(reply)
+            except Unusable:
+                continue
+
+
+def test_empty_sentences_leave_the_questions_of_others_in_place() -> None:
+    items = ({"text": " ", "question": 0}, {"text": "Ants walk.", "citations": [1], "question": 1})
+    (sentence,), _ = read_whole(answer(*items), TASK)
+    assert (sentence.text, sentence.question) == ("Ants walk.", "1#2")
+
+
+QUOTE = "Bees dance to tell each other"
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        pytest.param(("answered", 0, QUOTE, []), QuestionCheck("1#1", "answered", Span("bees", 0, len(QUOTE))),
+                     id="a quote that stands there"),
+        pytest.param(("answered", 1, QUOTE, []), QuestionCheck("1#1", "not"), id="a quote of another document"),
+        pytest.param(("partly", 0, "Bees sing to tell each other", ["bee song"]),
+                     QuestionCheck("1#1", "not", None, ("bee song",)), id="an invented quote"),
+        pytest.param(("not", -1, "", ["a", "b", "a", "c"]), QuestionCheck("1#1", "not", None, ("a", "b")),
+                     id="two distinct searches at most"),
+        pytest.param(("not", 0, QUOTE, ["?!", 7]), QuestionCheck("1#1", "not"), id="a quote for nothing"),
+        pytest.param(("answered", 9, QUOTE, None), QuestionCheck("1#1", "not"), id="an unknown document"),
+    ],
+)  # fmt: skip
+def test_a_question_is_answered_only_by_words_that_stand_there(item: tuple[Any, ...], expected: QuestionCheck) -> None:
+    reply = check((0, *item), (1, "not", -1, "", []))
+    assert read_check(reply, TASK, DOCUMENTS, SPANS)[0] == expected
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        pytest.param(((0, "not", -1, "", []),), id="a question is missing"),
+        pytest.param(((0, "not", -1, "", []), (0, "not", -1, "", [])), id="a question twice"),
+        pytest.param(((0, "not", -1, "", []), (1, "perhaps", -1, "", [])), id="an unknown level"),
+        pytest.param(((0, "not", -1, "", []), (2, "not", -1, "", [])), id="an unknown question"),
+    ],
+)
+def test_an_incomplete_check_is_refused(items: Any) -> None:
+    with pytest.raises(Unusable):
+        read_check(check(*items), TASK, DOCUMENTS, SPANS)
+
+
+def test_without_a_usable_check_nothing_is_checked_and_that_is_recorded() -> None:
+    found, fallbacks = asyncio.run(check_evidence(Scripted(lambda _: Failure("down")), TASK, DOCUMENTS, SPANS))
+    assert (found, [(one.step, one.reason) for one in fallbacks]) == (
+        (),
+        [("check", "down: no question was searched again")],
+    )
+
+
+def test_an_answer_keeps_what_is_missing_and_drops_nothing_else() -> None:
+    said = answer({"text": "Bees dance.", "citations": [0], "question": 0}, missing=" The sources name no price. ")
+    made, fallbacks = asyncio.run(write_whole(Scripted(lambda _: said.text), TASK))
+    assert made is not None
+    assert (made.missing, [one.text for one in made.sentences]) == ("The sources name no price.", ["Bees dance."])
+    assert fallbacks == []
+
+
+def test_without_documents_the_model_is_not_asked() -> None:
+    model = Scripted(lambda _: Failure("down"))
+    made, fallbacks = asyncio.run(write_whole(model, WholeTask("1", "Why?", (), (), (1, 9))))
+    assert (made, model.requests, len(fallbacks)) == (None, [], 1)

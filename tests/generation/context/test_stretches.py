@@ -1,0 +1,61 @@
+"""Stretches of long documents: whole blocks under their headings, within the room that there is."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keystone.generation.context.stretches import choose_stretches, list_blocks
+from keystone.generation.context.tokens import count_tokens
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.types import Document
+
+LIST = "Bees need:\n\n- nectar\n- pollen\n\n- water"
+CODE = "Open the hive so:\n\n    lid.lift()\n\n    lid.close()"
+TABLE = "| bee | eggs |\n|---|---|\n| queen | 2,000 |"
+PARAGRAPH = "Bees dance for food. They do so in the dark."
+
+
+def texts(text: str, headings: str = "") -> list[str]:
+    return [text[one.start : one.end] for one in list_blocks(Document("d", text, headings=headings))]
+
+
+@pytest.mark.parametrize("block", [LIST, CODE, TABLE, PARAGRAPH])
+def test_a_block_is_never_cut(block: str) -> None:
+    assert texts(f"{PARAGRAPH}\n\n{block}\n\n{PARAGRAPH}")[1] == block
+
+
+def test_a_block_stands_under_its_headings() -> None:
+    text = "# Hive\n\nA hive has a lid.\n\n## Lid\n\nThe lid is of wood."
+    found = list_blocks(Document("d", text))
+    assert [(text[one.start : one.end], one.heading) for one in found] == [
+        ("A hive has a lid.", "Hive"),
+        ("The lid is of wood.", "Hive > Lid"),
+    ]
+
+
+WORDS = st.lists(st.sampled_from(["Bees dance.", "- item", "    code()", "", "A table:", "| a | b |", "Long " * 60]))
+
+
+@given(WORDS.map("\n".join), st.integers(1, 400), st.integers(1, 3), st.integers(0, 99))
+def test_stretches_are_disjoint_in_order_and_fit(text: str, tokens: int, queries: int, seed: int) -> None:
+    document = cut_segments(Document("d", text, "Title"))
+    cosines = np.random.default_rng(seed).random((queries, len(document.segments)), np.float32)
+    found = choose_stretches(document, cosines, tokens)
+    borders = [place for one in found for place in (one.start, one.end)]
+    assert borders == sorted(borders)
+    blocks = list_blocks(document)
+    assert {one.start for one in found} <= {one.start for one in blocks}
+    assert {one.end for one in found} <= {one.end for one in blocks}
+    assert sum(count_tokens(text[one.start : one.end]) for one in found) <= tokens
+
+
+def test_the_best_block_of_each_query_comes_first() -> None:
+    paragraphs = [f"Paragraph {n} tells of bees, hives and honey in many words." for n in range(9)]
+    document = cut_segments(Document("d", "\n\n".join(paragraphs)))
+    document = Document("d", document.text, segments=document.segments)
+    cosines = np.zeros((2, len(document.segments)), np.float32)
+    cosines[0, 0] = cosines[1, -1] = 1
+    found = choose_stretches(document, cosines, 2 * count_tokens(paragraphs[0]) + 12)
+    shown = [document.text[one.start : one.end] for one in found]
+    assert "Paragraph 0" in shown[0]
