@@ -40,13 +40,15 @@ _POINTING = re.compile(
 )
 _EXISTS = re.compile(r"There (?:is|are|was|were|has|have|can|may|must|will|exists?)\b|That is\b", re.IGNORECASE)
 _CODE = re.compile(r"(`+)([^`]+)\1")
-_BOLD = re.compile(r"\*\*(?=\S)([^*]*[^*\s])\*\*(?![\w*])")
+_BOLD = re.compile(r"(?<![\w*/])\*\*(?=\S)([^*]*[^*\s])\*\*(?![\w*])")
 _HEADING = re.compile(r"^#{1,6}\s+")
 
 
 def strip_marks(text: str) -> str:
     """Take the marks of Markdown off a sentence: answers are plain text, with names of code as they are."""
-    return _HEADING.sub("", _BOLD.sub(r"\1", _CODE.sub(r"\2", text)))
+    parts = _CODE.split(_HEADING.sub("", text))  # prose, marks and code in turn
+    bare = (_BOLD.sub(r"\1", part) if place % 3 == 0 else part for place, part in enumerate(parts) if place % 3 != 1)
+    return "".join(bare).strip()
 
 
 def find_faults(sentences: Sequence[Sentence]) -> dict[int, str]:

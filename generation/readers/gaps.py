@@ -19,7 +19,7 @@ from keystone.generation.types import Evidence, EvidenceSet, QuestionCheck
 from keystone.retrieval.types import Query
 
 ADDED_DOCUMENTS: Mapping[str, int] = {"answered": 0, "partly": 1, "not": 2}
-"""How many documents are added for each new search text of a question, by how far it is answered."""
+"""How many of the first documents of each new search are read, by how far its question is answered."""
 
 
 async def fill_gaps(tools: Tools, model: Model, task: Task, rows: Sequence[int], evidence: EvidenceSet) -> EvidenceSet:
@@ -34,7 +34,7 @@ async def fill_gaps(tools: Tools, model: Model, task: Task, rows: Sequence[int],
         whole = WholeTask(task.topic.id, task.topic.narrative, asked, passages, get_word_range(task))
         documents = {document.id: document for document in task.context.documents.values()}
         checks, missed = await check_evidence(model, whole, documents, [item.span for item in evidence.items])
-        evidence = replace(evidence, checks=checks, fallbacks=(*evidence.fallbacks, *missed))
+        evidence = replace(evidence, checks=evidence.checks or checks, fallbacks=(*evidence.fallbacks, *missed))
         added = await _search_again(tools, rows, list_searches(asked, checks))
         if not added:
             break
@@ -56,8 +56,9 @@ async def _search_again(
         return []
     found = await tools.search([query for query, _ in searches])
     first = [own[: ADDED_DOCUMENTS[check.found]] for own, (_, check) in zip(found, searches, strict=True)]
-    known = set(rows)
-    return list(dict.fromkeys(row for own in first for row in own if row not in known))
+    store = tools.sources.store
+    known, new = set(store.ids(rows)), list(dict.fromkeys(row for own in first for row in own))
+    return [row for row, doc_id in zip(new, store.ids(new), strict=True) if doc_id not in known]
 
 
 async def _read_more(tools: Tools, context: TopicContext, rows: Sequence[int]) -> TopicContext:

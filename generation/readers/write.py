@@ -85,7 +85,8 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
 
 def _strip_marks(answer: Answer) -> Answer:
     """Take the marks of Markdown off all sentences, so that all answers of a run look alike."""
-    return replace(answer, sentences=tuple(replace(one, text=strip_marks(one.text)) for one in answer.sentences))
+    plain = (replace(one, text=strip_marks(one.text)) for one in answer.sentences)
+    return replace(answer, sentences=tuple(one for one in plain if one.text))
 
 
 def _admit_gaps(task: Task, answer: Answer) -> tuple[Sentence, ...]:

@@ -96,7 +96,9 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
     window = config.model.window if config.model and "answer.method" in asks else None
     reader, is_plain = plain["reader"], config.reader.name == "plain"
     answer_model = describe_model(config, "answer.method" in asks)
-    reader_model = None if is_plain else answer_model
+    searches = is_plain and config.answer.method == "whole" and config.answer.rounds > 0
+    reader_model = answer_model if searches or not is_plain else None
+    again = [config.answer.rounds, retrieval, config.list_systems(), config.describe_first_stage()] if searches else []
     table = [
         Stage("config", (files.config,), (), plain, lambda: (config,)),
         Stage(
@@ -149,7 +151,17 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
             "gather",
             (files.evidence, *(() if is_plain else (files.trace,))),
             found,
-            [reader, index, topics, config.answer.method, config.answer.documents, window, reader_model, *segments],
+            [
+                reader,
+                index,
+                topics,
+                config.answer.method,
+                config.answer.documents,
+                window,
+                reader_model,
+                *segments,
+                *again,
+            ],
             partial(make_evidence, job, run_with_model),
             has_answers,
         ),

@@ -178,12 +178,16 @@ def cover_queries(rows: Sequence[int], grades: Sequence[Mapping[int, float]], nu
     first later one with that grade takes the place of the last of them.
     """
     first, later = list(rows[:number]), rows[number:]
-    needed = list[int]()
-    for own in grades:
-        if not any(own.get(row, 0) >= RELEVANT_GRADE for row in [*first, *needed]):
-            needed += [row for row in later if own.get(row, 0) >= RELEVANT_GRADE][:1]
-    needed = list(dict.fromkeys(needed))[:number]
-    return [*first[: number - len(needed)], *needed]
+    relevant = [{row for row, grade in own.items() if grade >= RELEVANT_GRADE} for own in grades]
+    for own in relevant:
+        needed = next((row for row in later if row in own), None)
+        if needed is None or not own.isdisjoint(first):
+            continue
+        free = [row for row in first if all(row not in other or len(other & {*first}) > 1 for other in relevant)]
+        if free:
+            first.remove(free[-1])
+            first.append(needed)
+    return first
 
 
 def rank_by_grade(grades: Mapping[int, float], rows: Sequence[int]) -> list[int]:

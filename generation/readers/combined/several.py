@@ -42,11 +42,14 @@ class Fused:
 
 
 def set_reader(tools: Tools, name: str, **limits: int) -> Tools:
-    """Set the reader of tools to another one with its defaults, the same evidence tokens, and some limits."""
+    """Set the reader of tools to another one with its defaults, the same evidence tokens, and some limits.
+
+    It makes no further searches: the readers that are combined read the same documents.
+    """
     settings = READER_SETTINGS[name].model_validate(
         {"name": name, "evidence_tokens": tools.reader.evidence_tokens, **limits}
     )
-    return replace(tools, reader=settings)  # type: ignore[arg-type]
+    return replace(tools, reader=settings, search=None)  # type: ignore[arg-type]
 
 
 def fuse_evidence(task: Task, found: Sequence[EvidenceSet], tools: Tools, k: int) -> EvidenceSet:

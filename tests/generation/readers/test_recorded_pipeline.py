@@ -60,9 +60,9 @@ def test_recorded_replies_lead_each_reader_to_valid_answers(name: str, index: Pa
         "index": str(index),
         "topics": str(topics),
         "out": str(tmp_path),
-        "queries.passages": "none",
+        "queries": {"method": "model", "variants": 10, "question_weight": 3, "passages": "none"},
         "grading.pool": 8,
-        "answer": {"method": "retrieval", "documents": 3, "segments": "closest", "support": "none"},
+        "answer": {"method": "retrieval", "documents": 3, "segments": "closest", "support": "none", "mend": False},
         "reader": {"name": name, "evidence_tokens": 1500, **SETTINGS[name]},
         "model": {"backend": "replay", "name": MODEL, "replies": str(replies)},
     }
