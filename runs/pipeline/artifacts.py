@@ -213,7 +213,7 @@ def _write_config(path: Path, config: RunConfig) -> None:
 
 
 def _encode_understood(one: UnderstoodTopic) -> dict[str, Any]:
-    """Encode the understanding of a topic. What a question asks for stands with its query."""
+    """Encode the understanding of a topic. Each query holds what its question wants."""
     understanding = {key: value for key, value in asdict(one.understanding).items() if key != "asks"}
     return {
         **understanding,
@@ -254,7 +254,7 @@ def _decode_fallbacks(record: Mapping[str, Any]) -> tuple[Fallback, ...]:
 def _encode_evidence(topic_id: str, found: EvidenceSet) -> dict[str, Any]:
     """Encode the evidence of a topic, without the steps: they have a file of their own.
 
-    What only a check of the questions gives is there only if there was one.
+    If the questions were checked, the record has the checks and the documents that were added.
     """
     record = {field.name: getattr(found, field.name) for field in fields(found) if field.name != "steps"}
     optional = ("checks", "added", "fallbacks")

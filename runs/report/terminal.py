@@ -91,7 +91,10 @@ def progress_bars(quiet: bool, advice: Mapping[str, str] = MappingProxyType({}))
 
 
 def foretell(description: str, done: int, total: int, spent: float) -> str:
-    """Foretell the rest of a step that has done so many of its items in `spent` seconds; empty if it will end soon."""
+    """Say how long a step will still take, after `done` of its `total` items took `spent` seconds.
+
+    The line is empty if the step ends within `LEAST_FORETOLD_SECONDS`.
+    """
     rest = spent * (total - done) / done if done else 0.0
     if rest < LEAST_FORETOLD_SECONDS:
         return ""
