@@ -44,8 +44,8 @@ _JOINT = re.compile(
 def split_into_questions(queries: Sequence[Query]) -> list[Query]:
     """Split queries into questions of one facet, each once, in order, under the ids of the queries.
 
-    If a part of the queries asks for something, the parts that ask for nothing are left out. Of "I keep bees, and I want
-    honey" only the wish stays.
+    If some part asks for something, the parts that ask for nothing are left out. Of "I keep bees, and I want honey",
+    only the wish stays.
     """
     sentences = _ask_each(queries, lambda text: [text[start:end] for start, end in split_sentences(text)])
     asking = [one for one in sentences if _REQUEST.search(one.question)]
