@@ -52,11 +52,13 @@ def make_warning(line: int, kind: str, message: str) -> Violation:
 
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
+MOST_SHOWN_CHARACTERS = 200
 
 
 def shorten_value(value: Any) -> str:
     """Shorten a value of any file for a message: one line, short, without control characters."""
-    return _SHORT.repr(value)
+    shown = _SHORT.repr(value)
+    return shown if len(shown) <= MOST_SHOWN_CHARACTERS else f"{shown[: MOST_SHOWN_CHARACTERS - 3]}..."
 
 
 def read_lines(path: Path) -> Lines:

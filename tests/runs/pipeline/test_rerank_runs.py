@@ -146,8 +146,9 @@ def test_a_free_answer_reads_the_first_documents_of_the_last_ranking_whichever_w
         answer_to_file(config, tmp_path / "answers.jsonl")
     ranking = read_ranking(find_last_ranking(directory))
     evidence = [orjson.loads(line) for line in (directory / "evidence.jsonl").read_bytes().splitlines()]
+    added = {one["topic_id"]: one.get("added", []) for one in evidence}
     shown = {one["topic_id"]: [item["span"]["doc_id"] for item in one["items"]] for one in evidence}
-    assert shown == {topic: documents[:2] for topic, documents in ranking.items()}
+    assert shown == {topic: [*documents[:2], *added[topic]] for topic, documents in ranking.items()}
     assert ranking != read_ranking(directory / GRADED)
     answers = [orjson.loads(line) for line in (directory / "answers.jsonl").read_bytes().splitlines()]
     made = {one["topic_id"]: [(s["text"], s["citations"]) for s in one["sentences"]] for one in answers}

@@ -14,7 +14,7 @@ from keystone.runs.python.files import validate as keystone_validate
 from keystone.runs.tracks.check_answers import describe_difference
 from keystone.runs.tracks.rules import TRACKS, Track
 from keystone.runs.tracks.validate import detect_track, judge, summarise_violations, validate
-from keystone.runs.tracks.violations import Violation
+from keystone.runs.tracks.violations import MOST_SHOWN_CHARACTERS, Violation, shorten_value
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.places import SHARED
@@ -619,6 +619,13 @@ def test_any_bytes_are_judged(tmp_path_factory: pytest.TempPathFactory, data: by
         return
     assert found
     assert all(v.message.isprintable() and len(v.message) < 300 and 0 <= v.line <= data.count(b"\n") + 1 for v in found)
+
+
+def test_a_deeply_nested_value_is_shown_in_one_short_line() -> None:
+    value = dict[str, object]()
+    for _ in range(6):
+        value = {A + key: value for key in "abcdef"}
+    assert len(shorten_value(value)) == MOST_SHOWN_CHARACTERS
 
 
 def test_a_summary_counts_violations_by_kind() -> None:

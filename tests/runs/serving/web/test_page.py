@@ -20,9 +20,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 import keystone
-from keystone.generation.prompts.answers import answer
+from keystone.generation.prompts.answers import whole
 from keystone.generation.prompts.grading import umbrela
-from keystone.generation.prompts.queries import decompose
+from keystone.generation.prompts.queries import contract
 from keystone.generation.rules.doubt import DOUBT
 from keystone.generation.types import Answer
 from keystone.indexing.builds.index import build_index
@@ -164,11 +164,11 @@ def list_made(browser: Chrome) -> list[str]:
 def test_an_answer_arrives_step_by_step_and_no_request_leaves_the_server(browser: Chrome, site: Site) -> None:
     list_requests(browser)
     list_console(browser)
-    site.held |= {decompose.SYSTEM, umbrela.GRID, answer.SYSTEM}
+    site.held |= {contract.SYSTEM, umbrela.GRID, whole.SYSTEM}
     ask(browser, site)
     wait_until(lambda: find(browser, "#steps [aria-current]"), "the first step")
     assert list_made(browser) == []
-    site.held.discard(decompose.SYSTEM)
+    site.held.discard(contract.SYSTEM)
     wait_until(lambda: list_made(browser) == ["Queries", "Rankings"], "the rankings")
     assert find(browser, "#query-list li")[0].text == NARRATIVE
     assert find(browser, "#heat .r3")
@@ -556,7 +556,7 @@ LEFT = f"{NARRATIVE} Or not."
 
 def test_a_reader_stops_an_answer_and_its_work_ends(browser: Chrome, site: Site) -> None:
     before = site.count_answers()
-    site.held.add(decompose.SYSTEM)
+    site.held.add(contract.SYSTEM)
     try:
         ask(browser, site, narrative=LEFT)
         wait_until(lambda: site.count_answers() > before, "the work to begin")
@@ -607,7 +607,7 @@ def test_if_a_program_leaves_its_work_ends(
     site: Site, path: str, body: dict[str, Any], headers: dict[str, str]
 ) -> None:
     before = site.count_answers()
-    site.held.add(decompose.SYSTEM)
+    site.held.add(contract.SYSTEM)
     try:
         with closing(http.client.HTTPConnection(urlsplit(site.url).netloc)) as client:
             client.request("POST", path, json.dumps(body), headers)
@@ -619,7 +619,7 @@ def test_if_a_program_leaves_its_work_ends(
 
 def test_slow_answers_hold_up_no_document(site: Site) -> None:
     before = site.count_answers()
-    site.held.add(decompose.SYSTEM)
+    site.held.add(contract.SYSTEM)
     try:
         with ExitStack() as clients:
             for number in range(SLOW_ANSWERS):
