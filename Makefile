@@ -33,7 +33,7 @@ POMS := $(wildcard tests/support/servers/opensearch_jars/*/pom.xml)
 # Programs start faster if the bytecode of this project is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-opensearch chromium check lint lock bench wheel setup clean
+.PHONY: help demo test nightly test-opensearch chromium check lint lock bench wheel setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -44,14 +44,17 @@ demo: $(READY) ## index real documents, make four runs, validate and score them,
 # Four processes share the test files, since many tests wait (tests/conftest.py says how). If a test ends its process, or
 # hangs outside of Python, that test alone fails. If tests fail beside others, they run once more, alone. Both are shown.
 test: lint $(SERVERS) $(OPENSEARCH)/.ready chromium ## run lint, types and all tests, with real servers and a real browser
-	$(BIN)/pytest -n 4 --no-loadscope-reorder --durations 40 --maxfail 20 || \
+	$(BIN)/pytest -n 4 -m "not nightly" --no-loadscope-reorder --durations 40 --maxfail 20 || \
 		{ test $$? -eq 1 && echo "The tests that failed beside others run once more, alone:" && $(BIN)/pytest --last-failed --last-failed-no-failures none; }
+
+nightly: lint $(SERVERS) $(OPENSEARCH)/.ready chromium ## run all tests, also those that repeat at length, with 10,000 damaged inputs each
+	KEYSTONE_FUZZ=10000 $(BIN)/pytest -n 4 --no-loadscope-reorder --durations 40
 
 test-opensearch: $(READY_DEV) $(OPENSEARCH)/.ready ## run the tests that need OpenSearch servers
 	$(BIN)/pytest tests/indexing/opensearch tests/retrieval/test_opensearch*.py
 
 check: lint ## run lint, types and the tests that do not take minutes
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 -m "not slow and not nightly"
 
 lint: $(READY_DEV) ## check style, formatting, types and the direction of imports
 	$(BIN)/ruff check .

@@ -133,7 +133,7 @@ def differing(one: Rankings, other: Rankings, relative: float = TIGHT) -> list[s
 
 @pytest.mark.parametrize(
     "name",
-    ["small", "scifact", "arguana"],
+    ["small", "scifact", pytest.param("arguana", marks=pytest.mark.nightly)],
 )
 def test_one_shard_ranks_as_lucene_does(name: str, loaded: Loaded, lucene: Callable[[str], Index]) -> None:
     assert differing(bm25(lucene(name), name, 1000), bm25(loaded(name, 1), name, 1000)) == []

@@ -83,7 +83,9 @@ class Falls:
             self.what()
 
 
-@pytest.mark.parametrize("number", [3, 1], ids=["another node", "the node that leads"])
+@pytest.mark.parametrize(
+    "number", [pytest.param(3, id="another node", marks=pytest.mark.nightly), pytest.param(1, id="the node that leads")]
+)
 def test_every_query_is_answered_when_a_node_is_killed_in_the_middle(
     number: int, nodes: Cluster, index: Index, expected: Rankings
 ) -> None:

@@ -216,6 +216,7 @@ CALLS = 6
 
 
 @pytest.mark.parametrize("name", ["rdr2", "discorag", "disco_rag", "graphreader", "escalate"])
+@pytest.mark.nightly
 def test_each_reader_with_a_real_model_ends_within_its_limits_in_valid_files(
     name: str, chat: Server, index: Index, tmp_path: Path
 ) -> None:
@@ -247,7 +248,9 @@ SETTLED_S = 60.0
 
 
 @pytest.mark.timeout(1200)  # it starts a server again
-@pytest.mark.parametrize("aborts", [True, False], ids=["engine first", "killed"])
+@pytest.mark.parametrize(
+    "aborts", [pytest.param(True, id="engine first", marks=pytest.mark.nightly), pytest.param(False, id="killed")]
+)
 def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replies that arrived are not requested again. Replies that broke off are, and none of them counts as whole.
 

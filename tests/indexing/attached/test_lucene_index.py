@@ -398,8 +398,15 @@ answer: {{documents: 3, words: 60}}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("track", ["rag24", "rag25"])
-@pytest.mark.parametrize("segments_alone", [False, True])
+@pytest.mark.parametrize(
+    ("track", "segments_alone"),
+    [
+        pytest.param("rag24", False, marks=pytest.mark.nightly),
+        ("rag24", True),
+        ("rag25", False),
+        pytest.param("rag25", True, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_run_over_an_adopted_index_is_valid(folder: Path, tmp_path: Path, track: str, segments_alone: bool) -> None:
     name, cut = ("segs", []) if segments_alone else ("docs", ["--segments", f"pyserini:{folder / 'segs'}"])
     adopted = [f"pyserini:{folder / name}", "--in-place", "--out", str(tmp_path / "index"), "-q", *cut]

@@ -157,7 +157,11 @@ def test_an_error_before_the_first_finished_stage_leaves_no_files(tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("factory", "passages", "times", "kills"),
-    [("Flat", False, 30, 12), ("Flat", True, 10, 3), ("IVF8,PQ48x4", False, 10, 3)],
+    [
+        pytest.param("Flat", False, 30, 12, marks=pytest.mark.nightly),
+        ("Flat", True, 10, 3),
+        pytest.param("IVF8,PQ48x4", False, 10, 3, marks=pytest.mark.nightly),
+    ],
 )
 def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_one(
     tmp_path: Path, factory: str, passages: bool, times: int, kills: int

@@ -8,7 +8,6 @@ import gzip
 import io
 import json
 import lzma
-import os
 import random
 import re
 import tarfile
@@ -25,8 +24,9 @@ from keystone.indexing.corpora.corpus import read_corpus
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.structures.sections import FORMATS, section_tree
+from tests.support.fuzz import FUZZ_CASES
 
-CASES = int(os.environ.get("KEYSTONE_FUZZ", "400"))
+CASES = FUZZ_CASES or 400
 
 HTML = b"""<!DOCTYPE html><html><head><title>T &amp; U</title><script>a('<!--');</script><style>p {}</style></head>
 <body><nav><ul><li>Home<li>Up</ul></nav><main><h1>One <i>x</i></h1><p title="a > b">Text &lt; caf\xc3\xa9 &#8212;<br>m

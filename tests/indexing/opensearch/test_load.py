@@ -467,7 +467,13 @@ def test_a_collection_is_loaded_whole(server: Cluster, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("returns", [True, False], ids=["which returns", "which does not return"])
+@pytest.mark.parametrize(
+    "returns",
+    [
+        pytest.param(True, id="which returns", marks=pytest.mark.nightly),
+        pytest.param(False, id="which does not return"),
+    ],
+)
 def test_nothing_is_lost_when_one_of_three_nodes_falls_in_the_middle_of_a_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returns: bool
 ) -> None:

@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -48,14 +49,23 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 STRUCTURED = [name for name in READERS if name != "plain"]
+METHODS = ("whole", "claims", "answers", "retrieval")
+
+
+def list_pairs() -> list[Any]:
+    """Pair each reader with each method of answering. In `make test` the readers take turns with the methods."""
+    return [
+        pytest.param(name, method, marks=[] if (place - turn) % len(METHODS) == 0 else pytest.mark.nightly)
+        for place, name in enumerate(STRUCTURED)
+        for turn, method in enumerate(METHODS)
+    ]
 
 
 def write_reader_option(name: str, *settings: str) -> list[str]:
     return ["--set", f"reader={{{', '.join([f'name: {name}', 'evidence_tokens: 300', *settings])}}}"]
 
 
-@pytest.mark.parametrize("method", ["retrieval", "whole", "answers", "claims"])
-@pytest.mark.parametrize("name", STRUCTURED)
+@pytest.mark.parametrize(("name", "method"), list_pairs())
 def test_a_run_with_each_reader_is_valid_and_repeats_nothing(
     name: str, method: str, index: Index, tmp_path: Path
 ) -> None:
@@ -82,7 +92,7 @@ def test_a_run_with_each_reader_is_valid_and_repeats_nothing(
 
 
 @pytest.mark.parametrize("name", ["rdr2", "discorag", "disco_rag", "graphreader"])
-@pytest.mark.parametrize("calls", [1, 2, 5])
+@pytest.mark.parametrize("calls", [1, *(pytest.param(calls, marks=pytest.mark.nightly) for calls in (2, 5))])
 def test_no_reader_makes_more_calls_than_its_limit(name: str, calls: int, index: Index, tmp_path: Path) -> None:
     write_topics(tmp_path / "topics.jsonl")
     with serving(model=say) as server:
@@ -109,7 +119,14 @@ def test_no_reader_makes_more_calls_than_its_limit(name: str, calls: int, index:
     assert reading <= calls * 2, "there are two topics"
 
 
-@pytest.mark.parametrize("name", ["rdr2", "discorag", "graphreader"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("rdr2", marks=pytest.mark.nightly),
+        "discorag",
+        pytest.param("graphreader", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_reader_that_is_killed_in_mid_walk_ends_with_the_same_bytes(name: str, index: Index, tmp_path: Path) -> None:
     write_topics(tmp_path / "topics.jsonl")
     made = tmp_path / "out/keystone"

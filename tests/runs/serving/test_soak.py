@@ -73,7 +73,7 @@ def check(process: int, work: Callable[[int, int], None]) -> None:
     assert after.bytes <= before.bytes + MOST_BYTES
 
 
-@pytest.fixture(params=["installed", "older"])
+@pytest.fixture(params=["installed", pytest.param("older", marks=pytest.mark.nightly)])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An index of each version of Lucene, which is that of the processes that a test starts."""
     jars = find_older_jars() if request.param == "older" else find_anserini_jar().parent

@@ -6,7 +6,6 @@ name determine a file.
 
 import io
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
@@ -21,9 +20,10 @@ from keystone.indexing.corpora.corpus import read_corpus
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.topics import read_topics
+from tests.support.fuzz import FUZZ_CASES
 from tests.support.mutation import mutate
 
-CASES = int(os.environ.get("KEYSTONE_FUZZ", "100"))
+CASES = FUZZ_CASES or 100
 
 
 def parquet(columns: Mapping[str, list[Any]]) -> bytes:

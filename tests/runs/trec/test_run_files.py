@@ -18,6 +18,7 @@ from keystone.retrieval.ties import decrease_strictly
 from keystone.runs.trec.doc_ids import encode_ids
 from keystone.runs.trec.run_files import read_qrels, read_run, write_run
 from keystone.runs.trec.types import Run, make_qrels, make_run
+from tests.support.fuzz import FUZZ_CASES
 from tests.support.places import SHARED
 from tests.support.runs.qrels import grades_of
 
@@ -141,7 +142,7 @@ def test_any_bytes_are_read_or_refused_at_the_same_line_as_by_the_plain_reader(
 
 
 @pytest.mark.slow
-@settings(max_examples=10_000)
+@settings(max_examples=FUZZ_CASES or 2_000)
 @given(CONTENT)
 def test_thousands_of_files_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     assert_both_readers_agree(tmp_path_factory.getbasetemp() / "any", content)
