@@ -68,6 +68,8 @@ class Backend:
     """The beginning of the name of such a corpus."""
     cuts: bool = False
     """Whether an attached index takes segments, or lets Keystone cut windows."""
+    counts_words: bool = True
+    """Whether the engine tells how many documents hold a word."""
 
 
 BACKENDS = {
@@ -88,6 +90,7 @@ BACKENDS = {
         "keystone.retrieval.rest:open_sparse",
         attach="keystone.indexing.attached.rest_store:attach",
         prefix="rest:",
+        counts_words=False,
     ),
     "pyserini": Backend(
         "keystone.indexing.attached.lucene_index:open_store",

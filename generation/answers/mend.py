@@ -114,15 +114,21 @@ def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int
 
 
 async def mend_answer(model: Model, narrative: str, answer: Answer, words: WordRange) -> tuple[Answer, list[Fallback]]:
-    """Mend the wording of an answer, in one request at most. It stays as it is where the repair cannot be used."""
+    """Mend the wording of an answer, in one request at most. It stays as it is where the repair cannot be used.
+
+    The answer and its sentence about what is missing keep the range of `words`, or become no longer.
+    """
     faults = find_faults(answer.sentences)
     if not faults:
         return answer, []
 
+    def count(sentences: Sequence[Sentence]) -> int:
+        return count_words((*sentences, Sentence(answer.missing, ())))
+
     def read(reply: Reply) -> tuple[Sentence, ...]:
         found = read_mended(reply, answer.sentences, faults)
-        if count_words(found) > max(words[1], count_words(answer.sentences)):
-            raise Unusable(f"the answer then has {count_words(found)} words, at most {words[1]} are allowed")
+        if count(found) > max(words[1], count(answer.sentences)):
+            raise Unusable(f"the answer then has {count(found)} words, at most {words[1]} are allowed")
         return found
 
     (found,) = await ask_all(model, [(request_mending(narrative, answer.sentences, faults), read)])

@@ -20,6 +20,8 @@ from keystone.indexing.vectors.types import Vectors
 _PART = re.compile(r"[ \t]*(?:[-*+\u2022\u00b7]\s|\(?(?:\d{1,3}|[a-z])[.)]\s|[|+]|>>>|\.\.\.|\$ )|(?: {4}|\t)\s*\S")
 """The beginning of an item of a list, a row of a table, or a line of code."""
 
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+
 
 class Stretch(NamedTuple):
     """A stretch of a document's text, `text[start:end]`, and the headings above it, outermost first."""
@@ -54,7 +56,7 @@ def _belongs(text: str, before: Stretch, start: int) -> bool:
     gap, line = text[before.end : start], text[text.rfind("\n", 0, start) + 1 : start + 8]
     last = text[max(text.rfind("\n", 0, before.end) + 1, before.start) : before.end]
     both_parts = bool(_PART.match(line) and _PART.match(last))
-    return "\n\n" not in gap.replace(" ", "") or both_parts or last.endswith(":")
+    return not _BLANK_LINE.search(gap) or both_parts or last.endswith(":")
 
 
 def choose_stretches(document: Document, cosines: Vectors, tokens: int) -> list[Stretch]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from keystone.generation.answers.whole import WholeTask, check_evidence
 from keystone.generation.context.fit_window import show_whole_documents
-from keystone.generation.context.topic import TopicContext, read_context
+from keystone.generation.context.topic import TopicContext, read_context, skip_blank
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.reader import Task, Tools
 from keystone.generation.readers.write import get_word_range, list_asked, make_passages
@@ -35,7 +35,7 @@ async def fill_gaps(tools: Tools, model: Model, task: Task, rows: Sequence[int],
         documents = {document.id: document for document in task.context.documents.values()}
         checks, missed = await check_evidence(model, whole, documents, [item.span for item in evidence.items])
         evidence = replace(evidence, checks=evidence.checks or checks, fallbacks=(*evidence.fallbacks, *missed))
-        added = await _search_again(tools, rows, list_searches(asked, checks))
+        added = await find_documents(tools, rows, list_searches(asked, checks))
         if not added:
             break
         task = replace(task, context=await _read_more(tools, task.context, added))
@@ -48,17 +48,19 @@ async def fill_gaps(tools: Tools, model: Model, task: Task, rows: Sequence[int],
     return evidence
 
 
-async def _search_again(
+async def find_documents(
     tools: Tools, rows: Sequence[int], searches: Sequence[tuple[Query, QuestionCheck]]
 ) -> list[int]:
-    """Search for open questions; returns the rows of new documents, those of the first search first."""
+    """Search for open questions; returns the rows of new documents with a text, those of the first search first."""
     if not searches or tools.search is None:
         return []
     found = await tools.search([query for query, _ in searches])
-    first = [own[: ADDED_DOCUMENTS[check.found]] for own, (_, check) in zip(found, searches, strict=True)]
-    store = tools.sources.store
-    known, new = set(store.ids(rows)), list(dict.fromkeys(row for own in first for row in own))
-    return [row for row, doc_id in zip(new, store.ids(new), strict=True) if doc_id not in known]
+    store, new = tools.sources.store, dict[int, None]()
+    for own, (_, check) in zip(found, searches, strict=True):
+        most = ADDED_DOCUMENTS[check.found]
+        new |= dict.fromkeys((await asyncio.to_thread(skip_blank, store, own, most))[:most])
+    known = set(store.ids(rows))
+    return [row for row, doc_id in zip(new, store.ids(list(new)), strict=True) if doc_id not in known]
 
 
 async def _read_more(tools: Tools, context: TopicContext, rows: Sequence[int]) -> TopicContext:

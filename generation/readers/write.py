@@ -1,8 +1,8 @@
 """The answer to a topic from any reader's evidence: sentences chosen by rules, or prose that a model writes.
 
 A model writes from all evidence at once (section 3.2.2), an answer to each query (section 3.3), or prose from quoted
-claims. If the model gives
-no answer within the track's limits, sentences are chosen by rules, and a `Fallback` records that.
+claims. If the model gives no answer within the track's limits, sentences are chosen by rules, and a `Fallback` records
+that.
 """
 
 import asyncio

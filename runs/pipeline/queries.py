@@ -14,8 +14,7 @@ from keystone.generation.queries.passages import write_passages
 from keystone.generation.queries.understand import understand_by_model
 from keystone.generation.rules.understand import UnderstandingRules, understand_by_rules
 from keystone.generation.types import Fallback, Understanding
-from keystone.indexing.errors import UserError
-from keystone.retrieval.backends import open_sparse
+from keystone.retrieval.backends import BACKENDS, open_sparse
 from keystone.retrieval.types import Query
 from keystone.runs.pipeline.job import Job
 
@@ -81,14 +80,13 @@ async def _understand_by_contract(job: Job, model: Model | None, lock: SearchLoc
 
 
 def _find_held(job: Job, terms: Sequence[str]) -> list[bool]:
-    """Find out whether some document holds each word of a term. Servers that do not count words hold every term."""
+    """Find out whether some document holds each word of a term. All do if the engine counts no words."""
+    if not BACKENDS[job.index.backend].counts_words:
+        return [True] * len(terms)
     searcher = open_sparse(job.index, job.store)
     stems = [searcher.stems(term) for term in terms]
     distinct = sorted({stem for own in stems for stem in own})
-    try:
-        counts = dict(zip(distinct, searcher.stem_frequencies(distinct), strict=True))
-    except UserError:
-        return [True] * len(terms)
+    counts = dict(zip(distinct, searcher.stem_frequencies(distinct), strict=True))
     return [bool(own) and all(counts[stem] for stem in own) for own in stems]
 
 

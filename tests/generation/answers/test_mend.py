@@ -107,6 +107,14 @@ def test_an_answer_stays_as_it_is_without_a_usable_reply() -> None:
     assert [(one.step, one.reason) for one in fallbacks] == [("mend", "1 faults of wording stay: down")]
 
 
+@pytest.mark.parametrize(("most", "mended"), [(28, False), (29, True)])
+def test_a_repair_leaves_room_for_what_is_missing(most: int, mended: bool) -> None:
+    answer = Answer("1", DRAFT, missing="The sources do not tell how long a queen lives.")
+    model = Scripted(lambda _: reply((1, "Every day a queen bee lays some 2,000 eggs.")))
+    found, fallbacks = asyncio.run(mend_answer(model, "Why?", answer, (10, most)))
+    assert (found.sentences != DRAFT) is mended is not bool(fallbacks)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -25,6 +25,12 @@ def test_a_block_is_never_cut(block: str) -> None:
     assert texts(f"{PARAGRAPH}\n\n{block}\n\n{PARAGRAPH}")[1] == block
 
 
+@pytest.mark.parametrize("line", ["", " ", "\t", "\r", " \r"])
+def test_a_blank_line_ends_a_paragraph(line: str) -> None:
+    end = "\r\n" if "\r" in line else "\n"
+    assert [text.strip() for text in texts(f"{PARAGRAPH}{end}{line.strip(chr(13))}{end}{PARAGRAPH}")] == [PARAGRAPH] * 2
+
+
 def test_a_block_stands_under_its_headings() -> None:
     text = "# Hive\n\nA hive has a lid.\n\n## Lid\n\nThe lid is of wood."
     found = list_blocks(Document("d", text))

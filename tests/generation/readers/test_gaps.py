@@ -1,0 +1,50 @@
+"""Further searches for what the first documents leave open."""
+
+import asyncio
+from collections.abc import Sequence
+
+import orjson
+import pytest
+
+from keystone.generation.context.topic import Sources
+from keystone.generation.readers.gaps import find_documents
+from keystone.generation.readers.reader import AnswerSettings, Tools
+from keystone.generation.types import QuestionCheck
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.index import Index
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query
+
+TEXTS = ("Bees dance.", " ", "Bees sleep.", "", "Bees fly.")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder = tmp_path_factory.mktemp("gaps")
+    lines = [orjson.dumps({"id": f"d{n}", "title": "Bees", "text": text}) for n, text in enumerate(TEXTS)]
+    (folder / "corpus.jsonl").write_bytes(b"\n".join(lines))
+    return build_index(folder / "corpus.jsonl", folder / "index", BuildSettings(embedding=None))[0]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param("not", ["d0", "d2"], id="nothing answers it"),
+        pytest.param("partly", ["d0"], id="a part is open"),
+        pytest.param("answered", [], id="nothing is open"),
+    ],
+)
+def test_an_open_question_gets_the_first_documents_that_have_a_text(
+    index: Index, found: str, expected: list[str]
+) -> None:
+    store = open_store(index)
+    rows = [store.ids(range(5)).index(f"d{n}") for n in (1, 0, 3, 2, 4)]
+
+    async def search(queries: Sequence[Query]) -> list[list[int]]:
+        return [rows for _ in queries]
+
+    tools = Tools(Sources(index, store), None, AnswerSettings(method="whole"), search=search)
+    query = Query("1#1", "1", "Do bees dance?", "bees dance", "bees dance")
+    check = QuestionCheck("1#1", found)  # type: ignore[arg-type]
+    assert store.ids(asyncio.run(find_documents(tools, [], [(query, check)]))) == expected
