@@ -10,6 +10,7 @@ from keystone.runs.cli.options import CORES, Overrides, Preset, Quiet, Threads
 from keystone.runs.report.say import say
 
 LOG_FILE = "calls.jsonl"
+REPLY_S = 300.0
 
 
 def serve(
@@ -29,6 +30,9 @@ def serve(
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Serve one agent by MCP over standard input and output, and bind no port.")
     ] = False,
+    reply_seconds: Annotated[
+        float, typer.Option(min=0.1, help="How long a request may take to the beginning of its reply.")
+    ] = REPLY_S,
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
@@ -51,7 +55,7 @@ def serve(
     from keystone.runs.serving.server.listen import listen, open_socket
     from keystone.runs.serving.service import open_service
 
-    guard = choose_guard(host)
+    guard = choose_guard(host, reply_seconds)
     settings = make_config(config, set or [], preset, Path("-"), folder)
     path = log or settings.out / settings.run_id / LOG_FILE
     with (

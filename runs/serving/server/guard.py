@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
+from math import inf
 from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -45,19 +46,22 @@ class Guard:
     """The most requests under way."""
     body_s: float = 10.0
     """How long the body of a request may take."""
-    reply_s: float = 300.0
+    reply_s: float = inf
     """How long the beginning of a reply may take."""
 
 
-def choose_guard(host: str) -> Guard:
-    """Choose the guard of a server that is bound to this host. `UserError` for another machine's sake without token."""
+def choose_guard(host: str, reply_s: float = inf) -> Guard:
+    """Choose the guard of a server that is bound to this host.
+
+    `UserError` if other machines can reach the host and there is no token.
+    """
     token = next((found for name in TOKEN_VARIABLES if (found := read_key(name))), None)
     if token is None and not is_local(host):
         raise UserError(
             f"--host: found {host}, which other machines can reach, without a token; "
             f"expected one in {TOKEN_VARIABLES[0]}, or --host 127.0.0.1"
         )
-    return Guard(token)
+    return Guard(token, reply_s=reply_s)
 
 
 @lru_cache

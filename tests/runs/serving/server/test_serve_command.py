@@ -18,6 +18,8 @@ from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_sparse, open_store
 from keystone.runs.cli.commands.serve_command import serve
 from tests.support.indexes.small_corpus import CORPUS
+from tests.support.models.plain_model import say
+from tests.support.servers.chat import serving
 from tests.support.servers.keystone_server import Served, keystone_server
 from tests.support.waiting import LIMIT_S, join
 
@@ -201,6 +203,15 @@ def test_sigterm_under_load_loses_no_accepted_call(index: Index, tmp_path: Path)
         assert lost == []
         assert all(orjson.loads(body)["candidates"] for body in replies)
         assert len(own.log.read_bytes().splitlines()) == len(replies)
+
+
+def test_a_request_that_takes_too_long_is_refused(index: Index, tmp_path: Path) -> None:
+    with serving(model=say, latency=20) as model:
+        settings = [f"model={{name: plain, urls: ['{model.url}'], window: 4096}}", "queries.method=model"]
+        options = [part for one in settings for part in ("--set", one)]
+        with keystone_server(index.folder, tmp_path, *options, "--reply-seconds", "0.5") as own:
+            status, body = get(own, "/v1/index/search?method=decomposed&query=How+do+honey+bees+live%3F")
+    assert (status, b"within 0.5 seconds" in body) == (504, True)
 
 
 def test_a_port_in_use_and_a_host_without_token_are_errors(
