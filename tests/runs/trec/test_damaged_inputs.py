@@ -91,6 +91,8 @@ def test_each_row_of_a_damaged_corpus_is_read_or_reported(tmp_path: Path, name: 
             documents = list(read_corpus(file, report=errors.append))
         except UserError as error:
             assert str(error) == f"{file}: holds no document", case  # noqa: PT017
+            if name.endswith(".Z"):  # if it is cut within its header, it unpacks to nothing
+                continue
             documents = []
         held = [line for line in file.read_bytes().decode("utf-8-sig", "replace").split("\n") if line.strip()]
         if name.endswith((".tsv", ".csv")):
