@@ -54,7 +54,7 @@ test-opensearch: $(READY_DEV) $(OPENSEARCH)/.ready ## run the tests that need Op
 	$(BIN)/pytest tests/indexing/opensearch tests/retrieval/test_opensearch*.py
 
 check: lint ## run lint, types and the tests that do not take minutes
-	$(BIN)/pytest -n 2 -m "not slow and not nightly"
+	$(BIN)/pytest -n 2 -m "not slow"
 
 lint: $(READY_DEV) ## check style, formatting, types and the direction of imports
 	$(BIN)/ruff check .

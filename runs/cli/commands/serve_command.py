@@ -8,9 +8,9 @@ import typer
 from keystone.runs.cli.commands.ask_commands import IndexFolder
 from keystone.runs.cli.options import CORES, Overrides, Preset, Quiet, Threads
 from keystone.runs.report.say import say
+from keystone.runs.serving.server import REPLY_S
 
 LOG_FILE = "calls.jsonl"
-REPLY_S = 300.0
 
 
 def serve(

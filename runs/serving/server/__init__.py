@@ -1,1 +1,4 @@
 """The server process: its port, its guard, its metrics and its errors."""
+
+REPLY_S = 300.0
+"""How long a request may take to the beginning of its reply, unless the user sets another time."""

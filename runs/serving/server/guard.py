@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
-from math import inf
 from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.keys import read_key
+from keystone.runs.serving.server import REPLY_S
 from keystone.runs.serving.server.json_replies import make_error, send_json
 from keystone.runs.serving.server.metrics import Metrics
 
@@ -46,11 +46,11 @@ class Guard:
     """The most requests under way."""
     body_s: float = 10.0
     """How long the body of a request may take."""
-    reply_s: float = inf
+    reply_s: float = REPLY_S
     """How long the beginning of a reply may take."""
 
 
-def choose_guard(host: str, reply_s: float = inf) -> Guard:
+def choose_guard(host: str, reply_s: float = REPLY_S) -> Guard:
     """Choose the guard of a server that is bound to this host.
 
     `UserError` if other machines can reach the host and there is no token.

@@ -91,7 +91,7 @@ def test_each_row_of_a_damaged_corpus_is_read_or_reported(tmp_path: Path, name: 
             documents = list(read_corpus(file, report=errors.append))
         except UserError as error:
             assert str(error) == f"{file}: holds no document", case  # noqa: PT017
-            if name.endswith(".Z"):  # if it is cut within its header, it unpacks to nothing
+            if name.endswith(".Z") and file.stat().st_size < 5:  # a header of 3 bytes, and less than one code
                 continue
             documents = []
         held = [line for line in file.read_bytes().decode("utf-8-sig", "replace").split("\n") if line.strip()]
