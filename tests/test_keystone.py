@@ -17,7 +17,7 @@ from keystone.indexing.index import Index
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.file_names import ANSWERS, NARRATIVE
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.trec.types import make_run
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_topics

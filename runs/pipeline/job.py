@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from keystone.generation.context.topic import Sources
 from keystone.generation.grading.grade import GradeSettings
@@ -21,6 +22,8 @@ from keystone.runs.trec.topics import names_collection, read_topics
 
 WORD_CHARACTERS = 6
 """The characters of a word with the space after it, about."""
+TOPICS_AT_ONCE = 64
+"""How many topics use the model at one time."""
 DEFAULT_TRACK = "rag25"
 """If a run names no track, the limits of this one hold."""
 
@@ -44,6 +47,26 @@ class Job:
     def directory(self) -> Path:
         """The run directory."""
         return self.config.out / self.config.run_id
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The id of the run and the key of its index, as values of JSON."""
+        return {"run_id": self.config.run_id, "index": self.index.key}
+
+    @property
+    def plain_topics(self) -> list[list[str]]:
+        """The topics as values of JSON."""
+        return [[topic.id, topic.narrative] for topic in self.topics]
+
+    @property
+    def plain_track(self) -> dict[str, Any]:
+        """The rules of the track as values of JSON."""
+        return asdict(self.track)
+
+    @property
+    def segment_settings(self) -> list[int]:
+        """The number of segments of a document that are ranked; empty for a run that ranks documents."""
+        return [self.config.segments_per_document] if self.config.ranks_segments else []
 
     @property
     def words(self) -> int:

@@ -22,13 +22,27 @@ from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline import stage_work, stages
-from keystone.runs.pipeline.artifacts import convert_to_run
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job, fit_systems, read_given_runs
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
-from keystone.runs.pipeline.queries import UnderstoodTopic, list_queries
+from keystone.runs.pipeline.queries import UnderstoodTopic
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
 from keystone.runs.pipeline.ranking.rank import number_documents, rank_rows, search_systems
+from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.stages import grades, hybrid, narrative, rounds
+from keystone.runs.pipeline.stages import queries as query_stages
+from keystone.runs.pipeline.stages import rerank as rerank_stages
+from keystone.runs.pipeline.stages import search as search_stages
+from keystone.runs.pipeline.stages.answer import ANSWERS_FILE, answer_narratives
+from keystone.runs.pipeline.stages.gather import gather_evidence
+from keystone.runs.pipeline.stages.grades import GRADED_FILE, GRADES_FILE, QRELS_FILE
+from keystone.runs.pipeline.stages.hybrid import HYBRID_FILE
+from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
+from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
+from keystone.runs.pipeline.stages.rerank import KEYSTONE_FILE, RERANKED_FILE, rerank_narratives
+from keystone.runs.pipeline.stages.search import choose_texts
+from keystone.runs.pipeline.table import list_rankings, list_wanted
+from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
 from keystone.runs.python.checks import (
     check_config,
     check_index,
@@ -44,6 +58,8 @@ from keystone.runs.trec.doc_ids import encode_ids
 from keystone.runs.trec.types import Qrels, Run, make_qrels
 
 THREADS = os.cpu_count() or 1
+GRADES = (grades.STAGE, rounds.STAGE)
+RERANKS = (rerank_stages.AFTER_FUSION, rerank_stages.AFTER_GRADES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +96,16 @@ def decompose(index: Index, topics: Any, config: RunConfig | None = None) -> lis
     `topics` are anything that `to_topics` takes, here and in the other functions.
     """
     with _open(index, to_topics(topics), config) as (job, ask):
-        (found,) = stage_work.make_queries(job, ask)
-    return [query for one in found for query in one.queries]
+        values = MemoryValues(job)
+        _perform(values, ask, [query_stages.STAGE])
+        return get_queries(values)
 
 
 def search(index: Index, queries: Sequence[Query], config: RunConfig | None = None) -> dict[str, Run]:
     """Search all queries by each system, in one batch; returns a run of queries for each system, by its name."""
     queries = check_queries(queries)
     with _open(index, list_topics(queries), config) as (job, ask):
-        found = search_systems(job, queries, stage_work.choose_texts(job, ask))
+        found = search_systems(job, queries, choose_texts(job, ask))
         return {system: convert_to_run(job.store, rankings, system) for system, rankings in found.items()}
 
 
@@ -128,8 +145,10 @@ def rerank(index: Index, topics: Any, ranking: Any, config: RunConfig) -> Run:
     if check_config(config).rerank.method is None:
         raise UserError("rerank.method: found none, expected a reranker")
     with _open(index, to_topics(topics), config) as (job, ask):
-        found, _ = stage_work.make_reranked(job, ask, _find_rows(job, to_run(ranking), job.topics))
-        return convert_to_run(job.store, found, config.run_id)
+        values = MemoryValues(job)
+        values.put(NARRATIVE_FILE, _find_rows(job, to_run(ranking), job.topics))
+        rerank_narratives(Work(values, ask, Before(config, (), (NARRATIVE_FILE,))), into=RERANKED_FILE)
+        return convert_to_run(job.store, values.get(RERANKED_FILE), config.run_id)
 
 
 def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str, Run], config: RunConfig) -> Grades:
@@ -141,18 +160,16 @@ def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str
         raise UserError("grading.method: found none, expected pointwise or grid")
     queries = check_queries(queries)
     with _open(index, to_topics(topics), config) as (job, ask):
+        values = MemoryValues(job)
+        values.put(QUERIES_FILE, _understood(queries))
         hybrid = fuse_each_query(config, {name: _find_rows(job, run, queries) for name, run in runs.items()})
-        narrative = fuse_each_narrative(config, job.topics, queries, hybrid)
-        if config.reranks_after("fusion"):
-            narrative, _ = stage_work.make_reranked(job, ask, narrative)
-        records, judgments, ranking, *_ = stage_work.make_grades(job, ask, _understood(queries), hybrid, narrative)
-        if config.reranks_after("grades"):
-            ranking, _ = stage_work.make_reranked(job, ask, ranking)
+        values.put(HYBRID_FILE, hybrid)
+        _perform(values, ask, [narrative.STAGE, *RERANKS, *GRADES])
         found: dict[str, dict[str, int]] = {}
-        for judgment in judgments:
+        for judgment in values.get(QRELS_FILE):
             found.setdefault(judgment.query_id, {})[judgment.doc_id] = judgment.grade
-        fallbacks = tuple(fallback for record in records for fallback in record.fallbacks)
-        return Grades(make_qrels(found), convert_to_run(job.store, ranking, config.run_id), fallbacks)
+        fallbacks = tuple(fallback for record in values.get(GRADES_FILE) for fallback in record.fallbacks)
+        return Grades(make_qrels(found), convert_to_run(job.store, values.get(KEYSTONE_FILE), config.run_id), fallbacks)
 
 
 def answer(index: Index, topics: Any, config: RunConfig | None = None, ranking: Any = None) -> list[Answer]:
@@ -166,17 +183,22 @@ def answer(index: Index, topics: Any, config: RunConfig | None = None, ranking: 
     if config.answer.method is None:
         raise UserError(f"answer.method: found none, expected one of {', '.join(get_args(AnswerMethod))}")
     with _open(index, to_topics(topics), config) as (job, ask):
-        (understood,) = stage_work.make_queries(job, ask)
-        hybrid, narrative = _rank(job, ask, understood) if ranking is None else _share(job, understood, ranking)
-        found: tuple[Any, ...] = (understood, hybrid, narrative)
-        if config.grading.method is not None:
-            records, _, narrative, *rounds = stage_work.make_grades(job, ask, *found)
-            if ranking is None and job.answer_settings.reads_ranking and config.reranks_after("grades"):
-                narrative, _ = stage_work.make_reranked(job, ask, narrative)
-            found = (understood, rounds[-1] if rounds else hybrid, narrative, records)
-        evidence, *_ = stage_work.make_evidence(job, ask, *found)
-        (answers,) = stage_work.make_answers(job, ask, evidence, *found)
-        return answers
+        values = MemoryValues(job)
+        _perform(values, ask, [query_stages.STAGE])
+        if ranking is None:
+            _perform(values, ask, [search_stages.STAGE, hybrid.STAGE, narrative.STAGE, rerank_stages.AFTER_FUSION])
+        else:
+            _share(values, ranking)
+        _perform(values, ask, GRADES)
+        if config.reranks_after("grades"):
+            if ranking is None and job.answer_settings.reads_ranking:
+                _perform(values, ask, [rerank_stages.AFTER_GRADES])
+            else:
+                values.put(KEYSTONE_FILE, values.get(GRADED_FILE))
+        work = Work(values, ask, list_rankings(config))
+        gather_evidence(work)
+        answer_narratives(work)
+        return values.get(ANSWERS_FILE)
 
 
 def make_run(config: AnyPath | RunConfig | None = None, preset: str | None = None, **settings: Any) -> Path:
@@ -188,7 +210,7 @@ def make_run(config: AnyPath | RunConfig | None = None, preset: str | None = Non
         config = read_settings(None if config is None else check_path(config, "config"), settings, preset)
     elif preset or settings:
         raise UserError("make_run: found a preset or settings with a configuration, expected them in the configuration")
-    return stages.run(config, THREADS)
+    return run(config, THREADS)
 
 
 def _choose_config(config: Any) -> RunConfig:
@@ -209,25 +231,24 @@ def _open(index: Index, topics: list[Topic], config: RunConfig | None) -> Iterat
         yield job, ask
 
 
-def _rank(job: Job, ask: RunWithModel, understood: Sequence[UnderstoodTopic]) -> tuple[Rankings, Rankings]:
-    """Search and fuse; returns the hybrid ranking of each query and the ranking of each narrative."""
-    rankings: Any = stage_work.make_rankings(job, ask, understood)
-    (hybrid,) = stage_work.make_hybrid(job, understood, *rankings[: len(job.config.list_systems())])
-    (narrative,) = stage_work.make_narrative(job, understood, hybrid)
-    if job.config.reranks_after("fusion"):
-        narrative, _ = stage_work.make_reranked(job, ask, narrative)
-    return hybrid, narrative
+def _perform(values: Values, ask: RunWithModel, kinds: Sequence[StageKind]) -> None:
+    """Perform those of the stages that the configuration needs, in their order."""
+    for kind, before in list_wanted(values.job.config):
+        if kind in kinds:
+            kind.work(Work(values, ask, before))
 
 
-def _share(job: Job, understood: Sequence[UnderstoodTopic], ranking: Any) -> tuple[Rankings, Rankings]:
-    """Give each query the ranking of its narrative; returns these rankings and those of the narratives."""
-    run = to_run(ranking)
+def _share(values: Values, ranking: Any) -> None:
+    """Give each narrative this ranking, and each query that of its narrative."""
+    job, run = values.job, to_run(ranking)
     narrative, ranked = _find_rows(job, run, job.topics), set(run.query_ids)
     if lacking := [topic.id for topic in job.topics if topic.id not in ranked]:
         share = f"{len(lacking):,} of {len(job.topics):,} topics, such as {lacking[0]!r}"
         warn(f"ranking: lacks {share}, whose answers have no sentence", stacklevel=3)
     place = {topic.id: number for number, topic in enumerate(job.topics)}
-    return narrative.select([place[query.topic_id] for query in list_queries(understood)]), narrative
+    values.put(HYBRID_FILE, narrative.select([place[query.topic_id] for query in get_queries(values)]))
+    for file in (NARRATIVE_FILE, RERANKED_FILE, *([] if job.config.grading.method else [KEYSTONE_FILE])):
+        values.put(file, narrative)
 
 
 def _convert_to_run(config: RunConfig, docs: Sequence[str], found: Rankings) -> Run:

@@ -7,8 +7,8 @@ from pathlib import Path
 from keystone.generation.types import Step
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.io.reading import read_json_lines
-from keystone.runs.pipeline.artifacts import TopicStep, decode_step
 from keystone.runs.pipeline.file_names import TRACE
+from keystone.runs.pipeline.stages.gather import TopicStep, decode_step
 from keystone.runs.wording import plural
 
 INDENT = "  "

@@ -15,6 +15,7 @@ from keystone.indexing.types import Store
 from keystone.runs.evaluation.diagnosis.stored import StoredRun, open_stored_run
 from keystone.runs.evaluation.diagnosis.use import Use, find_uses
 from keystone.runs.evaluation.diagnosis.wanted import Wanted
+from keystone.runs.pipeline.file_names import name_system_file
 from keystone.runs.pipeline.grading.rounds import RELEVANT_GRADE
 
 Stage = Literal[
@@ -114,7 +115,7 @@ def _find_ranks(run: StoredRun, wanted: Sequence[Wanted]) -> dict[Stage, dict[tu
     docs: dict[str, list[str]] = {}
     for topic_id, doc_id in dict.fromkeys((one.topic_id, one.doc_id) for one in wanted):
         docs.setdefault(topic_id, []).append(doc_id)
-    lists = [f"{system}.trec" for system in run.config.list_systems()]
+    lists = list(map(name_system_file, run.config.list_systems()))
     return {
         "search": run.find_best_ranks(lists, docs),
         "systems": run.find_best_ranks([run.query_ranking], docs),

@@ -14,12 +14,16 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.artifacts import list_artifacts
-from keystone.runs.pipeline.directory import Values
-from keystone.runs.pipeline.file_names import CONFIG, HYBRID, JOINED, NARRATIVE, find_last_ranking
+from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.grading.grade_files import GradeRecord, find_grades
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job
+from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
+from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE, has_answers
+from keystone.runs.pipeline.stages.grades import GRADES_FILE
+from keystone.runs.pipeline.stages.queries import QUERIES_FILE
+from keystone.runs.pipeline.table import find_last_ranking, list_files, list_rankings
 from keystone.runs.pipeline.topic_steps import rank_by_grade
+from keystone.runs.pipeline.values import Values
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.trec.run_files import find_ranks, list_first
 
@@ -51,7 +55,7 @@ class StoredRun:
     @property
     def query_ranking(self) -> str:
         """The file with the last ranking of each query."""
-        return JOINED if (self.directory / JOINED).exists() else HYBRID
+        return list_rankings(self.config).query_ranking.name
 
     def find_best_ranks(self, names: Sequence[str], wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], int]:
         """Find the best rank of each wanted document of a topic over the topic's queries, in any of these run files.
@@ -64,7 +68,8 @@ class StoredRun:
 
     def find_narrative_ranks(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], int]:
         """Find the rank of each wanted document of a topic in the ranking of its narrative, if it has one."""
-        return self._find_best([NARRATIVE], wanted, {topic: topic for topic in wanted})
+        ranking = list_rankings(self.config).narrative_rankings[0]
+        return self._find_best([ranking.name], wanted, {topic: topic for topic in wanted})
 
     def _find_best(
         self, names: Sequence[str], asked: Mapping[str, Sequence[str]], topic_of: Mapping[str, str]
@@ -86,7 +91,7 @@ class StoredRun:
         if self.grades:
             first = most if self.has_answers else None
             return {topic: set(record.selected[:first]) for topic, record in self.grades.items()}
-        ranking = find_last_ranking(self.directory)
+        ranking = find_last_ranking(self.directory, self.config)
         return {topic: set(docs) for topic, docs in list_first(ranking, most).items()}
 
     def _list_selected_by_query(self, most: int) -> Iterator[tuple[str, set[str]]]:
@@ -118,20 +123,15 @@ def open_stored_run(directory: Path) -> StoredRun:
     config = read_config(directory / CONFIG)
     index = open_index(config.index)
     job = Job(config, index, open_store(index), [], TRACKS[config.track or DEFAULT_TRACK])
-    values = Values(directory)
-    files = list_artifacts(job, values)
-    of_grades = (files.grades,) if config.grading.method is not None else ()
-    of_answers = (
-        (files.evidence, files.answers) if config.track is not None and config.answer.method is not None else ()
-    )
-    for file in (files.queries, *files.systems, files.hybrid, files.narrative, *of_grades, *of_answers):
-        if not (directory / file.name).exists():
-            raise UserError(f"{directory}: has no {file.name} yet: finish the run by keystone run")
-    queries = {one.understanding.topic_id: one.queries for one in values.get(files.queries)}
-    grades = {one.topic_id: one for one in values.get(files.grades)} if of_grades else {}
-    if not of_answers:
+    values = Values(directory, job)
+    for name in list_files(config):
+        if not (directory / name).exists():
+            raise UserError(f"{directory}: has no {name} yet: finish the run by keystone run")
+    queries = {one.understanding.topic_id: one.queries for one in values.get(QUERIES_FILE)}
+    grades = {} if config.grading.method is None else {one.topic_id: one for one in values.get(GRADES_FILE)}
+    if not has_answers(config):
         return StoredRun(directory, config, job.store, queries, grades)
-    gathered = values.get(files.evidence)
+    gathered = values.get(EVIDENCE_FILE)
     evidence = dict(zip(queries, gathered, strict=True))
-    answers = {answer.topic_id: answer for answer in values.get(files.answers)}
+    answers = {answer.topic_id: answer for answer in values.get(ANSWERS_FILE)}
     return StoredRun(directory, config, job.store, queries, grades, evidence, answers)

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.exchange.records import (
     count_unread,
     drop_repeated,
@@ -21,7 +22,6 @@ from keystone.runs.exchange.records import (
     parse_records,
 )
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover, get_text
-from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.answer_files import NUMBER, is_integer, is_score, map_citations, resolve_citation
 from keystone.runs.tracks.rules import DEFAULT_TEAM, TRACKS, KeyContent, Track
 from keystone.runs.tracks.violations import shorten_value

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from keystone.indexing.corpora.segments import split_sentences
-from keystone.indexing.io.writing import write_whole
+from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
 from keystone.runs.exchange.records import (
     count_unread,
@@ -26,7 +26,6 @@ from keystone.runs.exchange.records import (
     parse_records,
 )
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover
-from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.rules import DEFAULT_TEAM
 from keystone.runs.tracks.violations import shorten_value
 

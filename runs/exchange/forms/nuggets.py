@@ -7,13 +7,12 @@ from typing import Any
 
 import orjson
 
-from keystone.indexing.io.writing import write_whole
+from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.runs.evaluation.nuggets.read import BANKS, DOC_KEYS, QUERY_KEYS, SUB_NARRATIVES, TOPIC_KEYS, read_nuggets
 from keystone.runs.evaluation.nuggets.types import NuggetBank, Source
 from keystone.runs.evaluation.nuggets.write import write_nuggets
 from keystone.runs.exchange.records import count_unread, fill, read_records
 from keystone.runs.exchange.types import Handover
-from keystone.runs.pipeline.artifacts import write_json_lines
 
 NUGGET = ("text", "question", "claim", "importance", "assignment", "nugget_id", "claim_id", "question_id", "id", "_id")
 REFERENCES = ("references", "references[].doc_id", "references[].docid", "references[].offsets")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import document_id
 from keystone.runs.exchange.records import (
     count_unread,
@@ -20,7 +21,6 @@ from keystone.runs.exchange.records import (
     parse_records,
 )
 from keystone.runs.exchange.types import Candidate, Citation, CitedAnswer, CitedText, Handover, Request
-from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
 

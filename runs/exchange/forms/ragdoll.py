@@ -10,6 +10,7 @@ from typing import Any
 
 from keystone.generation.types import Support
 from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.evaluation.nuggets.citations import CitedAnswer as RatedAnswer
 from keystone.runs.evaluation.nuggets.citations import CitedSentence, read_cited_answers, write_cited_answers
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
@@ -23,7 +24,6 @@ from keystone.runs.exchange.records import (
     parse_records,
 )
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover, get_text
-from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.violations import shorten_value
 
 LABELS: Mapping[str, Support] = {"FS": "full", "PS": "partial", "NS": "none"}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.exchange.records import (
     count_unread,
     fill,
@@ -21,7 +22,6 @@ from keystone.runs.exchange.records import (
     parse_records,
 )
 from keystone.runs.exchange.types import Candidate, Handover, Request
-from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
 

@@ -12,10 +12,9 @@ from typing import Any
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_text_lines
-from keystone.indexing.io.writing import write_whole
+from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.runs.exchange.records import count_unread, get_name, parse_records
 from keystone.runs.exchange.types import Handover, Score
-from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.answer_files import is_score
 from keystone.runs.tracks.violations import shorten_value
 

@@ -8,10 +8,9 @@ from typing import Any
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.reading import read_text_lines
-from keystone.indexing.io.writing import write_whole
+from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.runs.exchange.records import check_id
 from keystone.runs.exchange.types import Candidate, Handover, Request
-from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS
 from keystone.runs.trec.rows import split_columns

@@ -13,6 +13,7 @@ import yaml
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
+from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.store import build_store, open_store
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Stage, diagnose, list_stages
@@ -22,8 +23,7 @@ from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevan
 from keystone.runs.evaluation.diagnosis.worth import insert_by_grade, measure_worth
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.nuggets.read import read_nuggets
-from keystone.runs.pipeline.artifacts import write_json_lines
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import make_run
 from tests.support.indexes.small_corpus import CORPUS, write_index_file, write_topics
