@@ -91,5 +91,5 @@ class StageKind:
     """Why no bundle can make the stage again; empty if it can."""
     describe: Callable[[Before], Iterable[Mapping[str, Any]]] = _nothing
     """The steps of the ranking that the metadata of a run tells of."""
-    unfinished: Callable[[Before], tuple[Artifact[Any], ...]] | None = None
-    """The files without which a run is not finished; None for all that the stage makes."""
+    notes: Callable[[Before], tuple[Artifact[Any], ...]] = _nothing
+    """Those of the files that only tell how the stage was made."""

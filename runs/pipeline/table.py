@@ -1,7 +1,6 @@
 """The table of a run's stages, in order. Whatever lists, checks, foresees, explains or reports stages reads it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,22 +53,30 @@ def list_wanted(config: RunConfig) -> Iterator[tuple[StageKind, Before]]:
     for stage in STAGES:
         if stage.wanted(config):
             yield stage, before
-            if stage.ranks_queries:
-                before = replace(before, query_rankings=(*before.query_rankings, stage.ranks_queries(config)))
-            if stage.ranks_narratives:
-                made = stage.ranks_narratives(config)
-                before = replace(before, narrative_rankings=(*before.narrative_rankings, made))
+            before = _follow(stage, before)
+
+
+def _follow(stage: StageKind, before: Before) -> Before:
+    """Return the configuration after a stage, with the rankings that it makes."""
+    queries = [stage.ranks_queries(before.config)] if stage.ranks_queries else []
+    narratives = [stage.ranks_narratives(before.config)] if stage.ranks_narratives else []
+    return Before(before.config, (*before.query_rankings, *queries), (*before.narrative_rankings, *narratives))
 
 
 def list_rankings(config: RunConfig) -> Before:
-    """List the rankings that all stages of a configuration make."""
-    *_, (_, before) = list_wanted(config)
-    return before
+    """List the rankings that the stages of a configuration make."""
+    *_, (stage, before) = list_wanted(config)
+    return _follow(stage, before)
 
 
-def list_files(config: RunConfig) -> list[str]:
-    """List the names of all files that a finished run of this configuration has."""
-    return [artifact.name for stage, before in list_wanted(config) for artifact in stage.makes(before)]
+def list_files(config: RunConfig, notes: bool = True) -> list[str]:
+    """List the names of all files that a finished run of this configuration has, with or without notes."""
+    return [
+        artifact.name
+        for stage, before in list_wanted(config)
+        for artifact in stage.makes(before)
+        if notes or artifact not in stage.notes(before)
+    ]
 
 
 def bind_stages(job: Job, run_with_model: RunWithModel | None = None) -> list[Stage]:
@@ -97,7 +104,12 @@ def find_ranking(path: Path) -> Path:
 
 
 def find_last_ranking(directory: Path, config: RunConfig | None = None) -> Path:
-    """Find the last ranking of documents that a run has made so far, whose first one is that of its narratives."""
+    """Find the last ranking of documents that a run has made so far, whose first one is that of its narratives.
+
+    A folder without a configuration has at most that first one.
+    """
+    if not (directory / file_names.CONFIG).is_file():
+        return directory / file_names.NARRATIVE
     config = read_config(directory / file_names.CONFIG) if config is None else config
     files = list_rankings(config).narrative_rankings
     return directory / find_last(files, directory).name

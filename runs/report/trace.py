@@ -24,7 +24,7 @@ def read_trace(path: Path) -> list[TopicStep]:
     for number, record in read_json_lines(file):
         try:
             steps.append(decode_step(record))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise BadRecord(f"{file}:{number}: expected a step of a trace: {error}", "no step of a trace") from error
     return steps
 

@@ -32,5 +32,6 @@ STAGE = StageKind(
     name="config",
     makes=lambda _: (CONFIG_FILE,),
     key=lambda job, _: job.config.model_dump(mode="json"),
+    notes=lambda _: (CONFIG_FILE,),
     work=keep_config,
 )

@@ -197,5 +197,6 @@ STAGE = StageKind(
     work=gather_evidence,
     asks=ASKS,
     foresee=_foresee,
+    notes=lambda _: (TRACE_FILE,),
     why_kept=lambda config: "searches the index" if searches_again(config) else "",
 )

@@ -160,6 +160,7 @@ STAGE = StageKind(
     ranks_narratives=choose_ranking_file,
     asks=ASKS,
     foresee=_foresee,
+    notes=lambda _: (QRELS_FILE,),
     records=lambda _: (GRADES_FILE,),
     why_kept=lambda config: "searches the index" if config.grading.neighbours else "",
     describe=describe_grades,

@@ -117,6 +117,7 @@ def _make_stage(into: Artifact[Rankings]) -> StageKind:
         ranks_narratives=lambda _: into,
         asks=ASKS,
         foresee=_foresee,
+        notes=lambda _: (RERANKS_FILE,),
         records=lambda _: (RERANKS_FILE,),
         why_kept=lambda config: "asks the server of the reranker" if config.rerank.method == "endpoint" else "",
         describe=lambda before: [

@@ -13,7 +13,7 @@ from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen, f
 from keystone.runs.pipeline.grading.rounds import SHOWN_DOCUMENTS, Round, search_again
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages import grades
-from keystone.runs.pipeline.stages.grades import GRADES_FILE, choose_ranking_file
+from keystone.runs.pipeline.stages.grades import GRADES_FILE, QRELS_FILE, choose_ranking_file
 from keystone.runs.pipeline.stages.queries import rank_queries_in
 from keystone.runs.pipeline.stages.search import choose_texts
 from keystone.runs.pipeline.values import make_records_artifact
@@ -81,6 +81,7 @@ STAGE = StageKind(
     ranks_narratives=choose_ranking_file,
     asks=grades.ASKS,
     foresee=_foresee,
+    notes=lambda _: (QRELS_FILE, ROUNDS_FILE, JOINED_FILE),
     records=lambda _: (GRADES_FILE, ROUNDS_FILE),
     why_kept=lambda _: "searches the index",
     describe=_describe,

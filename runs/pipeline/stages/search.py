@@ -119,6 +119,7 @@ STAGE = StageKind(
     work=rank_by_systems,
     asks=ASKS,
     foresee=_foresee,
+    notes=lambda _: (SUMMARIES_FILE,),
     records=lambda before: (SUMMARIES_FILE,) if before.config.retrieval.summarise else (),
     why_kept=lambda _: "searches the index",
     describe=_describe,

@@ -59,7 +59,7 @@ def read_view(folder: Path, label: str) -> RunView:
 
 def _list_missing(folder: Path, config: RunConfig) -> list[str]:
     """List the files that a run will have when it is finished, and does not have yet."""
-    return [name for name in list_files(config) if not (folder / name).exists()]
+    return [name for name in list_files(config, notes=False) if not (folder / name).exists()]
 
 
 def _open_store(config: RunConfig, remarks: list[str]) -> Store | None:
