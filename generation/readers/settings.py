@@ -8,8 +8,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from keystone.indexing.plugins import OpenTable
-from keystone.indexing.settings.one_of import OneOf
-from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.settings.strict_settings import OneOf, StrictSettings
 
 AnswerMethod = Literal["rules", "retrieval", "whole", "answers", "claims"]
 """`rules` chooses sentences of the documents. `retrieval` has the model write one answer from all documents. `whole`

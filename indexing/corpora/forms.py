@@ -169,7 +169,7 @@ def _check_format(format: str) -> None:
 
 
 def _choose_corpus(folder: Path, files: list[Path], format: str) -> list[Path]:
-    """The documents of this format alone, if the folder is a data set that names its parts; else nothing.
+    """The documents of this format alone, if the folder is a data set that names its parts; otherwise an empty list.
 
     BEIR has `corpus.jsonl` beside `queries.jsonl`. Its copies on hubs have files `corpus-*.parquet`, or a folder
     `corpus`. MS MARCO has `collection.tsv` beside its queries.

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from keystone.generation.readers.settings import READERS
-from keystone.indexing.settings.one_of import OneOf
+from keystone.indexing.settings.strict_settings import OneOf
 from keystone.runs.config.run_config import RunConfig
 
 EXAMPLE_VALUES = {"run_id": "my-run", "index": "index", "topics": "topics.jsonl"}
