@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from keystone.generation.ask import run_together
 from keystone.generation.llm.model import Model
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.readers.settings import READER_SETTINGS, EscalateSettings, FusedSettings, StructureSettings
+from keystone.generation.readers.settings import READERS, EscalateSettings, FusedSettings, StructureSettings
 from keystone.generation.types import EvidenceSet, Step
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
@@ -171,7 +171,7 @@ def _list_reader_calls(config: RunConfig, one: AskedTopic, model: ModelSettings)
                 yield foresee(ask, model)
         return
     names = reader.readers if isinstance(reader, FusedSettings) else []
-    read = [READER_SETTINGS[name].model_validate({"name": name}) for name in names] or [reader]
+    read = [READERS[name].settings.model_validate({"name": name}) for name in names] or [reader]
     for settings in read:
         if isinstance(settings, StructureSettings):
             name = str(settings.model_dump()["name"])
