@@ -20,8 +20,8 @@ CONSTANT = {
 }
 MADE = {
     "label_nuggets": label_nuggets.schema(["vital", "okay"], 3),
-    "rate_use": rate_use.make_schema(2, 3, with_references=False),
-    "rate_use with references": rate_use.make_schema(2, 3, with_references=True),
+    "rate_use": rate_use.schema(2, 3, with_references=False),
+    "rate_use with references": rate_use.schema(2, 3, with_references=True),
     "rank": rank.schema(4),
     "umbrela": umbrela.schema(["1", "2"]),
     "expand": expand.schema(10),
