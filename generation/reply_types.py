@@ -126,13 +126,16 @@ def read_parts(reply: Reply, key: str, of: type[P]) -> list[P]:
     return [check(item, of) for item in read_objects(reply, key)]
 
 
-def check(value: Any, of: type[P]) -> P:
-    """Check an object of a reply. `Unusable` names the first wrong key and what was expected."""
+def check(value: Any, of: type[P], **values: int) -> P:
+    """Check an object of a reply. `Unusable` names the first wrong key and what was expected.
+
+    `values` are those of `make_schema`, for this message.
+    """
     try:
         return of.model_validate(value)
     except ValidationError as error:
         key = str(error.errors(include_url=False, include_input=False)[0]["loc"][0])
-    expected = _describe(list_hints(of)[key], {}, {})
+    expected = _describe(list_hints(of)[key], {}, values)
     words = list(map(str, expected.get("enum", ["true", "false"] if expected["type"] == "boolean" else ())))
     said = f" that is {', '.join(words[:-1])} or {words[-1]}" if words else ""
     if "minimum" in expected:

@@ -95,9 +95,10 @@ def read_use(reply: Reply, asked: AskedAnswer) -> Use:
     """Read a judgment. `Unusable` if it leaves out a question or a sentence, judges one twice, or lacks a part."""
     value = read_json(reply, lambda one: isinstance(one, dict) and {"questions", "sentences"} <= one.keys())
     found = value if isinstance(value, dict) else {}
+    counts = {"questions": len(asked.questions), "sentences": len(asked.sentences)}
     question = prompt.ComparedQuestion if asked.references else prompt.JudgedQuestion
-    questions = _read_numbered(found, "questions", len(asked.questions), question)
-    sentences = _read_numbered(found, "sentences", len(asked.sentences), prompt.JudgedSentence)
+    questions = _read_numbered(found, "questions", question, **counts)
+    sentences = _read_numbered(found, "sentences", prompt.JudgedSentence, **counts)
     if not all(0 <= one.question <= len(questions) for one in sentences):
         raise Unusable(f'it holds no "question" from 0 to {len(questions)}')
     whole = check(found, prompt.JudgedWhole)
@@ -109,12 +110,12 @@ def read_use(reply: Reply, asked: AskedAnswer) -> Use:
     )
 
 
-def _read_numbered(found: Mapping[str, Any], key: str, number: int, of: type[P]) -> list[P]:
-    """Read the items of a list in the order of their numbers, which have to be 1 to `number`, each once."""
-    items = found.get(key)
+def _read_numbered(found: Mapping[str, Any], key: str, of: type[P], **counts: int) -> list[P]:
+    """Read the items of a list in the order of their numbers, which have to be 1 to the number of `key` in `counts`."""
+    items, number = found.get(key), counts[key]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise Unusable(f'it holds no list of objects under "{key}"')
     by_number = {item.get("number"): item for item in items if type(item.get("number")) is int}
     if len(items) != number or by_number.keys() != set(range(1, number + 1)):
         raise Unusable(f'its "{key}" do not have the numbers 1 to {number}, each once')
-    return [check(by_number[place], of) for place in range(1, number + 1)]
+    return [check(by_number[place], of, **counts) for place in range(1, number + 1)]
