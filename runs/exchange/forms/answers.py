@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from keystone.runs.exchange.records import (
-    count_unread,
     drop_repeated,
     get_list,
     get_name,
     get_object,
     get_string,
     parse_ids,
-    parse_records,
+    read_form,
 )
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover, get_text
 from keystone.runs.pipeline.artifacts import write_json_lines
@@ -52,18 +51,15 @@ def read(path: Path) -> Handover:
     citations are positions, ids, or an object from id to confidence. The texts of documents are in `documents` or
     `segments`. An id that is cited need not be a reference. `UserError` with file and line for another object.
     """
-    records: list[dict[str, Any]] = []
     lost = Counter[str]()
 
     def parse(record: dict[str, Any], place: str) -> CitedAnswer:
-        records.append(record)
         answer, missing = _parse_answer(record, place)
         lost.update(missing)
         return answer
 
-    answers = tuple(parse_records(path, parse))
-    unread = count_unread(map(_drop_texts, records), KEPT)
-    return Handover(answers=answers, unread=unread + lost)
+    answers, unread = read_form(path, parse, KEPT, _drop_texts)
+    return Handover(answers=tuple(answers), unread=unread + lost)
 
 
 def _drop_texts(record: dict[str, Any]) -> dict[str, Any]:
