@@ -16,7 +16,7 @@ from keystone.indexing.io.writing import unicode_name
 from keystone.retrieval.types import offsets_of
 from keystone.runs.evaluation import cautions
 from keystone.runs.evaluation.circular import find_circular_rows
-from keystone.runs.evaluation.delegated import list_grades, measure_by_name
+from keystone.runs.evaluation.delegated import list_grades, measure_by_function, measure_by_name
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
 from keystone.runs.trec.collections.qrels import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
@@ -119,7 +119,10 @@ def evaluate(
     for measure in measured:
         if measure.delegated or measure.family == "judged":
             continue
-        function = getattr(metrics, FAMILIES[measure.family])
+        if callable(function := FAMILIES[measure.family].function):
+            values[str(measure)] = measure_by_function(function, places, offsets, qrels, measure)
+            continue
+        function = getattr(metrics, function)
         for own, judged, ranking in parts:
             values[str(measure)][own] = function(judged, ranking, measure.cutoff, measure.relevant_from)
     if named := [measure for measure in measured if measure.delegated]:

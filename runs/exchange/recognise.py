@@ -33,7 +33,7 @@ def recognise(path: Path) -> Form:
         raise UserError(f"{path}: holds no line; name the form by --from")
     if line.lstrip()[:1] in ("{", "["):
         record = next(record for _, record in read_records(path))
-        name = next((name for name, fits in RECORDS if fits(record)), None)
+        name = next((name for name, fits in RECORDS if fits(record)), None) or _find_added_form(record)
         if name is None:
             keys = ", ".join(record) or "none"
             raise UserError(f"{path}: no form is known by the keys {keys}; name the form by --from, see --forms")
@@ -46,6 +46,10 @@ def recognise(path: Path) -> Form:
     if is_header or (line.count("\t") == 1 and len(line.split()) != 6):
         return FORMS["topics-tsv"]
     return FORMS[_recognise_columns(path)]
+
+
+def _find_added_form(record: dict[str, Any]) -> str | None:
+    return next((name for name in FORMS.list_added() if (fits := FORMS[name].fits) and fits(record)), None)
 
 
 def _recognise_columns(path: Path) -> str:

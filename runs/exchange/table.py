@@ -2,39 +2,45 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import cast
+from pkgutil import resolve_name
+from typing import Any, TypeVar
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.plugins import OpenTable
 from keystone.runs.exchange.types import Handover, Kind
 
 Reader = Callable[[Path], Handover]
 Writer = Callable[[Path, Handover], None]
+Loaded = TypeVar("Loaded", Reader, Writer)
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of file. `reader` and `writer` are import paths below `keystone.runs.exchange.forms`."""
+    """A form of file. `reader` and `writer` are functions, or import paths below `keystone.runs.exchange.forms`."""
 
     name: str
     kind: Kind
     used_by: str
-    reader: str
-    writer: str
+    reader: str | Reader
+    writer: str | Writer
+    fits: Callable[[dict[str, Any]], bool] | None = None
+    """Whether the first record of a file of JSON shows a form that another package adds."""
 
     def read(self, path: Path) -> Handover:
         """Read a file of this form. `UserError` with file and line for a file of another one."""
-        return cast(Reader, _load(self.reader))(path)
+        return _load(self.reader)(path)
 
     def write(self, path: Path, content: Handover) -> None:
         """Write a file of this form. `UserError` for content that it cannot hold at all."""
-        cast(Writer, _load(self.writer))(path, content)
+        _load(self.writer)(path, content)
 
 
-def _load(path: str) -> object:
-    module, _, name = path.partition(":")
-    return getattr(import_module(f"keystone.runs.exchange.forms.{module}"), name)
+def _load(function: str | Loaded) -> Loaded:
+    if not isinstance(function, str):
+        return function
+    loaded: Loaded = resolve_name(f"keystone.runs.exchange.forms.{function}")
+    return loaded
 
 
 _FORMS = (
@@ -125,8 +131,8 @@ _FORMS = (
     Form("metrics", "scores", "metrics of nuggetizer and RAGDoll", "scores:read_metrics", "scores:write_metrics"),
 )
 
-FORMS = {form.name: form for form in _FORMS}
-"""The forms by name."""
+FORMS = OpenTable("keystone.forms", Form, {form.name: form for form in _FORMS})
+"""The forms by name, those of other packages included."""
 
 
 def get_form(name: str, option: str) -> Form:

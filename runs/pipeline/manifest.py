@@ -10,6 +10,8 @@ from typing import Any, get_args
 
 import orjson
 
+from keystone.fusion.methods import METHODS
+from keystone.generation.readers.settings import READERS
 from keystone.generation.types import Answered, Support, SupportAction
 from keystone.indexing.corpora.segments import is_window
 from keystone.indexing.io.json_values import digest
@@ -57,6 +59,8 @@ def describe_inputs(job: Job) -> dict[str, Any]:
         **({"servers": servers} if (servers := _list_servers(config)) else {}),
         "versions": {
             **{package: version(package) for package in packages},
+            **METHODS.find_package(config.fusion.method),
+            **READERS.find_package(config.reader.name),
             **({} if "url" in job.index.at else {"anserini": find_anserini_jar().name}),  # a server has its own
             "faiss": import_faiss().__version__,
         },

@@ -9,7 +9,7 @@ from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import Budget, Prices, add_usage
 from keystone.generation.queries.compose import find_places
-from keystone.generation.readers.settings import READER_SETTINGS, EscalateSettings, FusedSettings, StructureSettings
+from keystone.generation.readers.settings import READERS, EscalateSettings, FusedSettings, StructureSettings
 from keystone.generation.rerank.endpoint import BATCH_PASSAGES
 from keystone.generation.types import Usage
 from keystone.runs.config.run_config import RunConfig
@@ -140,7 +140,7 @@ def _list_reader_calls(config: RunConfig, one: AskedTopic, model: ModelSettings)
                 yield foresee(ask, model)
         return
     names = reader.readers if isinstance(reader, FusedSettings) else []
-    read = [READER_SETTINGS[name].model_validate({"name": name}) for name in names] or [reader]
+    read = [READERS[name].settings.model_validate({"name": name}) for name in names] or [reader]
     for settings in read:
         if isinstance(settings, StructureSettings):
             name = str(settings.model_dump()["name"])
