@@ -206,3 +206,8 @@ def check_id(name: str, what: str, place: str) -> str:
 def fill(**values: Any) -> dict[str, Any]:
     """Make an object of the values that are there: neither None nor empty."""
     return {key: value for key, value in values.items() if value is not None and value != "" and value != {}}
+
+
+def has(*keys: str, any_of: Sequence[str] = ()) -> Callable[[Mapping[str, Any]], bool]:
+    """Make a test of whether a record has all of these keys, and any of those."""
+    return lambda record: all(key in record for key in keys) and (not any_of or any(key in record for key in any_of))

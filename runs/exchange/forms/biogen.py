@@ -22,10 +22,11 @@ from keystone.runs.exchange.records import (
     get_object,
     get_objects,
     get_string,
+    has,
     parse_ids,
     read_form,
 )
-from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover
+from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover
 from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.rules import DEFAULT_TEAM
 
@@ -175,3 +176,16 @@ def _encode_grounded(one: CitedAnswer) -> dict[str, Any]:
         for sentence in one.sentences
     ]
     return {"metadata": {**one.extra, **own, **fill(question=one.query)}, "answer": sentences}
+
+
+def _is_grounded(record: dict[str, Any]) -> bool:
+    """Whether the first sentence of an answer has citations that support it."""
+    value = record.get("answer")
+    first = value[0] if isinstance(value, list) and value else None
+    return isinstance(first, dict) and not first.keys().isdisjoint(f"{key}_citations" for key in GROUNDS[::2])
+
+
+FORMS = (
+    Form("biogen24", "answers", "BioGen 2024", read_2024, write_2024, has("results", "team_id")),
+    Form("biogen-grounded", "answers", "BioGen 2025 task A", read_grounded, write_grounded, _is_grounded),
+)

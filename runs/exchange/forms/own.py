@@ -16,10 +16,11 @@ from keystone.runs.exchange.records import (
     get_object,
     get_objects,
     get_string,
+    has,
     parse_ids,
     read_form,
 )
-from keystone.runs.exchange.types import Candidate, Citation, CitedAnswer, CitedText, Handover, Request
+from keystone.runs.exchange.types import Candidate, Citation, CitedAnswer, CitedText, Form, Handover, Request
 from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
@@ -141,3 +142,16 @@ def write_answers(path: Path, content: Handover) -> None:
             for one in content.answers
         ),
     )
+
+
+FORMS = (
+    Form("evidence", "requests", "evidence.jsonl of our runs", read_evidence, write_evidence, has("items", "topic_id")),
+    Form(
+        "answers",
+        "answers",
+        "answers.jsonl of our runs",
+        read_answers,
+        write_answers,
+        lambda r: isinstance(r.get("sentences"), list) and "topic_id" in r,
+    ),
+)

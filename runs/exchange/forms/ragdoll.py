@@ -20,9 +20,10 @@ from keystone.runs.exchange.records import (
     get_name,
     get_object,
     get_string,
+    has,
     read_form,
 )
-from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover, get_text
+from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover, get_text
 from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.violations import shorten_value
 
@@ -138,3 +139,23 @@ def _list_pairs(one: CitedAnswer) -> Iterator[dict[str, Any]]:
                     "docid": cited.doc_id,
                 },
             }
+
+
+FORMS = (
+    Form(
+        "ragdoll-support",
+        "answers",
+        "RAGDoll's ratings of citations by answer",
+        read_ratings,
+        write_ratings,
+        lambda r: isinstance(r.get("sentences"), list) and "run_id" in r,
+    ),
+    Form(
+        "ragdoll-pairs",
+        "answers",
+        "RAGDoll's ratings of citations by pair",
+        read_pairs,
+        write_pairs,
+        has("statement", "citation"),
+    ),
+)

@@ -17,9 +17,10 @@ from keystone.runs.exchange.records import (
     get_number,
     get_object,
     get_string,
+    has,
     read_form,
 )
-from keystone.runs.exchange.types import Candidate, Handover, Request
+from keystone.runs.exchange.types import Candidate, Form, Handover, Request
 from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
@@ -168,3 +169,23 @@ def _list_judgments(one: Request) -> Iterator[dict[str, Any]]:
             "result_status": int(graded),
             **fill(qid=one.topic_id, docid=each.doc_id),
         }
+
+
+FORMS = (
+    Form(
+        "requests",
+        "requests",
+        "rank_llm, umbrela, nuggetizer, ragnarok, RAGDoll",
+        read_requests,
+        write_requests,
+        lambda r: "query" in r and ("candidates" in r or isinstance(r["query"], dict)),
+    ),
+    Form(
+        "umbrela",
+        "requests",
+        "judgments of umbrela and RAGDoll",
+        read_judgments,
+        write_judgments,
+        has("passage", "judgment"),
+    ),
+)

@@ -13,8 +13,8 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_text_lines
 from keystone.indexing.io.writing import write_whole
-from keystone.runs.exchange.records import get_name, read_form
-from keystone.runs.exchange.types import Handover, Score
+from keystone.runs.exchange.records import get_name, has, read_form
+from keystone.runs.exchange.types import Form, Handover, Score
 from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.answer_files import is_score
 from keystone.runs.tracks.violations import shorten_value
@@ -137,3 +137,31 @@ def _encode_value(text: str) -> Any:
     except ValueError:
         return text
     return value if str(value) == text else text
+
+
+def _has_metrics(record: dict[str, Any]) -> bool:
+    """Whether an object has a topic and otherwise numbers alone."""
+    numbers = [value for key, value in record.items() if key not in (*TOPIC_KEYS, "run_id")]
+    return len(numbers) < len(record) and bool(numbers) and all(map(is_score, numbers))
+
+
+FORMS = (
+    Form(
+        "leaderboard",
+        "scores",
+        "auto-judge's leaderboards: run, measure, topic, value",
+        read_leaderboard,
+        write_leaderboard,
+    ),
+    Form(
+        "ir-measures",
+        "scores",
+        "ir_measures, auto-judge: run, topic, measure, value",
+        read_ir_measures,
+        write_ir_measures,
+    ),
+    Form(
+        "score-lines", "scores", "auto-judge's leaderboards as JSONL", read_score_lines, write_score_lines, has(*KEYS)
+    ),
+    Form("metrics", "scores", "metrics of nuggetizer and RAGDoll", read_metrics, write_metrics, _has_metrics),
+)
