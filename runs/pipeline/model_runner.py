@@ -5,12 +5,15 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, fields
-from importlib.resources import files
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any, Protocol, TypeVar
 
 import orjson
 
+from keystone.generation import prompts
 from keystone.generation.llm.model import Model, OpenModel
 from keystone.generation.llm.open import open_model
 from keystone.generation.llm.prompt_sizes import CutPrompt
@@ -51,10 +54,21 @@ def describe_model(config: RunConfig, asks: Collection[str] | None = None) -> An
     """
     if config.model is None or (asks is not None and not {*asks} & {*config.list_model_steps()}):
         return None
-    folder = Path(str(files("keystone.generation.prompts")))
-    prompts = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
     kept = {"name", "window", "thinking", "extra", *({"budget"} if config.model.budget else ())}
-    return [digest(prompts), config.model.model_dump(mode="json", include=kept)]
+    return [_digest_prompts(), config.model.model_dump(mode="json", include=kept)]
+
+
+@cache
+def _digest_prompts() -> str:
+    """Digest what all prompts say, with their schemas and limits. How their modules are written does not count."""
+    modules = (import_module(found.name) for found in walk_packages(prompts.__path__, f"{prompts.__name__}."))
+    constants = {
+        f"{module.__name__}.{name}": value
+        for module in modules
+        for name, value in vars(module).items()
+        if name.isupper() and isinstance(value, str | int | float | dict | list | tuple)
+    }
+    return digest(constants)
 
 
 def list_shares(config: RunConfig) -> dict[str, float]:
