@@ -164,6 +164,7 @@ def test_a_stage_that_fails_for_a_wrong_key_is_not_told_as_made(
     assert not (tmp_path / "out/r/queries.jsonl").exists()
 
 
+@pytest.mark.nightly
 def test_a_killed_run_with_unusable_replies_ends_with_the_same_bytes_and_the_same_warning(
     index: Index, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.rst.joints import check_binary
 from keystone.indexing.structures.tree import Tree, leaves
+from tests.support.fuzz import FUZZ_CASES
 from tests.support.mutation import mutate
 from tests.support.structures.rhetoric import write_graph, write_tree
 
@@ -27,7 +28,7 @@ TEXT = (
     "The musical began with previews in 1997. Critics praised it, but tickets were dear. (Some seats were not.) "
     "In 2006 it moved to another theatre; the move made room for a newer show. It still runs."
 )
-MUTATIONS = 10_000
+MUTATIONS = FUZZ_CASES or 1_000
 
 
 def check_tree(tree: Tree) -> None:
