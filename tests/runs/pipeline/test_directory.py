@@ -16,8 +16,6 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import lock_folder
 from keystone.runs.pipeline.directory import Artifact, Stage, Values, perform_stages
 
-pytestmark = pytest.mark.slow
-
 
 def text(name: str) -> Artifact[str]:
     """A file of text."""
@@ -157,6 +155,7 @@ def follow(folder: Path, words: dict[str, str]) -> list[str]:
     return made
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["other", "same", "edited"]), min_size=1),
     st.sampled_from(["", "abcd"]),
