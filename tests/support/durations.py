@@ -123,10 +123,9 @@ class Recorder:
         if report.skipped:
             self._skipped.add(report.nodeid)
         for key, value in report.user_properties:
-            if key == "seconds" and report.nodeid not in self._skipped:
-                taken, shared = value  # type: ignore[misc]
-                self._tests[file][name].append(taken)
-                self._tests[file][SHARED].append(shared)
+            if key == "seconds" and isinstance(value, list) and report.nodeid not in self._skipped:
+                self._tests[file][name].append(value[0])
+                self._tests[file][SHARED].append(value[1])
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if hasattr(session.config, "workerinput"):
