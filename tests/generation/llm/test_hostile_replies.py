@@ -78,8 +78,13 @@ def test_a_hostile_reply_costs_little_and_the_next_one_is_taken(
 
 
 @pytest.mark.slow
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, id=name, marks=[] if place % 4 == 0 else pytest.mark.nightly)
+        for place, (name, fault) in enumerate(HOSTILE.items())
+    ],
+)
 def test_a_run_with_a_hostile_server_ends_in_valid_files(fault: Fault, index: Index, tmp_path: Path) -> None:
     topics = write_topics(tmp_path / "topics.jsonl")
     with serving(model=say, always=in_turn(fault, None, None, None)) as server:

@@ -69,7 +69,7 @@ def counts(window: int) -> Fault:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("window", [150, 300])
+@pytest.mark.parametrize("window", [150, pytest.param(300, marks=pytest.mark.nightly)])
 def test_a_server_that_cuts_prompts_is_told_once_and_stands_in_the_manifest(
     window: int, index: Index, tmp_path: Path
 ) -> None:

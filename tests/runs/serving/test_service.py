@@ -105,7 +105,7 @@ def test_a_document_that_is_a_segment_is_fetched_and_cited_by_its_id(tmp_path: P
 
 @pytest.mark.slow
 def test_a_long_narrative_has_few_queries_and_lets_others_search_between_them(index: Index) -> None:
-    narrative = " ".join(f"How do bees of colony {number} live?" for number in range(1500))
+    narrative = " ".join(f"How do bees of colony {number} live?" for number in range(400))
     done: list[str] = []
 
     async def search(service: operations.Service, text: str, method: operations.Method) -> None:
