@@ -25,8 +25,6 @@ from tests.support.models.plain_model import say
 from tests.support.places import ROOT
 from tests.support.servers.chat import serving
 
-pytestmark = pytest.mark.slow
-
 NAMES = """Answer Evaluation Grades Index Qrels Query Run RunConfig Topic UserError Verdict answer
 as_pyterrier_transformer configure decompose evaluate fuse grade make_run open_index read_qrels read_run read_topics
 rerank search to_ir_measures to_pandas to_qrels to_ranx to_run to_topics validate write_qrels write_run"""
@@ -57,6 +55,7 @@ def directory(index: Index, topics: Path, tmp_path: Path) -> Path:
     return run(read_config(None, settings))
 
 
+@pytest.mark.slow
 def test_steps_in_python_give_what_a_run_gives(index: Index, topics: Path, directory: Path) -> None:
     opened, narratives = keystone.open_index(str(index.folder)), keystone.read_topics(str(topics))
     queries = keystone.decompose(opened, narratives)
@@ -67,6 +66,7 @@ def test_steps_in_python_give_what_a_run_gives(index: Index, topics: Path, direc
         assert as_float32(ranking) == as_float32(keystone.read_run(directory / name)), name
 
 
+@pytest.mark.slow
 def test_answers_in_python_are_those_of_a_run(index: Index, topics: Path, directory: Path) -> None:
     answers = keystone.answer(index, keystone.read_topics(topics))
     lines = (directory / ANSWERS).read_text().splitlines()
@@ -87,6 +87,7 @@ def test_grades_come_from_the_model_of_the_configuration(index: Index, topics: P
     assert grades.run.query_ids == ("1", "2")
 
 
+@pytest.mark.slow
 def test_a_run_is_made_measured_and_judged(index: Index, topics: Path, tmp_path: Path) -> None:
     made = keystone.make_run(run_id="r", index=index.folder, topics=topics, out=tmp_path / "out")
     ranking = keystone.read_run(made / NARRATIVE)
@@ -135,6 +136,7 @@ def test_a_document_that_the_index_lacks_is_named(index: Index, topics: Path) ->
         keystone.grade(index, keystone.read_topics(topics), queries, foreign, config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["docs/python.md", "README.md"])
 def test_the_python_of_a_page_runs(
     page: str, index: Index, topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,6 +151,7 @@ def test_the_python_of_a_page_runs(
     assert Path("my.trec").exists()
 
 
+@pytest.mark.slow
 def test_the_cells_of_the_notebook_run_in_their_order(
     index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +219,7 @@ def test_an_index_opened_by_a_relative_path_stays_open_in_another_directory(
     assert keystone.search(opened, [QUERY], keystone.configure(retrieval={"systems": ["bm25"]}))
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_leaves_no_event_loop_open(index: Index) -> None:
     code = f"""
 import keystone

@@ -31,8 +31,6 @@ from keystone.retrieval.types import Query, Topic
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.models.scripted import Said, Scripted, by_purpose
 
-pytestmark = pytest.mark.slow
-
 FILLER = "The references say little about the kitchen."
 SETTINGS: TypeAdapter[ReaderSettings] = TypeAdapter(ReaderSettings)
 

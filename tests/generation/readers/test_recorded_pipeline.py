@@ -50,7 +50,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_index(folder / "corpus.jsonl", folder / "index", BuildSettings(threads=2))[0].folder
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param("plain", marks=pytest.mark.nightly), *(name for name in SETTINGS if name != "plain")]
+)
 def test_recorded_replies_lead_each_reader_to_valid_answers(name: str, index: Path, tmp_path: Path) -> None:
     topics, replies = RECORDED / "pages.narratives.jsonl", tmp_path / "replies.jsonl"
     of_pipeline = [orjson.dumps(row) for _, row in read_json_lines(RECORDED / "pages.pipeline.replies.jsonl.zst")]

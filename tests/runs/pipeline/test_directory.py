@@ -20,8 +20,6 @@ from keystone.runs.pipeline.directory import Stage, perform_stages
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.values import Artifact, Values
 
-pytestmark = pytest.mark.slow
-
 
 def text(name: str) -> Artifact[str]:
     """A file of text."""
@@ -182,6 +180,7 @@ def follow(folder: Path, words: dict[str, str]) -> list[str]:
     return made
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["other", "same", "edited"]), min_size=1),
     st.sampled_from(["", "abcd"]),

@@ -95,6 +95,7 @@ def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(index: Inde
         run_with_kills(*arguments, times=36, kills=25, done=done)
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_killed_at_any_moment_stays_within_its_budget(index: Index, tmp_path: Path) -> None:
     topics = read_topics(write_topics(tmp_path / "topics.jsonl"))
     calls, before = 12, 0

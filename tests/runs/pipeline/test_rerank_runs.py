@@ -194,6 +194,7 @@ def test_a_killed_run_ends_with_the_same_bytes_and_keeps_scores_that_came(index:
         run_with_kills("run", "--quiet", *options, times=8, kills=4, done=done)
 
 
+@pytest.mark.nightly
 def test_a_killed_run_that_ranks_and_grades_deeper_by_the_model_ends_with_the_same_bytes(
     index: Index, tmp_path: Path
 ) -> None:

@@ -28,8 +28,6 @@ from keystone.runs.pipeline.table import bind_stages
 from keystone.runs.pipeline.values import Artifact, Values
 from tests.support.indexes.small_corpus import write_corpus, write_topics
 
-pytestmark = pytest.mark.slow
-
 ARTIFACTS = [
     "config.yaml",
     "queries.jsonl",
@@ -101,6 +99,7 @@ def test_an_artifact_is_made_again_with_the_same_bytes_and_later_ones_are_kept(
     assert contents(directory) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ARTIFACTS[1:-1])
 def test_artifacts_after_one_with_other_bytes_are_as_in_a_fresh_run(
     index: Index, whole: RunConfig, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -139,6 +138,7 @@ def shorten(path: Path) -> None:
     path.write_bytes(b"".join(orjson.dumps({**one, part: one[part][:-1]}) + b"\n" for one in records))
 
 
+@pytest.mark.slow
 def test_a_stage_reads_no_artifact_but_its_inputs(index: Index, whole: RunConfig, tmp_path: Path) -> None:
     for number, name in enumerate(ARTIFACTS):
         config = configured(index, tmp_path / str(number))
@@ -206,6 +206,7 @@ def test_an_index_that_was_replaced_is_one_error(
         use(index)
 
 
+@pytest.mark.slow
 def test_a_run_whose_index_is_replaced_mixes_nothing(
     begun: tuple[Index, Callable[[], None]], indexes: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -226,6 +227,7 @@ def test_a_run_whose_index_is_replaced_mixes_nothing(
     ]
 
 
+@pytest.mark.slow
 def test_vectors_are_kept_by_text_for_any_index(
     begun: tuple[Index, Callable[[], None]], indexes: tuple[Path, Path]
 ) -> None:

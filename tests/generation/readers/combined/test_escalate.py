@@ -21,8 +21,6 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
 from tests.support.models.scripted import Scripted
 
-pytestmark = pytest.mark.slow
-
 QUERIES = ("How do bees find flowers?", "Who says words about sugar in the kitchen?")
 
 
@@ -77,6 +75,7 @@ def test_only_open_queries_are_escalated(sources: Sources) -> None:
     assert {step.query_id for step in found.steps[1:]} == {"1#1"}
 
 
+@pytest.mark.slow
 def test_without_a_model_cosines_decide(sources: Sources) -> None:
     _, nothing_open = escalate(sources, None, least_cosine=-1.0)
     _, all_open = escalate(sources, None, least_cosine=1.0)

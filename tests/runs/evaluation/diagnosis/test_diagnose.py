@@ -29,8 +29,6 @@ from keystone.runs.trec.types import make_run
 from tests.support.indexes.small_corpus import CORPUS, write_index_file, write_topics
 from tests.support.runs.command_line import keystone
 
-pytestmark = pytest.mark.slow
-
 SETTINGS = ["retrieval.depth=9", "fusion.depth=9", "answer.documents=9"]
 NUGGETS = [
     ("1", "bees", "Honey bees live in colonies of many thousand workers."),
@@ -251,6 +249,7 @@ def test_an_undamaged_run_keeps_everything(graded: Path, tmp_path: Path, kind: s
     assert all(one.grade == 3 and set(one.ranks) == {"search", "systems", "queries"} for one in found.findings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "stage"),
     [
@@ -311,6 +310,7 @@ def test_a_text_says_a_nugget_if_it_has_nearly_all_its_words(text: str, said: bo
     assert says(text, "Mites are the worst enemy of a colony.") == said
 
 
+@pytest.mark.slow
 def test_the_command_prints_writes_and_draws_and_refuses_bad_nuggets(graded: Path, tmp_path: Path) -> None:
     nuggets = write_wanted(tmp_path, "nuggets")
     files: list[str | Path] = ["--out", tmp_path / "losses.svg", "--out", tmp_path / "losses.json"]
