@@ -130,7 +130,7 @@ def open_job(
     if config.grading.neighbours and index.faiss is None:
         raise UserError(
             f"grading.neighbours: found {config.grading.neighbours} for {index.folder}, which has no vectors of all "
-            "documents: build it without --dense pool or --no-dense, or set 0"
+            "documents: set 0, or build it with vectors of all"
         )
     return job
 
@@ -145,12 +145,12 @@ def fit_systems(config: RunConfig, index: Index) -> RunConfig:
     if "systems" in config.retrieval.model_fields_set:
         raise UserError(
             f"retrieval.systems: found dense for {index.folder}, which has no embeddings: "
-            "set [bm25], or build the index without --no-dense"
+            "set [bm25], or build the index with them"
         )
     if config.queries.passages in ("hyde", "both"):
         raise UserError(
             f"queries.passages: found {config.queries.passages!r} for {index.folder}, which has no embeddings: "
-            "set query2doc or null, or build the index without --no-dense"
+            "set query2doc or null, or build the index with them"
         )
     retrieval = config.retrieval.model_copy(update={"systems": ["bm25"]})
     return config.model_copy(update={"retrieval": retrieval})

@@ -19,6 +19,7 @@ from keystone.generation.types import Answer, Fallback, Understanding
 from keystone.indexing import index as indexes
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.io.published import find_cache
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
@@ -43,12 +44,15 @@ from keystone.runs.pipeline.stages.rerank import KEYSTONE_FILE, RERANKED_FILE, r
 from keystone.runs.pipeline.stages.search import choose_texts
 from keystone.runs.pipeline.table import list_rankings, list_wanted
 from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
+from keystone.runs.python.callables import Encode, Fuse, Read, Score, fuse_by, name_encoder, read_by, rerank_by
 from keystone.runs.python.checks import (
+    change_settings,
     check_config,
     check_index,
     check_path,
     check_queries,
     check_ranked,
+    lower_depths,
     read_settings,
 )
 from keystone.runs.python.files import AnyPath
@@ -74,20 +78,30 @@ class Grades:
     fallbacks: tuple[Fallback, ...]
 
 
-def configure(preset: str | None = None, **settings: Any) -> RunConfig:
-    """Make a configuration: the settings of a preset, and these over them, named as in a YAML file.
+def configure(preset: str | RunConfig | None = None, **settings: Any) -> RunConfig:
+    """Make a configuration: the settings of a preset or of a configuration, and these over them, named as in YAML.
 
     `configure("keystone", model={"name": "m", "urls": ["http://localhost:8000/v1"]}, retrieval={"depth": 100})`.
-    If `run_id`, `index` or `topics` is missing, a name stands for it: only `make_run` reads them. `UserError` names
-    a setting that cannot be.
+    `fusion.depth` and `answer.documents` follow a smaller `retrieval.depth`, unless they are given, too. If `run_id`,
+    `index` or `topics` is missing, a name stands for it: only `make_run` reads them. `UserError` names a setting that
+    cannot be.
     """
-    named = {"run_id": "python", "index": "index", "topics": "topics.jsonl", **settings}
-    return read_settings(None, named, preset)
+    if isinstance(preset, RunConfig):
+        return change_settings(preset, lower_depths(preset, settings))
+    named = {"run_id": "python", "index": "index", "topics": "topics.jsonl"}
+    return read_settings(None, {**named, **(settings if preset else lower_depths(None, settings))}, preset)
 
 
-def open_index(folder: AnyPath) -> Index:
-    """Open an index that `keystone index` made. `UserError` if the folder holds none."""
-    return indexes.open_index(check_path(folder, "folder").absolute())  # a notebook may change its directory
+def open_index(folder: AnyPath, *, encoder: Encode | None = None) -> Index:
+    """Open an index in a folder. `UserError` if the folder holds none.
+
+    If a function embedded its texts, `encoder` is this function; `UserError` for another one.
+    """
+    opened = indexes.open_index(check_path(folder, "folder").absolute())  # a notebook may change its directory
+    if encoder is not None and name_encoder(encoder) != opened.embedding:
+        model = opened.embedding and opened.embedding.model
+        raise UserError(f"encoder: found another function than that of {opened.folder}, whose model is {model}")
+    return opened
 
 
 def decompose(index: Index, topics: Any, config: RunConfig | None = None) -> list[Query]:
@@ -109,22 +123,29 @@ def search(index: Index, queries: Sequence[Query], config: RunConfig | None = No
         return {system: convert_to_run(job.store, rankings, system) for system, rankings in found.items()}
 
 
-def fuse(runs: Mapping[str, Any], queries: Sequence[Query], config: RunConfig | None = None) -> Run:
+def fuse(
+    runs: Mapping[str, Any],
+    queries: Sequence[Query],
+    config: RunConfig | None = None,
+    *,
+    method: Fuse | None = None,
+) -> Run:
     """Fuse the systems' runs of each query, then the queries of each topic (section 2.4); returns a run of topics.
 
     The runs are anything that `to_run` takes. If one has another name than a system of Keystone, such as `bm25` and
-    `dense`, the first stage is RRF.
+    `dense`, the first stage is RRF. A function `method` fuses in place of the configuration, in both stages: it takes
+    rankings, each a dictionary from document id to score, best first, and returns such a dictionary.
     """
+    if method is not None:
+        config, queries = _choose_config(config), check_queries(queries)
+        return fuse_by(method, _list_runs(runs), queries, config.fusion.depth, config.run_id)
     return fuse_queries(fuse_systems(runs, queries, config), queries, config)
 
 
 def fuse_systems(runs: Mapping[str, Any], queries: Sequence[Query], config: RunConfig | None = None) -> Run:
     """Fuse the systems' runs of each query: the first stage of `fuse`. Returns a run of queries."""
     config, queries = _choose_config(config), check_queries(queries)
-    if not isinstance(runs, Mapping) or not runs:
-        found = type(runs).__name__ if runs else "none"
-        raise UserError(f"runs: found {found}, expected the run of each system, such as search returns")
-    given = [to_run(run) for run in runs.values()]
+    given = _list_runs(runs)
     check_ranked(given, [query.id for query in queries], "runs")
     docs, systems = number_documents(given, queries)
     return _convert_to_run(config, docs, fuse_each_query(config, dict(zip(runs, systems, strict=True))))
@@ -137,12 +158,19 @@ def fuse_queries(run: Run, queries: Sequence[Query], config: RunConfig | None = 
     return _convert_to_run(config, docs, fuse_each_narrative(config, list_topics(queries), queries, hybrid))
 
 
-def rerank(index: Index, topics: Any, ranking: Any, config: RunConfig) -> Run:
+def rerank(
+    index: Index, topics: Any, ranking: Any, config: RunConfig | None = None, *, reranker: Score | None = None
+) -> Run:
     """Rank the best documents of each topic again, by the reranker of the configuration; returns a run of topics.
 
-    `ranking` is anything that `to_run` takes. `UserError` if the configuration names no reranker.
+    `ranking` is anything that `to_run` takes. A function `reranker` takes the narrative and a list of texts, and
+    returns a score for each text, in place of the configuration's. `UserError` if there is neither.
     """
-    if check_config(config).rerank.method is None:
+    config = _choose_config(config)
+    if reranker is not None:
+        store = open_store(check_index(index))
+        return rerank_by(reranker, store, to_topics(topics), to_run(ranking), config.rerank.depth, config.run_id)
+    if config.rerank.method is None:
         raise UserError("rerank.method: found none, expected a reranker")
     with _open(index, to_topics(topics), config) as (job, ask):
         values = MemoryValues(job)
@@ -172,15 +200,19 @@ def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str
         return Grades(make_qrels(found), convert_to_run(job.store, values.get(KEYSTONE_FILE), config.run_id), fallbacks)
 
 
-def answer(index: Index, topics: Any, config: RunConfig | None = None, ranking: Any = None) -> list[Answer]:
+def answer(
+    index: Index, topics: Any, config: RunConfig | None = None, ranking: Any = None, *, reader: Read | None = None
+) -> list[Answer]:
     """Answer each narrative: decompose, search, fuse, grade if the configuration asks for it, and write the answer.
 
     If there is a `ranking` (anything that `to_run` takes), its documents are graded and answered from. Nothing is
-    reranked then, and only further rounds of grading search. The answers cite segments. `UserError` if the
-    configuration asks for no answers, or the ranking has none of the topics; a warning names one that it lacks.
+    reranked then, and only further rounds of grading search. The answers cite segments. A function `reader` answers in
+    place of the configuration's: it takes the narrative and the first `answer.documents` documents, and returns a text,
+    or (sentence, cited ids) pairs. `UserError` if the configuration asks for no answers, or the ranking has none of the
+    topics; a warning names one that it lacks.
     """
     config = _choose_config(config)
-    if config.answer.method is None:
+    if config.answer.method is None and reader is None:
         raise UserError(f"answer.method: found none, expected one of {', '.join(get_args(AnswerMethod))}")
     with _open(index, to_topics(topics), config) as (job, ask):
         values = MemoryValues(job)
@@ -191,11 +223,15 @@ def answer(index: Index, topics: Any, config: RunConfig | None = None, ranking: 
             _share(values, ranking)
         _perform(values, ask, GRADES)
         if config.reranks_after("grades"):
-            if ranking is None and job.answer_settings.reads_ranking:
+            if ranking is None and (reader or job.answer_settings.reads_ranking):
                 _perform(values, ask, [rerank_stages.AFTER_GRADES])
             else:
                 values.put(KEYSTONE_FILE, values.get(GRADED_FILE))
-        work = Work(values, ask, list_rankings(config))
+        work = Work(values, ask, list_rankings(job.config))
+        if reader is not None:
+            last = values.get(work.before.narrative_ranking)
+            best = [job.store.get(last.of(n)[: config.answer.documents]) for n in range(len(job.topics))]
+            return [read_by(reader, topic, own) for topic, own in zip(job.topics, best, strict=True)]
         gather_evidence(work)
         answer_narratives(work)
         return values.get(ANSWERS_FILE)
@@ -213,6 +249,13 @@ def make_run(config: AnyPath | RunConfig | None = None, preset: str | None = Non
     return run(config, THREADS)
 
 
+def _list_runs(runs: Any) -> list[Run]:
+    if not isinstance(runs, Mapping) or not runs:
+        found = type(runs).__name__ if runs else "none"
+        raise UserError(f"runs: found {found}, expected the run of each system, such as search returns")
+    return [to_run(run) for run in runs.values()]
+
+
 def _choose_config(config: Any) -> RunConfig:
     """Return the configuration, or the default for None. `UserError` for anything else."""
     return configure() if config is None else check_config(config)
@@ -223,6 +266,8 @@ def _open(index: Index, topics: list[Topic], config: RunConfig | None) -> Iterat
     """Open a job over an index and topics, and the means to ask its model."""
     check_index(index)
     config = fit_systems(_choose_config(config), index)
+    if "out" not in config.model_fields_set and not config.out.exists():  # nothing appears where nobody asked for it
+        config = config.model_copy(update={"out": find_cache() / "replies"})
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     store = open_store(index)
     given = read_given_runs(config, store, topics)

@@ -57,6 +57,10 @@ class Explanation:
     without_engine: Mapping[str, int | None]
     """The place without each engine. Empty for a run with one engine."""
 
+    def __str__(self) -> str:
+        """Show the place, a row for each query, and the place without each engine."""
+        return "\n".join(format_explanation(self))
+
 
 def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
     """Explain a document's place by fusing the stored lists of the run again, each time without one query or engine.
