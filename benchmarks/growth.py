@@ -19,7 +19,8 @@ import orjson
 
 from benchmarks.table import Row
 from benchmarks.texts import draw_questions, read_passages
-from keystone.retrieval.lucene.search import LuceneSearcher
+from keystone.indexing.lucene.postings import open_postings
+from keystone.retrieval.lucene.postings import PostingsSearcher
 
 SIZES_DOCUMENTS = (2_000, 10_000, 30_000)
 QUERIES, DEPTH, REPEATS = 200, 1000, 3
@@ -95,7 +96,7 @@ def measure(texts: list[str], query_texts: list[str], folder: Path, repeats: int
         done = subprocess.run([*command, "--no-dense", "--quiet"], check=True, capture_output=True, text=True)
         seconds.append(time.perf_counter() - start)
         peaks.append(int(done.stderr.split()[-1]))
-    searcher, rates = LuceneSearcher(out / "lucene"), []
+    searcher, rates = PostingsSearcher(open_postings(out / "postings")), []
     for _ in range(REPEATS + 1):
         start = time.perf_counter()
         searcher.search(query_texts, query_texts, DEPTH, os.cpu_count() or 1)
