@@ -17,7 +17,7 @@ from keystone.indexing.index import Index
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.file_names import ANSWERS, NARRATIVE
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.trec.types import make_run
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_topics
@@ -25,9 +25,10 @@ from tests.support.models.plain_model import say
 from tests.support.places import ROOT
 from tests.support.servers.chat import serving
 
-NAMES = """Answer Evaluation Grades Index Qrels Query Run RunConfig Topic UserError Verdict answer
-as_pyterrier_transformer configure decompose evaluate fuse grade make_run open_index read_qrels read_run read_topics
-rerank search to_ir_measures to_pandas to_qrels to_ranx to_run to_topics validate write_qrels write_run"""
+NAMES = """Answer Document Evaluation Grades Hit Hits Index Qrels Query Run RunConfig Topic UserError Verdict answer
+as_pyterrier_transformer compare configure decompose diagnose documents evaluate explain fuse grade index make_run
+open_index plot read_qrels read_run read_topics rerank search to_ir_measures to_pandas to_qrels to_ranx to_run
+to_topics validate write_qrels write_run"""
 SLOW_PACKAGES = ["onnxruntime", "faiss", "jnius", "pandas", "pyterrier", "ranx", "vllm"]
 
 
@@ -102,6 +103,25 @@ def test_a_run_is_made_measured_and_judged(index: Index, topics: Path, tmp_path:
     assert keystone.read_run(tmp_path / "copy.trec").list_hits() == ranking.list_hits()
     verdict = keystone.validate(made / "rag_output_trec_rag_2025.jsonl", keystone.read_topics(topics), "rag25")
     assert not any(violation.severity == "error" for violation in verdict.violations)
+
+
+@pytest.mark.slow
+def test_runs_are_compared_drawn_explained_and_diagnosed(directory: Path, tmp_path: Path) -> None:
+    ranking = keystone.read_run(directory / NARRATIVE)
+    qrels = {"1": {"bees": 2, "wasps": 0}, "2": {"volcano": 1}}
+    runs = {"mine": ranking, "theirs": {"1": {"wasps": 1.0}, "2": {"volcano": 1.0}}}
+    found = keystone.compare(runs, qrels, ["R@100"])
+    assert list(found) == ["theirs"]
+    assert found["theirs"]["R@100"].mean == -0.5
+    assert len(keystone.plot(runs, qrels).axes) == 3
+    explained = keystone.explain(directory, "1", "bees")
+    assert "bees" in str(explained).splitlines()[0]
+    (tmp_path / "q.txt").write_text("1 0 bees 2\n2 0 volcano 1\n")
+    assert len(keystone.diagnose(directory, qrels=tmp_path / "q.txt").findings) == 2
+    with pytest.raises(keystone.UserError, match="diagnose: expected either qrels or nuggets"):
+        keystone.diagnose(directory)
+    with pytest.raises(keystone.UserError, match="runs: found dict, expected a dictionary with two runs or more"):
+        keystone.compare({"mine": ranking}, qrels)
 
 
 @pytest.mark.slow
@@ -188,11 +208,10 @@ QUERY = Query("1", "1", "honey", "honey", "honey")
         (lambda api, index: api.answer(index, HONEY, {"track": "rag25"}), "config: found dict"),
         (lambda api, index: api.search(index, [QUERY], {}), "config: found dict"),
         (lambda api, index: api.search(str(index.folder), [QUERY]), "index: found str"),
-        (lambda api, index: api.search(index, "honey"), "queries: found str"),
-        (lambda api, index: api.search(index, ["honey"]), "queries: found str"),
-        (lambda api, index: api.search(index, HONEY), "queries: found Topic"),
-        (lambda api, index: api.search(index, None), "queries: found NoneType"),
-        (lambda api, index: api.search(index, []), "queries: found none"),
+        (lambda api, index: api.search(index, " "), "topics:1: narrative: expected a narrative, found ' '"),
+        (lambda api, index: api.search(index, "honey", k=0), "k: found 0"),
+        (lambda api, index: api.search(index, None), "topics: found NoneType"),
+        (lambda api, index: api.search(index, []), "topics: found none"),
         (lambda api, index: api.search(index, [QUERY, QUERY]), "queries: found the id '1' twice"),
         (lambda api, index: api.search(index, [replace(QUERY, id="a b")]), "queries: found the id 'a b'"),
         (lambda api, index: api.search(index, [replace(QUERY, id=1)]), "queries: found the id 1"),  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.generation.readers.settings import READERS
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_text
 from keystone.runs.config.presets import find_presets
@@ -158,7 +158,7 @@ def shorten_option(text: str) -> str:
 
 
 def _list_keys(item: Any) -> list[str]:
-    """List the keys that lead to an error. pydantic adds the name of a reader after the key `reader`."""
+    """List the keys that lead to an error. After the key `reader` stands the name of the reader."""
     keys = [str(part) for part in item["loc"]]
     return keys[:1] + keys[2:] if keys[:1] == ["reader"] else keys
 
@@ -173,8 +173,8 @@ def _explain(item: Any) -> str:
         case "extra_forbidden":
             known = sorted(_find_model(item["loc"][:-1]).model_fields)
             return f"{location}: unknown key (value {shorten_value(item['input'])}); expected one of {', '.join(known)}"
-        case "union_tag_invalid" | "union_tag_not_found":
-            known = sorted(READER_SETTINGS)
+        case "unknown_reader":
+            known = sorted(READERS)
             found = item["input"].get("name") if isinstance(item["input"], dict) else item["input"]
             return f"{location}.name: found {shorten_value(found)}; expected one of {', '.join(known)}"
         case "missing":
@@ -188,7 +188,7 @@ def _explain(item: Any) -> str:
 def _find_model(location: tuple[str | int, ...]) -> type[BaseModel]:
     """Find the model that has a key. After the key `reader`, the location names the reader."""
     if location[:1] == ("reader",):
-        return READER_SETTINGS[str(location[1])]
+        return READERS[str(location[1])].settings
     model: type[BaseModel] = RunConfig
     for part in location:
         annotation = model.model_fields[str(part)].annotation

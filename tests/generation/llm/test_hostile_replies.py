@@ -27,7 +27,7 @@ from keystone.indexing.io.error_text import LINE_CHARACTERS, describe_error
 from keystone.indexing.io.json_values import MOST_LEVELS, parse_json
 from keystone.indexing.io.keys import remove_key
 from keystone.runs.config.read import read_config
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.tracks.validate import detect_track, validate
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import TRIAL_WARNINGS, write_topics

@@ -31,7 +31,7 @@ from keystone.indexing.vectors.minilm import MiniLM
 from keystone.indexing.vectors.types import Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.doctor.model_server import probe_model_server
-from keystone.runs.pipeline.stages import run as make
+from keystone.runs.pipeline.run import run as make
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.topics import read_topics

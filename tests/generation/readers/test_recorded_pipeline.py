@@ -16,7 +16,7 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.io.reading import read_json_lines
 from keystone.runs.config.read import read_config
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.topics import read_topics

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.attached import rest_server as rest
-from keystone.indexing.attached.rest_replies import candidates_of
-from keystone.indexing.attached.rest_server import Server, address, form_of
+from keystone.indexing.attached.rest_server import Server, address, candidates_of, form_of
 from keystone.indexing.attached.rest_store import FOUND, RestStore, adopt_server, document_of_payload
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings

@@ -25,7 +25,7 @@ from keystone.indexing.vectors.embed import embed_passages
 from keystone.indexing.vectors.types import Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.answering.bulk import answer_to_file, make_config
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models.plain_model import say

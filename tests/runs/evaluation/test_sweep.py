@@ -17,7 +17,7 @@ from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.sweep import CONFIGURED, STAGE_COSTS, Grid, measure_rankings, sweep
 from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.file_names import CONFIG
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.report.plot_runs import plot_costs, plot_setting
 from tests.support.runs.command_line import keystone
 

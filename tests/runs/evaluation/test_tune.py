@@ -25,7 +25,7 @@ from keystone.runs.evaluation.tune import (
     tune,
 )
 from keystone.runs.pipeline.file_names import NARRATIVE
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from tests.support.runs.command_line import keystone
 
 MEASURES = [parse_measure("nDCG@5"), parse_measure("R@5")]

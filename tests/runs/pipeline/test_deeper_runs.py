@@ -16,7 +16,7 @@ from keystone.retrieval.backends import open_dense, open_store
 from keystone.retrieval.neighbours import find_neighbours
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.answering.bulk import answer_to_file
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.tracks.rules import TRACKS
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus, write_topics
 from tests.support.models.plain_model import say

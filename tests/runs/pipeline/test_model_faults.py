@@ -14,7 +14,7 @@ import pytest
 
 from keystone.indexing.index import Index
 from keystone.runs.config.read import read_config
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.tracks.validate import detect_track, validate
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import NARRATIVES, TRIAL_WARNINGS, write_topics

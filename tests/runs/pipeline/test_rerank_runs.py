@@ -17,9 +17,10 @@ from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.circular import find_shaping_grades
 from keystone.runs.pipeline.answering.bulk import answer_to_file
 from keystone.runs.pipeline.directory import MANIFEST
-from keystone.runs.pipeline.file_names import GRADED, KEYSTONE, NARRATIVE, QRELS, RERANKED, RERANKS, find_last_ranking
+from keystone.runs.pipeline.file_names import GRADED, KEYSTONE, NARRATIVE, QRELS, RERANKED, RERANKS
 from keystone.runs.pipeline.job import describe_settings
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.table import find_last_ranking
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics

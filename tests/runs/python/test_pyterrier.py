@@ -155,3 +155,16 @@ def test_a_java_that_another_package_started_is_named() -> None:
     code = "import jnius; from keystone.indexing.lucene.java import java_class; java_class('java.lang.String')"
     done = programs.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "UserError: found Java already started in this process by another package" in str(done.stderr)
+
+
+def test_texts_follow_a_ranking_so_that_a_reranker_can(index: Index) -> None:
+    bm25 = make(index, "search", retrieval={"systems": ["bm25"]})
+    found = (bm25 >> pt.text.get_text(bm25, ["text", "title"]))(TOPICS)
+    assert len(found)
+    read = keystone.documents(index, found["docno"])
+    assert found["text"].tolist() == [one.text for one in read]
+    assert found["title"].tolist() == [one.title for one in read]
+    longest = bm25 >> pt.text.get_text(bm25) >> pt.apply.doc_score(lambda row: len(row["text"]))
+    assert len(longest(TOPICS)) == len(found)
+    with pytest.raises(keystone.UserError, match="get_text: found the field 'body', expected one of text, title, url"):
+        pt.text.get_text(bm25, "body")(bm25(TOPICS))

@@ -25,7 +25,7 @@ from keystone.runs.exchange.bundle.archive import SUMS
 from keystone.runs.exchange.bundle.remake import FACTS
 from keystone.runs.exchange.bundle.reproduce import Reproduction, reproduce
 from keystone.runs.exchange.bundle.write import METADATA, Contents, write_bundle
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.models.reading_model import say
 from tests.support.mutation import mutate

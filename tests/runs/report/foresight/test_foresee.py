@@ -18,9 +18,9 @@ from keystone.indexing.index import Index
 from keystone.runs.cli.commands import run_commands
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.foresight import Ask, foresee
 from keystone.runs.pipeline.model_runner import USAGE_FILE
-from keystone.runs.pipeline.stages import run
-from keystone.runs.report.foresight.asks import Ask, foresee
+from keystone.runs.pipeline.run import run
 from keystone.runs.report.foresight.foresee import Foresight, foresee_run
 from keystone.runs.report.foresight.show import list_foresight
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics

@@ -23,7 +23,7 @@ from keystone.runs.cli.outputs import check_outputs
 from keystone.runs.config.read import read_config
 from keystone.runs.exchange.bundle.reproduce import reproduce
 from keystone.runs.exchange.bundle.write import write_bundle
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.runs.beir_folders import write_folder
