@@ -77,6 +77,7 @@ def test_answers_in_python_are_those_of_a_run(index: Index, topics: Path, direct
         assert str(answer).startswith(f"{answer.sentences[0].text} [1]")
 
 
+@pytest.mark.slow
 def test_grades_come_from_the_model_of_the_configuration(index: Index, topics: Path, tmp_path: Path) -> None:
     with serving(model=say) as server:
         model = {"name": "plain", "urls": [server.url], "window": 4096}
@@ -104,6 +105,7 @@ def test_a_run_is_made_measured_and_judged(index: Index, topics: Path, tmp_path:
     assert not any(violation.severity == "error" for violation in verdict.violations)
 
 
+@pytest.mark.slow
 def test_runs_are_compared_drawn_explained_and_diagnosed(directory: Path, tmp_path: Path) -> None:
     ranking = keystone.read_run(directory / NARRATIVE)
     qrels = {"1": {"bees": 2, "wasps": 0}, "2": {"volcano": 1}}
@@ -122,6 +124,7 @@ def test_runs_are_compared_drawn_explained_and_diagnosed(directory: Path, tmp_pa
         keystone.compare({"mine": ranking}, qrels)
 
 
+@pytest.mark.slow
 def test_values_print_in_a_few_lines(index: Index, directory: Path) -> None:
     ranking = keystone.read_run(directory / NARRATIVE)
     first = repr(ranking).splitlines()

@@ -44,6 +44,7 @@ def found(index: Index, rankings: Rankings, i: int = 0) -> list[str]:
     return DocumentStore(index.store).ids(rankings.of(i))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k1", "b"), [(K1, B), (1.2, 0.75), (0.0, 0.4), (3.0, 1.0)])
 def test_bm25_scores_follow_the_formula(index: Index, k1: float, b: float) -> None:
     """Unstemmed words of the small corpus, so that the analyzer only has to drop nothing that we count."""

@@ -18,8 +18,8 @@ import pytest
 from tests.support.places import ROOT
 
 RECORDED_FILE = ROOT / "tests/durations.json"
-SLOW_S = 0.5
-"""A case that takes longer has the mark `slow`."""
+QUICK_S = 0.2
+"""A case that takes less may not have the mark `slow`. One that takes more than 0.3 s should; between lies chance."""
 SHARED = ""
 """Stands for a file's shared fixtures, among the names of its tests."""
 UNKNOWN_S = 10.0
@@ -49,8 +49,8 @@ def sort_longest_first(items: list[pytest.Item], recorded: Durations) -> None:
 def list_wrong_marks(items: Iterable[pytest.Item], recorded: Durations) -> list[str]:
     """The tests that have the mark `slow` although their cases are recorded as quick."""
     marked = {_split(item.nodeid) for item in items if item.get_closest_marker("slow")}
-    quick = {(file, name): recorded.get(file, {}).get(name, SLOW_S) for file, name in marked}
-    return sorted(f"{file}::{name}: {seconds:g} s" for (file, name), seconds in quick.items() if seconds < SLOW_S)
+    quick = {(file, name): recorded.get(file, {}).get(name, QUICK_S) for file, name in marked}
+    return sorted(f"{file}::{name}: {seconds:g} s" for (file, name), seconds in quick.items() if seconds < QUICK_S)
 
 
 def _split(case: str) -> tuple[str, str]:

@@ -121,6 +121,7 @@ def test_usage_that_is_left_out_or_null_counts_as_none(tmp_path: Path) -> None:
     assert replace(usage["step"], seconds=0) == Usage(2, 5)
 
 
+@pytest.mark.slow
 def test_the_less_loaded_endpoint_is_asked_first(tmp_path: Path) -> None:
     async def late(_: Exchange) -> bool:
         while len(fast.answered) < 250:
@@ -259,6 +260,7 @@ def test_log_probabilities_are_read_kept_and_asked_for_again_if_they_are_of_anot
             assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "said"),
     [
@@ -367,6 +369,7 @@ def test_identical_requests_at_one_time_are_asked_once(tmp_path: Path) -> None:
     assert sum(each.cache_hits for each in usage.values()) == 8
 
 
+@pytest.mark.slow
 def test_concurrency_grows_while_it_pays_within_its_bound(tmp_path: Path) -> None:
     with serving(latency=0.02) as server:
         complete(make_settings(tmp_path, server.url, concurrency=50), [asking(str(i)) for i in range(400)])
@@ -754,6 +757,7 @@ def test_two_processes_share_their_replies(tmp_path: Path) -> None:
         assert (len(output.split()), server.requests) == (250, [])
 
 
+@pytest.mark.slow
 def test_replies_do_not_depend_on_their_order(tmp_path: Path) -> None:
     async def shuffled(exchange: Exchange) -> bool:
         await asyncio.sleep(hash(exchange.body["messages"][0]["content"]) % 7 / 500)

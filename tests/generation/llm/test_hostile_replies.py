@@ -110,6 +110,7 @@ def test_a_server_that_sends_bombs_alone_ends_in_a_clear_failure(tmp_path: Path)
     assert kept(tmp_path / "replies.sqlite") == ""
 
 
+@pytest.mark.slow
 def test_the_client_waits_for_a_busy_server_with_any_body(tmp_path: Path) -> None:
     with serving(faults=[bomb(503)] * 3) as server:
         outcomes, _, _ = complete(make_settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])
@@ -162,17 +163,18 @@ FLOODS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", FLOODS)
 @pytest.mark.parametrize("tail", ["", "0," * 250_000, "]" * 10_000])
 def test_the_search_for_json_takes_linear_time(unit: str, tail: str) -> None:
     reply = Reply((unit * 10**6)[: 10**6 - len(tail)] + tail)
-    began = time.monotonic()
+    began = time.process_time()
     for read in (read_json, lambda reply: read_grades(reply, ["grade"])):
         try:
             read(reply)
         except Unusable:
             continue
-    assert time.monotonic() - began < 30, "it took minutes"
+    assert time.process_time() - began < 30, "it took minutes"
 
 
 @given(st.text(st.sampled_from('[]{}",:0a \\n`<')))

@@ -18,8 +18,6 @@ from keystone.retrieval.hybrid import search_all
 from keystone.retrieval.types import Query, SearchSettings
 from tests.support.indexes.small_corpus import CORPUS
 
-pytestmark = pytest.mark.slow
-
 QUERIES = [Query(str(n), f"{n}-1", text, text, text) for n, (text, _) in enumerate(CORPUS.values())]
 
 DAMAGE = [
@@ -44,6 +42,7 @@ def used(folder: Path) -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unused", ["lucene", "postings"])
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_file_of_an_index_is_a_message(

@@ -10,8 +10,6 @@ from tests.support.places import ROOT
 from tests.support.programs import started
 from tests.support.waiting import LIMIT_S, within
 
-pytestmark = pytest.mark.slow
-
 CODE = """if True:
     import sys, time
     from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +20,7 @@ CODE = """if True:
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_a_computing_thread() -> None:
     root = ROOT
     with started([sys.executable, "-c", CODE], cwd=root, stdout=subprocess.PIPE) as process:

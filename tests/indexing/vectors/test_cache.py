@@ -15,8 +15,6 @@ from keystone.indexing.types import MINILM
 from keystone.indexing.vectors.cache import open_cache
 from keystone.indexing.vectors.types import Vectors
 
-pytestmark = pytest.mark.slow
-
 DIMENSION = 384
 GROUPS = st.lists(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3), max_size=12)
 
@@ -37,6 +35,7 @@ def vectors_of(texts: Sequence[str]) -> Vectors:
     return np.array([[float(ord(text))] * DIMENSION for text in texts], np.float32)
 
 
+@pytest.mark.slow
 @given(GROUPS, GROUPS)
 def test_a_group_is_made_once_and_comes_back_in_order(
     tmp_path_factory: pytest.TempPathFactory, first: list[list[str]], second: list[list[str]]

@@ -38,8 +38,6 @@ from tests.support.servers.embeddings import (
     wrong,
 )
 
-pytestmark = pytest.mark.slow
-
 TEXTS = [text for _, text in CORPUS.values()] * 11  # four requests
 
 
@@ -52,6 +50,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
         monkeypatch.setattr(embedding_endpoint, "REPLY_TIMEOUT_S", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_lists", [False, True], ids=["base64", "lists"])
 def test_the_vectors_come_back_in_the_order_of_the_texts(as_lists: bool) -> None:
     ticks: list[int] = []
@@ -62,6 +61,7 @@ def test_the_vectors_come_back_in_the_order_of_the_texts(as_lists: bool) -> None
     assert 1 < server.most_at_once <= embedding_endpoint.MOST_REQUESTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [
@@ -82,6 +82,7 @@ def test_a_temporary_fault_changes_no_vector(fault: Fault) -> None:
         assert not server.faults
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -169,6 +170,7 @@ def test_a_later_reply_of_another_dimension_is_an_error() -> None:
             model.embed(TEXTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("largest", [1, 3, 31])
 def test_a_refused_batch_is_split_and_nothing_is_lost(largest: int) -> None:
     with serving(always=more_than(largest, 10_000)) as server:
@@ -176,6 +178,7 @@ def test_a_refused_batch_is_split_and_nothing_is_lost(largest: int) -> None:
         assert max(map(len, server.requests)) == 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tell", [False, True], ids=["the server says no more", "the server says how long"])
 def test_a_refused_text_is_cut_further_and_reported(tell: bool) -> None:
     texts = ["a tie " * 20, "tears " * 1000, "no"]
@@ -213,6 +216,7 @@ def test_a_server_that_takes_no_base64_is_asked_without_from_then_on() -> None:
     assert len(server.requests) == 2 + math.ceil(len(TEXTS) / 32), "one refusal, the dimension, and the texts"
 
 
+@pytest.mark.slow
 def test_a_document_refused_at_any_length_is_named(tmp_path: Path) -> None:
     def fault(handler: Any, texts: list[str]) -> bool:
         if any("Lava" in text for text in texts):
@@ -286,6 +290,7 @@ def test_the_key_comes_from_the_environment_and_stays_out_of_the_index(
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"sk-secret" in file.read_bytes()]
 
 
+@pytest.mark.slow
 def test_the_name_of_a_key_is_kept_and_used_by_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name does not change the index's key, so an earlier index without a name is the same."""
     corpus = write_corpus(tmp_path / "corpus.jsonl")
@@ -327,6 +332,7 @@ def test_a_list_of_models_without_a_valid_window_is_ignored(listed: Any) -> None
         assert Endpoint("letters", server.url).window == embedding_endpoint.WINDOW_TOKENS
 
 
+@pytest.mark.slow
 def test_the_local_model_behind_an_endpoint_gives_its_own_vectors() -> None:
     local = MiniLM()
     texts = [text for _, text in CORPUS.values()]
@@ -335,6 +341,7 @@ def test_the_local_model_behind_an_endpoint_gives_its_own_vectors() -> None:
     assert np.abs(found - local.embed(texts)).max() <= GRID_STEP
 
 
+@pytest.mark.slow
 def test_the_command_line_names_the_endpoint_and_says_how_many_were_cut(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     with serving() as server:

@@ -20,8 +20,6 @@ from keystone.retrieval.types import Query, SearchSettings, ranked
 from tests.support.indexes.clustered_vectors import COUNT, make_clustered_vectors
 from tests.support.indexes.small_corpus import write_corpus
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shards:
@@ -32,6 +30,7 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shards:
     return Shards(files, COUNT, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("factory", "parameters", "recall"),
     [

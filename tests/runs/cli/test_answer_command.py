@@ -174,6 +174,7 @@ def test_a_run_can_be_made_inside_an_event_loop(index: Index, tmp_path: Path, pr
     assert len((directory / "answers.jsonl").read_bytes().splitlines()) == len(NARRATIVES)
 
 
+@pytest.mark.slow
 def test_a_sentence_is_embedded_once(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = open_index(Path(shutil.copytree(index.folder, tmp_path / "index")))
     embedded: list[str] = []

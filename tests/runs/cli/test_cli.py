@@ -294,6 +294,7 @@ def test_a_run_of_the_default_team_prints_a_warning(index: Index, topics: Path) 
     assert "warning: team_id: 'keystone' is the default: set your team's name before you submit\n" in shown.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "arguments", "effect"),
     [

@@ -91,6 +91,7 @@ def write_inputs(folder: Path, index: Index) -> None:
     (folder / "run.yaml").write_text(f"run_id: r\nindex: {index.folder}\ntopics: topics.jsonl\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("way", ["its name", "a hard link"])
 def test_no_command_writes_over_its_inputs(tmp_path: Path, index: Index, command: str, way: str) -> None:
@@ -116,6 +117,7 @@ def test_a_file_is_recognised_under_each_of_its_names(tmp_path: Path, way: str) 
     check_outputs([path], {"--out": tmp_path / "b.trec"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -149,6 +149,7 @@ def test_if_all_replies_were_cut_the_message_names_what_to_raise(index: Index, t
     assert "max_tokens" in said
 
 
+@pytest.mark.slow
 def test_a_stage_that_fails_for_a_wrong_key_is_not_told_as_made(
     index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -421,6 +421,7 @@ def test_the_command_prints_the_requested_measures(tmp_path: Path) -> None:
     assert refused.stderr.startswith("error: measure 'F1@10': unknown; expected one of nDCG, R, P, MAP,")
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_judged_share_and_warnings(tmp_path: Path) -> None:
     qrels = write_rows(tmp_path / "qrels", "1 0 a 1", "2 0 a 1")
     run = write_rows(tmp_path / "run", *rows_of("1", "a", "b", "c"))

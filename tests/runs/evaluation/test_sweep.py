@@ -111,6 +111,7 @@ def test_the_command_prints_measures_and_costs_and_keeps_the_configuration(confi
     assert refused.stderr == "error: expected either --qrels, with or without --skip-own, or --references\n"
 
 
+@pytest.mark.slow
 def test_pictures_name_runs_that_do_not_fit(config: Path, tmp_path: Path) -> None:
     directory = run(read_config(config, ["track=none"]))
     qrels = tmp_path / "qrels.txt"

@@ -58,6 +58,7 @@ def test_every_setting_is_measured_as_its_run_would_be(config: Path, tmp_path: P
         }, setting
 
 
+@pytest.mark.slow
 def test_other_topics_are_searched_for_anew(config: Path, topics: Path, tmp_path: Path) -> None:
     swapped = tmp_path / "swapped.jsonl"
     swapped.write_text(topics.read_text().replace('"id": "1"', '"id": "3"').replace('"id": "2"', '"id": "1"'))
@@ -105,6 +106,7 @@ def test_the_configuration_is_recommended_unless_it_is_beaten_out_of_fold(trials
         assert found.recommended == ()
 
 
+@pytest.mark.slow
 def test_a_setting_that_equals_the_configuration_is_no_second_candidate(config: Path, tmp_path: Path) -> None:
     found = tune(config, [], Trials(tmp_path / "qrels.txt", MEASURES, ["queries.narrative_weight=[2]"], folds=2))
     assert (found.trials, found.recommended) == ({}, ())
@@ -158,12 +160,14 @@ def test_one_query_a_topic_has_nothing_to_tune(config: Path, tmp_path: Path) -> 
         tune(config, ["queries.method=narrative"], Trials(tmp_path / "qrels.txt", MEASURES, folds=2))
 
 
+@pytest.mark.slow
 def test_judgments_of_another_corpus_are_refused(config: Path, tmp_path: Path) -> None:
     (tmp_path / "others.txt").write_text("1 0 elsewhere 1\n2 0 nowhere 1\n")
     with pytest.raises(UserError, match=r"others\.txt: judges none of the [1-9][0-9,]* ranked documents"):
         tune(config, [], Trials(tmp_path / "others.txt", MEASURES, folds=2))
 
 
+@pytest.mark.slow
 def test_the_measure_that_chooses_must_be_measured(config: Path, tmp_path: Path) -> None:
     measures = [parse_measure("R(rel=3)@5"), parse_measure("nDCG@5")]
     with pytest.raises(UserError, match=r"no judged topic has a relevant document for R\(rel=3\)@5"):

@@ -29,6 +29,7 @@ def list_docs(frame: pd.DataFrame) -> dict[str, list[str]]:
     return dict(frame.sort_values(["qid", "rank"]).groupby("qid")["docno"].agg(list).items())
 
 
+@pytest.mark.slow
 def test_decompose_search_and_fuse_give_the_ranking_of_a_run(index: Index, topics: Path, tmp_path: Path) -> None:
     made = keystone.make_run(run_id="r", index=index.folder, topics=topics, out=tmp_path / "out", track=None)
     found = (make(index, "decompose") >> make(index, "search") >> make(index, "fuse"))(TOPICS)

@@ -94,6 +94,7 @@ def test_costs_are_points_with_intervals(tmp_path: Path) -> None:
     assert "b $5 &lt;script&gt;" in (tmp_path / "costs.svg").read_text()
 
 
+@pytest.mark.slow
 def test_names_are_text_and_a_circle_is_marked(tmp_path: Path) -> None:
     write_figure(draw_runs([ONE, replace(TWO, circular_rows=3)], ["MAP"]), tmp_path / "runs.svg")
     texts = [

@@ -156,6 +156,7 @@ def check(claims: list[Claim]) -> None:
         assert claim.text == " ".join(claim.text.split()) != ""
 
 
+@pytest.mark.slow
 @given(
     said=st.lists(
         st.fixed_dictionaries(

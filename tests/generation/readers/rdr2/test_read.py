@@ -111,6 +111,7 @@ def test_answered_paragraphs_are_evidence_and_each_step_gives_its_closest_in_tur
         assert scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.slow
 def test_without_a_model_similarity_routes_within_the_same_limits(sources: Sources) -> None:
     found = read(open_tools(sources, hits=1), make_document("a"))
     assert found.stop == "done"
@@ -122,6 +123,7 @@ def test_without_a_model_similarity_routes_within_the_same_limits(sources: Sourc
     assert len(read(open_tools(sources, hits=1, expand=False), make_document("a")).steps) == 1
 
 
+@pytest.mark.slow
 def test_if_the_router_chooses_nothing_the_hits_are_the_evidence_unless_the_settings_say_nothing(
     sources: Sources,
 ) -> None:
@@ -167,6 +169,7 @@ class Late(Scripted):
             yield reply
 
 
+@pytest.mark.slow
 def test_the_order_of_replies_changes_nothing(sources: Sources) -> None:
     tools = open_tools(sources, seek("Honey", "Workers", "Steel"))
     documents = [make_document(doc_id) for doc_id in "abc"]

@@ -140,6 +140,7 @@ def test_an_impossible_command_is_one_message(folder: Path, arguments: list[str]
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_runs_are_judged_without_a_further_word() -> None:
     runner = CliRunner()
     for words in (["judge", "a.trec"], ["judge", "runs", "a.trec"], ["judge", "--depth", "3", "a.trec"]):

@@ -264,6 +264,7 @@ def test_a_setting_that_cuts_loses_at_its_stage(index: Index, tmp_path: Path, ch
     assert any(one.lost == stage for one in found.findings)
 
 
+@pytest.mark.slow
 def test_a_ranking_gains_what_it_lacks_if_the_cut_documents_stood_first(index: Index, tmp_path: Path) -> None:
     directory = make(index, tmp_path, "fusion.depth=1", "answer.documents=1")
     found = diagnose_by(directory, write_wanted(tmp_path, "qrels"))

@@ -79,6 +79,7 @@ def list_differences(found: Reproduction) -> dict[str, str]:
     return {one.name: one.difference for one in found.remade if one.difference}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_bundle_gives_every_artifact_without_index_model_and_network(
     name: str,
@@ -108,6 +109,7 @@ def test_a_bundle_gives_every_artifact_without_index_model_and_network(
     assert 0 < contents.documents <= len(CORPUS)
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bundle(
     runs: dict[str, Path], bundles: dict[str, tuple[Path, Contents]], tmp_path: Path
 ) -> None:
@@ -242,6 +244,7 @@ def test_no_bundle_can_ask_for_a_search(bundles: dict[str, tuple[Path, Contents]
     assert list_differences(found) == {}
 
 
+@pytest.mark.slow
 def test_a_stage_whose_replies_are_lost_is_stored_with_the_reason(runs: dict[str, Path], tmp_path: Path) -> None:
     directory = runs["model"]
     kept = directory.parent / "replies.sqlite"

@@ -107,6 +107,7 @@ def test_a_cut_search_goes_on_where_it_ended(service: Service) -> None:
     talk(service, work)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.integers(LEAST_REPLY_TOKENS, 400), st.sampled_from(sorted(CORPUS)), st.integers(0, 80))
 def test_a_reply_never_exceeds_its_budget(service: Service, budget: int, doc_id: str, start: int) -> None:

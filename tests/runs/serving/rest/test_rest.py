@@ -46,6 +46,7 @@ async def repeat(front: Front, call: Call) -> bytes:
     return (await front.perform(call)).body
 
 
+@pytest.mark.slow
 def test_a_search_has_the_reply_of_pyserini_2(app: Any, index: Index) -> None:
     query = keystone.Query("q", "q", QUESTION, QUESTION, QUESTION)
     wanted = keystone.search(index, [query])["bm25"].list_hits()["q"][:2]
@@ -94,6 +95,7 @@ def test_other_methods_rank_as_the_python_api_does(app: Any, index: Index, metho
     assert [one["docid"] for one in found] == wanted
 
 
+@pytest.mark.slow
 def test_requests_that_arrive_together_share_a_batch_and_change_no_reply(app: Any, service: Service) -> None:
     texts = ["honey", "insects", "volcano", "ice", "sugar in the kitchen"]
     targets = [f"/v1/index/search?query={text.replace(' ', '+')}&hits=3" for text in texts]

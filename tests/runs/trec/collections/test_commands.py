@@ -63,6 +63,7 @@ def test_topics_and_judgments_of_a_folder(index: Index, tmp_path: Path, capsys: 
         evaluate([made / "narrative.trec"], qrels=folder)
 
 
+@pytest.mark.slow
 def test_a_run_is_made_again_if_the_queries_of_its_folder_change(index: Index, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "small")
     made = make_run(index, folder, tmp_path / "out")
