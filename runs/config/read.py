@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from keystone.generation.readers.settings import READER_SETTINGS
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_text
+from keystone.retrieval.search import KINDS
 from keystone.runs.config.presets import find_presets
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.tracks.violations import shorten_value
@@ -158,8 +159,13 @@ def shorten_option(text: str) -> str:
 
 
 def _list_keys(item: Any) -> list[str]:
-    """List the keys that lead to an error. pydantic adds the name of a reader after the key `reader`."""
+    """List the keys that lead to an error. pydantic adds the name of a reader after the key `reader`.
+
+    It also adds the form of `retrieval.systems`, and the kind of a system after its name.
+    """
     keys = [str(part) for part in item["loc"]]
+    if keys[:2] == ["retrieval", "systems"]:
+        return keys[:2] + keys[3:4] + keys[5:]
     return keys[:1] + keys[2:] if keys[:1] == ["reader"] else keys
 
 
@@ -174,9 +180,9 @@ def _explain(item: Any) -> str:
             known = sorted(_find_model(item["loc"][:-1]).model_fields)
             return f"{location}: unknown key (value {shorten_value(item['input'])}); expected one of {', '.join(known)}"
         case "union_tag_invalid" | "union_tag_not_found":
-            known = sorted(READER_SETTINGS)
-            found = item["input"].get("name") if isinstance(item["input"], dict) else item["input"]
-            return f"{location}.name: found {shorten_value(found)}; expected one of {', '.join(known)}"
+            key, known = ("kind", list(KINDS)) if item["loc"][0] == "retrieval" else ("name", sorted(READER_SETTINGS))
+            found = item["input"].get(key) if isinstance(item["input"], dict) else item["input"]
+            return f"{location}.{key}: found {shorten_value(found)}; expected one of {', '.join(known)}"
         case "missing":
             return f"{location}: missing; expected a value"
         case "value_error":
@@ -186,9 +192,11 @@ def _explain(item: Any) -> str:
 
 
 def _find_model(location: tuple[str | int, ...]) -> type[BaseModel]:
-    """Find the model that has a key. After the key `reader`, the location names the reader."""
+    """Find the model that has a key. After the key `reader`, the location names the reader; a system's has its kind."""
     if location[:1] == ("reader",):
         return READER_SETTINGS[str(location[1])]
+    if location[:2] == ("retrieval", "systems"):
+        return KINDS[str(location[4])]
     model: type[BaseModel] = RunConfig
     for part in location:
         annotation = model.model_fields[str(part)].annotation

@@ -68,11 +68,16 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
     """List the stages that a configuration needs, in order."""
     config, index, plain = job.config, job.index.key, job.config.model_dump(mode="json")
     asks = config.list_model_steps()
-    asks_for_queries = any(key.startswith("queries.") for key in asks)
+    asks_for_queries = any(key.startswith("queries.") for key in asks) or bool(config.list_passage_systems())
     weightless = {**plain["queries"], "narrative_weight": config.queries.narrative_weight > 0, "passage_weight": None}
+    if isinstance(config.retrieval.systems, dict):
+        weightless |= {"passages": "systems" if config.list_passage_systems() else None}
     given = {"runs": [one.sha256 for one in job.given]} if job.given else {}
     unused = {"runs"} if job.index.passages else {"runs", "first_passage_weight"}
     retrieval = {key: value for key, value in plain["retrieval"].items() if key not in unused} | given
+    if isinstance(config.retrieval.systems, dict):
+        own = plain["retrieval"]["systems"]
+        retrieval |= {"systems": {name: {**one, "weight": None} for name, one in own.items()}}
     passages = [plain["queries"]["passages"], plain["queries"]["passage_weight"]]
     identity = {"run_id": config.run_id, "index": index}
     segments = [config.segments_per_document] if config.ranks_segments else []

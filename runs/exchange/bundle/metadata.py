@@ -24,7 +24,8 @@ def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, An
         kind: [f"{name}=={version}" for name, version in versions.items() if (name in TOOLKITS) == is_toolkit]
         for kind, is_toolkit in (("libraries", False), ("retrieval toolkit", True))
     }
-    embedding = manifest["index"]["embedding"]
+    embedding, further = manifest["index"]["embedding"], manifest["index"].get("vectors", {})
+    models = {name: one["model"] for name, one in {"": embedding, **further}.items() if one}
     return {
         "tag": config.run_id,
         "platform": {"software": {**packages, "libraries": {"python": packages["libraries"]}}},
@@ -39,7 +40,7 @@ def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, An
         "method": {
             "automatic": True,
             "score ties": "the document id that is first in the order of bytes",
-            "retrieval": list(_list_steps(config, embedding and embedding["model"])),
+            "retrieval": list(_list_steps(config, models)),
         },
         "actor": {"team": config.team_id, "role": "experimenter"},
         "data": {
@@ -49,17 +50,13 @@ def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _list_steps(config: RunConfig, embedding: str | None) -> Iterator[dict[str, Any]]:
-    """List the steps of the ranking, each with the steps before it."""
-    retrieval, systems = config.retrieval, config.list_systems()
-    for system in systems:
-        if system in ("bm25", "query2doc"):
-            yield {"name": system, "method": "BM25", "k1": retrieval.k1, "b": retrieval.b, "depth": retrieval.depth}
-        elif system in config.list_given_systems():
-            yield {"name": system, "method": "run of another system", "depth": retrieval.depth}
-        else:
-            yield {"name": system, "method": embedding, "depth": retrieval.depth}
-    yield {"name": "hybrid", **config.describe_first_stage(), "interpolates": systems}
+def _list_steps(config: RunConfig, models: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """List the steps of the ranking, each with the steps before it. `models` are those of `System.describe`."""
+    for name, system in config.make_systems().items():
+        yield {"name": name, **system.describe(models), "depth": system.depth}
+    for name in config.list_given_systems():
+        yield {"name": name, "method": "run of another system", "depth": config.retrieval.depth}
+    yield {"name": "hybrid", **config.describe_first_stage(), "interpolates": config.list_systems()}
     if config.grading.rounds and config.grading.method is not None:
         settings = {"rounds": config.grading.rounds, "documents": config.grading.round_documents}
         yield {"name": ROUNDS, "method": "further rounds of search", **settings, "interpolates": ["hybrid"]}

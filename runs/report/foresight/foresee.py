@@ -120,7 +120,7 @@ def _list_calls(job: Job, topics: Sequence[AskedTopic]) -> Iterator[Foreseen]:
             *list_grade_asks(config, one, documents),
         ]
         yield from (foresee(ask, model) for ask in asks)
-    if job.index.pooled:
+    if job.ranks_candidates:
         yield from (foresee(ask, model) for ask in list_summary_asks(config, topics, documents, model))
     if config.track is None or config.answer.method in (None, "rules"):
         return
