@@ -81,8 +81,8 @@ wheel: $(READY) ## build the wheel and the source archive into dist/
 setup: $(READY) ## install Keystone and its packages into .venv
 
 # requirements.lock has the versions for each Python and platform. Set-up then fetches Lucene and the embedding model, and
-# compiles the loops of evaluation once. faiss-cpu and faiss-gpu write the same folder, so one is removed before the other
-# is installed.
+# compiles the loops of evaluation and of search once. faiss-cpu and faiss-gpu write the same folder, so one is removed
+# before the other is installed.
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -97,6 +97,7 @@ $(READY): pyproject.toml requirements.lock
 	$(BIN)/python -m keystone.indexing.io.published
 	$(BIN)/python -m keystone.indexing.lucene.java
 	$(BIN)/python -W ignore -m keystone.runs.evaluation.evaluate
+	$(BIN)/python -m keystone.retrieval.lucene.postings
 	touch $@
 
 $(READY_DEV): $(READY) requirements-dev.lock

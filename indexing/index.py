@@ -122,6 +122,11 @@ class Index:
         return self.folder / "vectors" / self.set_name if self.set_name else self.folder
 
     @property
+    def postings(self) -> Path:
+        """The folder of the mapped postings; an index that an older version built has none."""
+        return self.folder / "postings"
+
+    @property
     def dense(self) -> Path:
         """The file of the FAISS index; it exists if `faiss` names a kind and `faiss_shards` is 0."""
         return self.vector_folder / "dense.faiss"

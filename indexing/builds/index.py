@@ -1,4 +1,4 @@
-"""One index build: from a corpus to an index folder with `store/`, `lucene/`, `dense.faiss` and `index.json`.
+"""One index build: from a corpus to a folder with `store/`, `lucene/`, `postings/`, `dense.faiss` and `index.json`.
 
 Further sets of vectors lie in `vectors/NAME/`. The folder appears when it is complete, or not at all. If runs embed the
 documents that they find (`keystone.indexing.vectors.of_documents`), the folder has no `dense.faiss`. If a build stops
@@ -32,7 +32,7 @@ from keystone.indexing.vectors.passages import Passages, prefer_passages, write_
 from keystone.indexing.vectors.shards import Shards, embed_store
 from keystone.indexing.vectors.types import Effort
 
-PARTS = ("store", "lucene", "dense.faiss", "dense-*.faiss", "passages.npy", "index.json")
+PARTS = ("store", "lucene", "postings", "dense.faiss", "dense-*.faiss", "passages.npy", "index.json")
 """The files of a complete index folder; `index.json` alone if another engine holds the rest."""
 
 
@@ -95,6 +95,7 @@ def build_index(
             passages, offsets = settings.passages, None
             if not opensearch:
                 stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
+                stage(folder, "postings", lambda path: _write_postings(folder / "lucene", path, progress))
             models = [*([embedding] if embedding else []), *settings.vectors.values()]
             for one in models:
                 _check_model(one, None if opensearch else faiss)
@@ -191,6 +192,12 @@ def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:
     from keystone.indexing.lucene.write import build_lucene
 
     build_lucene(store, path, progress)
+
+
+def _write_postings(lucene: Path, path: Path, progress: Progress) -> None:
+    from keystone.indexing.lucene.postings import write_postings
+
+    write_postings(lucene, path, progress)
 
 
 def _check_model(embedding: Embedding, faiss: str | None) -> None:

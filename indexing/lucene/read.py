@@ -75,8 +75,8 @@ class IdTerms:
         """At most `count` ids from the current one on, and the id after them, None at the end."""
         self._loop = self._loop or _make_term_loop(self._terms, self._next, self._heads, self._names)
         current = call(self._loop, java_class("java.lang.Integer")(count), current)
-        heads = np.frombuffer(_take_content(self._heads), np.dtype("<i4")).reshape(-1, 2)
-        content = np.frombuffer(_take_content(self._names), np.uint8)
+        heads = np.frombuffer(take_content(self._heads), np.dtype("<i4")).reshape(-1, 2)
+        content = np.frombuffer(take_content(self._names), np.uint8)
         lengths = heads[:, 1]
         width = max(int(lengths.max()), 1)
         names = np.zeros((len(heads), width), np.uint8)
@@ -100,7 +100,7 @@ class StoredTexts:
     def _batch(self, numbers: Sequence[int]) -> Iterator[str | None]:
         wanted = java_class("java.nio.ByteBuffer").wrap(np.asarray(numbers, dtype=">i4").tobytes())
         call(self._loop, java_class("java.lang.Integer")(len(numbers)), wanted)
-        content, place = _take_content(self._out), 0
+        content, place = take_content(self._out), 0
         for _ in numbers:
             length, place = _read_variable_length(content, place)
             text = content[place : place + length].decode()
@@ -157,8 +157,8 @@ def _make_text_loop(reader: Any, field: str, out: Any) -> Any:
     return of.countedLoop(count, None, body)
 
 
-def _take_content(out: Any) -> bytes:
-    """Take the content of a buffer and empty the buffer."""
+def take_content(out: Any) -> bytes:
+    """Take the content of a buffer of Java, and empty the buffer."""
     content: bytes = out.toArrayCopy().tostring()
     out.reset()
     return content

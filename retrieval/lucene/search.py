@@ -9,29 +9,34 @@ from typing import Any
 
 import numpy as np
 
-from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.java import JAVA_LOCK, java_class, java_error
 from keystone.indexing.lucene.method_handles import handle_of
+from keystone.indexing.lucene.postings import open_postings
 from keystone.indexing.lucene.write import CONTENTS_FIELD, explain_failure, make_analyzer, open_reader
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
+from keystone.retrieval.lucene.postings import CHUNK_QUERIES, MOST_WORDS, PostingsSearcher, refuse_long_query
 from keystone.retrieval.lucene.top_docs import make_batch_search, search_columns
 from keystone.retrieval.types import BM25, Bm25, Columns, Rankings, offsets_of
 
-CHUNK_QUERIES = 64
-"""The number of queries that a thread answers between two signs of progress."""
 KEPT_SEARCHERS = 8
 """The searchers, one for each index and each k1 and b, that stay open."""
 KEPT_SEARCHES = 16
 """The handles of batches, one for each depth, that a searcher keeps."""
-MOST_WORDS = 65_536
-"""The maximum number of distinct words in a query; Lucene's own maximum is 1,024."""
 
 
 def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
-    """Open the BM25 search of an index folder that holds its own Lucene index. `UserError` if it is damaged."""
+    """Open the BM25 search of an index folder that holds its own Lucene index. `UserError` if it is damaged.
+
+    The mapped postings of the index are searched. Lucene searches an index without them, and a few others: those in
+    which `bm25` gives no score above 0 to a document that holds a word of the query.
+    """
+    if index.postings.is_dir():
+        searcher = _open_postings_searcher(index.postings.absolute(), _describe_files(index.postings), bm25)
+        if searcher.ranks_all:
+            return searcher
     return open_searcher(index.lucene, bm25)
 
 
@@ -94,9 +99,7 @@ class LuceneSearcher:
             return search_columns(self._open_batch_search(depth, are_texts), asked, threads)
         except java_error() as error:
             for query_id, query in zip(query_ids, queries, strict=True):
-                if (words := len({*stems_of(query)} if are_texts else query)) > MOST_WORDS:
-                    found = f"{words:,} distinct words, expected at most {MOST_WORDS:,}"
-                    raise UserError(f"query {query_id!r}: found {found}: shorten it") from error
+                refuse_long_query(query_id, {*stems_of(query)} if are_texts else query)
             if why := explain_failure(self._folder, error, self._reader):
                 raise why from error
             raise
@@ -139,6 +142,11 @@ def open_searcher(folder: Path, bm25: Bm25) -> LuceneSearcher:
     """
     with JAVA_LOCK:
         return _open_searcher(folder.absolute(), _describe_files(folder), bm25)
+
+
+@lru_cache(KEPT_SEARCHERS)
+def _open_postings_searcher(folder: Path, _files: tuple[tuple[str | int, ...], ...], bm25: Bm25) -> PostingsSearcher:
+    return PostingsSearcher(open_postings(folder), bm25)
 
 
 @lru_cache(KEPT_SEARCHERS)

@@ -27,7 +27,8 @@ from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.faiss_search import search_dense
 from keystone.retrieval.feedback import Feedback, rm3, rocchio
-from keystone.retrieval.lucene.search import MOST_WORDS, LuceneSearcher
+from keystone.retrieval.lucene.postings import MOST_WORDS
+from keystone.retrieval.lucene.search import LuceneSearcher
 from keystone.retrieval.types import K1, B, Query, Rankings, ranked
 from tests.support.indexes.searches import search_all, search_bm25, search_embeddings
 from tests.support.indexes.small_corpus import CORPUS, write_corpus

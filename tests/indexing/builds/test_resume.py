@@ -107,7 +107,13 @@ def test_a_damaged_shard_is_embedded_again(
     index, _ = build_index(corpus, tmp_path / "index")
     assert read_contents(index.folder) == read_contents(whole.folder)
     assert rankings(index) == rankings(whole)
-    assert sorted(path.name for path in index.folder.iterdir()) == ["dense.faiss", "index.json", "lucene", "store"]
+    assert sorted(path.name for path in index.folder.iterdir()) == [
+        "dense.faiss",
+        "index.json",
+        "lucene",
+        "postings",
+        "store",
+    ]
 
 
 def stop(*_: Any) -> None:
@@ -184,7 +190,7 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
         index = open_index(tmp_path / "index")
         assert read_contents(index.folder) == read_contents(whole.folder)
         assert rankings(index) == rankings(whole)
-        names = ["dense.faiss", "index.json", "lucene", *(["passages.npy"] if passages else []), "store"]
+        names = ["dense.faiss", "index.json", "lucene", *(["passages.npy"] if passages else []), "postings", "store"]
         assert sorted(path.name for path in index.folder.iterdir()) == names
         assert not list(tmp_path.glob(".*"))
         shutil.rmtree(index.folder)

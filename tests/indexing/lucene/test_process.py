@@ -2,6 +2,7 @@
 
 import gc
 import multiprocessing
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,20 +35,25 @@ def count_hits(folder: Path, methods: tuple[str, ...] = ("search", "answer")) ->
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Python 3.12 and newer, which hears of Java's threads
-def test_a_search_after_a_fork_is_one_error_that_says_spawn(index: Index) -> None:
-    here = count_hits(index.folder)
+@pytest.mark.parametrize("engine", ["postings", "lucene"])
+def test_a_search_by_java_after_a_fork_is_one_error_that_says_spawn(index: Index, tmp_path: Path, engine: str) -> None:
+    shutil.copytree(index.folder, tmp_path / "index")
+    if engine == "lucene":
+        shutil.rmtree(tmp_path / "index/postings")
+    open_reader(index.lucene)
+    here = count_hits(tmp_path / "index")
     assert here == ["1", "1"]
     for method in ("spawn", "fork"):
         with multiprocessing.get_context(method).Pool(1) as pool:
-            there = pool.apply_async(count_hits, [index.folder]).get(LIMIT_S)
-        if method == "spawn":
+            there = pool.apply_async(count_hits, [tmp_path / "index"]).get(LIMIT_S)
+        if method == "spawn" or engine == "postings":
             assert there == here
         else:
             assert all("forked after Java had started" in error and "spawn" in error for error in there)
             assert not any("\n" in error for error in there)
 
 
-def test_equal_searches_share_a_reader(index: Index) -> None:
+def test_equal_searches_share_a_searcher(index: Index) -> None:
     searchers = [open_sparse(index, open_store(index), Bm25(b=b)) for b in (0.4, 0.4, 0.5)]
     assert searchers[0] is searchers[1]
     assert searchers[0] is not searchers[2]

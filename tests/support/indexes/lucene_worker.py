@@ -5,6 +5,7 @@ line, which is a JSON list of index folders. It searches all of them and prints 
 """
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ def _build(folder: Path) -> None:
     corpus = folder / "corpus.jsonl"
     corpus.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     build_index(corpus, folder / "own", BuildSettings(embedding=None))
+    shutil.rmtree(folder / "own/postings")  # so that Lucene searches
     half = len(RECORDS) // 2
     made = build_anserini_index(folder, "anserini", [RECORDS[:half], RECORDS[half:]], "-storeRaw")
     adopt_prebuilt(Path(f"pyserini:{made}"), folder / "attached")

@@ -1,0 +1,241 @@
+"""The postings of a Lucene index as files that a search maps, and reads without Java.
+
+A folder of postings holds the terms of the field of texts, ordered by their bytes. For each term it has the rows of
+the documents that hold it, in ascending order, and how often each does. For each document it has Lucene's byte for the
+length. A few calls into Java copy all of this out of an index that `build_lucene` made.
+"""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numba import njit
+from numpy.typing import NDArray
+
+from keystone.indexing.errors import UserError
+from keystone.indexing.lucene.java import java_class
+from keystone.indexing.lucene.method_handles import call, class_of, handle_of, handles, lookup, type_of
+from keystone.indexing.lucene.read import take_content
+from keystone.indexing.lucene.write import CONTENTS_FIELD, open_reader
+from keystone.indexing.types import Progress, silent
+
+TERMS_AT_ONCE = 4096
+"""The terms whose postings one call into Java copies."""
+CHECKED_BYTES = 1 << 28
+"""The size of files up to which each opening compares their checksums. Of larger files, it compares the lengths."""
+_WITH_FREQUENCIES = 1 << 3
+"""Lucene's flag for postings that tell how often a document holds the term."""
+
+_LUCENE = "org.apache.lucene."
+_TERMS, _DOCUMENTS, _VALUES = (
+    f"{_LUCENE}index.TermsEnum",
+    f"{_LUCENE}search.DocIdSetIterator",
+    f"{_LUCENE}index.NumericDocValues",
+)
+_OUT, _WRITER = f"{_LUCENE}store.ByteBuffersDataOutput", f"{_LUCENE}store.DataOutput"
+_REF, _POSTINGS = f"{_LUCENE}util.BytesRef", f"{_LUCENE}index.PostingsEnum"
+_REF_TYPE, _POSTINGS_TYPE = (f"L{name.replace('.', '/')};" for name in (_REF, _POSTINGS))
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """The mapped postings of an index with n documents, t terms and p postings."""
+
+    folder: Path
+    terms: NDArray[np.uint8]
+    """The terms in UTF-8, one after another, in ascending order."""
+    term_ends: NDArray[np.int64]
+    """Where the terms begin in `terms`, then the end: int64[t + 1]."""
+    offsets: NDArray[np.int64]
+    """Where the postings of the terms begin, then the end: int64[t + 1]."""
+    rows: NDArray[np.int32]
+    """The documents of each term, in ascending order: int32[p]."""
+    frequencies: NDArray[np.unsignedinteger[Any]]
+    """How often the document holds the term: uint8[p], or uint32[p] if a frequency needs it."""
+    lengths: NDArray[np.uint8]
+    """Lucene's byte for the length of each document: uint8[n]."""
+    documents: int
+    """The number of documents that hold a term."""
+    tokens: int
+    """The number of tokens of all documents."""
+
+    def find_terms(self, terms: Sequence[str]) -> NDArray[np.int64]:
+        """Find the places of terms: int64[terms]; -1 for a term that no document holds."""
+        asked = [term.encode() for term in terms]
+        ends = np.cumsum([0, *(len(term) for term in asked)])
+        places: NDArray[np.int64] = _find_terms(
+            self.terms, self.term_ends, np.frombuffer(b"".join(asked), np.uint8), ends
+        )
+        return places
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _find_terms(terms: Any, term_ends: Any, asked: Any, ends: Any) -> Any:
+    """Find the place of each asked term among the terms by bisection; -1 for none."""
+    places = np.empty(len(ends) - 1, np.int64)
+    for i in range(len(places)):
+        low, high, places[i] = 0, len(term_ends) - 1, -1
+        while low < high and places[i] < 0:
+            middle = (low + high) >> 1
+            order = _compare(terms, term_ends[middle], term_ends[middle + 1], asked, ends[i], ends[i + 1])
+            if order == 0:
+                places[i] = middle
+            elif order < 0:
+                low = middle + 1
+            else:
+                high = middle
+    return places
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _compare(left: Any, begin: int, end: int, right: Any, start: int, stop: int) -> Any:
+    """Compare two parts of arrays of bytes: below 0 if the left one comes first, 0 if they are equal."""
+    for place in range(min(end - begin, stop - start)):
+        order = np.int64(left[begin + place]) - np.int64(right[start + place])
+        if order != 0:
+            return order
+    return (end - begin) - (stop - start)
+
+
+def write_postings(lucene: Path, folder: Path, progress: Progress = silent) -> None:
+    """Copy the postings of a Lucene index into a new folder. `UserError` if Lucene cannot read the index."""
+    reader = open_reader(lucene)
+    terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(reader, CONTENTS_FIELD)
+    folder.mkdir()
+    term_ends, offsets, most = [0], [0], 1
+    with (
+        (folder / "terms").open("wb") as names,
+        (folder / "entries").open("wb") as entries,
+        progress("Copying the postings", None) as tick,
+    ):
+        for counts, lengths, content, copied in _copy_terms(terms):
+            names.write(content)
+            entries.write(copied)
+            most = max(most, int(np.frombuffer(copied, "<i4")[1::2].max()))
+            term_ends += (term_ends[-1] + np.cumsum(lengths, dtype=np.int64)).tolist()
+            offsets += (offsets[-1] + np.cumsum(counts, dtype=np.int64)).tolist()
+            tick(len(counts))
+    np.save(folder / "term_ends.npy", np.array(term_ends, np.int64))
+    np.save(folder / "offsets.npy", np.array(offsets, np.int64))
+    pairs = np.memmap(folder / "entries", "<i4", "r", shape=(offsets[-1], 2)) if offsets[-1] else np.empty((0, 2), "i4")
+    for name, column, kind in (("rows", 0, np.int32), ("frequencies", 1, np.uint8 if most < 256 else np.uint32)):
+        made = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, (len(pairs),))
+        made[:] = pairs[:, column]
+        made.flush()
+    (folder / "entries").unlink()
+    np.save(folder / "lengths.npy", _copy_lengths(reader))
+    found = {"documents": terms.getDocCount(), "tokens": terms.getSumTotalTermFreq()} if terms else {}
+    checksums = {file.name: _sum_up(file) for file in sorted(folder.iterdir())}
+    (folder / "counts.json").write_bytes(orjson.dumps({"documents": 0, "tokens": 0, **found, "checksums": checksums}))
+
+
+def open_postings(folder: Path) -> Postings:
+    """Map a folder of postings. `UserError` if a file is missing, or if the files do not fit together.
+
+    If the files have at most `CHECKED_BYTES`, their checksums are compared, too.
+    """
+    try:
+        counts = orjson.loads((folder / "counts.json").read_bytes())
+        sizes = [(folder / name).stat().st_size for name in counts["checksums"]]
+        names = ("term_ends", "offsets", "rows", "frequencies", "lengths")
+        arrays = {name: np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in names}
+        terms = np.asarray(np.memmap(folder / "terms", np.uint8, "r")) if arrays["term_ends"][-1] else np.empty(0, "u1")
+        found = Postings(folder, terms, documents=counts["documents"], tokens=counts["tokens"], **arrays)
+    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise UserError(f"{folder}: not whole postings: build the index again") from error
+    lengths = len(found.terms), len(found.rows), len(found.rows), len(found.offsets)
+    if lengths != (found.term_ends[-1], found.offsets[-1], len(found.frequencies), len(found.term_ends)):
+        raise UserError(f"{folder}: files of postings that do not fit together: build the index again")
+    if sum(sizes) <= CHECKED_BYTES:
+        for name, expected in counts["checksums"].items():
+            if _sum_up(folder / name) != expected:
+                raise UserError(f"{folder / name}: damaged postings: build the index again")
+    return found
+
+
+def _sum_up(file: Path) -> int:
+    """Compute the checksum of a file, CRC-32."""
+    found = 0
+    with file.open("rb") as opened:
+        while content := opened.read(1 << 20):
+            found = zlib.crc32(content, found)
+    return found
+
+
+def _copy_terms(terms: Any) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], bytes, bytes]]:
+    """Copy terms from Lucene, at most `TERMS_AT_ONCE` at a time.
+
+    Yields the numbers of their documents, their lengths, their bytes, and pairs of a document and a frequency.
+    """
+    if terms is None:
+        return
+    each, outs = terms.iterator(), [java_class(_OUT)() for _ in range(3)]
+    following = handle_of(_TERMS, "next", f"(){_REF_TYPE}", each)
+    current = call(following)
+    loop = _make_loop(each, following, *outs)
+    while current is not None:
+        current = call(loop, java_class("java.lang.Integer")(TERMS_AT_ONCE), current)
+        heads, names, entries = (take_content(out) for out in outs)
+        counts, lengths = np.frombuffer(heads, "<i4").reshape(-1, 2).T
+        yield counts, lengths, names, entries
+
+
+def _make_loop(terms: Any, following: Any, heads: Any, names: Any, entries: Any) -> Any:
+    """The handle `(count, term) -> term`: copies at most `count` terms and returns the next one, null at the end.
+
+    The loop writes the number of documents of each term and its length to `heads`, its bytes to `names`, and pairs of a
+    document and a frequency to `entries`.
+    """
+    of, ref, kind, integer = handles(), class_of(_REF), class_of(_POSTINGS), java_class("java.lang.Integer")
+    number = integer.TYPE
+    find = handle_of(_TERMS, "postings", f"({_POSTINGS_TYPE}I){_POSTINGS_TYPE}", terms)
+    first = call(find, None, integer(_WITH_FREQUENCIES))  # one object for all terms
+    find = of.insertArguments(find, 0, first, integer(_WITH_FREQUENCIES))
+    count = handle_of(_TERMS, "docFreq", "()I", terms)
+
+    next_row = handle_of(_DOCUMENTS, "nextDoc", "()I").asType(type_of(f"({_POSTINGS_TYPE})I"))
+    write_entry = _write_number(entries)
+    entry = of.filterArguments(write_entry, 0, handle_of(_POSTINGS, "freq", "()I"))
+    entry = of.foldArguments(entry, of.filterArguments(write_entry, 0, next_row))
+    copy = of.countedLoop(of.dropArguments(count, 0, kind), None, of.dropArguments(entry, 0, number))
+
+    length = lookup().findGetter(ref, "length", number)
+    parts = lookup().findGetter(ref, "bytes", class_of("[B")), lookup().findGetter(ref, "offset", number), length
+    name = handle_of(_WRITER, "writeBytes", "([BII)V", names)
+    step = of.permuteArguments(of.filterArguments(name, 0, *parts), type_of(f"({_REF_TYPE})V"), 0, 0, 0)
+    step = of.foldArguments(step, of.filterArguments(_write_number(heads), 0, length))
+    step = of.foldArguments(step, of.filterReturnValue(count, _write_number(heads)))
+    step = of.foldArguments(step, of.filterReturnValue(find, copy))
+    step = of.foldArguments(of.dropArguments(following, 0, ref), step)
+    there = lookup().findStatic(class_of("java.util.Objects"), "nonNull", type_of("(Ljava/lang/Object;)Z"))
+    body = of.guardWithTest(there.asType(type_of(f"({_REF_TYPE})Z")), step, of.identity(ref))
+    body = of.permuteArguments(
+        body, type_of(f"({_REF_TYPE}II{_REF_TYPE}){_REF_TYPE}"), 0
+    )  # also place, count, first term
+    return of.countedLoop(
+        of.dropArguments(of.identity(number), 1, ref), of.dropArguments(of.identity(ref), 0, number), body
+    )
+
+
+def _copy_lengths(reader: Any) -> NDArray[np.uint8]:
+    """Copy Lucene's byte for the length of each document; 0 for a document without a text."""
+    count, integer, out = int(reader.maxDoc()), java_class("java.lang.Integer"), java_class(_OUT)()
+    norms = java_class("org.apache.lucene.index.MultiDocValues").getNormValues(reader, CONTENTS_FIELD)
+    if norms is None:
+        return np.zeros(count, np.uint8)
+    of, to_length = handles(), type_of("(I)I")
+    there = handle_of(_VALUES, "advanceExact", "(I)Z", norms)
+    length = of.dropArguments(handle_of(_VALUES, "longValue", "()J", norms), 0, integer.TYPE)
+    none = of.dropArguments(of.constant(integer.TYPE, integer(0)), 0, integer.TYPE)
+    length = of.guardWithTest(there, of.explicitCastArguments(length, to_length), none)
+    body = of.dropArguments(of.filterReturnValue(length, _write_number(out)), 1, integer.TYPE)  # also the count
+    call(of.countedLoop(of.identity(integer.TYPE), None, body), integer(count))
+    return np.frombuffer(take_content(out), "<i4").astype(np.uint8)
+
+
+def _write_number(out: Any) -> Any:
+    return handle_of(_WRITER, "writeInt", "(I)V", out)
