@@ -1,7 +1,7 @@
 """An index folder: its description, and a guard against its replacement while a command uses it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -16,6 +16,17 @@ T = TypeVar("T")
 
 FORMAT = 5
 """The version of the layout of an index folder; each change of the layout raises it."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSet:
+    """A further set of vectors of an index, beside the main one: what `Index` says of its main set."""
+
+    embedding: Embedding
+    faiss: str | None
+    faiss_shards: int = 0
+    passages: bool = False
+    cut: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +60,41 @@ class Index:
     """
     passages: bool = False
     """Whether each segment has a vector of its own, a passage; otherwise each document has one."""
+    vectors: dict[str, VectorSet] = field(default_factory=dict)
+    """The further sets of vectors by their names."""
+    set_name: str = ""
+    """The name of the set of vectors that `embedding` and the files of vectors belong to; empty for the main set."""
 
     def __repr__(self) -> str:
         """Say in one line which documents the index holds, and how they can be searched."""
         number = "documents" if self.documents is None else f"{self.documents:,} documents"
-        dense = "no embeddings" if self.embedding is None else f"embeddings by {self.embedding.model}"
+        models = [self.embedding.model] if self.embedding else []
+        models += [f"{one.embedding.model} ({name})" for name, one in self.vectors.items()]
+        dense = f"embeddings by {', '.join(models)}" if models else "no embeddings"
         return f"Index({str(self.folder)!r}: {number}, BM25 by {self.backend}, {dense})"
 
     @property
     def backend(self) -> str:
         """The engine that holds documents and postings: a name in `keystone.retrieval.backends.BACKENDS`."""
         return self.at.get("backend", "lucene")
+
+    def with_vectors(self, name: str | None) -> "Index":
+        """Return the same index with a further set of vectors as its main one; None keeps the main one.
+
+        `UserError` for a name that the index lacks.
+        """
+        if name is None:
+            return self
+        if name not in self.vectors:
+            expected = f"one of {', '.join(self.vectors)}" if self.vectors else "null: it has no further sets"
+            raise UserError(
+                f"vectors: found {name!r} for {self.folder}, expected {expected} (keystone index --vectors)"
+            )
+        own = self.vectors[name]
+        return replace(
+            self, embedding=own.embedding, faiss=own.faiss, faiss_shards=own.faiss_shards, passages=own.passages,
+            cut=own.cut, set_name=name,
+        )  # fmt: skip
 
     @property
     def compares_by(self) -> Embedding:
@@ -82,6 +117,11 @@ class Index:
         return self.folder / "lucene"
 
     @property
+    def vector_folder(self) -> Path:
+        """The folder of the files of vectors: `vectors/NAME` for a further set."""
+        return self.folder / "vectors" / self.set_name if self.set_name else self.folder
+
+    @property
     def postings(self) -> Path:
         """The folder of the mapped postings; an index that an older version built has none."""
         return self.folder / "postings"
@@ -89,7 +129,7 @@ class Index:
     @property
     def dense(self) -> Path:
         """The file of the FAISS index; it exists if `faiss` names a kind and `faiss_shards` is 0."""
-        return self.folder / "dense.faiss"
+        return self.vector_folder / "dense.faiss"
 
     @property
     def offsets(self) -> Path:
@@ -99,7 +139,7 @@ class Index:
     @property
     def dense_shards(self) -> list[Path]:
         """The files of a FAISS index in several files; empty if it is the file `dense`."""
-        return shard_files(self.folder, self.faiss_shards)
+        return shard_files(self.vector_folder, self.faiss_shards)
 
 
 def open_index(folder: Path) -> Index:
@@ -109,11 +149,16 @@ def open_index(folder: Path) -> Index:
         if found["format"] != FORMAT:
             raise UserError(f"{folder}: index format {found['format']}, expected {FORMAT}: build it again")
         embedding = Embedding(**found["embedding"]) if found["embedding"] else None
+        further = {
+            name: VectorSet(**{**own, "embedding": Embedding(**own["embedding"])})
+            for name, own in found.get("vectors", {}).items()
+        }
         return Index(
             folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"], found["faiss"],
             found["at"], found.get("faiss_shards", 0), found.get("segments", {}), found.get("passages", False),
+            further,
         )  # fmt: skip
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
 
 

@@ -70,6 +70,8 @@ class Backend:
     """Whether an attached index takes segments, or lets Keystone cut windows."""
     counts_words: bool = True
     """Whether the engine tells how many documents hold a word."""
+    grows: bool = False
+    """Whether a store knows only the documents that searches with it have found."""
 
 
 BACKENDS = {
@@ -91,6 +93,7 @@ BACKENDS = {
         attach="keystone.indexing.attached.rest_store:attach",
         prefix="rest:",
         counts_words=False,
+        grows=True,
     ),
     "pyserini": Backend(
         "keystone.indexing.attached.lucene_index:open_store",
@@ -110,6 +113,14 @@ def open_store(index: Index) -> Store:
         raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot open")
     store: Store = resolve_name(BACKENDS[index.backend].store)(index)
     return store
+
+
+def renew_store(index: Index, store: Store) -> Store:
+    """Open a store of one's own if stores of the index's engine grow, so that its rows are freed with it.
+
+    Otherwise `store` itself serves.
+    """
+    return open_store(index) if BACKENDS[index.backend].grows else store
 
 
 @of_one_index

@@ -1,26 +1,15 @@
-"""Dense search in a candidate pool (Keystone-Docs RAG, section 2.2): the documents that BM25 finds for any query."""
+"""Dense search in a candidate pool (Keystone-Docs RAG, section 2.2): documents that a system finds for any query."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.indexing.types import Store
 from keystone.indexing.vectors.faiss_index import make_faiss_index
-from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
 from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.faiss_search import search_dense
 from keystone.retrieval.types import Rankings, offsets_of
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The documents of a pool: their rows in a store, ascending, and a function that gives the text to embed."""
-
-    store: Store
-    rows: NDArray[np.int32]
-    texts_of: TextsOf = join_title_and_text
 
 
 def pool_of(rankings: Rankings) -> NDArray[np.int32]:

@@ -1,6 +1,6 @@
-"""Topics, queries, settings of a search, and rankings of documents for a whole batch of queries."""
+"""Topics, queries, parameters of a search, and rankings of documents for a whole batch of queries."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import Document
 
 Statistics = Literal["global", "local"]
 """The shards that count in how many documents a word occurs: all of them (`global`), or the document's own (`local`).
@@ -65,15 +64,6 @@ class Query:
     """What the question wants, if a model said so."""
 
 
-System = Literal["bm25", "dense", "hyde", "query2doc"]
-"""A system that ranks documents for a query.
-
-`bm25` searches by its `sparse_text`, `dense` by its `dense_text`. The other two search by its passage: `hyde` by the
-passage's embedding alone (Gao et al., ACL 2023), and `query2doc` by BM25 for the question five times and the passage
-once (Wang et al., EMNLP 2023).
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class Bm25:
     """The settings of BM25 (Robertson and Zaragoza, 2009, section 3.4)."""
@@ -108,27 +98,6 @@ class PassageScore(NamedTuple):
 
 
 BEST_PASSAGE = PassageScore()
-
-
-@dataclass(frozen=True, slots=True)
-class SearchSettings:
-    """The settings of a search that do not depend on the queries."""
-
-    systems: Sequence[System] = ("bm25", "dense")
-    """The systems to search."""
-    depth: int = 1000
-    """The maximum number of documents in each ranking."""
-    feedback: str | None = None
-    """The name of a method in `keystone.retrieval.feedback.METHODS` that expands BM25 queries; None expands nothing."""
-    passages: PassageScore = BEST_PASSAGE
-    """How a document's passages give its dense score; an index without passages ignores it."""
-    faiss: str = ""
-    """Search parameters for an inexact vector index, such as `nprobe=16`; empty keeps the index's defaults."""
-    bm25: Bm25 = BM25
-    threads: int = 1
-    """The number of threads that search and embed."""
-    texts_of: Callable[[Sequence[Document]], Sequence[str]] | None = None
-    """Returns the texts that Keystone embeds for candidates of an index without vectors; None: title and text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """One index build: from a corpus to a folder with `store/`, `lucene/`, `postings/`, `dense.faiss` and `index.json`.
 
-The folder appears when it is complete, or not at all. If runs embed the documents that they find
-(`keystone.indexing.vectors.of_documents`), the folder has no `dense.faiss`. If a build stops at any moment, running it
-again goes on from there.
+Further sets of vectors lie in `vectors/NAME/`. The folder appears when it is complete, or not at all. If runs embed the
+documents that they find (`keystone.indexing.vectors.of_documents`), the folder has no `dense.faiss`. If a build stops
+at any moment, running it again goes on from there.
 """
 
+import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
 from keystone.indexing.corpora.corpus import ALL, MAIN, guess_format, make_corpus_key, read_corpus
 from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_windows
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
-from keystone.indexing.index import FORMAT, Index, open_index
+from keystone.indexing.index import FORMAT, Index, VectorSet, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import partial_folder, stage
 from keystone.indexing.io.writing import unicode_name, write_whole
@@ -65,6 +66,11 @@ def build_index(
     made_of = [FORMAT, format, made_by, [faiss, settings.faiss_shard] if embedding else None, inputs]
     if opensearch:
         made_of.append(["opensearch", opensearch.shards])
+        if settings.vectors:
+            raise UserError("found --vectors with --opensearch, which holds one set of vectors; expected one of them")
+    if settings.vectors:
+        own = {name: one.made_by for name, one in settings.vectors.items()}
+        made_of.append(["vectors", own, faiss, settings.faiss_shard])
     key, passages_key = digest(made_of), digest([*made_of, "passages"])
     keys = [key, passages_key] if settings.passages is None else [passages_key if settings.passages else key]
     at = opensearch.place.at if opensearch else {}
@@ -78,7 +84,7 @@ def build_index(
 
         check_cluster(opensearch, keys, {"faiss": faiss, "passages": settings.passages}, embedding)
     parts_key = digest([*keys, at]) if at or len(keys) > 1 else keys[0]
-    parts = PARTS[-1:] if at else PARTS
+    parts = PARTS[-1:] if at else (*PARTS, *(["vectors"] if settings.vectors else []))
     with partial_folder(out, parts_key, parts) as folder, open_engine(settings.engine, settings.threads) as engine:
         if not (folder / "index.json").exists():
             documents = partial(
@@ -90,20 +96,30 @@ def build_index(
             if not opensearch:
                 stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
                 stage(folder, "postings", lambda path: _write_postings(folder / "lucene", path, progress))
-            if embedding:
-                _check_model(embedding, None if opensearch else faiss)
-            if embedding and faiss is not None:
+            models = [*([embedding] if embedding else []), *settings.vectors.values()]
+            for one in models:
+                _check_model(one, None if opensearch else faiss)
+            further = {name: VectorSet(one, None, passages=bool(passages)) for name, one in settings.vectors.items()}
+            if models and faiss is not None:
                 effort = Effort(settings.threads, progress)
                 if passages is None:
-                    passages = prefer_passages(store, embedding)
+                    passages = prefer_passages(store, models[0])
                 texts = _find_passages(store, folder, progress) if passages else store
                 offsets = texts.offsets if isinstance(texts, Passages) else None
-                shards = embed_store(texts, embedding, folder / "vectors", effort, engine.embed)
-                faiss_files = 0 if opensearch else _build_dense(shards, faiss, settings.faiss_shard, folder, progress)
+                if embedding:
+                    shards = embed_store(texts, embedding, folder / "vectors", effort, engine.embed)
+                if shards and not opensearch:
+                    faiss_files = _build_dense(shards, faiss, settings.faiss_shard, folder, progress)
+                for name, one in settings.vectors.items():
+                    (place := folder / "vectors" / name).mkdir(parents=True, exist_ok=True)
+                    vectors = embed_store(texts, one, place / "shards", effort, engine.embed)
+                    files = _build_dense(vectors, faiss, settings.faiss_shard, place, progress)
+                    further[name] = VectorSet(one, faiss, files, bool(passages), vectors.cut)
             meta = {"format": FORMAT, "key": passages_key if passages else key, "embedding": model}
             meta |= {"faiss": faiss if embedding else None, "passages": bool(passages)}
             meta |= {**read, "faiss_shards": faiss_files, "cut": shards.cut if shards else 0}
             meta |= {"corpus": unicode_name(corpus.name)}
+            meta |= {"vectors": {name: asdict(one) for name, one in further.items()}} if further else {}
             if opensearch:
                 from keystone.indexing.opensearch.build import load_stage
                 from keystone.indexing.opensearch.load import Upload
@@ -112,7 +128,18 @@ def build_index(
                 load_stage(folder, upload, progress)
             with write_whole(folder / "index.json") as file:
                 file.write(orjson.dumps({**meta, "at": at}, option=orjson.OPT_INDENT_2))
+        _remove_shards(folder, settings.vectors)
     return open_index(out), True
+
+
+def _remove_shards(folder: Path, names: Iterable[str]) -> None:
+    """Remove what the build of sets of vectors has left beside their FAISS indexes in the folder `vectors`."""
+    for place in [folder / "vectors" / name for name in names]:
+        for left in [*place.parent.glob("*.npy"), *place.parent.glob("*.json"), *place.glob("*.json")]:
+            left.unlink()
+        for left in place.glob("trained.faiss"):
+            left.unlink()
+        shutil.rmtree(place / "shards", ignore_errors=True)
 
 
 def _build_store(

@@ -1,6 +1,7 @@
 """The settings of an index build."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ class BuildSettings:
     """Whether each segment gets a vector of its own; otherwise each document gets one. None: if most are long."""
     opensearch: "Target | None" = None
     """The index in an OpenSearch cluster that receives documents, postings and vectors; None for the folder."""
+    vectors: Mapping[str, Embedding] = field(default_factory=dict)
+    """The models of further sets of vectors, by the names of the sets."""
     engine: str = "local"
     """Where the long work runs: a name in `keystone.indexing.builds.engines.ENGINES`."""
     threads: int = 1

@@ -3,6 +3,7 @@
 It can also build the structures of all documents ahead.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
@@ -14,11 +15,16 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import Report, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.structures.cached import BUILDERS, read_structures
-from keystone.indexing.types import Progress
+from keystone.indexing.types import LOCAL, Embedding, Progress
 from keystone.retrieval.backends import BACKENDS, open_store
+from keystone.runs.config.read import parse_value
 
 if TYPE_CHECKING:
     from keystone.indexing.opensearch.index import Target
+
+
+SET_NAME = re.compile(r"[a-z][a-z0-9_-]{0,49}")
+"""The name of a set of vectors, and of its folder."""
 
 
 def target_of(place: str | None, shards: int, replicas: int) -> "Target | None":
@@ -29,6 +35,39 @@ def target_of(place: str | None, shards: int, replicas: int) -> "Target | None":
     from keystone.indexing.opensearch.index import Target
 
     return Target(place_of(place), shards, replicas)
+
+
+def parse_vectors(given: Sequence[str], main: Embedding) -> dict[str, Embedding]:
+    """Parse the values of `--vectors`, each `NAME=MODEL`, `NAME=MODEL@URL` or `NAME={key: value, ...}`, by name.
+
+    The keys are those of `Embedding`. A model without a URL is the local one, or else at the URL of the `main` model.
+    `UserError` for anything else.
+    """
+    found: dict[str, Embedding] = {}
+    for option in given:
+        name, _, text = option.partition("=")
+        try:
+            value = (
+                parse_value(text)
+                if text.startswith("{")
+                else dict(zip(("model", "url"), text.split("@", 1), strict=False))
+            )
+        except ValueError as error:
+            raise UserError(f"--vectors {option}: the value is not YAML: {error}") from error
+        if not SET_NAME.fullmatch(name) or name in found or not isinstance(value, dict) or not value.get("model"):
+            raise UserError(
+                f"--vectors {option}: expected NAME=MODEL@URL, or NAME={{model: M, url: U, ...}}, with a new name of "
+                "lower-case letters, digits, _ and -"
+            )
+        types = {**dict.fromkeys(Embedding.__dataclass_fields__, str), "window": int}
+        for key, one in value.items():
+            if type(one) is not types.get(key):
+                raise UserError(
+                    f"--vectors {option}: found {key}: {one!r}, expected {', '.join(types)} with their values"
+                )
+        url = None if value["model"] == LOCAL else main.url
+        found[name] = Embedding(**{"url": url, **value})
+    return found
 
 
 def is_attached(corpus: str) -> bool:
@@ -52,6 +91,7 @@ def attach_index(
         "--opensearch": settings.opensearch,
         "--faiss-shard": settings.faiss_shard,
         "--format": settings.format,
+        "--vectors": settings.vectors or None,
         "--dense passages": (settings.passages and settings.faiss) or None,
     }
     if not (backend.cuts and corpus.startswith(backend.prefix)):

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from keystone.generation.readers.settings import READERS
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_text
+from keystone.retrieval.search import KINDS
 from keystone.runs.config.presets import find_presets
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.tracks.violations import shorten_value
@@ -158,8 +159,13 @@ def shorten_option(text: str) -> str:
 
 
 def _list_keys(item: Any) -> list[str]:
-    """List the keys that lead to an error. After the key `reader` stands the name of the reader."""
+    """List the keys that lead to an error. After the key `reader` stands the name of the reader.
+
+    pydantic adds the form of `retrieval.systems`, and the kind of a system after its name.
+    """
     keys = [str(part) for part in item["loc"]]
+    if keys[:2] == ["retrieval", "systems"]:
+        return keys[:2] + keys[3:4] + keys[5:]
     return keys[:1] + keys[2:] if keys[:1] == ["reader"] else keys
 
 
@@ -177,6 +183,9 @@ def _explain(item: Any) -> str:
             known = sorted(READERS)
             found = item["input"].get("name") if isinstance(item["input"], dict) else item["input"]
             return f"{location}.name: found {shorten_value(found)}; expected one of {', '.join(known)}"
+        case "union_tag_invalid" | "union_tag_not_found":
+            found = item["input"].get("kind") if isinstance(item["input"], dict) else item["input"]
+            return f"{location}.kind: found {shorten_value(found)}; expected one of {', '.join(KINDS)}"
         case "missing":
             return f"{location}: missing; expected a value"
         case "value_error":
@@ -186,9 +195,11 @@ def _explain(item: Any) -> str:
 
 
 def _find_model(location: tuple[str | int, ...]) -> type[BaseModel]:
-    """Find the model that has a key. After the key `reader`, the location names the reader."""
+    """Find the model that has a key. After the key `reader`, the location names the reader; a system's has its kind."""
     if location[:1] == ("reader",):
         return READERS[str(location[1])].settings
+    if location[:2] == ("retrieval", "systems"):
+        return KINDS[str(location[4])]
     model: type[BaseModel] = RunConfig
     for part in location:
         annotation = model.model_fields[str(part)].annotation

@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from keystone.generation.readers.settings import READERS
 from keystone.indexing.settings.strict_settings import OneOf
+from keystone.retrieval.search import KINDS
 from keystone.runs.config.run_config import RunConfig
 
 EXAMPLE_VALUES = {"run_id": "my-run", "index": "index", "topics": "topics.jsonl"}
@@ -71,6 +72,8 @@ def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
         if name == "reader":
             below += [(one.settings, f"{inner}` with `name: {of}") for of, one in READERS.own.items()]
             continue
+        if name == "systems" and key == "retrieval":
+            below += [(one, f"{inner}.NAME` with `kind: {of}") for of, one in KINDS.items()]
         if part:
             below.append((part, inner))
         if part is None or field.default is None:
@@ -113,6 +116,8 @@ def _list_alternatives(annotation: Any) -> list[Any]:
 def _describe_type(annotation: Any, key: str) -> str:
     """Describe a type in words."""
     arguments = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        return _describe_type(arguments[0], key)
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{value}`" for value in arguments)
     if get_origin(annotation) is Annotated and isinstance(arguments[1], OneOf):
@@ -121,6 +126,8 @@ def _describe_type(annotation: Any, key: str) -> str:
         return f"list of {_describe_type(arguments[0], key)}"
     if get_origin(annotation) is dict:
         held = get_args(arguments[1])[0] if get_origin(arguments[1]) is Annotated else arguments[1]
+        if held is not Any and held not in TYPE_NAMES:
+            return "names with the keys of a section below each"
         return f"names with a {TYPE_NAMES.get(held, 'value')} each"
     if _find_model(annotation):
         return f"the keys of [`{key}`](#{key.replace('.', '')})"

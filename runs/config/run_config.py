@@ -11,8 +11,9 @@ from keystone.generation.readers.settings import BY_QUERY, BY_RANKING, AnswerMet
 from keystone.generation.rerank.settings import RerankSettings
 from keystone.indexing.settings.none_named import NoneNamed
 from keystone.indexing.settings.strict_settings import StrictSettings
-from keystone.retrieval.types import System
-from keystone.runs.config.sections import Answer, Fusion, Grading, Queries, Retrieval
+from keystone.retrieval.bm25 import Bm25System
+from keystone.retrieval.system import System
+from keystone.runs.config.sections import SHORT_FORM, Answer, Fusion, Grading, Queries, Retrieval, ShortName
 from keystone.runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
 
@@ -82,6 +83,11 @@ class RunConfig(StrictSettings):
                 "retrieval.runs: found a file with queries.narrative_weight 0, which leaves rankings of narratives "
                 "out; expected a weight above 0"
             )
+        if self.queries.passages is not None and isinstance(self.retrieval.systems, dict):
+            raise ValueError(
+                f"queries.passages: found {self.queries.passages!r} with the long form of retrieval.systems, expected "
+                "none, and there a system with reads: passage"
+            )
         if self.retrieval.runs and self.fusion.systems == "scores":
             raise ValueError(
                 "fusion.systems: found 'scores' with retrieval.runs, of which only the order counts; expected rrf"
@@ -142,24 +148,54 @@ class RunConfig(StrictSettings):
     def describe_first_stage(self) -> dict[str, Any]:
         """Describe how the systems of a query are fused: the method and its parameter."""
         if self.first_stage == "rrf":
-            return {"method": "rrf", "k": self.fusion.k}
-        return {"method": "convex combination (TM2C2)", "dense_weight": self.fusion.dense_weight}
+            return {"method": "rrf", "k": self.fusion.k, **self._list_weights()}
+        return {
+            "method": "convex combination (TM2C2)",
+            "dense_weight": self.fusion.dense_weight,
+            **self._list_weights(),
+        }
+
+    def _list_weights(self) -> dict[str, Any]:
+        """List the weights that systems set themselves, by name under `weights`; empty if none does."""
+        weights = {name: one.weight for name, one in self.retrieval.make_systems().items() if one.weight is not None}
+        return {"weights": weights} if weights else {}
 
     def list_systems(self) -> list[str]:
         """List the systems that rank documents for each query: those that search, then the given runs by number."""
         return [*self.list_searching_systems(), *self.list_given_systems()]
 
-    def list_searching_systems(self) -> list[System]:
-        """List the systems that search each query, those that search by its passage last."""
-        return [*self.retrieval.systems, *self.list_passage_systems()]
+    def list_searching_systems(self) -> list[str]:
+        """List the systems that search each query. In the short form, those that search by its passage are last."""
+        return list(self.make_systems())
+
+    def make_systems(self) -> dict[str, System]:
+        """Make the systems that search each query, by name."""
+        return self.retrieval.make_systems() | {
+            name: self.retrieval.make_system(name) for name in self._list_short_passage_systems()
+        }
+
+    def make_candidate_system(self) -> Bm25System:
+        """Make the system that finds candidates if an index has no vectors of all documents: the first BM25."""
+        own = (one for one in self.make_systems().values() if isinstance(one, Bm25System) and one.reads == "query")
+        return next(own, self.retrieval.make_bm25())
+
+    def find_system(self, name: str) -> System | None:
+        """Find a system by its name: one of this configuration, or else one of the short form."""
+        if (own := self.make_systems().get(name)) is not None:
+            return own
+        return next((self.retrieval.make_system(short) for short in SHORT_FORM if short == name), None)
 
     def list_given_systems(self) -> list[str]:
         """List the names of the given runs: `given1`, `given2` and so on."""
         return [f"given{number}" for number in range(1, len(self.retrieval.runs) + 1)]
 
-    def list_passage_systems(self) -> list[System]:
-        """List the systems that search by the passage of each query, each beside the system of `retrieval` it uses."""
-        engines: dict[System, System] = {"hyde": "dense", "query2doc": "bm25"}
+    def list_passage_systems(self) -> list[str]:
+        """List the systems that search by the passage of each query."""
+        return [name for name, system in self.make_systems().items() if system.reads == "passage"]
+
+    def _list_short_passage_systems(self) -> list[ShortName]:
+        """List those that `queries.passages` adds, each beside the system of `retrieval` that searches as it does."""
+        engines: dict[ShortName, ShortName] = {"hyde": "dense", "query2doc": "bm25"}
         return [
             system
             for system, engine in engines.items()
@@ -182,6 +218,10 @@ class RunConfig(StrictSettings):
         needed = {
             "queries.method": (self.queries.method, ("model", "contract")),
             "queries.passages": (self.queries.passages, ("hyde", "query2doc", "both")),
+            **{
+                f"retrieval.systems.{name}.reads": (system.reads, ("passage",))
+                for name, system in (self.retrieval.systems.items() if isinstance(self.retrieval.systems, dict) else ())
+            },
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
             "rerank.method": (self.rerank.method, ("listwise", "sliding")),
             "grading.method": (self.grading.method, ("pointwise", "grid")),

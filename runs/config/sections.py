@@ -1,9 +1,10 @@
 """The sections of a run's configuration, each with its settings."""
 
 import math
+import re
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from keystone.fusion.methods import find_impossible_setting, find_method
 from keystone.generation.llm.chat import MOST_TOKENS
@@ -11,6 +12,9 @@ from keystone.generation.llm.settings import AnyPath
 from keystone.generation.readers.settings import AnswerMethod
 from keystone.indexing.settings.none_named import NoneNamed
 from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.retrieval.bm25 import Bm25System
+from keystone.retrieval.search import KINDS, AnySystem
+from keystone.retrieval.system import System
 from keystone.retrieval.types import K1, B
 from keystone.runs.config.depths import load_depths
 
@@ -52,12 +56,41 @@ class Queries(StrictSettings):
     """The weight of these rankings in the first stage of fusion. The rankings of the query itself have weight 1."""
 
 
+ShortName = Literal["bm25", "dense", "hyde", "query2doc"]
+"""The name of a system of the short form. `hyde` and `query2doc` come from `queries.passages`.
+
+`hyde` searches by the embedding of a passage alone (Gao et al., ACL 2023), and `query2doc` by BM25 for the question
+five times and the passage once (Wang et al., EMNLP 2023).
+"""
+SHORT_FORM: dict[ShortName, tuple[str, Literal["query", "passage"]]] = {
+    "bm25": ("bm25", "query"),
+    "dense": ("dense", "query"),
+    "hyde": ("dense", "passage"),
+    "query2doc": ("bm25", "passage"),
+}
+"""The kind of each system of the short form, and what it reads."""
+TAKEN_NAMES = re.compile(r"hybrid|decomposed|narrative|reranked|graded|keystone|rounds|given\d*")
+"""The names of other rankings, which no system may have."""
+DEFAULT_SYSTEMS: list[Literal["bm25", "dense"]] = ["bm25", "dense"]
+SystemName = Annotated[str, Field(max_length=50, pattern=r"^[a-z][a-z0-9_-]*$")]
+"""The name of a system, and of its run file without `.trec`: lower-case letters, digits, `_` and `-`."""
+
+
+def _find_form(value: Any) -> str:
+    return "long" if isinstance(value, dict) else "short"
+
+
 class Retrieval(StrictSettings):
     """How each query is searched. Each system's rankings are kept as a run file."""
 
-    systems: list[Literal["bm25", "dense"]] = Field(default=["bm25", "dense"], max_length=2)
+    systems: Annotated[
+        Annotated[list[Literal["bm25", "dense"]], Field(max_length=2), Tag("short")]
+        | Annotated[dict[SystemName, AnySystem], Field(min_length=1, max_length=20), Tag("long")],
+        Discriminator(_find_form),
+    ] = Field(default=DEFAULT_SYSTEMS)
     """The systems that search each query: BM25, embeddings, or both. With `runs` the list may be empty. If an index has
-    no embeddings, the default is BM25."""
+    no embeddings, the default is BM25. The long form names [any number of systems](systems.md), each with its kind and
+    its settings."""
     runs: list[AnyPath] = Field(default=[], max_length=100)
     """[Run files of other systems](fusion.md#runs-of-other-systems), whose rankings of narratives and queries are fused
     with those of `systems`."""
@@ -84,8 +117,53 @@ class Retrieval(StrictSettings):
     """Where BM25 counts words if an OpenSearch index has several shards. `global` counts in all shards together,
     `local` in each shard separately (see [opensearch.md](opensearch.md))."""
 
+    def make_systems(self) -> dict[str, System]:
+        """Make the systems that search each query, by their names."""
+        if isinstance(self.systems, dict):
+            return dict(self.systems)
+        return {name: self.make_system(name) for name in self.systems}
+
+    def make_system(self, name: ShortName) -> System:
+        """Make a system of the short form, with the settings of this section."""
+        kind, reads = SHORT_FORM[name]
+        return KINDS[kind].model_validate({"reads": reads, **self._share_with(KINDS[kind])})
+
+    def make_bm25(self) -> Bm25System:
+        """Make BM25 with the settings of this section."""
+        return Bm25System(**self._share_with(Bm25System))
+
+    def _share_with(self, kind: type[System]) -> dict[str, Any]:
+        """Return the settings of this section that a kind of system has too."""
+        return {key: getattr(self, key) for key in kind.model_fields if key in type(self).model_fields}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_settings(cls, values: Any) -> Any:
+        """Give each system of the long form the settings of this section that it does not set itself."""
+        if not isinstance(values, dict) or not isinstance(values.get("systems"), dict):
+            return values
+        shared = {key: value for key, value in values.items() if key not in ("systems", "runs")}
+        given = {
+            name: {key: shared[key] for key in KINDS[own["kind"]].model_fields if key in shared} | own
+            if isinstance(own, dict) and own.get("kind") in list(KINDS)
+            else own
+            for name, own in values["systems"].items()
+        }
+        return {**values, "systems": given}
+
     @model_validator(mode="after")
     def _check_systems(self) -> Self:
+        if isinstance(self.systems, dict):
+            for name, system in self.systems.items():
+                if TAKEN_NAMES.fullmatch(name):
+                    raise ValueError(f"systems: found the name {name!r}, which another ranking has; expected another")
+                others = [one for one, own in self.systems.items() if own.base is None and one != name]
+                if system.base is not None and system.base not in others:
+                    raise ValueError(
+                        f"systems.{name}.within: found {system.base!r}, expected another system without within: "
+                        f"{', '.join(others) or 'there is no such system'}"
+                    )
+            return self
         if len(set(self.systems)) < len(self.systems):
             raise ValueError(f"systems: found {self.systems}, expected each system once")
         if not self.systems and not self.runs:

@@ -69,6 +69,13 @@ class Job:
         return [self.config.segments_per_document] if self.config.ranks_segments else []
 
     @property
+    def ranks_candidates(self) -> bool:
+        """Whether a system ranks what another one finds for any query, so that all queries of a topic go together."""
+        return self.index.pooled or any(
+            system.base or system.needs_candidates(self.index) for system in self.config.make_systems().values()
+        )
+
+    @property
     def words(self) -> int:
         """The most words of an answer, if its topic sets no limit of its own."""
         return self.config.answer.words or self.track.words
@@ -140,11 +147,12 @@ def fit_systems(config: RunConfig, index: Index) -> RunConfig:
 
     `UserError` if the configuration needs dense search all the same.
     """
-    if index.embedding is not None or "dense" not in config.list_searching_systems():
+    unfit = [name for name, system in config.make_systems().items() if not system.fits(index)]
+    if not unfit:
         return config
     if "systems" in config.retrieval.model_fields_set:
         raise UserError(
-            f"retrieval.systems: found dense for {index.folder}, which has no embeddings: "
+            f"retrieval.systems: found {unfit[0]} for {index.folder}, which has no embeddings: "
             "set [bm25], or build the index with them"
         )
     if config.queries.passages in ("hyde", "both"):

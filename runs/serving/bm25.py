@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from keystone.indexing.index import Index
-from keystone.retrieval.backends import Sparse, open_sparse, open_store
+from keystone.retrieval.backends import Sparse, open_sparse, open_store, renew_store
 from keystone.retrieval.types import Bm25
 from keystone.runs.pipeline.ranking.rank import Hits
 from keystone.runs.serving.batches import Batches
@@ -52,10 +52,8 @@ def open_bm25(index: Index, bm25: Bm25, threads: int) -> Bm25Batches:
         for place, one in enumerate(asked):
             groups.setdefault((one.bm25, one.depth), []).append(place)
         for (own, depth), places in groups.items():
-            searcher, store = open_searcher(own), shared
-            if index.backend == "rest":  # a store of its own, so that the rows of this batch are freed with it
-                store = open_store(index)
-                searcher = open_sparse(index, store, own)
+            store = renew_store(index, shared)
+            searcher = open_searcher(own) if store is shared else open_sparse(index, store, own)
             rankings = searcher.search([str(p) for p in places], [asked[p].text for p in places], depth, threads)
             hits = list(zip(store.ids(rankings.docs), rankings.scores.tolist(), strict=True))
             for place, (start, end) in zip(places, pairwise(rankings.offsets.tolist()), strict=True):

@@ -12,19 +12,20 @@ from keystone.generation.rerank.candidates import Rerank
 from keystone.generation.types import Answer
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
+from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.answering.one_topic import Searches, answer_topic
 from keystone.runs.pipeline.answering.watch import Watch
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.queries import understand_topics
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
-from keystone.runs.pipeline.ranking.rank import Hits, search_systems
+from keystone.runs.pipeline.ranking.rank import Hits, search_by_one, search_systems
 from keystone.runs.pipeline.ranking.rerank import open_job_reranker
 from keystone.runs.serving.batches import Batches
 
 T = TypeVar("T")
 MOST_QUERIES = 64
-"""The most queries of a batch of the dense and the hybrid search."""
+"""The most queries of a batch of the search by a system or by all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Engine:
     job: Job
     model: Model | None
     searches: Searches
-    dense: Batches[Query, Hits]
+    systems: dict[str, Batches[Query, Hits]]
+    """The search by each system alone, by its name."""
     hybrid: Batches[Query, Hits]
     loop: asyncio.AbstractEventLoop
 
@@ -49,7 +51,7 @@ class Engine:
 
     async def search_decomposed(self, topic: Topic) -> Hits:
         """Make the ranking of a narrative: decompose it, search each query, fuse all."""
-        job = self.job if not self.job.index.pooled else replace(self.job, store=open_store(self.job.index))
+        job = self.job if not self.job.ranks_candidates else replace(self.job, store=open_store(self.job.index))
         queries = await self.decompose(topic)
         hybrid = await self.searches.hybrid(job, queries)
         ranking = fuse_each_narrative(job.config, [topic], queries, hybrid)
@@ -91,22 +93,29 @@ def open_engine(job: Job) -> Iterator[Engine]:
 
 def _make_engine(job: Job, model: Model | None, rerank: Rerank | None) -> Engine:
     searches = Searches(job, model, rerank)
-    most = 1 if job.index.pooled else MOST_QUERIES  # the queries of a batch share their candidates
-    dense = Batches(_search_by("dense", job), most, searches.java)
-    hybrid = Batches(_search_by("hybrid", job), most, searches.java)
-    return Engine(job, model, searches, dense, hybrid, asyncio.get_running_loop())
+    most = 1 if job.ranks_candidates else MOST_QUERIES  # the queries of a batch share their candidates
+    by_name = {name: Batches(_search_by(name, job), most, searches.java) for name in list_systems(job.config)}
+    hybrid = Batches(_search_by(None, job), most, searches.java)
+    return Engine(job, model, searches, by_name, hybrid, asyncio.get_running_loop())
 
 
-def _search_by(method: str, job: Job) -> Callable[[Sequence[Query]], list[Hits]]:
-    systems: Any = ["dense"] if method == "dense" else job.config.retrieval.systems
-    retrieval = job.config.retrieval.model_copy(update={"systems": systems, "runs": []})
+def list_systems(config: RunConfig) -> list[str]:
+    """List the systems that a request can name: `bm25`, `dense`, and those of the configuration that read queries."""
+    own = [name for name, system in config.make_systems().items() if system.reads == "query"]
+    return list(dict.fromkeys(["bm25", "dense", *own]))
+
+
+def _search_by(name: str | None, job: Job) -> Callable[[Sequence[Query]], list[Hits]]:
+    """Return the search by one system, or by all if `name` is None, whose rankings are fused."""
+    retrieval = job.config.retrieval.model_copy(update={"runs": []})
     fusion = job.config.fusion.model_copy(update={"systems": job.config.first_stage})
     config = job.config.model_copy(update={"retrieval": retrieval, "fusion": fusion})
 
     def search(queries: Sequence[Query]) -> list[Hits]:
-        own = replace(job, config=config, store=open_store(job.index) if job.index.pooled else job.store, given=())
-        found = search_systems(own, queries)
-        rankings = found["dense"] if method == "dense" else fuse_each_query(config, found)
+        own = replace(job, config=config, store=open_store(job.index) if job.ranks_candidates else job.store, given=())
+        rankings = (
+            fuse_each_query(config, search_systems(own, queries)) if name is None else search_by_one(own, queries, name)
+        )
         return [
             list(zip(own.store.ids(rankings.of(i)), rankings.scores_of(i).tolist(), strict=True))
             for i in range(len(queries))

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 from keystone.generation.queries.compose import make_narrative_query
 from keystone.generation.rules.doubt import is_doubtful
@@ -17,7 +17,7 @@ from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import NotFound, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.types import Document, Span, Store, document_id, has_lone_surrogate
-from keystone.retrieval.backends import open_store
+from keystone.retrieval.backends import open_store, renew_store
 from keystone.retrieval.types import Bm25, Query, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.answering.watch import Step, Watch
@@ -28,9 +28,11 @@ from keystone.runs.serving.bm25 import Bm25Batches, open_bm25
 from keystone.runs.serving.call_log import CallLog
 from keystone.runs.serving.engine import Engine, open_engine
 
-Method = Literal["bm25", "dense", "hybrid", "decomposed"]
-"""A way to search: BM25 alone, embeddings alone, both fused, or both for each query of the decomposed text."""
-METHODS: tuple[Method, ...] = get_args(Method)
+FUSING_METHODS = ("hybrid", "decomposed")
+"""The ways to search by all systems, whose rankings are fused: for the text, or for each query of the decomposed text.
+
+The other ways are the names of systems.
+"""
 TOPIC_ID = "1"
 """The id of the only topic of a request."""
 MOST_HITS = 10_000
@@ -54,6 +56,11 @@ class Service:
     def name(self) -> str:
         """The name of the index in requests: that of its folder."""
         return self.index.folder.resolve().name
+
+    @property
+    def methods(self) -> list[str]:
+        """The ways to search: by one system, named, or by all of them."""
+        return [*self.engine.systems, *FUSING_METHODS]
 
     @property
     def answers(self) -> bool:
@@ -84,14 +91,12 @@ def open_service(config: RunConfig, log: CallLog, threads: int = 1) -> Iterator[
     """
     job = open_job(config, threads, topics=[])
     config = job.config
-    bm25 = Bm25(config.retrieval.k1, config.retrieval.b, config.retrieval.statistics)
+    bm25 = config.make_candidate_system().parameters
     with open_engine(job) as engine:
         yield Service(job.index, config, open_store(job.index), open_bm25(job.index, bm25, threads), engine, log)
 
 
-async def search(
-    service: Service, text: str, k: int = 10, method: Method = "bm25", bm25: Bm25 | None = None
-) -> list[Hit]:
+async def search(service: Service, text: str, k: int = 10, method: str = "bm25", bm25: Bm25 | None = None) -> list[Hit]:
     """Rank the `k` best documents for a text. `bm25` replaces the configuration's parameters for the method `bm25`.
 
     `UserError` for a text without words, an unknown method, a `k` outside 1 to 10,000, and from the engine.
@@ -99,15 +104,15 @@ async def search(
     check_text("query", text)
     if not 1 <= k <= MOST_HITS:
         raise UserError(f"k: found {k}, expected 1 to {MOST_HITS}")
-    if method not in METHODS:
-        raise UserError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
+    if method not in service.methods:
+        raise UserError(f"method: found {method!r}, expected one of {', '.join(service.methods)}")
     if method == "bm25":
         found: Hits = await service.bm25.search(text, k, bm25)
     elif method == "decomposed":
         found = await service.engine.run(service.engine.search_decomposed(Topic(TOPIC_ID, text)))
     else:
         query, engine = make_narrative_query(Topic(TOPIC_ID, text)), service.engine
-        found = await engine.run((engine.dense if method == "dense" else engine.hybrid).ask(query))
+        found = await engine.run((engine.hybrid if method == "hybrid" else engine.systems[method]).ask(query))
     return [Hit(rank, doc_id, score) for rank, (doc_id, score) in enumerate(found[:k], 1)]
 
 
@@ -199,19 +204,15 @@ def check_text(name: str, text: str) -> None:
 
 
 def _find_titles(service: Service, names: Sequence[str]) -> list[Titled]:
-    store = _open_own_store(service)
+    store = renew_store(service.index, service.store)
     doc_ids = list(dict.fromkeys(doc_id for name in names for doc_id in (name, document_id(name))))
     rows = dict(zip(doc_ids, store.rows(doc_ids).tolist(), strict=True))
     found = [name if rows[name] >= 0 else document_id(name) for name in names]
     return [Titled(one.id, one.title) for one in _read_documents(service, found)]
 
 
-def _open_own_store(service: Service) -> Store:
-    return open_store(service.index) if service.index.backend == "rest" else service.store
-
-
 def _read_documents(service: Service, doc_ids: list[str]) -> list[Document]:
-    store = _open_own_store(service)
+    store = renew_store(service.index, service.store)
     rows = store.rows(doc_ids)
     for doc_id, row in zip(doc_ids, rows.tolist(), strict=True):
         if row < 0:

@@ -30,10 +30,10 @@ from keystone.indexing.vectors.shards import Shards
 from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_dense, open_sparse, open_store
 from keystone.retrieval.faiss_search import FaissSearcher
-from keystone.retrieval.hybrid import search_all, search_bm25, search_embeddings
-from keystone.retrieval.types import Bm25, PassageScore, Query, Rankings, SearchSettings, Statistics, offsets_of, ranked
+from keystone.retrieval.types import Bm25, PassageScore, Query, Rankings, Statistics, offsets_of, ranked
 from keystone.runs.trec.run_files import read_run
 from keystone.runs.trec.topics import read_topics
+from tests.support.indexes.searches import search_all, search_bm25, search_embeddings
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus, write_index_file, write_topics
 from tests.support.places import SHARED
 from tests.support.runs.command_line import keystone
@@ -213,7 +213,7 @@ def test_a_query_without_known_words_finds_nothing(text: str, loaded: Loaded) ->
 def test_feedback_weighs_stems_as_lucene_does(feedback: str, loaded: Loaded, lucene: Callable[[str], Index]) -> None:
     queries = [Query(name, name, text, text, text) for name, text in NARRATIVES.items()]
     one, other = (
-        search_bm25(own, open_store(own), queries, SearchSettings(depth=9, feedback=feedback))
+        search_bm25(own, open_store(own), queries, depth=9, feedback=feedback)
         for own in (lucene("small"), loaded("small", 3))
     )
     assert differing(one, other, 1e-4) == []
@@ -374,15 +374,14 @@ def test_long_documents_rank_like_those_of_a_local_index_of_passages(opensearch:
     remote, _ = adopt_loaded(place, tmp_path / "adopted")
     assert (remote.passages, remote.documents, remote.cut) == (True, 4, local.cut)
     for score in (PassageScore(), PassageScore(2, 0.5)):
-        search = SearchSettings(passages=score)
-        one, other = (search_embeddings(own, LONG_QUERIES, search) for own in (local, remote))
+        one, other = (search_embeddings(own, LONG_QUERIES, passages=score) for own in (local, remote))
         assert one.docs.tolist() == other.docs.tolist()
         assert one.scores.tobytes() == other.scores.tobytes()
     kept, held = (segment_vectors(own, open_store(own), [3, 0, 2, 3]) for own in (local, remote))
     assert {row: own.tolist() for row, own in kept.items()} == {row: own.tolist() for row, own in held.items()}
     assert not (remote.folder / "segments.sqlite").exists()
     with pytest.raises(UserError, match=r"retrieval\.faiss: found 'nprobe=9', expected none"):
-        search_embeddings(remote, LONG_QUERIES, SearchSettings(faiss="nprobe=9"))
+        search_embeddings(remote, LONG_QUERIES, faiss="nprobe=9")
 
 
 def test_a_pool_of_passages_ranks_like_that_of_a_local_index(opensearch: Cluster, tmp_path: Path) -> None:
@@ -391,8 +390,9 @@ def test_a_pool_of_passages_ranks_like_that_of_a_local_index(opensearch: Cluster
     found = []
     for name, own in (("local", plain), ("remote", replace(plain, opensearch=target))):
         index, _ = build_index(corpus, tmp_path / name, own)
-        search = SearchSettings(depth=2, passages=PassageScore(2, 0.5))
-        found.append(search_all(index, open_store(index), LONG_QUERIES[:2], search)["dense"])
+        found.append(
+            search_all(index, open_store(index), LONG_QUERIES[:2], depth=2, passages=PassageScore(2, 0.5))["dense"]
+        )
     assert found[0].docs.tolist() == found[1].docs.tolist()
     assert found[0].scores.tobytes() == found[1].scores.tobytes()
     assert len(found[0].docs) == 4

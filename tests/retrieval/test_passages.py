@@ -23,10 +23,10 @@ from keystone.indexing.vectors.passages import PassageIndex
 from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.faiss_search import PassageSearcher, search_dense
-from keystone.retrieval.hybrid import search_embeddings
 from keystone.retrieval.passages import rank_by_found_passages, rank_by_passages
-from keystone.retrieval.types import PassageScore, Query, Rankings, SearchSettings, offsets_of
+from keystone.retrieval.types import PassageScore, Query, Rankings, offsets_of
 from tests.support.indexes.clustered_vectors import make_clustered_vectors
+from tests.support.indexes.searches import search_embeddings
 from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone
 from tests.support.runs.pools import check_pool_restricts
@@ -181,14 +181,14 @@ def test_the_closest_segment_is_read_and_never_embedded(tmp_path: Path, monkeypa
         assert sorted(found) == [0, 4, 7]
         assert all(np.array_equal(found[row], expected[row]) for row in found)
         for score in (PassageScore(1), PassageScore(2, 0.5)):
-            ranking = search_embeddings(passages, queries, SearchSettings(depth=4, passages=score))
+            ranking = search_embeddings(passages, queries, depth=4, passages=score)
             assert hits_of(ranking) == rank_plainly(vectors, counts, asked, 4, score)
     assert (made[None].passages, made[None].faiss_shards, made[5].faiss_shards) == (True, 0, 3)
     with pytest.raises(UserError, match="other settings"):
         build_index(corpus, made[None].folder)
     made[None].offsets.write_bytes(b"")
     with pytest.raises(UserError, match=r"passages\.npy: damaged: build the index again"):
-        search_embeddings(made[None], queries, SearchSettings(depth=4))
+        search_embeddings(made[None], queries, depth=4)
 
 
 @pytest.mark.slow

@@ -18,9 +18,10 @@ from keystone.indexing.types import Document, Embedding
 from keystone.indexing.vectors.of_documents import document_vectors, join_title_and_text
 from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_store
-from keystone.retrieval.hybrid import search_all, search_candidates, search_embeddings
-from keystone.retrieval.pool import Candidates, pool_of, search_pool
-from keystone.retrieval.types import Query, Rankings, SearchSettings, System, offsets_of
+from keystone.retrieval.pool import pool_of, search_pool
+from keystone.retrieval.system import OpenIndex
+from keystone.retrieval.types import Query, Rankings, offsets_of
+from tests.support.indexes.searches import make_system, search_all, search_embeddings
 from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone
 from tests.support.runs.pools import check_pool_restricts
@@ -45,12 +46,12 @@ def restricted(whole: Rankings, pool: Sequence[int], depth: int) -> list[list[tu
 
 @pytest.mark.parametrize(("depth", "systems"), [(2, ["bm25", "dense"]), (3, ["dense", "bm25"]), (100, ["dense"])])
 def test_the_pool_ranks_as_the_whole_index_restricted_to_it(
-    index: Index, pooled: Index, depth: int, systems: list[System]
+    index: Index, pooled: Index, depth: int, systems: list[str]
 ) -> None:
-    found = search_all(pooled, open_store(pooled), QUERIES, SearchSettings(systems, depth))
+    found = search_all(pooled, open_store(pooled), QUERIES, systems, depth)
     assert list(found) == systems
-    bm25 = search_all(index, open_store(index), QUERIES, SearchSettings(systems=["bm25"], depth=depth))["bm25"]
-    expected = restricted(search_embeddings(index, QUERIES, SearchSettings(depth=100)), bm25.docs.tolist(), depth)
+    bm25 = search_all(index, open_store(index), QUERIES, systems=["bm25"], depth=depth)["bm25"]
+    expected = restricted(search_embeddings(index, QUERIES, depth=100), bm25.docs.tolist(), depth)
     assert restricted(found["dense"], range(100), 100) == expected
     assert 0 < len(pool_of(bm25)) < (index.documents or 0)
     assert not pooled.dense.exists()
@@ -58,7 +59,7 @@ def test_the_pool_ranks_as_the_whole_index_restricted_to_it(
 
 def test_passages_rank_the_documents_that_queries_find_by_bm25(pooled: Index) -> None:
     queries = [replace(QUERIES[0], passage="Lava and ash."), QUERIES[1]]
-    found = search_all(pooled, open_store(pooled), queries, SearchSettings(["bm25", "hyde", "query2doc"], 100))
+    found = search_all(pooled, open_store(pooled), queries, ["bm25", "hyde", "query2doc"], 100)
     assert sorted(found["hyde"].of(0)) == pool_of(found["bm25"]).tolist()
     assert not len(found["hyde"].of(1))
     assert not len(found["query2doc"].of(1))
@@ -106,17 +107,17 @@ def test_a_summary_can_be_embedded_for_a_document(pooled: Index) -> None:
     def honey(documents: Sequence[Document]) -> list[str]:
         return ["honey in the kitchen" if document.id == "volcano" else "x" for document in documents]
 
-    dense = search_all(pooled, open_store(pooled), QUERIES, SearchSettings(["dense"], 5, texts_of=honey))["dense"]
+    dense = search_all(pooled, open_store(pooled), QUERIES, ["dense"], 5, texts_of=honey)["dense"]
     assert DocumentStore(pooled.store).ids(dense.of(0))[0] == "volcano"
 
 
 def test_a_setting_that_a_pool_cannot_serve_is_an_error(tmp_path: Path, pooled: Index) -> None:
     with pytest.raises(UserError, match=r"retrieval\.faiss: found 'nprobe=2', expected none"):
-        search_all(pooled, open_store(pooled), QUERIES, SearchSettings(depth=5, faiss="nprobe=2"))
+        search_all(pooled, open_store(pooled), QUERIES, depth=5, faiss="nprobe=2")
     bare = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(embedding=None))[0]
     nothing = Rankings((), offsets_of([]), np.empty(0, np.int32), np.empty(0, np.float32))
     with pytest.raises(UserError, match="has no embeddings"):
-        search_candidates(bare, Candidates(open_store(bare), pool_of(nothing)), [], SearchSettings(depth=5))
+        make_system("dense").search(OpenIndex(bare, open_store(bare)), [], pool_of(nothing))
     with pytest.raises(UserError, match="expected all-MiniLM-L6-v2"):
         build_index(tmp_path / "c.jsonl", tmp_path / "other", BuildSettings(embedding=Embedding("unknown"), faiss=None))
 

@@ -27,13 +27,13 @@ from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.faiss_search import search_dense
 from keystone.retrieval.feedback import Feedback, rm3, rocchio
-from keystone.retrieval.hybrid import search_all, search_bm25, search_embeddings
 from keystone.retrieval.lucene.postings import MOST_WORDS
 from keystone.retrieval.lucene.search import LuceneSearcher
-from keystone.retrieval.types import K1, B, Bm25, Query, Rankings, SearchSettings, System, ranked
+from keystone.retrieval.types import K1, B, Query, Rankings, ranked
+from tests.support.indexes.searches import search_all, search_bm25, search_embeddings
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 
-BOTH: list[System] = ["bm25", "dense"]
+BOTH: list[str] = ["bm25", "dense"]
 
 
 def query(text: str, number: int = 1) -> Query:
@@ -54,7 +54,7 @@ def test_bm25_scores_follow_the_formula(index: Index, k1: float, b: float) -> No
     average = sum(lengths.values()) / len(lengths)
     holding = [name for name, words in tokens.items() if "ash" in words]
     idf = math.log(1 + (len(tokens) - len(holding) + 0.5) / (len(holding) + 0.5))
-    rankings = search_bm25(index, open_store(index), [query("ash")], SearchSettings(depth=10, bm25=Bm25(k1, b)))
+    rankings = search_bm25(index, open_store(index), [query("ash")], depth=10, k1=k1, b=b)
     assert sorted(found(index, rankings)) == sorted(holding)
     for name, score in zip(found(index, rankings), rankings.scores_of(0), strict=True):
         tf = Counter(tokens[name])["ash"]
@@ -63,9 +63,7 @@ def test_bm25_scores_follow_the_formula(index: Index, k1: float, b: float) -> No
 
 
 def test_equal_scores_are_ordered_by_document_id(index: Index) -> None:
-    for system, rankings in search_all(
-        index, open_store(index), [query("twins in the kitchen")], SearchSettings(BOTH, 9)
-    ).items():
+    for system, rankings in search_all(index, open_store(index), [query("twins in the kitchen")], BOTH, 9).items():
         ids = found(index, rankings)
         assert ids.index("twin-a") + 1 == ids.index("twin-b"), system
 
@@ -78,55 +76,51 @@ def test_equal_scores_are_ordered_by_document_id(index: Index) -> None:
     ],
 )
 def test_both_searches_find_the_obvious_document(index: Index, text: str, first: str) -> None:
-    for rankings in search_all(index, open_store(index), [query(text)], SearchSettings(BOTH, 5)).values():
+    for rankings in search_all(index, open_store(index), [query(text)], BOTH, 5).values():
         assert found(index, rankings)[0] == first
 
 
 @pytest.mark.parametrize("text", ["", "the of and", "!?", "zzyzx"], ids=["empty", "stop words", "signs", "unknown"])
 def test_a_query_without_known_words_finds_nothing_by_bm25(index: Index, text: str) -> None:
-    rankings = search_bm25(
-        index, open_store(index), [query("honey"), query(text, 2), query("ice", 3)], SearchSettings(depth=5)
-    )
+    rankings = search_bm25(index, open_store(index), [query("honey"), query(text, 2), query("ice", 3)], depth=5)
     assert [len(rankings.of(i)) > 0 for i in range(3)] == [True, False, True]
 
 
 @pytest.mark.slow
 def test_a_query_of_more_words_than_lucene_takes_is_named(index: Index) -> None:
     most, more = (" ".join(f"w{n}" for n in range(count)) + " honey" for count in (MOST_WORDS - 1, MOST_WORDS))
-    store, settings = open_store(index), SearchSettings(["bm25"], 5)
-    assert found(index, search_all(index, store, [query(most)], settings)["bm25"])
+    store = open_store(index)
+    assert found(index, search_all(index, store, [query(most)], ["bm25"], 5)["bm25"])
     with pytest.raises(java_error(), match="numHits must be > 0"):  # a fault of the caller, not of the index
         LuceneSearcher(index.lucene).search(["1"], ["honey"], 0)
     with pytest.raises(UserError, match=r"query '1-2': found 65,537 distinct words, expected at most 65,536: shorten"):
-        search_all(index, store, [query("honey"), query(more, 2)], settings)
+        search_all(index, store, [query("honey"), query(more, 2)], ["bm25"], 5)
 
 
 @pytest.mark.slow
 def test_the_same_rankings_on_any_number_of_threads(index: Index) -> None:
     queries = [query(text, n) for n, (_, text) in enumerate(CORPUS.values())]
-    one, four = (
-        search_all(index, open_store(index), queries, SearchSettings(BOTH, 5, threads=threads)) for threads in (1, 4)
-    )
+    one, four = (search_all(index, open_store(index), queries, BOTH, 5, threads=threads) for threads in (1, 4))
     for system, rankings in one.items():
         assert rankings.docs.tobytes() == four[system].docs.tobytes()
         assert rankings.scores.tobytes() == four[system].scores.tobytes()
 
 
 @pytest.mark.parametrize("systems", [["bm25", "dense", "hyde", "query2doc"], ["query2doc", "hyde"]])
-def test_passages_are_searched_as_texts_of_their_own(index: Index, systems: list[System]) -> None:
+def test_passages_are_searched_as_texts_of_their_own(index: Index, systems: list[str]) -> None:
     """A query without a passage stands before one that has a passage, and finds nothing by it."""
     store, passage = open_store(index), "Lava and ash come out of the crust of the earth."
     queries = [query("honey"), replace(query("what erupts?", 2), passage=passage)]
-    found = search_all(index, store, queries, SearchSettings(systems, 5))
+    found = search_all(index, store, queries, systems, 5)
     assert list(found) == systems
     alone = replace(queries[1], sparse_text="what erupts? " * 5 + passage, dense_text=passage)
-    for system, twin in search_all(index, store, [alone], SearchSettings(BOTH, 5)).items():
+    for system, twin in search_all(index, store, [alone], BOTH, 5).items():
         by_passage = found["query2doc" if system == "bm25" else "hyde"]
         assert (by_passage.of(0).tolist(), by_passage.of(1).tolist()) == ([], twin.of(0).tolist())
         assert by_passage.scores_of(1).tolist() == twin.scores_of(0).tolist()
-    for rankings in search_all(index, store, [query("honey")], SearchSettings(["hyde", "query2doc"], 5)).values():
+    for rankings in search_all(index, store, [query("honey")], ["hyde", "query2doc"], 5).values():
         assert rankings.of(0).tolist() == [], "no query has a passage"
-    for system, twin in search_all(index, store, queries, SearchSettings(BOTH, 5)).items():
+    for system, twin in search_all(index, store, queries, BOTH, 5).items():
         assert system not in found or found[system].docs.tolist() == twin.docs.tolist()
 
 
@@ -161,7 +155,7 @@ def test_the_index_holds_a_vector_for_every_document(index: Index) -> None:
 def test_dense_search_of_an_index_without_embeddings_is_an_error(tmp_path: Path) -> None:
     made, _ = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(embedding=None))
     with pytest.raises(UserError, match="has no embeddings"):
-        search_embeddings(made, [query("bees")], SearchSettings(depth=5))
+        search_embeddings(made, [query("bees")], depth=5)
 
 
 def test_an_index_is_built_by_one_process_at_a_time(tmp_path: Path) -> None:
@@ -204,7 +198,7 @@ def test_any_text_is_indexed(text: str, tmp_path: Path) -> None:
 
 def test_a_query_may_have_thousands_of_words(index: Index) -> None:
     rankings = search_bm25(
-        index, open_store(index), [query(" ".join(f"w{n}" for n in range(5000)) + " honey")], SearchSettings(depth=5)
+        index, open_store(index), [query(" ".join(f"w{n}" for n in range(5000)) + " honey")], depth=5
     )
     assert len(rankings.of(0)) > 0
 
@@ -229,10 +223,8 @@ def test_feedback_finds_documents_that_share_words_only_with_the_first_hits(feed
     ]
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in fillers + records))
     made, _ = build_index(tmp_path / "c.jsonl", tmp_path / "index", BuildSettings(embedding=None))
-    plain = search_bm25(made, open_store(made), [query("queen")], SearchSettings(depth=5))
-    expanded = search_bm25(
-        made, open_store(made), [query("queen"), query("", 2)], SearchSettings(depth=5, feedback=feedback)
-    )
+    plain = search_bm25(made, open_store(made), [query("queen")], depth=5)
+    expanded = search_bm25(made, open_store(made), [query("queen"), query("", 2)], depth=5, feedback=feedback)
     assert found(made, plain) == ["start"]
     assert found(made, expanded) == ["start", "near"]
     assert len(expanded.of(1)) == 0

@@ -83,6 +83,13 @@ def index(
     ] = Dense.auto,
     no_dense: Annotated[bool, typer.Option("--no-dense", help="The same as --dense none.")] = False,
     embedding: Annotated[str, typer.Option(help="The embedding model.")] = "all-MiniLM-L6-v2",
+    vectors: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One more set of vectors: NAME=MODEL@URL, or NAME={model: M, url: U, query_prefix: P, ...}. Can be "
+            "given several times; see docs/systems.md."
+        ),
+    ] = None,
     embedding_url: Annotated[
         str | None, typer.Option(help="The OpenAI-compatible endpoint of the model, such as http://localhost:8000/v1.")
     ] = None,
@@ -154,6 +161,7 @@ def index(
         list_kinds,
         make_index,
         make_structures,
+        parse_vectors,
         target_of,
     )
     from keystone.runs.cli.outputs import check_outputs
@@ -184,6 +192,7 @@ def index(
         passages=None if chooses else dense in (Dense.passages, Dense.pool_passages) and not no_dense,
         faiss_shard=faiss_shard,
         opensearch=target_of(opensearch, shards, replicas),
+        vectors=parse_vectors(vectors or [], model),
         engine=engine,
         threads=threads,
     )

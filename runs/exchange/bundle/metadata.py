@@ -21,7 +21,8 @@ def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, An
         kind: [f"{name}=={version}" for name, version in versions.items() if (name in TOOLKITS) == is_toolkit]
         for kind, is_toolkit in (("libraries", False), ("retrieval toolkit", True))
     }
-    embedding = manifest["index"]["embedding"]
+    embedding, further = manifest["index"]["embedding"], manifest["index"].get("vectors", {})
+    models = {name: one["model"] for name, one in {"": embedding, **further}.items() if one}
     return {
         "tag": config.run_id,
         "platform": {"software": {**packages, "libraries": {"python": packages["libraries"]}}},
@@ -36,11 +37,7 @@ def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, An
         "method": {
             "automatic": True,
             "score ties": "the document id that is first in the order of bytes",
-            "retrieval": [
-                {"method": embedding and embedding["model"], **step}
-                for stage, before in list_wanted(config)
-                for step in stage.describe(before)
-            ],
+            "retrieval": [step for stage, before in list_wanted(config) for step in stage.describe(before, models)],
         },
         "actor": {"team": config.team_id, "role": "experimenter"},
         "data": {

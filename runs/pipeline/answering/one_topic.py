@@ -43,7 +43,7 @@ async def answer_topic(
 ) -> Answer:
     """Answer one topic. The answer holds the fallbacks of all steps; `watch` is told each step as it is made."""
     one = replace(job, topics=[topic], track=set_topic_limits(job.track, [topic]))
-    if job.index.pooled:  # with a store of its own, the rows of a REST search are freed with the topic
+    if job.ranks_candidates:  # with a store of its own, the rows of a REST search are freed with the topic
         one = replace(one, store=await asyncio.to_thread(open_store, job.index))
     (found,) = await understand_topics(one, model, searches.java)
     if watch:
@@ -112,7 +112,7 @@ class Searches:
         self.java = java or asyncio.Lock()
         """Held by the caller of Java. Only one thread at a time may call it."""
         self._job, self._model = job, model
-        self._is_whole = job.index.pooled or job.index.documents is None
+        self._is_whole = job.ranks_candidates or job.index.documents is None
         """Whether a topic's queries are searched at once, because rows of several searches do not compare."""
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[Job, Sequence[Query], asyncio.Future[Rankings]]] = []

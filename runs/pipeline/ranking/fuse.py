@@ -4,6 +4,7 @@ After each step the scores are rounded as in a run file. So the next step gets t
 file.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,9 +18,7 @@ from keystone.indexing.errors import UserError
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
-
-LOWEST_SCORES = {"bm25": 0.0, "query2doc": 0.0, "dense": -1.0, "hyde": -1.0}
-"""The lowest possible score of each system. That of a system that searches by embeddings is below 0, a cosine."""
+from keystone.runs.config.sections import SHORT_FORM
 
 
 def round_scores(rankings: Rankings) -> Rankings:
@@ -30,23 +29,37 @@ def round_scores(rankings: Rankings) -> Rankings:
 def fuse_each_query(config: RunConfig, systems: Mapping[str, Rankings]) -> Rankings:
     """Fuse the systems of each query into its hybrid ranking, by scores or by RRF (paper, section 2.4).
 
-    Systems that search by passages have `queries.passage_weight`, all others weight 1. By scores, `fusion.dense_weight`
-    also weighs those that search by embeddings, and the rest to 1 weighs the others. Only RRF fuses a system that
-    `LOWEST_SCORES` lacks; `UserError` if the configuration asks for scores then. By scores, a system
-    alone keeps its own.
+    A system has the `weight` that it sets. Otherwise those that search by passages have `queries.passage_weight`, all
+    others weight 1. By scores, `fusion.dense_weight` also weighs those that search by embeddings, and the rest to 1
+    weighs the others. Only RRF fuses a system whose lowest score nobody knows; `UserError` if the configuration asks
+    for scores then. By scores, a system alone keeps its own.
     """
-    lists, depth, by_passage = list(systems.values()), config.retrieval.depth, list[str](config.list_passage_systems())
-    weights = [config.queries.passage_weight if system in by_passage else 1 for system in systems]
-    others = [system for system in systems if system not in LOWEST_SCORES]
-    if others and config.fusion.systems == "scores":
-        raise UserError(f"fusion.systems: found 'scores' for {others[0]!r}, expected it for {', '.join(LOWEST_SCORES)}")
-    if others or config.first_stage == "rrf":
-        return round_scores(fuse_systems(lists, config.fusion.k, depth, weights))
-    if len(lists) == 1:
+    lists, depth, settings = list(systems.values()), config.retrieval.depth, config.fusion
+    found = {name: config.find_system(name) for name in systems}
+    lowest = [one.lowest if one else math.nan for one in found.values()]
+    by_rank = [name for name, least in zip(found, lowest, strict=True) if math.isnan(least)]
+    if by_rank and settings.systems == "scores":
+        raise UserError(f"fusion.systems: found 'scores' for {by_rank[0]!r}, expected it for {_list_known(config)}")
+    by_scores = not by_rank and config.first_stage == "scores"
+    by_passage = config.list_passage_systems()
+
+    def weigh(name: str, least: float) -> float:
+        own = found[name]
+        if own and own.weight is not None:
+            return own.weight
+        weight = config.queries.passage_weight if name in by_passage else 1
+        return weight * (settings.dense_weight if least < 0 else 1 - settings.dense_weight) if by_scores else weight
+
+    if by_scores and len(lists) == 1:
         return round_scores(lists[0])
-    lowest, dense = [LOWEST_SCORES[system] for system in systems], config.fusion.dense_weight
-    weights = [weight * (dense if least < 0 else 1 - dense) for weight, least in zip(weights, lowest, strict=True)]
+    weights = list(map(weigh, found, lowest))
+    if not by_scores:
+        return round_scores(fuse_systems(lists, settings.k, depth, weights))
     return round_scores(combine_systems(list(map(round_scores, lists)), weights, lowest, depth))
+
+
+def _list_known(config: RunConfig) -> str:
+    return ", ".join(dict.fromkeys([*config.make_systems(), *SHORT_FORM]))
 
 
 def fuse_each_narrative(

@@ -20,10 +20,11 @@ from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.indexing.vectors.types import Vectors
-from keystone.retrieval.hybrid import search_all
+from keystone.retrieval.search import search_all
 from keystone.retrieval.segments import weigh_segments
+from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.ties import decrease_strictly
-from keystone.retrieval.types import Bm25, PassageScore, Query, Rankings, SearchSettings, Topic, ranked
+from keystone.retrieval.types import Query, Rankings, Topic, ranked
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.ranking.fuse import fuse_topics_of, round_scores
@@ -42,24 +43,23 @@ def search_systems(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_
 
     `texts_of` returns the texts that are embedded for candidates.
     """
-    settings = job.config.retrieval
-    search = SearchSettings(
-        job.config.list_searching_systems(),
-        settings.depth,
-        settings.feedback,
-        PassageScore(settings.best_passages, settings.first_passage_weight),
-        settings.faiss,
-        Bm25(settings.k1, settings.b, settings.statistics),
-        job.threads,
-        texts_of,
-    )
-    found = search_all(job.index, job.store, queries, search, job.progress)
+    config, opened = job.config, OpenIndex(job.index, job.store, job.threads, job.progress, texts_of)
+    found = search_all(config.make_systems(), opened, queries, config.make_candidate_system())
     ids = [query.id for query in queries]
-    given = [[run.rows.get(name, [])[: settings.depth] for name in ids] for run in job.given]
+    given = [[run.rows.get(name, [])[: config.retrieval.depth] for name in ids] for run in job.given]
     return {
         **{system: round_scores(rankings) for system, rankings in found.items()},
-        **{name: rank_by_place(ids, own) for name, own in zip(job.config.list_given_systems(), given, strict=True)},
+        **{name: rank_by_place(ids, own) for name, own in zip(config.list_given_systems(), given, strict=True)},
     }
+
+
+def search_by_one(job: Job, queries: Sequence[Query], name: str) -> Rankings:
+    """Rank documents for the queries by one system: of the configuration, or of the short form."""
+    config, system = job.config, job.config.find_system(name)
+    assert system is not None  # the caller lists them
+    systems = {key: one for key, one in config.make_systems().items() if key == system.base} | {name: system}
+    opened = OpenIndex(job.index, job.store, job.threads, job.progress)
+    return round_scores(search_all(systems, opened, queries, config.make_candidate_system())[name])
 
 
 def number_documents(runs: Sequence[Run], queries: Sequence[Query]) -> tuple[list[str], list[Rankings]]:

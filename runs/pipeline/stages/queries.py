@@ -94,8 +94,11 @@ def _make_key(job: Job, _: Before) -> Any:
     config = job.config
     settings = config.queries.model_dump(mode="json")
     weightless = {**settings, "narrative_weight": config.queries.narrative_weight > 0, "passage_weight": None}
+    if isinstance(config.retrieval.systems, dict):
+        weightless |= {"passages": "systems" if config.list_passage_systems() else None}
+    asks = [key for key in config.list_model_steps() if key.startswith(("queries.", "retrieval.systems."))]
     topics = [[one.id, one.narrative] for one in job.topics]
-    return [topics, job.index.key, weightless, describe_model(config, ASKS)]
+    return [topics, job.index.key, weightless, describe_model(config, asks)]
 
 
 def bound_queries(config: RunConfig, one: Topic, thinking: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """The ranking of each query by each system, in one batch: by search, and by the runs of other systems."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,8 @@ def describe_retrieval(job: Job) -> dict[str, Any]:
     unused = {"runs"} if job.index.passages else {"runs", "first_passage_weight"}
     given = {"runs": [one.sha256 for one in job.given]} if job.given else {}
     settings = job.config.retrieval.model_dump(mode="json")
+    if isinstance(job.config.retrieval.systems, dict):
+        settings["systems"] = {name: {**own, "weight": None} for name, own in settings["systems"].items()}
     return {key: value for key, value in settings.items() if key not in unused} | given
 
 
@@ -92,7 +94,7 @@ def _list_files(before: Before) -> tuple[Artifact[Any], ...]:
 def _foresee(asked: Asked) -> Iterator[Foreseen]:
     """Foresee a summary of each candidate of any topic, of half the window at most."""
     config, model = asked.job.config, asked.model
-    if config.retrieval.summarise and asked.job.index.pooled:
+    if config.retrieval.summarise and asked.job.ranks_candidates:
         texts = 1 + config.grading.rounds * search_again.MOST_TEXTS
         candidates = sum(1 + one.queries * texts for one in asked.topics) * config.retrieval.depth
         number, limit = min(asked.documents, candidates), min(model.window // 4, LONG_DOCUMENT_TOKENS - 1)
@@ -100,15 +102,11 @@ def _foresee(asked: Asked) -> Iterator[Foreseen]:
         yield foresee(Ask("search", number, request_summary("", "", limit), shown), model)
 
 
-def _describe(before: Before) -> Iterator[dict[str, Any]]:
-    config, retrieval = before.config, before.config.retrieval
-    for system in config.list_systems():
-        if system in ("bm25", "query2doc"):
-            yield {"name": system, "method": "BM25", "k1": retrieval.k1, "b": retrieval.b, "depth": retrieval.depth}
-        elif system in config.list_given_systems():
-            yield {"name": system, "method": "run of another system", "depth": retrieval.depth}
-        else:
-            yield {"name": system, "depth": retrieval.depth}
+def _describe(before: Before, models: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for name, system in before.config.make_systems().items():
+        yield {"name": name, **system.describe(models), "depth": system.depth}
+    for name in before.config.list_given_systems():
+        yield {"name": name, "method": "run of another system", "depth": before.config.retrieval.depth}
 
 
 STAGE = StageKind(

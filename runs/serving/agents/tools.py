@@ -23,7 +23,7 @@ from keystone.runs.serving.agents.budget import (
     fit_text,
 )
 from keystone.runs.serving.call_log import Reply
-from keystone.runs.serving.service import Method, Service
+from keystone.runs.serving.service import Service
 
 MOST_RESULTS = 100
 """The most results of a reply."""
@@ -58,10 +58,12 @@ class Search(Budgeted):
     query: str = Field(min_length=1, description="The text to search for: words, a question or a whole narrative.")
     k: WholeNumber = Field(10, ge=1, le=MOST_RESULTS, description="The most results of the reply.")
     start: WholeNumber = Field(1, ge=1, le=DEEPEST_RANK, description="The rank of the first result.")
-    method: Method = Field(
+    method: str = Field(
         "hybrid",
+        examples=["bm25", "dense", "hybrid", "decomposed"],
         description="bm25 matches words; dense matches meanings; hybrid fuses both; decomposed splits a long narrative "
-        "into queries about one facet each, and fuses the results of all.",
+        "into queries about one facet each, and fuses the results of all. The name of another system of the server's "
+        "configuration searches by that system alone.",
     )
 
 

@@ -1,10 +1,10 @@
 """The parameters of REST requests: from the texts of a query string, or the JSON of a body, to arguments of a call."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keystone.indexing.errors import UserError
-from keystone.runs.serving.service import METHODS, MOST_HITS
+from keystone.runs.serving.service import MOST_HITS
 
 LARGEST_K1 = 3.4e38
 """Lucene holds k1 as a float of 32 bits."""
@@ -12,8 +12,11 @@ LARGEST_CUT = 2**31 - 1
 """The largest `max_doc_length`. No document is longer."""
 
 
-def parse_search(found: Mapping[str, str], index: str) -> dict[str, Any]:
-    """Parse the parameters of a search of Pyserini 2, and `method`. `UserError` as its server refuses them."""
+def parse_search(found: Mapping[str, str], index: str, methods: Sequence[str] = ("bm25",)) -> dict[str, Any]:
+    """Parse the parameters of a search of Pyserini 2, and `method`, which is one of `methods`.
+
+    `UserError` as its server refuses them.
+    """
     query = found.get("query", "")
     if not query.strip():
         raise UserError("Parameter 'query' is required")
@@ -26,8 +29,8 @@ def parse_search(found: Mapping[str, str], index: str) -> dict[str, Any]:
     if b is not None and not 0 <= b <= 1:
         raise UserError("BM25 parameter b must be between 0 and 1")
     method = found.get("method") or "bm25"
-    if method not in METHODS:
-        raise UserError(f"Parameter 'method' must be one of {', '.join(METHODS)}")
+    if method not in methods:
+        raise UserError(f"Parameter 'method' must be one of {', '.join(methods)}")
     if k1 is not None and method != "bm25":
         raise UserError("BM25 parameters k1 and b need method=bm25")
     own = {"hits": hits or 10, "method": method, "k1": k1, "b": b}

@@ -9,8 +9,8 @@ import orjson
 
 from keystone.indexing.attached.lucene_index import PrebuiltStore
 from keystone.indexing.io.json_values import parse_json
-from keystone.indexing.types import Document, Store
-from keystone.retrieval.backends import open_store
+from keystone.indexing.types import Document
+from keystone.retrieval.backends import renew_store
 from keystone.runs.serving.batches import Batches
 from keystone.runs.serving.service import Service
 
@@ -73,7 +73,7 @@ class StoredDocuments:
 def _open_reading(service: Service) -> Callable[[Sequence[Sequence[str]]], list[list[str | None]]]:
     def read(asked: Sequence[Sequence[str]]) -> list[list[str | None]]:
         unique = list(dict.fromkeys(doc_id for doc_ids in asked for doc_id in doc_ids))
-        store: Store = open_store(service.index) if service.index.backend == "rest" else service.store
+        store = renew_store(service.index, service.store)
         rows = store.rows(unique)
         known = rows[rows >= 0]
         raws = store.raws(known) if isinstance(store, PrebuiltStore) else map(_make_raw, store.get(known))

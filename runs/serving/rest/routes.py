@@ -99,7 +99,7 @@ class _Endpoint:
         asked, session = _parse_query(scope["query_string"])
         if asks_text:
             index = self._name("/".join(parts[:-1]))
-            arguments = parse_search(asked, index)
+            arguments = parse_search(asked, index, self._rest.service.methods)
             return self._known(index) or Call(NAME, parts[-1], arguments, session)
         if at is not None:
             index, kind, name = self._name("/".join(parts[:at])), parts[at], "/".join(parts[at + 1 :])

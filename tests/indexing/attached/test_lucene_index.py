@@ -29,13 +29,13 @@ from keystone.indexing.types import MINILM, Document, Segment, Span
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.retrieval.backends import open_sparse, open_store
-from keystone.retrieval.hybrid import search_all
 from keystone.retrieval.ties import SPARE_HITS, search_past_ties
-from keystone.retrieval.types import PassageScore, Query, SearchSettings
+from keystone.retrieval.types import PassageScore, Query
 from keystone.runs.tracks.answer_files import read_answer_file
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.lucene_indexes import build_anserini_index
+from tests.support.indexes.searches import search_all
 from tests.support.indexes.small_corpus import write_topics
 from tests.support.processes import run_with_kills
 from tests.support.runs.command_line import keystone
@@ -116,9 +116,7 @@ def test_runs_may_embed_the_passages_of_an_index_that_others_made(folder: Path, 
         for best in (0, 1)
     }
     found = {
-        best: search_all(
-            index, open_store(index), queries, SearchSettings(depth=9, passages=PassageScore(max(1, best)))
-        )
+        best: search_all(index, open_store(index), queries, depth=9, passages=PassageScore(max(1, best)))
         for best, index in made.items()
     }
     assert (made[0].passages, made[1].passages, made[0].key == made[1].key) == (False, True, False)

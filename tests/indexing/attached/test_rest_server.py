@@ -23,10 +23,10 @@ from keystone.indexing.io import keys, retry
 from keystone.indexing.io.keys import OTHER_NAMES
 from keystone.indexing.types import MINILM, Document, Segment, Span
 from keystone.retrieval.backends import open_sparse, open_store
-from keystone.retrieval.hybrid import search_all
-from keystone.retrieval.types import Query, Rankings, SearchSettings
+from keystone.retrieval.types import Query, Rankings
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.lucene_indexes import build_anserini_index, find_older_jars
+from tests.support.indexes.searches import search_all
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.runs.command_line import keystone
 from tests.support.servers.ports import free_port
@@ -198,7 +198,7 @@ def test_both_searches_of_a_pooled_index_are_the_local_ones(remote: Index, local
     found = []
     for index in (local, remote):
         store = open_store(index)
-        both = search_all(index, store, queries, SearchSettings(depth=4))
+        both = search_all(index, store, queries, depth=4)
         found.append({system: named(store.ids, rankings) for system, rankings in both.items()})
     assert found[0]["dense"] == found[1]["dense"]
 

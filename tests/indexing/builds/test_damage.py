@@ -14,8 +14,8 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.retrieval.backends import open_store
-from keystone.retrieval.hybrid import search_all
-from keystone.retrieval.types import Query, SearchSettings
+from keystone.retrieval.types import Query
+from tests.support.indexes.searches import search_all
 from tests.support.indexes.small_corpus import CORPUS
 
 QUERIES = [Query(str(n), f"{n}-1", text, text, text) for n, (text, _) in enumerate(CORPUS.values())]
@@ -32,7 +32,7 @@ def used(folder: Path) -> list[object]:
     """All values that a run reads from an index."""
     index = open_index(folder)
     store = open_store(index)
-    found = search_all(index, store, QUERIES, SearchSettings(depth=5))
+    found = search_all(index, store, QUERIES, depth=5)
     documents = list(store)
     vectors = segment_vectors(index, store, range(len(store)))
     return [

@@ -18,9 +18,9 @@ from keystone.indexing.types import Embedding
 from keystone.indexing.vectors import shards as vectors
 from keystone.indexing.vectors.embed import load_model
 from keystone.retrieval.backends import open_store
-from keystone.retrieval.hybrid import search_all
-from keystone.retrieval.types import Query, SearchSettings
+from keystone.retrieval.types import Query
 from tests.support.indexes.index_folders import read_contents
+from tests.support.indexes.searches import search_all
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 from tests.support.processes import run_with_kills
 from tests.support.servers.embeddings import Server, serving, status
@@ -30,9 +30,7 @@ pytestmark = pytest.mark.slow
 
 def rankings(index: Index) -> list[Any]:
     queries = [Query(str(n), f"{n}-1", text, text, text) for n, (text, _) in enumerate(CORPUS.values())]
-    return [
-        found.docs.tolist() for found in search_all(index, open_store(index), queries, SearchSettings(depth=5)).values()
-    ]
+    return [found.docs.tolist() for found in search_all(index, open_store(index), queries, depth=5).values()]
 
 
 def sent(server: Server) -> list[str]:
@@ -70,7 +68,7 @@ def test_finished_shards_are_not_embedded_again(tmp_path: Path) -> None:
 
 def rankings_bm25(index: Index) -> list[Any]:
     queries = [Query("1", "1-1", "", text, "") for text, _ in CORPUS.values()]
-    return list(search_all(index, open_store(index), queries, SearchSettings(systems=["bm25"], depth=5))["bm25"].docs)
+    return list(search_all(index, open_store(index), queries, systems=["bm25"], depth=5)["bm25"].docs)
 
 
 def damaged(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:

@@ -21,8 +21,8 @@ from keystone.indexing.vectors.embed import load_model
 from keystone.indexing.vectors.endpoint import Endpoint, read_reply, shorten
 from keystone.indexing.vectors.minilm import MiniLM
 from keystone.indexing.vectors.types import GRID_STEP, round_to_grid
-from keystone.retrieval.hybrid import search_embeddings
-from keystone.retrieval.types import Query, SearchSettings
+from keystone.retrieval.types import Query
+from tests.support.indexes.searches import search_embeddings
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 from tests.support.runs.command_line import keystone
 from tests.support.servers.embeddings import (
@@ -277,7 +277,7 @@ def test_the_key_comes_from_the_environment_and_stays_out_of_the_index(
         assert (made.embedding, made.cut) == (embedding, len(CORPUS))
         assert open_index(made.folder) == made
         query = Query("1", "1-1", "", "", "rain on stones")
-        first = search_embeddings(made, [query], SearchSettings(depth=3)).of(0)[0]
+        first = search_embeddings(made, [query], depth=3).of(0)[0]
         sent = [text for request in server.requests for text in request]
         assert sent[-1] == "ask: rain on stones"
         assert sum(text.startswith("tell: ") for text in sent) == len(CORPUS)
@@ -286,7 +286,7 @@ def test_the_key_comes_from_the_environment_and_stays_out_of_the_index(
         server.model = lambda texts: letters(texts)[:, :4]
         load_model.cache_clear()
         with pytest.raises(UserError, match="found vectors of 4 numbers from letters, expected 9"):
-            search_embeddings(made, [query], SearchSettings(depth=3))
+            search_embeddings(made, [query], depth=3)
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"sk-secret" in file.read_bytes()]
 
 
@@ -302,7 +302,7 @@ def test_the_name_of_a_key_is_kept_and_used_by_queries(tmp_path: Path, monkeypat
         made = open_index(tmp_path / "index")
         assert made.embedding == Embedding("letters", server.url, key_env="MINE")
         server.keys.clear()
-        search_embeddings(made, [Query("1", "1-1", "", "", "rain")], SearchSettings(depth=3))
+        search_embeddings(made, [Query("1", "1-1", "", "", "rain")], depth=3)
         assert server.keys == {"Bearer own-key"}
         assert build_index(corpus, made.folder, BuildSettings(embedding=Embedding("letters", server.url))) == (
             made,

@@ -22,10 +22,10 @@ from keystone.indexing.vectors.faiss_index import build_dense, make_faiss_index,
 from keystone.indexing.vectors.shards import Shards
 from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.retrieval.faiss_search import FaissSearcher, search_dense
-from keystone.retrieval.hybrid import search_embeddings
-from keystone.retrieval.types import Query, Rankings, SearchSettings
+from keystone.retrieval.types import Query, Rankings
 from tests.support import programs
 from tests.support.indexes.clustered_vectors import COUNT, make_clustered_vectors
+from tests.support.indexes.searches import search_embeddings
 from tests.support.indexes.small_corpus import write_corpus
 from tests.support.places import ROOT
 
@@ -120,7 +120,7 @@ def test_an_index_in_files_is_built_by_the_command_and_searched_like_the_other(
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     queries = [Query(str(n), f"{n}-1", "", "", text) for n, text in enumerate(["bees", "lava", "twins and sugar"])]
     whole, _ = build_index(corpus, tmp_path / "whole")
-    one = search_embeddings(whole, queries, SearchSettings(depth=5))
+    one = search_embeddings(whole, queries, depth=5)
     with monkeypatch.context() as patch:
         made: list[Path] = []
 
@@ -141,16 +141,16 @@ def test_an_index_in_files_is_built_by_the_command_and_searched_like_the_other(
     names = [f"dense-000{n}.faiss" for n in range(5)]
     assert sorted(path.name for path in index.folder.iterdir()) == [*names, "index.json", "lucene", "store"]
     assert (index.faiss, index.faiss_shards, whole.faiss_shards) == ("Flat", 5, 0)
-    assert same(one, search_embeddings(index, queries, SearchSettings(depth=5)))
+    assert same(one, search_embeddings(index, queries, depth=5))
     assert not build_index(corpus, tmp_path / "index", BuildSettings(faiss_shard=2))[1]
     with pytest.raises(UserError, match="other settings"):
         build_index(corpus, tmp_path / "index", BuildSettings(faiss_shard=3))
     (index.folder / names[3]).write_bytes((index.folder / names[3]).read_bytes()[:-8])
     with pytest.raises(UserError, match=r"dense-0003.faiss: not a whole FAISS index"):
-        search_embeddings(index, queries, SearchSettings(depth=5))
+        search_embeddings(index, queries, depth=5)
     (index.folder / names[3]).unlink()
     with pytest.raises(UserError, match=r"dense-0003.faiss: not a whole FAISS index"):
-        search_embeddings(index, queries, SearchSettings(depth=5))
+        search_embeddings(index, queries, depth=5)
 
 
 MEMORY = """

@@ -15,9 +15,9 @@ from keystone.indexing.vectors import shards as vectors
 from keystone.indexing.vectors.faiss_index import build_dense, import_faiss, load_dense
 from keystone.indexing.vectors.shards import Shards
 from keystone.retrieval.faiss_search import search_dense
-from keystone.retrieval.hybrid import search_embeddings
-from keystone.retrieval.types import Query, SearchSettings, ranked
+from keystone.retrieval.types import Query, ranked
 from tests.support.indexes.clustered_vectors import COUNT, make_clustered_vectors
+from tests.support.indexes.searches import search_embeddings
 from tests.support.indexes.small_corpus import write_corpus
 
 
@@ -109,7 +109,7 @@ def test_too_few_documents_to_train_on_is_an_error_with_the_number(
 @pytest.mark.parametrize("parameters", ["nprobe=2", "foo=1", "nprobe", "="])
 def test_a_parameter_that_the_index_lacks_is_an_error(index: Index, parameters: str) -> None:
     with pytest.raises(UserError, match=r"retrieval.faiss: found '.*': .*could not"):
-        search_embeddings(index, [Query("1", "1-1", "", "", "bees")], SearchSettings(depth=3, faiss=parameters))
+        search_embeddings(index, [Query("1", "1-1", "", "", "bees")], depth=3, faiss=parameters)
 
 
 def test_an_inverted_file_must_search_at_least_one_list(tmp_path: Path, shards: Shards) -> None:

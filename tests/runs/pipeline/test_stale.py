@@ -16,8 +16,7 @@ from keystone.indexing.vectors.cache import hash_texts
 from keystone.indexing.vectors.of_documents import document_vectors
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.retrieval.backends import open_dense, open_sparse, open_store
-from keystone.retrieval.hybrid import search_all
-from keystone.retrieval.types import Query, SearchSettings
+from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.directory import Stage, perform_stages
@@ -26,6 +25,7 @@ from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.table import bind_stages
 from keystone.runs.pipeline.values import Artifact, Values
+from tests.support.indexes.searches import search_all
 from tests.support.indexes.small_corpus import write_corpus, write_topics
 
 ARTIFACTS = [
@@ -181,7 +181,7 @@ def begun(indexes: tuple[Path, Path], tmp_path: Path) -> tuple[Index, Callable[[
 
 def search(index: Index) -> object:
     query = Query("1", "1-1", "honey", "honey", "honey")
-    return search_all(index, open_store(index), [query], SearchSettings(depth=5))
+    return search_all(index, open_store(index), [query], depth=5)
 
 
 OPENED = [

@@ -1,0 +1,114 @@
+"""Systems of the kind `dense`: inner products of embeddings, of a query or of a passage that answers it (HyDE)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.vectors.embed import embed_queries
+from keystone.indexing.vectors.faiss_index import import_faiss
+from keystone.indexing.vectors.of_documents import document_vectors
+from keystone.indexing.vectors.of_segments import segment_vectors
+from keystone.indexing.vectors.passages import hold_passages
+from keystone.indexing.vectors.types import Effort, Vectors
+from keystone.retrieval.backends import open_dense
+from keystone.retrieval.passages import rank_by_passages
+from keystone.retrieval.pool import search_pool
+from keystone.retrieval.system import OpenIndex, Rows, System
+from keystone.retrieval.types import PassageScore, Query, Rankings
+
+
+class DenseSystem(System):
+    """Dense search, by a set of vectors of the index. If it reads passages, it searches for their embeddings (HyDE)."""
+
+    lowest: ClassVar[float] = -1.0
+    lane: ClassVar[str] = "cpu"
+
+    kind: Literal["dense"] = "dense"
+    """The kind of the system."""
+    vectors: str | None = None
+    """The name of the set of vectors, as in `keystone index --vectors NAME=MODEL`. Null means those of
+    `--embedding`."""
+    within: str | None = None
+    """The name of another system. Then only the documents that it finds for any query are ranked, exactly."""
+    faiss: str = ""
+    """The search parameters of a FAISS index that is not exact. If it is not set, `retrieval.faiss` gives it, and so on
+    for the keys below."""
+    best_passages: int = Field(default=5, ge=1, le=1000)
+    """How many of a document's best passages its score has the mean of."""
+    first_passage_weight: float = Field(default=0.5, ge=0, le=1)
+    """The weight of a document's first passage in its score."""
+
+    @property
+    def base(self) -> str | None:
+        """The name of the system whose documents alone this one ranks."""
+        return self.within
+
+    def fits(self, index: Index) -> bool:
+        """Tell whether the index has embeddings. `UserError` for a set of vectors that it lacks."""
+        return index.with_vectors(self.vectors).embedding is not None
+
+    def needs_candidates(self, index: Index) -> bool:
+        """Tell whether the index leaves embedding to runs, which embed no more than candidates."""
+        return index.with_vectors(self.vectors).pooled
+
+    def describe(self, models: Mapping[str, str]) -> dict[str, Any]:
+        """Describe the method: the embedding model."""
+        return {"method": models.get(self.vectors or "")}
+
+    def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
+        """Rank documents for each query by the inner product of embeddings.
+
+        If the index has no embeddings, or if the model's vectors have changed their length, the function raises
+        `UserError`. It also raises `UserError` for search parameters that the index does not support.
+        """
+        index = opened.index.with_vectors(self.vectors)
+        if index.embedding is None:
+            raise UserError(
+                f"{index.folder}: has no embeddings for dense search: expected retrieval.systems [bm25] and no "
+                "queries.passages hyde, or an index that is built without --no-dense"
+            )
+        if within is not None:
+            return self._search_candidates(replace(opened, index=index), queries, within)
+        with opened.progress("Dense search", len(queries)) as tick:
+            dense = open_dense(index, self.faiss, self._score)
+            vectors = embed_queries(index.embedding, self._read(queries), opened.threads, tick)
+            if vectors.shape[1] != dense.dimension:
+                raise UserError(
+                    f"{index.folder}: found vectors of {vectors.shape[1]} numbers from {index.embedding.model}, "
+                    f"expected {dense.dimension}: the model has changed: build the index again"
+                )
+            return dense.search([query.id for query in queries], vectors, self.depth, opened.threads)
+
+    @property
+    def _score(self) -> PassageScore:
+        return PassageScore(self.best_passages, self.first_passage_weight)
+
+    def _read(self, queries: Sequence[Query]) -> list[str]:
+        return [query.dense_text if self.reads == "query" else query.passage for query in queries]
+
+    def _search_candidates(self, opened: OpenIndex, queries: Sequence[Query], rows: Rows) -> Rankings:
+        """Rank the documents of `rows` exactly. In an index of passages, their segments are embedded."""
+        if self.faiss:
+            raise UserError(
+                f"retrieval.faiss: found {self.faiss!r}, expected none: a candidate pool is searched exactly"
+            )
+        index, threads, ids = opened.index, opened.threads, [query.id for query in queries]
+        segments: dict[int, Vectors] = {}
+        if index.passages:
+            segments = segment_vectors(index, opened.store, rows.tolist(), threads, opened.progress)
+        else:
+            effort = Effort(threads, opened.progress)
+            vectors = document_vectors(index, opened.store, rows.tolist(), opened.texts_of, effort)
+        assert index.embedding is not None  # `search` has checked
+        with opened.progress("Dense search", len(queries)) as tick:
+            asked = embed_queries(index.embedding, self._read(queries), threads, tick)
+            import_faiss().omp_set_num_threads(threads)
+            if not index.passages:
+                return search_pool(rows, vectors, ids, asked, self.depth)
+            passages = hold_passages((segments[row] for row in rows.tolist()), asked.shape[1])
+            found = rank_by_passages(passages, ids, asked, self.depth, self._score)
+            return replace(found, docs=rows[found.docs])

@@ -1,0 +1,81 @@
+"""What a system is: a way to rank documents for a query, with its settings and its search of a batch of queries.
+
+Each kind of system has a file beside this one, and a row in the table `keystone.retrieval.search.KINDS`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from keystone.indexing.index import Index
+from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.types import Progress, Store, silent
+from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
+from keystone.retrieval.types import Query, Rankings
+
+Rows = NDArray[np.int32]
+"""Rows of a document store, ascending: int32[documents]."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIndex:
+    """An index that systems search. `store` is the one of `open_store(index)`."""
+
+    index: Index
+    store: Store
+    threads: int = 1
+    """The number of threads that search and embed."""
+    progress: Progress = silent
+    texts_of: TextsOf = join_title_and_text
+    """Returns the texts that are embedded for candidates of an index without vectors."""
+
+
+class System(StrictSettings):
+    """A system that ranks documents for each query."""
+
+    lowest: ClassVar[float]
+    """The lowest possible score. With NaN, only the ranks of the system can be fused."""
+    lane: ClassVar[str]
+    """Systems of one lane search in turn, and lanes search at the same time."""
+
+    kind: str
+    """The kind of the system."""
+    reads: Literal["query", "passage"] = "query"
+    """What the system searches for: the query, or the passage that the language model writes for it, as if from a
+    document that answers it."""
+    weight: float | None = Field(default=None, gt=0, le=1000)
+    """The weight of the system in the first stage of fusion. If it is null, `fusion.dense_weight` and
+    `queries.passage_weight` give it."""
+    depth: int = Field(default=1000, ge=1, le=100_000)
+    """How many documents the system returns for a query. If it is not set, `retrieval.depth` gives it."""
+
+    @property
+    def base(self) -> str | None:
+        """The name of the system whose documents alone this one ranks; None if it ranks all documents."""
+        return None
+
+    def fits(self, _index: Index) -> bool:
+        """Tell whether the index holds what the system searches. `UserError` for a name that the index lacks."""
+        return True
+
+    def needs_candidates(self, _index: Index) -> bool:
+        """Tell whether the system can only rank documents of an index that another system has found."""
+        return False
+
+    def describe(self, _models: Mapping[str, str]) -> dict[str, Any]:
+        """Describe the method of the system in the words of `ir_metadata`.
+
+        `models` are the names of the embedding models by the sets of vectors of the index, of which the main one is "".
+        """
+        raise NotImplementedError
+
+    def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
+        """Rank the top `depth` documents of each query; ties by document id.
+
+        If `within` is not None, only these documents are ranked. If the system reads passages, each query has one.
+        """
+        raise NotImplementedError
