@@ -122,7 +122,7 @@ def test_the_answers_match_their_topics(folder: Path) -> None:
     assert all(sentence["citations"] for record in (bees, volcano) for sentence in record["answer"])
 
 
-@pytest.mark.parametrize("part", ["store/ids.npy", "lucene/segments_1", "dense.faiss", "segments.sqlite"])
+@pytest.mark.parametrize("part", ["store/ids.npy", "postings/rows.npy", "dense.faiss", "segments.sqlite"])
 def test_a_damaged_index_is_one_error(folder: Path, tmp_path: Path, part: str) -> None:
     shutil.copytree(folder / "index", tmp_path / "index")
     (tmp_path / "index" / part).write_bytes(b"not what it was" * 9)
