@@ -60,11 +60,7 @@ test-opensearch: $(READY_DEV) $(OPENSEARCH)/.ready ## run the tests that need Op
 check: $(READY_DEV) ## run lint, types and the quick tests
 	$(MAKE) --jobs 2 --no-print-directory lint quick
 
-<<<<<<< HEAD
-quick: $(READY_DEV) ## run the quick tests alone
-=======
 quick: $(READY_DEV) ## run the quick tests
->>>>>>> main
 	$(BIN)/pytest -n 2 -m "not slow and not nightly" --hypothesis-profile short --no-loadscope-reorder
 
 lint: $(READY_DEV) ## check style, formatting, types and the direction of imports
