@@ -33,7 +33,7 @@ POMS := $(wildcard tests/support/servers/opensearch_jars/*/pom.xml)
 # Programs start faster if the bytecode of this project is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test nightly test-opensearch chromium check lint lock bench wheel setup clean
+.PHONY: help demo test nightly durations test-opensearch chromium check quick lint lock bench wheel setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -50,11 +50,18 @@ test: lint $(SERVERS) $(OPENSEARCH)/.ready chromium ## run lint, types and all t
 nightly: lint $(SERVERS) $(OPENSEARCH)/.ready chromium ## run all tests, also those that repeat at length, with 10,000 damaged inputs each
 	KEYSTONE_FUZZ=10000 $(BIN)/pytest -n 4 --no-loadscope-reorder --durations 40
 
+durations: $(READY_DEV) $(SERVERS) $(OPENSEARCH)/.ready chromium ## record how long each test takes, in tests/durations.json
+	KEYSTONE_FUZZ= $(BIN)/pytest -n 1 -m "not nightly" --record-durations
+
 test-opensearch: $(READY_DEV) $(OPENSEARCH)/.ready ## run the tests that need OpenSearch servers
 	$(BIN)/pytest tests/indexing/opensearch tests/retrieval/test_opensearch*.py
 
-check: lint ## run lint, types and the tests that do not take minutes
-	$(BIN)/pytest -n 2 -m "not slow"
+# Beside lint, which mostly waits for mypy. A test of any values (hypothesis) draws 20 of them here, and 100 in `make test`.
+check: $(READY_DEV) ## run lint, types and the quick tests
+	$(MAKE) --jobs 2 --no-print-directory lint quick
+
+quick: $(READY_DEV) ## run the quick tests
+	$(BIN)/pytest -n 2 -m "not slow and not nightly" --hypothesis-profile short --no-loadscope-reorder
 
 lint: $(READY_DEV) ## check style, formatting, types and the direction of imports
 	$(BIN)/ruff check .

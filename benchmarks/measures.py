@@ -24,7 +24,7 @@ from benchmarks.peers_of_measures import (
     sort_documents,
 )
 from keystone.runs.evaluation.evaluate import evaluate_files
-from keystone.runs.evaluation.measures import FAMILIES, FAMILIES_OF_GRADES, FAMILIES_WITH_CUTOFF, Measure, parse_measure
+from keystone.runs.evaluation.measures import FAMILIES, Measure, parse_measure
 
 MOST_DIFFERENCE = 1e-6
 CUTOFFS = (1, 10, 100, 1000)
@@ -38,8 +38,8 @@ def list_own_measures(qrels: Grades) -> list[Measure]:
     return [
         Measure(family, cutoff, level)
         for family in FAMILIES
-        for cutoff in (CUTOFFS if family in FAMILIES_WITH_CUTOFF else (0, *CUTOFFS))
-        for level in ((1, 2) if best > 1 and family not in FAMILIES_OF_GRADES else (1,))
+        for cutoff in (CUTOFFS if FAMILIES[family].needs_cutoff else (0, *CUTOFFS))
+        for level in ((1, 2) if best > 1 and not FAMILIES[family].of_grades else (1,))
     ]
 
 

@@ -29,7 +29,9 @@ PEERS = {
 
 def measure_by_ir_measures(scores: Scores, qrels: Grades, measures: Sequence[Measure]) -> Values:
     """Take measures by `ir_measures`. Places from below stand for scores, because its parts order ties differently."""
-    asked = {str(m): m.delegated or str(m).replace(m.family, PEERS[FAMILIES[m.family]][0], 1) for m in measures}
+    asked = {
+        str(m): m.delegated or str(m).replace(m.family, PEERS[str(FAMILIES[m.family].function)][0], 1) for m in measures
+    }
     parsed = {name: ir_measures.parse_measure(peer) for name, peer in asked.items()}
     ranked = {
         topic: {doc: -float(n) for n, doc in enumerate(sort_documents(own), -len(own))} for topic, own in scores.items()
@@ -61,7 +63,7 @@ def measure_by_trec_eval(scores: Scores, qrels: Grades, measures: Sequence[Measu
 
 def name_in_trec_eval(measure: Measure) -> str:
     """Name a measure as `pytrec_eval` reads it; empty if trec_eval does not have it."""
-    name = PEERS[FAMILIES[measure.family]][1]
+    name = PEERS[str(FAMILIES[measure.family].function)][1]
     if not measure.cutoff or not name or name == "recip_rank":
         return "" if measure.cutoff else name
     return f"{name}{'_cut' if name in ('ndcg', 'map') else ''}.{measure.cutoff}"

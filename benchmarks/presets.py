@@ -16,7 +16,7 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index
 from keystone.runs.config.read import PRESETS, read_config
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from tests.support.models.reading_model import say
 from tests.support.servers.chat import serving
 

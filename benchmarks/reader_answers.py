@@ -24,7 +24,7 @@ from keystone.generation.llm.model import Model
 from keystone.generation.llm.open import open_model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
-from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.generation.readers.settings import READERS
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.retrieval.types import Query, Topic
@@ -57,7 +57,7 @@ async def answer_question(sources: Sources, name: str, model: Model, asked: Aske
     (row,) = sources.store.rows([asked.doc_id]).tolist()
     query = Query(asked.id, asked.id, asked.question, asked.question, asked.question)
     task = Task(Topic(asked.id, asked.question), read_context(sources, [row], [query]), WORDS, list)
-    reader = READER_SETTINGS[name].model_validate({"name": name, "evidence_tokens": EVIDENCE_TOKENS, **SETTINGS[name]})
+    reader = READERS[name].settings.model_validate({"name": name, "evidence_tokens": EVIDENCE_TOKENS, **SETTINGS[name]})
     tools = Tools(sources, model, AnswerSettings("retrieval", 20, WINDOW_TOKENS), reader)  # type: ignore[arg-type]
     opened = open_reader(tools)
     evidence = await opened.gather(task, ((row,),))

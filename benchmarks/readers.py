@@ -20,7 +20,7 @@ from scipy.stats import ttest_rel
 from benchmarks.table import Row
 from keystone.generation.context.topic import Sources, read_context
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
-from keystone.generation.readers.settings import READER_SETTINGS, AnswerMethod
+from keystone.generation.readers.settings import READERS, AnswerMethod
 from keystone.generation.types import EvidenceSet
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
@@ -34,7 +34,7 @@ SQUALITY = Path(__file__).parents[2] / "shared" / "data" / "squality"
 INDEX = Path(__file__).parent / "out" / "squality"
 BUDGET_TOKENS = 1000
 """The tokens of evidence that each reader may gather for a question."""
-READERS = ("plain", "rdr2", "discorag", "disco_rag", "graphreader", "fused", "escalate")
+MEASURED = ("plain", "rdr2", "discorag", "disco_rag", "graphreader", "fused", "escalate")
 THREADS = 2
 
 
@@ -79,7 +79,7 @@ def gather(sources: Sources, name: str, asked: AskedStory) -> EvidenceSet:
     (row,) = sources.store.rows([asked.doc_id]).tolist()
     query = Query(asked.id, asked.id, asked.question, asked.question, asked.question)
     task = Task(Topic(asked.id, asked.question), read_context(sources, [row], [query]), 400, list)
-    reader = READER_SETTINGS[name].model_validate({"name": name, "evidence_tokens": BUDGET_TOKENS})
+    reader = READERS[name].settings.model_validate({"name": name, "evidence_tokens": BUDGET_TOKENS})
     method: AnswerMethod = "rules" if name == "escalate" else "retrieval"  # its draft needs a writer
     tools = Tools(sources, None, AnswerSettings(method, window=2 * BUDGET_TOKENS), reader)  # type: ignore[arg-type]
     return asyncio.run(open_reader(tools).gather(task, ((row,),)))
@@ -109,7 +109,7 @@ def rows() -> list[Row]:
         return []
     sources, questions = open_sources(), read_questions()
     measure(sources, "plain", questions[:20])
-    found = {name: measure(sources, name, questions) for name in READERS}
+    found = {name: measure(sources, name, questions) for name in MEASURED}
     (INDEX.parent / "readers.json").write_bytes(
         orjson.dumps({name: [list(one) for one in own.overlaps] for name, own in found.items()})
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from keystone.fusion.hits import Floats, Hits
 from keystone.fusion.norms import NORMS
+from keystone.indexing.plugins import OpenTable
 from keystone.retrieval.types import offsets_of
 
 RRF_K = 60
@@ -169,30 +170,6 @@ class Method:
     """Whether the method needs two lists or more."""
 
 
-METHODS = {
-    "min": Method(comb_min, of_scores=True),
-    "med": Method(comb_med, of_scores=True),
-    "max": Method(comb_max, of_scores=True),
-    "sum": Method(comb_sum, of_scores=True),
-    "anz": Method(comb_anz, of_scores=True),
-    "mnz": Method(comb_mnz, of_scores=True),
-    "gmnz": Method(comb_gmnz, {"gamma": (0, 10)}, of_scores=True),
-    "wsum": Method(wsum, of_scores=True, weighted=True),
-    "wmnz": Method(wmnz, of_scores=True, weighted=True),
-    "mixed": Method(mixed, of_scores=True, weighted=True),
-    "isr": Method(isr),
-    "log_isr": Method(log_isr, several=True),
-    "logn_isr": Method(logn_isr, {"sigma": (0, 1)}),
-    "rrf": Method(rrf, {"k": (0, 1_000_000)}, weighted=True),
-    "rbc": Method(rbc, {"phi": (0.001, 0.999)}),
-    "bordafuse": Method(bordafuse),
-    "w_bordafuse": Method(w_bordafuse, weighted=True),
-    "condorcet": Method(condorcet),
-    "w_condorcet": Method(condorcet, weighted=True),
-    "frequency": Method(frequency, {"k": (0, 1_000_000), "top": (1, 100_000)}, several=True),
-}
-
-
 ALIASES = {
     "borda": "bordafuse",
     "borda_count": "bordafuse",
@@ -200,6 +177,37 @@ ALIASES = {
     "reciprocal_rank_fusion": "rrf",
 }
 """Other names of methods, beside those that begin with Comb, such as CombSUM."""
+
+METHODS = OpenTable(
+    "keystone.fusion",
+    Method,
+    {
+        "min": Method(comb_min, of_scores=True),
+        "med": Method(comb_med, of_scores=True),
+        "max": Method(comb_max, of_scores=True),
+        "sum": Method(comb_sum, of_scores=True),
+        "anz": Method(comb_anz, of_scores=True),
+        "mnz": Method(comb_mnz, of_scores=True),
+        "gmnz": Method(comb_gmnz, {"gamma": (0, 10)}, of_scores=True),
+        "wsum": Method(wsum, of_scores=True, weighted=True),
+        "wmnz": Method(wmnz, of_scores=True, weighted=True),
+        "mixed": Method(mixed, of_scores=True, weighted=True),
+        "isr": Method(isr),
+        "log_isr": Method(log_isr, several=True),
+        "logn_isr": Method(logn_isr, {"sigma": (0, 1)}),
+        "rrf": Method(rrf, {"k": (0, 1_000_000)}, weighted=True),
+        "rbc": Method(rbc, {"phi": (0.001, 0.999)}),
+        "bordafuse": Method(bordafuse),
+        "w_bordafuse": Method(w_bordafuse, weighted=True),
+        "condorcet": Method(condorcet),
+        "w_condorcet": Method(condorcet, weighted=True),
+        "frequency": Method(frequency, {"k": (0, 1_000_000), "top": (1, 100_000)}, several=True),
+    },
+    reserved=lambda: ALIASES,
+)
+"""The fusion methods by name, those of other packages included."""
+
+
 _COMB = re.compile(r"comb_?(?=(?:min|med|max|sum|anz|mnz|gmnz)$)")
 
 

@@ -114,7 +114,7 @@ class GaveUp(UserError):
 
 
 class TextRefused(UserError):
-    """An embedding model takes no part of the text at `position`."""
+    """An embedding model accepts no part of the text at `position`."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(reason)

@@ -175,8 +175,8 @@ def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Conc
         finally:
             if _key_in(index.folder) != index.key:
                 raise UserError(
-                    f"{index.folder}: was replaced or removed while it was in use, expected the index that the command "
-                    "began with: give the same command again"
+                    f"{index.folder}: was replaced or removed while it was in use, expected the index that was "
+                    "opened: give the same command again, or open the index again"
                 )
 
     return opened

@@ -5,11 +5,14 @@ a program that needs a single module starts without the others.
 """
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from keystone.public import *  # noqa: F403
     from keystone.public import __all__ as __all__
+
+    __version__: str
 
 
 def __getattr__(name: str) -> Any:
@@ -18,6 +21,8 @@ def __getattr__(name: str) -> Any:
         public = import_module("keystone.public")
         if name in ("__all__", *public.__all__):
             return getattr(public, name)
+    if name == "__version__":
+        return version("keystone-rag")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

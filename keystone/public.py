@@ -3,9 +3,11 @@
 from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.types import Document
 from keystone.retrieval.types import Query, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.python.analysis import compare, diagnose, explain, plot
 from keystone.runs.python.files import evaluate, read_qrels, read_run, read_topics, validate, write_qrels, write_run
 from keystone.runs.python.frame_steps import as_pyterrier_transformer
 from keystone.runs.python.incoming import to_qrels, to_run, to_topics
@@ -20,15 +22,18 @@ from keystone.runs.python.steps import (
     make_run,
     open_index,
     rerank,
-    search,
 )
+from keystone.runs.python.texts import Hit, Hits, documents, index, search
 from keystone.runs.tracks.validate import Verdict
 from keystone.runs.trec.types import Qrels, Run
 
 __all__ = [
     "Answer",
+    "Document",
     "Evaluation",
     "Grades",
+    "Hit",
+    "Hits",
     "Index",
     "Qrels",
     "Query",
@@ -39,13 +44,19 @@ __all__ = [
     "Verdict",
     "answer",
     "as_pyterrier_transformer",
+    "compare",
     "configure",
     "decompose",
+    "diagnose",
+    "documents",
     "evaluate",
+    "explain",
     "fuse",
     "grade",
+    "index",
     "make_run",
     "open_index",
+    "plot",
     "read_qrels",
     "read_run",
     "read_topics",

@@ -27,7 +27,7 @@ BLOCK_QUERIES = 512
 
 
 LEAST_QUERIES = 64
-"""The fewest queries for which a thread of its own pays."""
+"""The fewest queries for which a separate thread is worth its cost."""
 ROW_BITS = 0xFFFFFFFF
 """The bits of a key that hold a row. They are inverted, so that the lower row has the higher key."""
 ORDER_BITS = np.int32(0x7FFFFFFF)

@@ -19,7 +19,7 @@ from keystone.retrieval.types import Bm25, Columns, Rankings, offsets_of, ranked
 def open_sparse(_index: Index, store: Store, bm25: Bm25) -> Sparse:
     """Open the search of an index on a REST server; `store` is the one that `open_store` gave for the index.
 
-    `UserError` for parameters of BM25, which the server has of its own.
+    `UserError` for parameters of BM25, which only the server can set.
     """
     bm25.refuse_change(str(cast(RestStore, store).server.url))
     return RestSearcher(cast(RestStore, store))

@@ -11,6 +11,7 @@ from xdist.remote import Producer
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index
+from tests.support.durations import Recorder, list_wrong_marks, read_durations, sort_longest_first
 from tests.support.indexes.small_corpus import write_corpus, write_topics
 from tests.support.scheduling import FileScheduling
 from tests.support.servers.opensearch import OLDER_VERSION, Cluster, start_cluster
@@ -20,32 +21,28 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 """A shell has it ignored by what it starts in the background, and processes that tests start would inherit that."""
 
 settings.register_profile("keystone", deadline=None)
+settings.register_profile("short", deadline=None, max_examples=20)  # for `make check`
 settings.load_profile("keystone")
 
 SHARED_NODES = ("tests/indexing/opensearch/test_load.py", "tests/retrieval/test_opensearch.py")
 """Files that one process runs, so that the two OpenSearch nodes of their fixtures start once."""
 
-STARTED_FIRST = (
-    "test_vllm.py",
-    "test_load.py",
-    "test_demo.py",
-    "test_reader_runs.py",
-    "test_ray.py",
-    "test_resume.py",
-    "test_end_to_end.py",
-    "test_model_faults.py",
-    "test_lucene_index.py",
-    "test_run_files.py",
-    "test_fuzz.py",
-    "test_claims_runs.py",
-    "test_model_runs.py",
-)
-"""Files that take the longest, in this order. Begun last, such a file would run while other processes have no work."""
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-durations", action="store_true", help="record how long the tests of these files take")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    places = {name: place for place, name in enumerate(STARTED_FIRST)}
-    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("record_durations"):
+        config.pluginmanager.register(Recorder(), "recorder")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    recorded = read_durations()
+    sort_longest_first(items, recorded)
+    if wrong := [] if config.getoption("record_durations") else list_wrong_marks(items, recorded):
+        raise pytest.UsageError("These tests are quick, so they need no mark `slow`:", *wrong)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling:

@@ -17,7 +17,7 @@ from keystone.indexing.index import Index
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.file_names import ANSWERS, NARRATIVE
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.trec.types import make_run
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_topics
@@ -25,11 +25,10 @@ from tests.support.models.plain_model import say
 from tests.support.places import ROOT
 from tests.support.servers.chat import serving
 
-pytestmark = pytest.mark.slow
-
-NAMES = """Answer Evaluation Grades Index Qrels Query Run RunConfig Topic UserError Verdict answer
-as_pyterrier_transformer configure decompose evaluate fuse grade make_run open_index read_qrels read_run read_topics
-rerank search to_ir_measures to_pandas to_qrels to_ranx to_run to_topics validate write_qrels write_run"""
+NAMES = """Answer Document Evaluation Grades Hit Hits Index Qrels Query Run RunConfig Topic UserError Verdict answer
+as_pyterrier_transformer compare configure decompose diagnose documents evaluate explain fuse grade index make_run
+open_index plot read_qrels read_run read_topics rerank search to_ir_measures to_pandas to_qrels to_ranx to_run
+to_topics validate write_qrels write_run"""
 SLOW_PACKAGES = ["onnxruntime", "faiss", "jnius", "pandas", "pyterrier", "ranx", "vllm"]
 
 
@@ -57,6 +56,7 @@ def directory(index: Index, topics: Path, tmp_path: Path) -> Path:
     return run(read_config(None, settings))
 
 
+@pytest.mark.slow
 def test_steps_in_python_give_what_a_run_gives(index: Index, topics: Path, directory: Path) -> None:
     opened, narratives = keystone.open_index(str(index.folder)), keystone.read_topics(str(topics))
     queries = keystone.decompose(opened, narratives)
@@ -67,6 +67,7 @@ def test_steps_in_python_give_what_a_run_gives(index: Index, topics: Path, direc
         assert as_float32(ranking) == as_float32(keystone.read_run(directory / name)), name
 
 
+@pytest.mark.slow
 def test_answers_in_python_are_those_of_a_run(index: Index, topics: Path, directory: Path) -> None:
     answers = keystone.answer(index, keystone.read_topics(topics))
     lines = (directory / ANSWERS).read_text().splitlines()
@@ -87,6 +88,7 @@ def test_grades_come_from_the_model_of_the_configuration(index: Index, topics: P
     assert grades.run.query_ids == ("1", "2")
 
 
+@pytest.mark.slow
 def test_a_run_is_made_measured_and_judged(index: Index, topics: Path, tmp_path: Path) -> None:
     made = keystone.make_run(run_id="r", index=index.folder, topics=topics, out=tmp_path / "out")
     ranking = keystone.read_run(made / NARRATIVE)
@@ -100,6 +102,24 @@ def test_a_run_is_made_measured_and_judged(index: Index, topics: Path, tmp_path:
     assert keystone.read_run(tmp_path / "copy.trec").list_hits() == ranking.list_hits()
     verdict = keystone.validate(made / "rag_output_trec_rag_2025.jsonl", keystone.read_topics(topics), "rag25")
     assert not any(violation.severity == "error" for violation in verdict.violations)
+
+
+def test_runs_are_compared_drawn_explained_and_diagnosed(directory: Path, tmp_path: Path) -> None:
+    ranking = keystone.read_run(directory / NARRATIVE)
+    qrels = {"1": {"bees": 2, "wasps": 0}, "2": {"volcano": 1}}
+    runs = {"mine": ranking, "theirs": {"1": {"wasps": 1.0}, "2": {"volcano": 1.0}}}
+    found = keystone.compare(runs, qrels, ["R@100"])
+    assert list(found) == ["theirs"]
+    assert found["theirs"]["R@100"].mean == -0.5
+    assert len(keystone.plot(runs, qrels).axes) == 3
+    explained = keystone.explain(directory, "1", "bees")
+    assert "bees" in str(explained).splitlines()[0]
+    (tmp_path / "q.txt").write_text("1 0 bees 2\n2 0 volcano 1\n")
+    assert len(keystone.diagnose(directory, qrels=tmp_path / "q.txt").findings) == 2
+    with pytest.raises(keystone.UserError, match="diagnose: expected either qrels or nuggets"):
+        keystone.diagnose(directory)
+    with pytest.raises(keystone.UserError, match="runs: found dict, expected a dictionary with two runs or more"):
+        keystone.compare({"mine": ranking}, qrels)
 
 
 def test_values_print_in_a_few_lines(index: Index, directory: Path) -> None:
@@ -135,6 +155,7 @@ def test_a_document_that_the_index_lacks_is_named(index: Index, topics: Path) ->
         keystone.grade(index, keystone.read_topics(topics), queries, foreign, config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["docs/python.md", "README.md"])
 def test_the_python_of_a_page_runs(
     page: str, index: Index, topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,6 +170,7 @@ def test_the_python_of_a_page_runs(
     assert Path("my.trec").exists()
 
 
+@pytest.mark.slow
 def test_the_cells_of_the_notebook_run_in_their_order(
     index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,11 +205,10 @@ QUERY = Query("1", "1", "honey", "honey", "honey")
         (lambda api, index: api.answer(index, HONEY, {"track": "rag25"}), "config: found dict"),
         (lambda api, index: api.search(index, [QUERY], {}), "config: found dict"),
         (lambda api, index: api.search(str(index.folder), [QUERY]), "index: found str"),
-        (lambda api, index: api.search(index, "honey"), "queries: found str"),
-        (lambda api, index: api.search(index, ["honey"]), "queries: found str"),
-        (lambda api, index: api.search(index, HONEY), "queries: found Topic"),
-        (lambda api, index: api.search(index, None), "queries: found NoneType"),
-        (lambda api, index: api.search(index, []), "queries: found none"),
+        (lambda api, index: api.search(index, " "), "topics:1: narrative: expected a narrative, found ' '"),
+        (lambda api, index: api.search(index, "honey", k=0), "k: found 0"),
+        (lambda api, index: api.search(index, None), "topics: found NoneType"),
+        (lambda api, index: api.search(index, []), "topics: found none"),
         (lambda api, index: api.search(index, [QUERY, QUERY]), "queries: found the id '1' twice"),
         (lambda api, index: api.search(index, [replace(QUERY, id="a b")]), "queries: found the id 'a b'"),
         (lambda api, index: api.search(index, [replace(QUERY, id=1)]), "queries: found the id 1"),  # type: ignore[arg-type]
@@ -216,6 +237,7 @@ def test_an_index_opened_by_a_relative_path_stays_open_in_another_directory(
     assert keystone.search(opened, [QUERY], keystone.configure(retrieval={"systems": ["bm25"]}))
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_leaves_no_event_loop_open(index: Index) -> None:
     code = f"""
 import keystone

@@ -122,6 +122,7 @@ def test_the_packages_are_imported_from_the_wheel(installed: Path, tmp_path: Pat
     assert found.is_relative_to(installed.parent)
 
 
+@pytest.mark.nightly
 def test_the_package_is_used_in_a_clean_environment(installed: Path, tmp_path: Path) -> None:
     code = (
         "import keystone; run = keystone.to_run({'1': {'a': 2.0, 'b': 1.0}}); keystone.write_run('r.trec', run); "

@@ -28,7 +28,13 @@ def test_{name}():
 """
 
 
-@pytest.mark.parametrize("files", [["k"], ["pk", "kp"], ["pp", "pp", "pkp"], ["pkkp", "ppp", "k"], ["pkpkp", "pkpkp"]])
+FEW: list[list[str]] = [["k"], ["pk", "kp"], ["pp", "pp", "pkp"]]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [["pkkp", "ppp", "k"], ["pkpkp", "pkpkp"], *(pytest.param(files, marks=pytest.mark.nightly) for files in FEW)],
+)
 def test_a_test_that_ends_its_process_fails_alone(tmp_path: Path, files: list[str]) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for number, kinds in enumerate(files):

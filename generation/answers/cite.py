@@ -18,7 +18,7 @@ from keystone.generation.answers.sentences import (
 from keystone.generation.ask import ask_all
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import cite as prompt
-from keystone.generation.structured import read_objects
+from keystone.generation.reply_types import read_parts
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.corpora.languages import differ_in_language
 from keystone.indexing.vectors.types import Vectors
@@ -40,10 +40,10 @@ def request_citations(sentences: Sequence[Sentence], passages: Sequence[Passage]
 def read_supports(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage]) -> list[tuple[str, ...]]:
     """Read the ids of the documents that support each sentence. Numbers without a sentence or passage are dropped."""
     found = defaultdict[int, list[str]](list)
-    for item in read_objects(reply, "sentences"):
-        place = read_place(item.get("id"), len(sentences))
+    for item in read_parts(reply, "sentences", prompt.Citations):
+        place = read_place(item.id, len(sentences))
         if place is not None:
-            found[place] += read_citations(item.get("citations"), passages)
+            found[place] += read_citations(item.citations, passages)
     return [tuple(dict.fromkeys(found[place])) for place in range(len(sentences))]
 
 

@@ -19,9 +19,9 @@ from keystone.generation.answers.sentences import (
 from keystone.generation.ask import ask_all
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import mend as prompt
-from keystone.generation.prompts.answers.shorten import SCHEMA
+from keystone.generation.prompts.answers.shorten import SCHEMA, NewText
+from keystone.generation.reply_types import read_parts
 from keystone.generation.rules.terms import find_names, find_numbers, find_terms, find_word_forms
-from keystone.generation.structured import read_objects
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 
@@ -100,11 +100,11 @@ def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int
     """
     now, mended = list(sentences), 0
     known = find_word_forms(" ".join(sentence.text for sentence in sentences))
-    for item in read_objects(reply, "sentences"):
-        place, text = read_place(item.get("id"), len(sentences)), item.get("text")
-        if place is None or place not in faults or not isinstance(text, str):
+    for item in read_parts(reply, "sentences", NewText):
+        place = read_place(item.id, len(sentences))
+        if place is None or place not in faults or item.text is None:
             continue
-        old, new = sentences[place].text, strip_marks(read_text(text, reply))
+        old, new = sentences[place].text, strip_marks(read_text(item.text, reply))
         longer = len(new.split()) - len(old.split())
         if new and find_numbers(new) == find_numbers(old) and find_names(new) <= known and longer <= MOST_ADDED_WORDS:
             now[place], mended = replace(sentences[place], text=new), mended + 1

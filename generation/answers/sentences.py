@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from keystone.generation.context.delimit import delimit, neutralise, strip_delimiters
+from keystone.generation.prompts.answers.answer import CitedText
+from keystone.generation.prompts.answers.shorten import NewText
+from keystone.generation.reply_types import read_parts
 from keystone.generation.rules.terms import find_numbers
-from keystone.generation.structured import read_objects
 from keystone.generation.types import Answer, Fallback, Message, Reply, Sentence
 from keystone.indexing.errors import Unusable
-from keystone.indexing.io.json_values import read_whole_number
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -87,19 +88,17 @@ def count_words(sentences: Sequence[Sentence]) -> int:
     return sum(len(sentence.text.split()) for sentence in sentences)
 
 
-def read_place(value: Any, length: int) -> int | None:
-    """Read a whole number of at least 0 and below `length`; None for any other value."""
-    number = read_whole_number(value)
+def read_place(number: int | None, length: int) -> int | None:
+    """Return a number of at least 0 and below `length`; None for any other one."""
     return number if number is not None and 0 <= number < length else None
 
 
-def read_places(values: Any, length: int) -> list[int]:
-    """Read the distinct whole numbers of at least 0 and below `length` in a list. Other values are dropped."""
-    places = [read_place(value, length) for value in values] if isinstance(values, list) else []
-    return list(dict.fromkeys(place for place in places if place is not None))
+def read_places(numbers: Sequence[int], length: int) -> list[int]:
+    """Read the distinct numbers of at least 0 and below `length`. Others are dropped."""
+    return list(dict.fromkeys(number for number in numbers if 0 <= number < length))
 
 
-def read_citations(numbers: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
+def read_citations(numbers: Sequence[int], passages: Sequence[Passage]) -> tuple[str, ...]:
     """Read the distinct ids of the documents that a model's list of numbers names. Other values are dropped."""
     return tuple(dict.fromkeys(passages[n].doc_id for n in read_places(numbers, len(passages))))
 
@@ -127,9 +126,8 @@ def make_answer_reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[S
     """Make a reader of answers from these passages. Its sentences cite document ids; some may cite none."""
 
     def read(reply: Reply) -> tuple[Sentence, ...]:
-        found = read_objects(reply, "answer")
-        pairs = ((item.get("text"), read_citations(item.get("citations"), passages)) for item in found)
-        return make_sentences(pairs, reply)
+        found = read_parts(reply, "answer", CitedText)
+        return make_sentences(((item.text, read_citations(item.citations, passages)) for item in found), reply)
 
     return read
 
@@ -141,11 +139,11 @@ def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool =
     `Unusable` also if a text holds a number that its sentence did not hold: the citations may not support it.
     """
     texts: dict[int, str] = {}
-    for item in read_objects(reply, "sentences"):
-        place, text = read_place(item.get("id"), len(sentences)), item.get("text")
-        if place is None or place in texts or not isinstance(text, str):
+    for item in read_parts(reply, "sentences", NewText):
+        place = read_place(item.id, len(sentences))
+        if place is None or place in texts or item.text is None:
             raise Unusable("each item needs the id of one of the sentences, none of them twice, and a text")
-        texts[place] = read_text(text, reply)
+        texts[place] = read_text(item.text, reply)
     kept = {place: texts[place] for place in range(len(sentences)) if texts.get(place)}
     missing = len(sentences) - len(kept)
     if not kept or (missing and not may_drop):

@@ -30,9 +30,9 @@ from keystone.generation.context.fit_window import share_window
 from keystone.generation.context.tokens import clip
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import check_support as prompt
+from keystone.generation.reply_types import read_parts
 from keystone.generation.rules.support import find_added, rate_support, says_nothing
 from keystone.generation.rules.terms import find_numbers, find_terms, find_word_forms
-from keystone.generation.structured import read_objects
 from keystone.generation.types import (
     Answer,
     Checked,
@@ -52,7 +52,7 @@ from keystone.indexing.vectors.types import Vectors
 SupportMethod = Literal["none", "rules", "model"]
 """Who checks each sentence against its segments: nobody, rules, or the model."""
 
-LEVELS: Mapping[str, Support] = {level: level for level in get_args(Support)}
+LEVELS: tuple[Support, ...] = get_args(Support)
 """The levels of support by name, the best one first."""
 GROUP_SENTENCES = 12
 """The most sentences of one request."""
@@ -198,17 +198,15 @@ def read_verdicts(
     name that neither they nor the old text have. The old text then stays, unless its support is none.
     """
     found = dict[int, Verdict]()
-    for item in read_objects(reply, "sentences"):
-        place = read_place(item.get("id"), len(claims))
-        level, numbers, text = (item.get(key) for key in ("support", "citations", "text"))
+    for item in read_parts(reply, "sentences", prompt.CheckedText):
+        place, support = read_place(item.id, len(claims)), item.support
         if place is None or place in found:
             raise Unusable("each item needs the id of one of the sentences, none of them twice")
-        support = LEVELS.get(str(level))
-        if support is None or not isinstance(numbers, list) or not isinstance(text, str):
+        if support is None or item.citations is None or item.text is None:
             raise Unusable(f"sentence {place} needs support (full, partial or none), citations and a text")
-        cited = tuple(dict.fromkeys(sources[n] for n in read_places(numbers, len(sources))))[:MOST_CITATIONS]
+        cited = tuple(dict.fromkeys(sources[n] for n in read_places(item.citations, len(sources))))[:MOST_CITATIONS]
         old = claims[place].sentence.text
-        new = read_text(text, reply)
+        new = read_text(item.text, reply)
         added = find_added(new, _join(cited, segments)) - (find_word_forms(old) - find_numbers(old))
         if added or len(new.split()) > len(old.split()) + MOST_ADDED_WORDS:
             new, cited = old, () if support == "none" else cited
@@ -238,7 +236,7 @@ def judge_by_rules(claim: Claim, segments: TopicSegments) -> Verdict:
     added = add_segments(segments, terms, claim.ratings, claim.cited, among)
     best = [int(np.argmax(claim.ratings))] if len(claim.ratings) else []
     choices = [(rate(places), tuple(places)) for places in (claim.cited, best, added)]
-    level, cited = min(choices, key=lambda choice: list(LEVELS).index(choice[0]))
+    level, cited = min(choices, key=lambda choice: LEVELS.index(choice[0]))
     return Verdict(support, () if level == "none" else cited, text)
 
 

@@ -29,7 +29,8 @@ from keystone.generation.context.delimit import neutralise
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import check_evidence as check_prompt
 from keystone.generation.prompts.answers import whole as prompt
-from keystone.generation.structured import HELD_DRAFTS, note_drafts, read_json, read_objects
+from keystone.generation.reply_types import read_parts
+from keystone.generation.structured import HELD_DRAFTS, note_drafts, read_json
 from keystone.generation.types import (
     Answer,
     Answered,
@@ -46,8 +47,6 @@ from keystone.retrieval.types import Query
 
 QUESTION_TOKENS = 192
 """The most tokens of a reply about one question."""
-LEVELS: Mapping[str, Answered] = {level: level for level in get_args(Answered)}
-"""How far a question can be answered, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +93,9 @@ def read_whole(reply: Reply, task: WholeTask) -> tuple[tuple[Sentence, ...], str
 
     Sentences cite document ids; some may cite none. A number without a question leaves a sentence without one.
     """
-    found = read_objects(reply, "answer")
-    pairs = ((item.get("text"), read_citations(item.get("citations"), task.passages)) for item in found)
-    made = make_sentences(pairs, reply)
-    numbers = (item.get("question") for item in found if read_text(item["text"], reply))
-    places = [read_place(number, len(task.queries)) for number in numbers]
+    found = read_parts(reply, "answer", prompt.AnsweringText)
+    made = make_sentences(((item.text, read_citations(item.citations, task.passages)) for item in found), reply)
+    places = [read_place(item.question, len(task.queries)) for item in found if read_text(item.text or "", reply)]
     value = read_json(reply, lambda one: isinstance(one, dict) and isinstance(one.get("answer"), list))
     missing = value.get("missing") if isinstance(value, dict) else None
     sentences = tuple(
@@ -147,19 +144,15 @@ def read_check(
     item for each question.
     """
     found = dict[int, QuestionCheck]()
-    for item in read_objects(reply, "questions"):
-        place = read_place(item.get("id"), len(task.queries))
-        level = LEVELS.get(str(item.get("found")))
+    for item in read_parts(reply, "questions", check_prompt.CheckedQuestion):
+        place, level = read_place(item.id, len(task.queries)), item.found
         if place is None or place in found or level is None:
-            levels = ", ".join(LEVELS)
+            levels = ", ".join(get_args(Answered))
             raise Unusable(f"each item needs the id of one of the questions, none of them twice, and {levels} as found")
-        number, quote, searches = (item.get(key) for key in ("document", "quote", "searches"))
-        shown = read_place(number, len(task.passages))
-        span = None
-        if shown is not None and isinstance(quote, str) and level != "not":
-            span = find_quote(documents[task.passages[shown].doc_id], spans, quote)
-        texts = (tidy(text) for text in searches if isinstance(text, str)) if isinstance(searches, list) else ()
-        distinct = tuple(dict.fromkeys(text for text in texts if any(map(str.isalnum, text))))
+        shown, span = read_place(item.document, len(task.passages)), None
+        if shown is not None and item.quote is not None and level != "not":
+            span = find_quote(documents[task.passages[shown].doc_id], spans, item.quote)
+        distinct = tuple(dict.fromkeys(text for text in map(tidy, item.searches) if any(map(str.isalnum, text))))
         found[place] = QuestionCheck(
             task.queries[place].id, level if span else "not", span, distinct[: check_prompt.MOST_SEARCHES]
         )

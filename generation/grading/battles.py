@@ -2,25 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.grading.rate_answers import AnswerPair
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.evaluation import battle as prompt
-from keystone.generation.structured import read_json
+from keystone.generation.reply_types import read_part
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
-
-Verdict = Literal["A", "B", "tie"]
 
 
 @dataclass(frozen=True, slots=True)
 class Battle:
     """The model's judgment of two answers, of which A was shown first. Marks are from 1 to 5."""
 
-    verdict: Verdict
+    verdict: prompt.Verdict
     mark_a: int
     mark_b: int
     reason: str
@@ -45,22 +42,14 @@ def request_battle(question: str, first: str, second: str) -> Request:
 
 def read_battle(reply: Reply) -> Battle:
     """Read a judgment. `Unusable` if a part is missing, or if the better answer has the lower mark."""
-    value = read_json(reply, lambda one: isinstance(one, dict) and "better" in one)
-    found = value if isinstance(value, dict) else {}
-    said = str(found.get("better")).strip().lower()
-    verdict = next((one for one in prompt.VERDICTS if said == one.lower()), "")
-    if not verdict:
+    found = read_part(reply, prompt.Judgment, lambda one: "better" in one)
+    if found.better is None:
         raise Unusable('it holds no "better" that is A, B or tie')
-    first, second, reason = _read_mark(found, "a"), _read_mark(found, "b"), found.get("reason")
-    if not isinstance(reason, str) or not reason.strip():
+    if found.a is None or found.b is None:
+        marks, key = f"{prompt.LEAST_MARK} to {prompt.MOST_MARK}", "a" if found.a is None else "b"
+        raise Unusable(f'it holds no mark from {marks} under "{key}"')
+    if not found.reason or not found.reason.strip():
         raise Unusable('it holds no "reason"')
-    if (verdict == "A" and first < second) or (verdict == "B" and second < first):
-        raise Unusable(f"it prefers {verdict}, but marks {verdict} lower")
-    return Battle(verdict, first, second, " ".join(reason.split()))  # type: ignore[arg-type]
-
-
-def _read_mark(found: dict[str, Any], key: str) -> int:
-    mark = found.get(key)
-    if type(mark) is not int or not prompt.LEAST_MARK <= mark <= prompt.MOST_MARK:
-        raise Unusable(f'it holds no mark from {prompt.LEAST_MARK} to {prompt.MOST_MARK} under "{key}"')
-    return mark
+    if (found.better == "A" and found.a < found.b) or (found.better == "B" and found.b < found.a):
+        raise Unusable(f"it prefers {found.better}, but marks {found.better} lower")
+    return Battle(found.better, found.a, found.b, " ".join(found.reason.split()))

@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from keystone.generation.answers.support import LEVELS
 from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.context.fit_window import share_window
 from keystone.generation.context.tokens import clip
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.evaluation import rate_citation as prompt
-from keystone.generation.structured import read_string
+from keystone.generation.reply_types import read_part
 from keystone.generation.types import Failure, Reply, Request, Support
-from keystone.indexing.errors import Unusable
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,4 @@ def request_rating(one: Citation, window: int) -> Request:
 
 def read_rating(reply: Reply) -> Support:
     """Read the support of a reply. `Unusable` if it is not full, partial or none."""
-    found = LEVELS.get(read_string(reply, "support").strip().casefold())
-    if found is None:
-        raise Unusable('it holds no "support" that is full, partial or none')
-    return found
+    return read_part(reply, prompt.Rating, lambda one: isinstance(one.get("support"), str)).support

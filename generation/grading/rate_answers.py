@@ -11,7 +11,8 @@ from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.evaluation import compare_answers as choice
 from keystone.generation.prompts.evaluation import rate_answer as rating
-from keystone.generation.structured import read_string, strip_thought
+from keystone.generation.reply_types import read_part
+from keystone.generation.structured import strip_thought
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 
@@ -114,11 +115,7 @@ def request_choice(question: str, first: str, second: str) -> Request:
 
 def read_choice(reply: Reply) -> Choice:
     """Read the choice of a reply. `Unusable` if it is not A, B or tie."""
-    said = read_string(reply, "better").strip().casefold()
-    for known in choice.CHOICES:
-        if said == known.casefold():
-            return known  # type: ignore[return-value]
-    raise Unusable('it holds no "better" that is A, B or tie')
+    return read_part(reply, choice.Preference, lambda one: isinstance(one.get("better"), str)).better
 
 
 def score_choices(choices: tuple[Choice, Choice]) -> float:

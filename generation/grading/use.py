@@ -1,22 +1,20 @@
 """Judgments by a model of what use an answer is to whoever asked: question by question, and sentence by sentence."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.evaluation import rate_use as prompt
+from keystone.generation.reply_types import Part, check
 from keystone.generation.structured import read_json
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 
-T = TypeVar("T")
-
-Answered = Literal["yes", "partly", "no"]
-Agreement = Literal["yes", "partly", "no", "unknown"]
+P = TypeVar("P", bound=Part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +34,9 @@ class QuestionUse:
     `open` tells that the answer says openly what its sources do not tell. `agrees` is None without references.
     """
 
-    answered: Answered
+    answered: prompt.Answered
     open: bool = False
-    agrees: Agreement | None = None
+    agrees: prompt.Agreement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ async def judge_use(model: Model, asked: Sequence[AskedAnswer]) -> list[Use | Fa
 
 
 def _judge_nothing(asked: AskedAnswer) -> Use:
-    agrees: Agreement | None = "no" if asked.references else None
+    agrees: prompt.Agreement | None = "no" if asked.references else None
     return Use((QuestionUse("no", False, agrees),) * len(asked.questions), (), False, prompt.LEAST_MARK)
 
 
@@ -85,7 +83,7 @@ def request_use(asked: AskedAnswer) -> Request:
     )
     counts = len(asked.questions), len(asked.sentences)
     system = prompt.WITH_REFERENCES if asked.references else prompt.SYSTEM
-    schema = prompt.make_schema(*counts, with_references=bool(asked.references))
+    schema = prompt.schema(*counts, with_references=bool(asked.references))
     return Request("use", (("system", system), ("user", user)), prompt.allow_tokens(*counts), schema)
 
 
@@ -97,52 +95,27 @@ def read_use(reply: Reply, asked: AskedAnswer) -> Use:
     """Read a judgment. `Unusable` if it leaves out a question or a sentence, judges one twice, or lacks a part."""
     value = read_json(reply, lambda one: isinstance(one, dict) and {"questions", "sentences"} <= one.keys())
     found = value if isinstance(value, dict) else {}
-    read_question = partial(_read_question, with_references=bool(asked.references))
-    questions = _read_numbered(found, "questions", len(asked.questions), read_question)
-    read_sentence = partial(_read_sentence, questions=len(asked.questions))
-    sentences = _read_numbered(found, "sentences", len(asked.sentences), read_sentence)
-    mark = _read_integer(found, "mark", prompt.LEAST_MARK, prompt.MOST_MARK)
-    return Use(tuple(questions), tuple(sentences), _read_boolean(found, "lead"), mark)
+    counts = {"questions": len(asked.questions), "sentences": len(asked.sentences)}
+    question = prompt.ComparedQuestion if asked.references else prompt.JudgedQuestion
+    questions = _read_numbered(found, "questions", question, **counts)
+    sentences = _read_numbered(found, "sentences", prompt.JudgedSentence, **counts)
+    if not all(0 <= one.question <= len(questions) for one in sentences):
+        raise Unusable(f'it holds no "question" from 0 to {len(questions)}')
+    whole = check(found, prompt.JudgedWhole)
+    return Use(
+        tuple(QuestionUse(one.answered, one.open, getattr(one, "agrees", None)) for one in questions),
+        tuple(SentenceUse(one.use, one.question) for one in sentences),
+        whole.lead,
+        whole.mark,
+    )
 
 
-def _read_numbered(found: Mapping[str, Any], key: str, number: int, read: Callable[[dict[str, Any]], T]) -> list[T]:
-    """Read the items of a list in the order of their numbers, which have to be 1 to `number`, each once."""
-    items = found.get(key)
+def _read_numbered(found: Mapping[str, Any], key: str, of: type[P], **counts: int) -> list[P]:
+    """Read the items of a list in the order of their numbers, which have to be 1 to the number of `key` in `counts`."""
+    items, number = found.get(key), counts[key]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise Unusable(f'it holds no list of objects under "{key}"')
     by_number = {item.get("number"): item for item in items if type(item.get("number")) is int}
     if len(items) != number or by_number.keys() != set(range(1, number + 1)):
         raise Unusable(f'its "{key}" do not have the numbers 1 to {number}, each once')
-    return [read(by_number[place]) for place in range(1, number + 1)]
-
-
-def _read_question(item: dict[str, Any], with_references: bool) -> QuestionUse:
-    agrees: Any = _read_word(item, "agrees", prompt.AGREEMENT) if with_references else None
-    answered: Any = _read_word(item, "answered", prompt.ANSWERED)
-    return QuestionUse(answered, _read_boolean(item, "open"), agrees)
-
-
-def _read_sentence(item: dict[str, Any], questions: int) -> SentenceUse:
-    return SentenceUse(_read_boolean(item, "use"), _read_integer(item, "question", 0, questions))
-
-
-def _read_word(item: Mapping[str, Any], key: str, words: Sequence[str]) -> str:
-    said = item.get(key)
-    word = said.strip().lower() if isinstance(said, str) else ""
-    if word not in words:
-        raise Unusable(f'it holds no "{key}" that is {", ".join(words[:-1])} or {words[-1]}')
-    return word
-
-
-def _read_boolean(item: Mapping[str, Any], key: str) -> bool:
-    said = item.get(key)
-    if not isinstance(said, bool):
-        raise Unusable(f'it holds no "{key}" that is true or false')
-    return said
-
-
-def _read_integer(item: Mapping[str, Any], key: str, low: int, high: int) -> int:
-    said = item.get(key)
-    if type(said) is not int or not low <= said <= high:
-        raise Unusable(f'it holds no "{key}" from {low} to {high}')
-    return said
+    return [check(by_number[place], of, **counts) for place in range(1, number + 1)]

@@ -3,19 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, get_args
+from typing import get_args
 
 from keystone.generation.answers.sentences import tidy
 from keystone.generation.ask import ask_all
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.queries import contract as prompt
 from keystone.generation.queries.understand import MOST_QUESTIONS, fit_topic, key_question, tidy_question
+from keystone.generation.reply_types import check
 from keystone.generation.rules.queries import extract_topic
 from keystone.generation.rules.words import find_content_words, find_words
 from keystone.generation.structured import read_json
 from keystone.generation.types import Failure, Fallback, Reply, Request, Understanding
 from keystone.indexing.errors import Unusable
-from keystone.indexing.io.json_values import read_whole_number
 from keystone.retrieval.types import AnswerForm, Ask, Topic
 
 MOST_TERM_WORDS = 6
@@ -58,13 +58,13 @@ def read_contract(reply: Reply, topic: Topic, most: int = MOST_QUESTIONS) -> Und
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise Unusable('it holds no list "questions" of objects')
     found: dict[str, tuple[str, Ask]] = {}
-    for item in items:
-        form, text = item.get("form"), item.get("question")
-        if not isinstance(text, str) or form not in get_args(AnswerForm):
+    for item in (check(item, prompt.WantedQuestion) for item in items):
+        if item.question is None or item.form is None:
             raise Unusable(f"each question needs a text and a form, one of {', '.join(get_args(AnswerForm))}")
-        if question := tidy_question(tidy(text)):
-            weight = min(max(read_whole_number(item.get("weight")) or 1, 1), prompt.MOST_WEIGHT)
-            found.setdefault(key_question(question), (question, Ask(form, weight, _read_terms(item, question))))
+        if question := tidy_question(tidy(item.question)):
+            weight = min(max(item.weight or 1, 1), prompt.MOST_WEIGHT)
+            ask = Ask(item.form, weight, _read_terms(item.terms, question))
+            found.setdefault(key_question(question), (question, ask))
     if not found:
         raise Unusable("it holds no question")
     if len(found) > most:
@@ -90,12 +90,11 @@ def keep_held_terms(
     ]
 
 
-def _read_terms(item: dict[str, Any], question: str) -> tuple[str, ...]:
+def _read_terms(terms: Sequence[str], question: str) -> tuple[str, ...]:
     """Read the first terms of a question that have content, none of them twice."""
     known = f" {_fold(question)} "
-    terms = item.get("terms")
     found: dict[str, str] = {}
-    for term in (tidy(term) for term in terms if isinstance(term, str)) if isinstance(terms, list) else ():
+    for term in map(tidy, terms):
         key = _fold(term)
         if find_content_words(term) and len(key.split()) <= MOST_TERM_WORDS and f" {key} " not in known:
             found.setdefault(key, term)

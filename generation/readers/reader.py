@@ -1,8 +1,8 @@
-"""The one interface of all readers, and the table of readers by name."""
+"""The one interface of all readers."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Literal, Protocol
 
 from keystone.generation.answers.segments import SegmentChoice
@@ -10,7 +10,14 @@ from keystone.generation.answers.sub_answers import PromptWith
 from keystone.generation.answers.support import SupportMethod
 from keystone.generation.context.topic import Sources, TopicContext
 from keystone.generation.llm.model import Model
-from keystone.generation.readers.settings import BY_QUERY, BY_RANKING, AnswerMethod, PlainSettings, ReaderSettings
+from keystone.generation.readers.settings import (
+    BY_QUERY,
+    BY_RANKING,
+    READERS,
+    AnswerMethod,
+    PlainSettings,
+    ReaderSettings,
+)
 from keystone.generation.types import Answer, EvidenceSet, Sentence
 from keystone.retrieval.types import Query, Topic
 
@@ -115,22 +122,10 @@ class Reader(Protocol):
         ...
 
 
-READERS = {
-    "plain": "keystone.generation.readers.plain:Plain",
-    "rdr2": "keystone.generation.readers.rdr2.read:Rdr2",
-    "discorag": "keystone.generation.readers.discorag.read:DiscoRag",
-    "disco_rag": "keystone.generation.readers.disco_rag.read:DiscoRag",
-    "graphreader": "keystone.generation.readers.graphreader.reader:GraphReader",
-    "fused": "keystone.generation.readers.combined.several:Fused",
-    "escalate": "keystone.generation.readers.combined.escalate:Escalate",
-}
-"""The module and class of each reader by its name. The class takes `Tools`."""
-
-
 def open_reader(tools: Tools) -> Reader:
     """Open the reader that the settings of `tools` name."""
-    module, _, member = READERS[tools.reader.name].partition(":")
-    reader: Reader = getattr(import_module(module), member)(tools)
+    opener = READERS[tools.reader.name].open
+    reader: Reader = (resolve_name(opener) if isinstance(opener, str) else opener)(tools)
     return reader
 
 

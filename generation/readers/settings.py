@@ -1,10 +1,14 @@
 """The methods of answers, and the settings of each reader: the section `reader` of a configuration."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.plugins import OpenTable
+from keystone.indexing.settings.strict_settings import OneOf, StrictSettings
 
 AnswerMethod = Literal["rules", "retrieval", "whole", "answers", "claims"]
 """`rules` chooses sentences of the documents. `retrieval` has the model write one answer from all documents. `whole`
@@ -148,8 +152,19 @@ class GraphReaderSettings(StructureSettings):
     """The seed of these draws."""
 
 
-StructureAware = Literal["rdr2", "discorag", "disco_rag", "graphreader"]
-"""The names of the structure-aware readers."""
+def _list_structure_aware() -> list[str]:
+    """List the readers whose calls of the model have limits, and that read by themselves."""
+    kinds = {name: kind.settings for name, kind in READERS.items()}
+    return [
+        name
+        for name, settings in kinds.items()
+        if issubclass(settings, StructureSettings) and settings is not EscalateSettings
+    ]
+
+
+def _list_single() -> list[str]:
+    """List the readers that join no others."""
+    return [name for name in READERS if name not in ("fused", "escalate")]
 
 
 class FusedSettings(StrictSettings):
@@ -159,9 +174,7 @@ class FusedSettings(StrictSettings):
     """The fusion of readers."""
     evidence_tokens: int | None = Field(default=None, ge=64, le=MOST_TOKENS)
     """The most tokens of fused evidence. If it is null, they take half of the model's window."""
-    readers: list[Literal["plain", "rdr2", "discorag", "disco_rag", "graphreader"]] = Field(
-        default=["plain", "rdr2"], min_length=1, max_length=5
-    )
+    readers: list[Annotated[str, OneOf(_list_single)]] = Field(default=["plain", "rdr2"], min_length=1, max_length=5)
     """The readers, each with its default settings."""
     k: int = Field(default=60, ge=1, le=1_000_000)
     """The k of reciprocal rank fusion."""
@@ -172,35 +185,89 @@ class EscalateSettings(StructureSettings):
 
     name: Literal["escalate"]
     """The escalation from `plain` to another reader."""
-    to: list[StructureAware] = Field(default=["rdr2", "graphreader"], min_length=1, max_length=2)
+    to: list[Annotated[str, OneOf(_list_structure_aware)]] = Field(
+        default=["rdr2", "graphreader"], min_length=1, max_length=2
+    )
     """The readers for the queries that the draft does not cover: one a round, each with its default settings."""
     least_cosine: float = Field(default=0.55, ge=-1, le=1)
     """Without a model, a query counts as covered if a cited segment has at least this cosine with it."""
 
 
-def _find_name(value: Any) -> Any:
-    """Find the name of the reader whose settings a value holds; without a name it is the plain reader."""
-    return value.get("name", "plain") if isinstance(value, dict) else getattr(value, "name", None)
+@dataclass(frozen=True, slots=True)
+class ReaderKind:
+    """A reader: the model of its settings, and what opens it.
+
+    The settings have the fields `name`, with one value, and `evidence_tokens`; `StructureSettings` has more limits.
+    `open` is a function or a class, or the import path of one. It takes `keystone.generation.readers.reader.Tools`, and
+    returns a `keystone.generation.readers.reader.Reader`.
+    """
+
+    settings: type[StrictSettings]
+    open: str | Callable[[Any], Any]
+
+    def __post_init__(self) -> None:
+        fields = self.settings.model_fields
+        if "evidence_tokens" not in fields or len(self._list_names()) != 1:
+            expected = "evidence_tokens, and name with one value, as in name: Literal['mine']"
+            raise TypeError(f"{self.settings.__qualname__}: found the fields {', '.join(fields)}, expected {expected}")
+
+    @property
+    def name(self) -> str:
+        """The name of the reader, as its settings have it."""
+        return str(self._list_names()[0])
+
+    def _list_names(self) -> tuple[Any, ...]:
+        field = self.settings.model_fields.get("name")
+        return get_args(field.annotation) if field else ()
+
+
+READERS = OpenTable(
+    "keystone.readers",
+    ReaderKind,
+    {
+        "plain": ReaderKind(PlainSettings, "keystone.generation.readers.plain:Plain"),
+        "rdr2": ReaderKind(Rdr2Settings, "keystone.generation.readers.rdr2.read:Rdr2"),
+        "discorag": ReaderKind(DiscoRagSettings, "keystone.generation.readers.discorag.read:DiscoRag"),
+        "disco_rag": ReaderKind(RhetoricalSettings, "keystone.generation.readers.disco_rag.read:DiscoRag"),
+        "graphreader": ReaderKind(GraphReaderSettings, "keystone.generation.readers.graphreader.reader:GraphReader"),
+        "fused": ReaderKind(FusedSettings, "keystone.generation.readers.combined.several:Fused"),
+        "escalate": ReaderKind(EscalateSettings, "keystone.generation.readers.combined.escalate:Escalate"),
+    },
+)
+"""The readers by name, those of other packages included."""
+
+
+def _read_settings(value: Any) -> Any:
+    """The settings of the reader that a value names; without a name it is the plain reader."""
+    if isinstance(value, StrictSettings):
+        return value
+    name = value.get("name", "plain") if isinstance(value, dict) else None
+    if not isinstance(name, str) or name not in READERS:
+        raise PydanticCustomError("unknown_reader", "unknown reader")
+    try:
+        return READERS[name].settings.model_validate(value)
+    except ValidationError as error:
+        raise _place_errors(error, name) from error
+
+
+def _place_errors(error: ValidationError, name: str) -> ValidationError:
+    """The same errors with the name of the reader before their keys."""
+    found = [
+        InitErrorDetails(type=one["type"], loc=(name, *one["loc"]), input=one["input"], ctx=one.get("ctx", {}))
+        for one in error.errors()
+    ]
+    return ValidationError.from_exception_data(error.title, found)
 
 
 ReaderSettings = Annotated[
-    Annotated[PlainSettings, Tag("plain")]
-    | Annotated[Rdr2Settings, Tag("rdr2")]
-    | Annotated[DiscoRagSettings, Tag("discorag")]
-    | Annotated[RhetoricalSettings, Tag("disco_rag")]
-    | Annotated[GraphReaderSettings, Tag("graphreader")]
-    | Annotated[FusedSettings, Tag("fused")]
-    | Annotated[EscalateSettings, Tag("escalate")],
-    Discriminator(_find_name),
+    PlainSettings
+    | Rdr2Settings
+    | DiscoRagSettings
+    | RhetoricalSettings
+    | GraphReaderSettings
+    | FusedSettings
+    | EscalateSettings,
+    PlainValidator(_read_settings),
+    PlainSerializer(lambda settings, info: settings.model_dump(mode=info.mode)),
 ]
-"""The settings of one reader, told apart by `name`."""
-READER_SETTINGS: dict[str, type[StrictSettings]] = {
-    "plain": PlainSettings,
-    "rdr2": Rdr2Settings,
-    "discorag": DiscoRagSettings,
-    "disco_rag": RhetoricalSettings,
-    "graphreader": GraphReaderSettings,
-    "fused": FusedSettings,
-    "escalate": EscalateSettings,
-}
-"""The settings of each reader by its name."""
+"""The settings of one reader, told apart by `name`. Readers of other packages have models of their own."""

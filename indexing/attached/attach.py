@@ -28,7 +28,7 @@ class AttachSettings:
     windows: bool = False
     """Whether runs may cut documents of MS MARCO V2.1 that have no official segments."""
     embedding: Embedding | None = None
-    """The model by which runs embed the documents that they find; None for no embeddings."""
+    """The model by which runs embed the documents that they find; None if they embed nothing."""
     passages: bool = False
     """Whether runs embed each segment of these documents; otherwise each document."""
     key_env: str | None = None
@@ -45,7 +45,7 @@ class Attachment:
     at: dict[str, str]
     """The engine and the place of the index there, as in `Index.at`."""
     embedding: Embedding | None
-    """The model by which runs embed the documents that they find; None for no embeddings."""
+    """The model by which runs embed the documents that they find; None if they embed nothing."""
     parts: tuple[str, ...] = ()
     """The files and folders that Keystone adds beside `index.json`."""
     passages: bool = False
@@ -55,7 +55,7 @@ class Attachment:
 def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path], int | None]) -> tuple[Index, bool]:
     """Make an index folder over an attachment; also returns whether it is new.
 
-    `fill` makes the attachment's parts in a folder and returns the number of documents, None if nobody knows it. If
+    `fill` makes the attachment's parts in a folder and returns the number of documents, None if it is unknown. If
     `out` already holds this very index, only the name of its server's key may change. `UserError` if `out` holds
     anything else, and for an impossible embedding model.
     """

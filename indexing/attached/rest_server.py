@@ -1,4 +1,4 @@
-"""A server of Pyserini's or Anserini's REST interface: searches and documents by HTTP, as many at a time as it bears.
+"""A server of Pyserini's or Anserini's REST interface: searches and documents by HTTP, as many at once as it can take.
 
 The interface has two forms: that of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server has too, and that
 of Pyserini before it (`POST /v1/indexes/INDEX/search`). `keystone.indexing.io.retry` says which requests are repeated.
@@ -11,19 +11,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
+import numpy as np
 import orjson
 
-from keystone.indexing.attached.rest_replies import Candidate, candidates_of, payload_of
 from keystone.indexing.errors import Refused, TooDeep, UserError
+from keystone.indexing.io.error_text import show_value
 from keystone.indexing.io.http import HttpRequest
 from keystone.indexing.io.keys import choose_key
 from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
 from keystone.indexing.io.server import Asker
+from keystone.indexing.types import describe_id, is_id
 
 PREFIX = "rest:"
 KEY = "PYSERINI_API_KEY"
@@ -33,11 +36,23 @@ REPLY_TIMEOUT_S = 60.0
 DOCUMENT_LIMIT_BYTES, HIT_LIMIT_BYTES = 2**26, 2**16
 """Bytes of a reply: for its longest document, and for each further hit."""
 
+LARGEST_SCORE = float(np.finfo(np.float32).max)
+"""The largest score that rankings can hold."""
+
 _DEPTH = re.compile(r"hits|depth|limit|most|maximum|top.?k", re.IGNORECASE)
 """Words by which a server refuses a number of hits."""
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A hit. `payload` is the part of the document that came with it, None if nothing came."""
+
+    id: str
+    score: float
+    payload: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +185,38 @@ def _each(work: Callable[[T, Event], R], items: Iterable[T]) -> Iterator[R]:
     finally:
         stopped.set()
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def candidates_of(reply: Any) -> list[Candidate]:
+    """Read the candidates of a reply, best first.
+
+    `ValueError` for a reply of another form, an impossible id or score, a document twice, and scores that ascend.
+    """
+    found = reply.get("candidates") if isinstance(reply, dict) else None
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise ValueError("found no list of candidates")
+    hits = [Candidate(_id(item), _score(item), item.get("doc", item.get("document_txt"))) for item in found]
+    if len({hit.id for hit in hits}) < len(hits):
+        raise ValueError("found a document twice")
+    if any(first.score < second.score for first, second in pairwise(hits)):
+        raise ValueError("found candidates whose scores ascend")
+    return hits
+
+
+def payload_of(reply: Any) -> Any:
+    """Return the payload of a reply that holds one document: the value under `doc`, or the reply itself."""
+    return reply["doc"] if isinstance(reply, dict) and "doc" in reply else reply
+
+
+def _id(item: dict[str, Any]) -> str:
+    found = item.get("docid")
+    if not isinstance(found, str) or not is_id(found):
+        raise ValueError(f"found the docid {show_value(found)}, expected {describe_id(found)}")
+    return found
+
+
+def _score(item: dict[str, Any]) -> float:
+    found = item.get("score")
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= LARGEST_SCORE:
+        raise ValueError(f"found the score {show_value(found)}, expected a finite number of single precision")
+    return float(found)

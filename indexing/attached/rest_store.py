@@ -216,7 +216,7 @@ class RestStore:
 def document_of_payload(payload: Any, name: str, where: str) -> Document:
     """Read the document in a server's payload: an object, an object's JSON in a string, or a plain text.
 
-    If a plain text has the id of a segment (`DOCUMENT#NUMBER_OFFSET`), it is its own segment. `BadRecord` for any
+    If a plain text has the id of a segment (`DOCUMENT#NUMBER_OFFSET`), it is also its only segment. `BadRecord` for any
     other payload; `where` names it in the error.
     """
     record = _object(payload)

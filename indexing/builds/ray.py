@@ -28,7 +28,7 @@ from keystone.indexing.types import Document, Embedding, Tick
 from keystone.indexing.vectors.shards import EmbeddedShard, Texts, embed_texts, read_contents, refusal_error
 
 GROUP_BYTES = 2**25
-"""The total size of the small files that one task reads; a larger file is a task of its own."""
+"""The total size of the small files that one task reads; a larger file is read by a separate task."""
 PIECE_CHARACTERS = 2**20
 """The approximate length of text after which a reader hands on its documents."""
 PIECE_RECORDS = 1_000

@@ -76,7 +76,7 @@ def unpack(archive: Path, report: Report) -> Iterator[Member]:
 
 
 _Opened = Iterator[tuple[str, IO[bytes] | None, str]]
-"""The path of each file, its content, and why it cannot be read, if so."""
+"""The path of each file, its content, and the reason if it cannot be read."""
 
 
 def _open_tar(archive: Path) -> _Opened:

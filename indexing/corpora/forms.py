@@ -24,6 +24,7 @@ from keystone.indexing.errors import Report, UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import DAMAGE, hash_file, open_binary, read_byte_lines
+from keystone.indexing.plugins import OpenTable
 from keystone.indexing.types import Document
 
 
@@ -41,19 +42,25 @@ class Format:
 _JSONL_NAME = re.compile(r".*\.(jsonl|ndjson|json|jl|jsonlines)")
 _TEXT_NAME = re.compile(rf".*({'|'.join(map(re.escape, text.SUFFIXES))})")
 
-FORMATS = {
-    "arrow": Format(tables.read_arrow, re.compile(r"(?!cache-).*\.arrow")),
-    "folder": Format(text.read, _TEXT_NAME),
-    "ir_datasets": Format(ir_datasets.read, re.compile("")),
-    "jsonl": Format(jsonl.read_documents, _JSONL_NAME),
-    "parquet": Format(tables.read_parquet, re.compile(r".*\.parquet")),
-    "pyserini": Format(pyserini.read, re.compile("")),
-    "segments": Format(jsonl.read_segments, _JSONL_NAME),
-    "tsv": Format(delimited.read, re.compile(r".*\.(tsv|csv)")),
-    "trec": Format(trec.read, re.compile(r"(?!read|\.).*(?<!\.dtd)")),
-    "wikitext": Format(wikitext.read, re.compile(r".*\.(tokens|raw|txt)")),
-}
-"""The corpus formats by name. The folders of TREC's disks hold `readme`, `readchg` and DTDs beside the documents.
+FORMATS = OpenTable(
+    "keystone.corpora",
+    Format,
+    {
+        "arrow": Format(tables.read_arrow, re.compile(r"(?!cache-).*\.arrow")),
+        "folder": Format(text.read, _TEXT_NAME),
+        "ir_datasets": Format(ir_datasets.read, re.compile("")),
+        "jsonl": Format(jsonl.read_documents, _JSONL_NAME),
+        "parquet": Format(tables.read_parquet, re.compile(r".*\.parquet")),
+        "pyserini": Format(pyserini.read, re.compile("")),
+        "segments": Format(jsonl.read_segments, _JSONL_NAME),
+        "tsv": Format(delimited.read, re.compile(r".*\.(tsv|csv)")),
+        "trec": Format(trec.read, re.compile(r"(?!read|\.).*(?<!\.dtd)")),
+        "wikitext": Format(wikitext.read, re.compile(r".*\.(tokens|raw|txt)")),
+    },
+)
+"""The corpus formats by name, those of other packages included.
+
+The folders of TREC's disks hold `readme`, `readchg` and DTDs beside the documents.
 The package `datasets` keeps intermediate results in `cache-*.arrow`.
 """
 
@@ -103,7 +110,7 @@ def guess_format(path: Path) -> str:
         seen = _recognise_format(path)
         if FORMATS["tsv"].names.fullmatch(name):
             return seen if seen in ("jsonl", "segments") else "tsv"
-        return seen or ("folder" if _TEXT_NAME.fullmatch(name) else "jsonl")
+        return seen or ("folder" if _TEXT_NAME.fullmatch(name) else _find_added_form(name) or "jsonl")
     files = list_files(path, re.compile(r"(?!\.).*"))
     shards = [file for file in files if _JSONL_NAME.fullmatch(strip_compression(file))]
     for file in shards[:EXAMINED_FILES]:
@@ -162,7 +169,7 @@ def _check_format(format: str) -> None:
 
 
 def _choose_corpus(folder: Path, files: list[Path], format: str) -> list[Path]:
-    """The documents of this format alone, if the folder is a data set that names its parts; else nothing.
+    """The documents of this format alone, if the folder is a data set that names its parts; otherwise an empty list.
 
     BEIR has `corpus.jsonl` beside `queries.jsonl`. Its copies on hubs have files `corpus-*.parquet`, or a folder
     `corpus`. MS MARCO has `collection.tsv` beside its queries.
@@ -221,7 +228,17 @@ def find_form(file: Path, given: str | None, main: str = "folder") -> str | None
 
 
 def _own_form(file: Path, main: str) -> str | None:
-    """The form that the name and the first lines of a file show."""
+    """The form that the name and the first lines of a file show. Formats of other packages come last."""
+    return _find_known_form(file, main) or _find_added_form(strip_compression(file))
+
+
+def _find_added_form(name: str) -> str | None:
+    if name.startswith("."):
+        return None
+    return next((form for form in FORMATS.list_added() if FORMATS[form].names.fullmatch(name)), None)
+
+
+def _find_known_form(file: Path, main: str) -> str | None:
     name = strip_compression(file)
 
     def fits(form: str) -> bool:
@@ -280,7 +297,8 @@ def _is_beside(file: Path, folder: Path, main: str) -> bool:
 def make_corpus_key(path: Path, format: str | None, extract: str = ALL) -> list[list[str]]:
     """Pairs of a name and a value that change if the corpus changes.
 
-    The value is the SHA-256 of a file, of a Lucene index's list of segments, or the version of `ir_datasets`.
+    The value is the SHA-256 of a file, of a Lucene index's list of segments, or the version of `ir_datasets` or of
+    another package that reads the files.
     """
     main = format or guess_format(path)
     if main == "ir_datasets":
@@ -290,4 +308,6 @@ def make_corpus_key(path: Path, format: str | None, extract: str = ALL) -> list[
         return [[file.name, hash_file(file)] for file in sorted(folder.glob("segments_*"))]
     files = list_forms(path, format)[0]
     pages = [["extract", extract]] if extract != ALL and any(file.form in ("folder", ARCHIVE) for file in files) else []
-    return [*pages, *([relative_name(file.path, path), hash_file(file.path)] for file in files)]
+    packages = {name: found for file in files for name, found in FORMATS.find_package(file.form).items()}
+    hashes = ([relative_name(file.path, path), hash_file(file.path)] for file in files)
+    return [*pages, *map(list, packages.items()), *hashes]

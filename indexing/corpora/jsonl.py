@@ -69,7 +69,7 @@ def _parse(text: str) -> Any:
 
 
 def make_document(record: dict[str, Any], where: str) -> Document:
-    """The document of one JSON object. If its text is under `segment`, it is its own only segment and keeps its id.
+    """The document of one JSON object. If its text is under `segment`, it is also its only segment and keeps its id.
 
     In MS MARCO V2, `docid` beside a `passage` is the id of its document, so there `pid` goes first. `BadRecord` if the
     object lacks a key, or a value has another type.

@@ -37,7 +37,7 @@ def read(path: Path, _name: str = "", report: Report = stop) -> Iterator[Documen
 
 
 def index_folder(path: Path) -> Path:
-    """The folder of an index, downloaded by Pyserini if need be. `UserError` if there is no such index.
+    """The folder of an index, which Pyserini downloads if it is not there. `UserError` if there is no such index.
 
     Pyserini 2 keeps its list of names on a server, so a name needs the network each time.
     """
@@ -60,7 +60,7 @@ def index_folder(path: Path) -> Path:
 
 
 def parse_stored_document(raw: str, name: str, where: str) -> Document:
-    """The document that an index stores, as JSON or plain text. A segment of MS MARCO V2.1 is its own only segment.
+    """The document that an index stores, as JSON or plain text. A segment of MS MARCO V2.1 is also its only segment.
 
     `BadRecord` if the JSON is no object, or holds no text.
     """

@@ -100,7 +100,7 @@ def is_window(segment_id: str) -> bool:
 
 
 def is_cut_officially(document_id: str) -> bool:
-    """Whether a document of this id belongs to MS MARCO V2.1, whose segments are official; others know no windows."""
+    """Whether a document of this id belongs to MS MARCO V2.1, for which only official segments count."""
     return bool(re.fullmatch(MS_MARCO_DOCUMENT_PATTERN, document_id))
 
 

@@ -1,16 +1,28 @@
 """Text, Markdown and HTML files: each is one document, and its file name is the id."""
 
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from keystone.indexing.corpora.markdown import read_headings
 from keystone.indexing.corpora.markup import read_html
 from keystone.indexing.errors import BadRecord, Report, stop
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
 from keystone.indexing.types import Document
 
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
 SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm", ".xhtml")
+
+LONGEST_PARSED = 1000
+"""The characters of a heading whose emphasis, links and code are read; a longer one stays as it is."""
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
+"""Settings before the text, as generators of sites have them; CommonMark would read them as a heading."""
 
 
 def read(file: Path, name: str, report: Report = stop, main: bool = True) -> Iterator[Document]:
@@ -44,3 +56,32 @@ def _make_document(raw: bytes, file: Path, name: str, main: bool) -> Document:
         case _:
             title, headings = "", []
     return Document(name, text, title or bare.stem, headings="\n".join(headings), place=str(file))
+
+
+def read_headings(text: str) -> list[str]:
+    """The headings of a Markdown text, by a parser of CommonMark, as plain text; empty ones are left out."""
+    if settings := _FRONT_MATTER.match(text):
+        text = text[settings.end() :]
+    tokens = _parser(inline=False).parse(text)
+    found = (tokens[at + 1].content for at, token in enumerate(tokens) if token.type == "heading_open")
+    return [heading for heading in map(_read_inline, found) if heading]
+
+
+def _read_inline(source: str) -> str:
+    if len(source) > LONGEST_PARSED:
+        return " ".join(source.split())
+    inline = _parser(inline=True).parseInline(source)[0].children or []
+    return " ".join("".join(map(_show, inline)).split())
+
+
+def _show(token: "Token") -> str:
+    return " " if token.type in ("softbreak", "hardbreak") else "" if token.type == "html_inline" else token.content
+
+
+@cache
+def _parser(inline: bool) -> "MarkdownIt":
+    """A parser; unless `inline`, it leaves the text of each block as it is, which is quick."""
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark")
+    return parser if inline else parser.disable(["inline", "text_join"])

@@ -15,7 +15,7 @@ def fold_name(name: str) -> str:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for none: null, blank text, or the NaN of data frames."""
+    """Whether a value counts as missing: null, blank text, or the NaN of data frames."""
     if isinstance(value, str):
         return not value.strip()
     return value is None or (isinstance(value, float) and isnan(value))

@@ -60,7 +60,7 @@ def check_nesting_from(text: bytes | str, start: int) -> int:
 
 
 def read_whole_number(value: Any) -> int | None:
-    """The whole number that a foreign value stands for: `2`, and also `2.0` and `"2"`; None if it is none.
+    """The whole number that a foreign value stands for: `2`, and also `2.0` and `"2"`; None if it is no whole number.
 
     Models and servers write numbers in all of these forms.
     """

@@ -77,7 +77,7 @@ def find_published(wanted: Published) -> Path:
     If the folder `KEYSTONE_FILES` holds the archive, it is read there. `UserError` if the archive cannot be fetched or
     has another checksum. `NotWritten` if the cache cannot be written.
     """
-    folder = _find_cache() / wanted.sha256[:16]
+    folder = find_cache() / wanted.sha256[:16]
     if folder.is_dir():
         return folder
     try:
@@ -90,7 +90,8 @@ def find_published(wanted: Published) -> Path:
     return folder
 
 
-def _find_cache() -> Path:
+def find_cache() -> Path:
+    """Find the user's cache: the folder of what was fetched, and of the model's replies to steps in Python."""
     own, common = os.environ.get("KEYSTONE_CACHE"), os.environ.get("XDG_CACHE_HOME")
     return Path(own) if own else Path(common or Path.home() / ".cache", "keystone")
 

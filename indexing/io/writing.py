@@ -6,13 +6,14 @@ import gzip
 import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
+import orjson
 import zstandard
 from numpy.lib import format as npy
 from numpy.lib.format import open_memmap
@@ -166,3 +167,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
 def unicode_name(path: Path | str) -> str:
     """The name of a file, or of a place in it, as text that can be written; bytes that are not UTF-8 become U+FFFD."""
     return os.fsencode(path).decode(errors="replace")
+
+
+def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write one JSON object a line. The file appears when it is whole."""
+    with write_whole(path) as out:
+        for record in records:
+            out.write(orjson.dumps(record) + b"\n")

@@ -3,7 +3,7 @@
 Only one Python thread at a time may call Java. pyjnius keeps the object of a method call in a place that all threads
 share. So one of two concurrent calls may use the other's object. Work for many threads goes to threads of Java.
 
-`python -m keystone.indexing.lucene.java` prints the home of the runtime; if there is none, it fails.
+`python -m keystone.indexing.lucene.java` prints the home of the runtime, and fails without one.
 """
 
 import importlib.util

@@ -111,7 +111,7 @@ def vector_field(faiss: str, dimension: int) -> dict[str, Any]:
 
 
 def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
-    """Read the state of the index at a place; None if there is none.
+    """Read the state of the index at a place; None if there is no index.
 
     `UserError` for an alias, and for an index that Keystone has not made.
     """

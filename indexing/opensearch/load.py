@@ -93,7 +93,7 @@ def load(upload: Upload, progress: Progress = silent) -> None:
 
 
 def _find_or_create(nodes: Sequence[Node], upload: Upload, replicas: int = 0) -> Held:
-    """Return the index at the target's place; if there is none, create it. `UserError` for an index of another key."""
+    """Return the index at the target's place; create it if there is none. `UserError` for an index of another key."""
     target, meta, vectors = upload.target, upload.meta, upload.vectors
     if (held := held_at(nodes, target.place)) is None:
         dimension = vectors.dimension if vectors else None

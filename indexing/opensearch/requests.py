@@ -1,4 +1,4 @@
-"""Requests to a cluster: as many at a time as it bears, and each one again until the cluster answers it.
+"""Requests to a cluster: as many at once as it can take, and each one again until the cluster answers it.
 
 One thread controls; others only send and receive bytes. If a node cannot be reached, Keystone lets it rest and gives
 its work to the others. It then tries the node with a single request. If the cluster turns a request or a part of it

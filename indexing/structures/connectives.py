@@ -72,7 +72,7 @@ HEAD_LENGTH = 80
 
 
 def find_connective(unit: str) -> str:
-    """The longest connective that a unit of text begins with, in small letters; empty if there is none."""
+    """The longest connective that a unit of text begins with, in small letters; empty if it begins with none."""
     words: list[str] = []
     at = 0
     head = unit[:HEAD_LENGTH].lower().lstrip(" \n\t\"'([\u201c\u2018-\u2013\u2014")

@@ -122,7 +122,7 @@ def extent(tree: Tree, id: int) -> tuple[int, int]:
 
 
 def render(tree: Tree, text: str, shown: Collection[int] | None = None, longest: int | None = None) -> str:
-    """One line a node in pre-order, `id: text` after one tab a level; the tree of RDR2 (Table 16) as a model sees it.
+    """One node per line in pre-order, as `id: text` indented by one tab per level: RDR2's tree (Table 16) for a model.
 
     `shown` holds the ids of the nodes to show, None for all. `longest` cuts the text of each line, in characters.
     """

@@ -16,6 +16,11 @@ def load_embedder(embedding: Embedding) -> Embedder:
     return _stand_ins.get(embedding) or load_model(embedding)
 
 
+def use_embedder(embedding: Embedding, embedder: Embedder) -> None:
+    """Let an embedder, such as a user's function, be the model of an embedding until the process ends."""
+    _stand_ins[embedding] = embedder
+
+
 @contextmanager
 def stand_in(embedding: Embedding, embedder: Embedder) -> Iterator[None]:
     """Let an embedder, such as one of recorded vectors, stand in for the model of an embedding during the block."""

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.generation.readers.settings import READERS
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_text
 from keystone.retrieval.search import KINDS
@@ -179,10 +179,13 @@ def _explain(item: Any) -> str:
         case "extra_forbidden":
             known = sorted(_find_model(item["loc"][:-1]).model_fields)
             return f"{location}: unknown key (value {shorten_value(item['input'])}); expected one of {', '.join(known)}"
+        case "unknown_reader":
+            known = sorted(READERS)
+            found = item["input"].get("name") if isinstance(item["input"], dict) else item["input"]
+            return f"{location}.name: found {shorten_value(found)}; expected one of {', '.join(known)}"
         case "union_tag_invalid" | "union_tag_not_found":
-            key, known = ("kind", list(KINDS)) if item["loc"][0] == "retrieval" else ("name", sorted(READER_SETTINGS))
-            found = item["input"].get(key) if isinstance(item["input"], dict) else item["input"]
-            return f"{location}.{key}: found {shorten_value(found)}; expected one of {', '.join(known)}"
+            found = item["input"].get("kind") if isinstance(item["input"], dict) else item["input"]
+            return f"{location}.kind: found {shorten_value(found)}; expected one of {', '.join(KINDS)}"
         case "missing":
             return f"{location}: missing; expected a value"
         case "value_error":
@@ -194,7 +197,7 @@ def _explain(item: Any) -> str:
 def _find_model(location: tuple[str | int, ...]) -> type[BaseModel]:
     """Find the model that has a key. After the key `reader`, the location names the reader; a system's has its kind."""
     if location[:1] == ("reader",):
-        return READER_SETTINGS[str(location[1])]
+        return READERS[str(location[1])].settings
     if location[:2] == ("retrieval", "systems"):
         return KINDS[str(location[4])]
     model: type[BaseModel] = RunConfig

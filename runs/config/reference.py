@@ -18,7 +18,8 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.generation.readers.settings import READERS
+from keystone.indexing.settings.strict_settings import OneOf
 from keystone.retrieval.search import KINDS
 from keystone.runs.config.run_config import RunConfig
 
@@ -69,7 +70,7 @@ def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
         inner = f"{key}.{name}" if key else name
         part = _find_model(field.annotation)
         if name == "reader":
-            below += [(one, f"{inner}` with `name: {of}") for of, one in READER_SETTINGS.items()]
+            below += [(one.settings, f"{inner}` with `name: {of}") for of, one in READERS.own.items()]
             continue
         if name == "systems" and key == "retrieval":
             below += [(one, f"{inner}.NAME` with `kind: {of}") for of, one in KINDS.items()]
@@ -115,10 +116,12 @@ def _list_alternatives(annotation: Any) -> list[Any]:
 def _describe_type(annotation: Any, key: str) -> str:
     """Describe a type in words."""
     arguments = get_args(annotation)
-    if get_origin(annotation) is Annotated:
-        return _describe_type(arguments[0], key)
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{value}`" for value in arguments)
+    if get_origin(annotation) is Annotated and isinstance(arguments[1], OneOf):
+        return ", ".join(f"`{value}`" for value in arguments[1].list_names())
+    if get_origin(annotation) is Annotated:
+        return _describe_type(arguments[0], key)
     if get_origin(annotation) is list:
         return f"list of {_describe_type(arguments[0], key)}"
     if get_origin(annotation) is dict:

@@ -18,9 +18,10 @@ from keystone.runs.evaluation.answers.asked import read_asked
 from keystone.runs.evaluation.answers.judge_use import judge_files
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import parse_measure
-from keystone.runs.pipeline import stages
-from keystone.runs.pipeline.file_names import ANSWERS, find_last_ranking
+from keystone.runs.pipeline.file_names import ANSWERS
 from keystone.runs.pipeline.model_runner import open_model_runner, read_total_usage
+from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.table import find_last_ranking
 from keystone.runs.report.html.write import write_report
 from keystone.runs.report.say import say
 from keystone.runs.report.story import format_story, read_story
@@ -79,7 +80,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
         configs = configure_runs(index.folder, topics, replies, out / "runs")
         for config in configs:
             try:
-                folders.append(stages.run(config, threads, progress))
+                folders.append(run(config, threads, progress))
             except NotRecorded as error:
                 missing.append(f"{config.run_id}: {error}")
         try:

@@ -4,8 +4,9 @@ Keystone computes those of `definitions` and `diversity`. The packages behind `i
 get numbers for ids and 1 for relevant grades, so no form of an id and no grade can mislead them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr
+from dataclasses import replace
 from functools import cache, partial
 from io import StringIO
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation import definitions, diversity
-from keystone.runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure, read_ir_measure
+from keystone.runs.evaluation.measures import FAMILIES, SUBTOPIC_FAMILIES, Measure, read_ir_measure
 from keystone.runs.trec.types import Qrels, pair_bounds
 
 FAULTS = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
@@ -37,16 +38,44 @@ def measure_by_name(
         if measure.family in SUBTOPIC_FAMILIES:
             found = _measure_diversity(asked, places, offsets, qrels, ranked)
         elif definitions.is_defined_here(asked):
-            top = int(qrels.grades.max())
-            topics = zip(pair_bounds(qrels.offsets).tolist(), pair_bounds(offsets).tolist(), strict=True)
-            found = [
-                definitions.measure_topic(asked, definitions.GradedTopic(qrels.grades[a:b], ranked[c:d], top))
-                for (a, b), (c, d) in topics
-            ]
+            found = [definitions.measure_topic(asked, topic) for topic in _list_topics(ranked, offsets, qrels)]
         else:
             found = _ask_ir_measures(asked, rankings(), qrels).tolist()
         values[str(measure)] = np.array(found, dtype=np.float64)
     return values
+
+
+def measure_by_function(
+    function: Callable[[definitions.GradedTopic], float],
+    places: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    qrels: Qrels,
+    measure: Measure,
+) -> NDArray[np.float64]:
+    """Measure a run as `measure_by_name` does, by a function of one topic that another package adds: float64[topics].
+
+    `keystone.runs.evaluation.measures.Family` says what the function gets.
+    """
+    ranked, judgments = list_grades(places, offsets, qrels), qrels
+    if not FAMILIES[measure.family].of_grades:
+        judgments = replace(qrels, grades=_mark_relevant(qrels.grades, measure.relevant_from))
+        ranked = _mark_relevant(ranked, measure.relevant_from)
+    topics = _list_topics(ranked, offsets, judgments)
+    cut = (replace(topic, ranked=topic.ranked[: measure.cutoff or None]) for topic in topics)
+    return np.array([float(function(topic)) for topic in cut], dtype=np.float64)
+
+
+def _mark_relevant(grades: NDArray[np.int64], lowest: int) -> NDArray[np.int64]:
+    return np.where(grades >= lowest, 1, np.minimum(grades, 0))
+
+
+def _list_topics(
+    ranked: NDArray[np.int64], offsets: NDArray[np.int64], qrels: Qrels
+) -> Iterator[definitions.GradedTopic]:
+    """List the grades of each topic: of its judged documents, and of its rows in `ranked` (int64[rows])."""
+    top = int(qrels.grades.max())
+    for (a, b), (c, d) in zip(pair_bounds(qrels.offsets).tolist(), pair_bounds(offsets).tolist(), strict=True):
+        yield definitions.GradedTopic(qrels.grades[a:b], ranked[c:d], top)
 
 
 def list_grades(places: NDArray[np.int64], offsets: NDArray[np.int64], qrels: Qrels) -> NDArray[np.int64]:
@@ -72,7 +101,7 @@ def _ask_ir_measures(asked: Any, rankings: dict[str, dict[str, float]], qrels: Q
 
     grades, plain = qrels.grades, asked
     if "rel" in asked.SUPPORTED_PARAMS and isinstance(asked["rel"], int):
-        grades, plain = np.where(grades >= asked["rel"], 1, np.minimum(grades, 0)), asked(rel=1)
+        grades, plain = _mark_relevant(grades, asked["rel"]), asked(rel=1)
     with redirect_stderr(StringIO()):
         try:
             evaluator = ir_measures.evaluator([plain], _list_judgments(qrels.offsets, grades))

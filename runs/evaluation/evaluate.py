@@ -16,12 +16,12 @@ from keystone.indexing.io.writing import unicode_name
 from keystone.retrieval.types import offsets_of
 from keystone.runs.evaluation import cautions
 from keystone.runs.evaluation.circular import find_circular_rows
-from keystone.runs.evaluation.delegated import list_grades, measure_by_name
+from keystone.runs.evaluation.delegated import list_grades, measure_by_function, measure_by_name
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
 from keystone.runs.trec.collections.qrels import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
-from keystone.runs.trec.types import Qrels, Run, make_run, pair_bounds
+from keystone.runs.trec.types import Qrels, Run, make_run, pair_bounds, show_as_html
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Counts:
         return f"{topics}, {self.judged_rows:,} of {self.rows:,} rows judged, {self.judged_rows / self.rows:.1%}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
     """The measures of a run: for each measure the values of all judged topics (float64[topics], by topic id).
 
@@ -61,6 +61,31 @@ class Evaluation:
     """The rows judged by the very grades that selected the documents of the run."""
     condensed: bool = False
     """Whether rows without a judgment were left out."""
+
+    def __len__(self) -> int:
+        """The number of topics."""
+        return len(self.topics)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the measures."""
+        return iter(self.values)
+
+    def __getitem__(self, measure: str) -> NDArray[np.float64]:
+        """The values of all topics by a measure: float64[topics]. `KeyError` for a measure that was not taken."""
+        return self.values[measure]
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether the other has the same name, topics, values and cautions. NaN equals NaN."""
+        if not isinstance(other, Evaluation) or self.values.keys() != other.values.keys():
+            return False
+        own, others = (
+            (one.name, one.topics, one.counts, one.cautions, one.circular_rows, one.condensed) for one in (self, other)
+        )
+        same = (np.array_equal(values, other.values[name], equal_nan=True) for name, values in self.values.items())
+        return own == others and all(same)
+
+    def _repr_html_(self) -> str:
+        return show_as_html(repr(self))
 
     def __repr__(self) -> str:
         """Show the mean of each measure, the counts behind them, and each caution."""
@@ -119,7 +144,10 @@ def evaluate(
     for measure in measured:
         if measure.delegated or measure.family == "judged":
             continue
-        function = getattr(metrics, FAMILIES[measure.family])
+        if callable(function := FAMILIES[measure.family].function):
+            values[str(measure)] = measure_by_function(function, places, offsets, qrels, measure)
+            continue
+        function = getattr(metrics, function)
         for own, judged, ranking in parts:
             values[str(measure)][own] = function(judged, ranking, measure.cutoff, measure.relevant_from)
     if named := [measure for measure in measured if measure.delegated]:

@@ -7,7 +7,7 @@ from grade `rel` on. All other measures of `ir_measures` are known by their name
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -15,20 +15,48 @@ from io import StringIO
 from typing import Any
 
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.definitions import is_defined_here
+from keystone.indexing.plugins import OpenTable
+from keystone.runs.evaluation.definitions import GradedTopic, is_defined_here
 
-FAMILIES = {
-    "nDCG": "ndcg",
-    "R": "recall",
-    "P": "precision",
-    "MAP": "average_precision",
-    "AP": "average_precision",
-    "MRR": "reciprocal_rank",
-    "RR": "reciprocal_rank",
-    "judged": "",
-}
-"""The families and their functions in `ranx.metrics`, which has none for `judged`, the share of judged documents."""
-SPELLINGS = {family.lower(): family for family in FAMILIES} | {
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family of measures. `function` is the name of a function in `ranx.metrics`, or a function of one topic.
+
+    The function gets the grades of the topic, whose ranking is cut to the measure's cutoff. A document without a
+    judgment has a negative grade. Unless `of_grades`, 1 stands for each grade from the lowest relevant one on, and 0
+    for each below it. The function returns a number, or NaN if the topic has none.
+    """
+
+    function: str | Callable[[GradedTopic], float] = ""
+    of_grades: bool = False
+    """Whether the family takes grades as gains, and so has no lowest relevant grade."""
+    needs_cutoff: bool = False
+
+
+def _list_other_names() -> list[str]:
+    from ir_measures.measures import registry
+
+    return [*SPELLINGS, *registry]
+
+
+FAMILIES = OpenTable(
+    "keystone.measures",
+    Family,
+    {
+        "nDCG": Family("ndcg", of_grades=True),
+        "R": Family("recall", needs_cutoff=True),
+        "P": Family("precision", needs_cutoff=True),
+        "MAP": Family("average_precision"),
+        "AP": Family("average_precision"),
+        "MRR": Family("reciprocal_rank"),
+        "RR": Family("reciprocal_rank"),
+        "judged": Family(of_grades=True, needs_cutoff=True),
+    },
+    _list_other_names,
+)
+"""The families by name, those of other packages included. `judged`, the share of judged documents, has no function."""
+SPELLINGS = {
     "ndcg_cut": "nDCG",
     "recall": "R",
     "precision": "P",
@@ -40,9 +68,7 @@ SPELLINGS = {family.lower(): family for family in FAMILIES} | {
     "reciprocal_rank": "RR",
     "mean_reciprocal_rank": "MRR",
 }
-"""The families by lower-case names: those of trec_eval, ranx and ir_measures."""
-FAMILIES_OF_GRADES = ("nDCG", "judged")
-FAMILIES_WITH_CUTOFF = ("R", "P", "judged")
+"""The families by the lower-case names of trec_eval and ranx."""
 FAMILIES_OF_ROWS = ("judged", "Judged", "NumRet", "NumQ")
 """The families that count rows, relevant or not."""
 SUBTOPIC_FAMILIES = (
@@ -53,7 +79,9 @@ FAMILIES_OF_TREC_EVAL = ("P", "recall", "map_cut", "ndcg_cut")
 """Names that stand for a measure at several cutoffs in trec_eval."""
 DEEPEST_CUTOFF = 1_000_000
 """The deepest cutoff of a measure of `ir_measures`, some of which look at each rank down to it."""
-_FORM = re.compile(r"([A-Za-z]+(?:_[A-Za-z]+)*)(?:\(rel=([0-9]{1,9})\))?(?:[@_.]([0-9]{1,9}))?", re.ASCII)
+_FORM = re.compile(
+    r"([A-Za-z][A-Za-z0-9]*(?:_[A-Za-z][A-Za-z0-9]*)*)(?:\(rel=([0-9]{1,9})\))?(?:[@_.]([0-9]{1,9}))?", re.ASCII
+)
 _TREC_EVAL_FORM = re.compile(
     r"[A-Za-z0-9]+(?:_[A-Za-z]+)*(?:[_.][0-9]+(?:\.[0-9]+)?(?:,[0-9]+(?:\.[0-9]+)?)*)?", re.ASCII
 )
@@ -105,18 +133,24 @@ def _parse_name(name: str) -> tuple[Measure, ...]:
     raise UserError(f"measure {name!r}: unknown; {known}{_suggest_nearest(name)}")
 
 
+def _list_spellings() -> dict[str, str]:
+    """List the families by lower-case names: their names here, and those of trec_eval and ranx."""
+    return {family.lower(): family for family in FAMILIES} | SPELLINGS
+
+
 def _parse_own(name: str) -> Measure | None:
     """Parse the name of a measure of the families above; None for another name."""
     found = _FORM.fullmatch(name)
-    family = SPELLINGS.get(found[1].lower()) if found else None
+    family = _list_spellings().get(found[1].lower()) if found else None
     if not found or not family:
         return None
+    kind = FAMILIES[family]
     measure = Measure(family, int(found[3] or 0), int(found[2] or 1), names_grade=found[2] is not None)
     if found[3] and not measure.cutoff:
         raise UserError(f"measure {name!r}: expected a cutoff of 1 or more")
-    if family in FAMILIES_WITH_CUTOFF and not measure.cutoff:
+    if kind.needs_cutoff and not measure.cutoff:
         raise UserError(f"measure {name!r}: expected a cutoff, as in {family}@10")
-    if found[2] and (family in FAMILIES_OF_GRADES or not measure.relevant_from):
+    if found[2] and (kind.of_grades or not measure.relevant_from):
         raise UserError(f"measure {name!r}: expected rel with a grade of 1 or more, and only with R, P, MAP or MRR")
     return measure
 
@@ -234,12 +268,13 @@ def _suggest_nearest(name: str) -> str:
     from ir_measures.measures import registry
 
     parts = re.findall(r"[a-z]+(?:_[a-z]+)*", name.lower())
-    spellings = {family.lower(): family for family in registry} | SPELLINGS
+    spellings = {family.lower(): family for family in registry} | _list_spellings()
     near = get_close_matches(parts[0], spellings, n=1, cutoff=0.7) if parts else []
     if not near:
         return ""
     family, cutoff = spellings[near[0]], re.search(r"[1-9][0-9]{0,8}", name)
-    return f"; {Measure(family, int(cutoff[0]) if cutoff else 10 * (family in FAMILIES_WITH_CUTOFF))} is the nearest"
+    needs_cutoff = family in FAMILIES and FAMILIES[family].needs_cutoff
+    return f"; {Measure(family, int(cutoff[0]) if cutoff else 10 * needs_cutoff)} is the nearest"
 
 
 DEFAULT_MEASURES = tuple(
@@ -254,7 +289,7 @@ def set_relevant_grade(measures: Sequence[Measure], grade: int) -> tuple[Measure
 
 def _set_grade(measure: Measure, grade: int) -> Measure:
     if not measure.delegated:
-        return measure if measure.family in FAMILIES_OF_GRADES else replace(measure, relevant_from=grade)
+        return measure if FAMILIES[measure.family].of_grades else replace(measure, relevant_from=grade)
     found = read_ir_measure(measure.delegated)
     binary = "rel" in found.SUPPORTED_PARAMS and isinstance(found["rel"], int)
     return _describe_delegated(found(rel=grade)) if binary else measure

@@ -21,9 +21,9 @@ from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.evaluation.tune import Setting, Tuning, cross_validate, draw_folds, parse_try
 from keystone.runs.pipeline.directory import Stage, read_entries
-from keystone.runs.pipeline.file_names import find_last_ranking
 from keystone.runs.pipeline.model_runner import open_model_runner, read_total_usage
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.table import find_last_ranking
 
 CONFIGURED = "configured"
 """The folder of the run as configured. The other folders have names made from their settings."""

@@ -19,14 +19,14 @@ from keystone.runs.config.read import parse_value, read_config, shorten_option
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate
 from keystone.runs.evaluation.measures import Measure
-from keystone.runs.pipeline.artifacts import convert_to_run
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.queries import QUERY_METHODS as QUERY_METHODS
 from keystone.runs.pipeline.queries import list_queries, understand_topics
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
 from keystone.runs.pipeline.ranking.rank import search_systems
-from keystone.runs.pipeline.stage_work import choose_texts
+from keystone.runs.pipeline.stages.search import choose_texts
+from keystone.runs.pipeline.values import convert_to_run
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels
 from keystone.runs.trec.types import Qrels
 

@@ -1,18 +1,14 @@
 """Recognising the form of a file from its first record or its first lines."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.columns import choose_delimiter, name_columns
-from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.reading import read_text_lines
 from keystone.runs.exchange.records import read_records
 from keystone.runs.exchange.table import FORMS, Form
-from keystone.runs.tracks.answer_files import is_score
-from keystone.runs.trec.collections.named_rows import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES, names_columns
-from keystone.runs.trec.json_topics import NARRATIVE_KEYS, TURN_KEYS
+from keystone.runs.trec.collections.named_rows import names_columns
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.topics import LAYOUT, names_collection
 
@@ -21,7 +17,6 @@ SHOWN_LINES = 1000
 GRADES = frozenset(map(str, range(-2, 6)))
 ITERATIONS = frozenset(("0", "1", "Q0"))
 """Second columns of judgments without nuggets. Any other word is one as well if all rows have it, as a judge's name."""
-NUGGET_KEYS = ("importance", "doc_id", "docid", "start", "nugget_id", "claim_id", "question_id")
 
 
 def recognise(path: Path) -> Form:
@@ -33,11 +28,11 @@ def recognise(path: Path) -> Form:
         raise UserError(f"{path}: holds no line; name the form by --from")
     if line.lstrip()[:1] in ("{", "["):
         record = next(record for _, record in read_records(path))
-        name = next((name for name, fits in RECORDS if fits(record)), None)
-        if name is None:
+        form = _recognise_record(record)
+        if form is None:
             keys = ", ".join(record) or "none"
             raise UserError(f"{path}: no form is known by the keys {keys}; name the form by --from, see --forms")
-        return FORMS[name]
+        return form
     if names_columns(line):
         return FORMS["qrels"]
     if line.lstrip().startswith("<"):
@@ -46,6 +41,12 @@ def recognise(path: Path) -> Form:
     if is_header or (line.count("\t") == 1 and len(line.split()) != 6):
         return FORMS["topics-tsv"]
     return FORMS[_recognise_columns(path)]
+
+
+def _recognise_record(record: dict[str, Any]) -> Form | None:
+    """The last of our forms that fits a record, else the first one of another package."""
+    names = [*reversed(list(FORMS.own)), *FORMS.list_added()]
+    return next((form for form in map(FORMS.__getitem__, names) if form.fits and form.fits(record)), None)
 
 
 def _recognise_columns(path: Path) -> str:
@@ -70,62 +71,3 @@ def _recognise_columns(path: Path) -> str:
         raise UserError(f"{path}: is nugget-qrels, leaderboard or ir-measures; name the form by --from")
     found = ", ".join(map(str, sorted(widths)))
     raise UserError(f"{path}: no form is known by lines of {found} columns; name the form by --from, see --forms")
-
-
-def _has(*keys: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda record: all(key in record for key in keys)
-
-
-def _has_inner(key: str, *inner: str) -> Callable[[dict[str, Any]], bool]:
-    """Whether the first object of the list under a key has one of the inner keys."""
-
-    def fits(record: dict[str, Any]) -> bool:
-        value = record.get(key)
-        first = value[0] if isinstance(value, list) and value else None
-        return isinstance(first, dict) and any(name in first for name in inner)
-
-    return fits
-
-
-def _has_metadata(*keys: str) -> Callable[[dict[str, Any]], bool]:
-    def fits(record: dict[str, Any]) -> bool:
-        metadata = record.get("metadata")
-        return isinstance(metadata, dict) and all(key in metadata for key in keys)
-
-    return fits
-
-
-def _has_metrics(record: dict[str, Any]) -> bool:
-    """Whether an object has a topic and otherwise numbers alone."""
-    numbers = [value for key, value in record.items() if key not in ("qid", "topic_id", "query_id", "run_id")]
-    return len(numbers) < len(record) and bool(numbers) and all(map(is_score, numbers))
-
-
-RECORDS: tuple[tuple[str, Callable[[dict[str, Any]], bool]], ...] = (
-    ("metrics", _has_metrics),
-    ("biogen24", _has("results", "team_id")),
-    ("ragdoll-pairs", _has("statement", "citation")),
-    ("ragdoll-support", lambda r: isinstance(r.get("sentences"), list) and "run_id" in r),
-    ("answers", lambda r: isinstance(r.get("sentences"), list) and "topic_id" in r),
-    ("evidence", _has("items", "topic_id")),
-    ("umbrela", _has("passage", "judgment")),
-    ("nuggetizer", lambda r: "nuggets" in r and "qid" in r),
-    ("ragtime-nuggets", _has("metadata", "nugget_bank")),
-    ("nuggetbank", lambda r: "nugget_bank" in r or "claim_bank" in r),
-    ("sub-narratives", _has("sub_narratives")),
-    ("requests", lambda r: "query" in r and ("candidates" in r or isinstance(r["query"], dict))),
-    ("score-lines", _has("run_id", "topic_id", "measure", "value")),
-    ("auto-judge", _has("responses", "documents")),
-    ("responses", _has("responses")),
-    ("biogen-grounded", _has_inner("answer", "supported_citations", "existing_supported_citations")),
-    ("ragdoll-resolved", _has("answer", "segments")),
-    ("ragdoll-answers", _has("answer", "answer_text")),
-    ("rag26", lambda r: "answer" in r and _has_metadata("run_desc")(r)),
-    ("rag25", _has("answer", "metadata")),
-    ("rag25", _has("answer", "narrative_id")),
-    ("rag24", _has("answer", "topic_id")),
-    ("nuggets", lambda r: "text" in r and ("topic" in r or any(key in r for key in NUGGET_KEYS))),
-    ("qrels", lambda r: all(find_field(r, names) for names in (QUERY_NAMES, DOCUMENT_NAMES, GRADE_NAMES))),
-    ("topics", lambda r: find_field(r, NARRATIVE_KEYS) is not None or any(key in r for key in TURN_KEYS)),
-)
-"""The forms of JSON records, each with a test. The first test that fits decides."""

@@ -56,15 +56,28 @@ def _read_document(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield place, record
 
 
-def parse_records(path: Path, parse: Callable[[dict[str, Any], str], T]) -> list[T]:
-    """Parse each record of a file with its place. `UserError` with the place of a record that `parse` refuses."""
-    found = []
-    for place, record in read_records(path):
-        try:
-            found.append(parse(record, place))
-        except ValueError as error:
-            raise UserError(f"{place}: {error}") from error
-    return found
+def read_form(
+    path: Path,
+    parse: Callable[[dict[str, Any], str], T],
+    kept: Iterable[str],
+    show: Callable[[dict[str, Any]], Any] = lambda record: record,
+) -> tuple[list[T], Counter[str]]:
+    """Parse each record of a file with its place, and count what is not `kept` of it, as `count_unread` does.
+
+    `show` makes the value that is counted from a record. `UserError` with the place of a record that `parse` refuses.
+    """
+    found = list[T]()
+
+    def parse_all() -> Iterator[Any]:
+        for place, record in read_records(path):
+            try:
+                found.append(parse(record, place))
+            except ValueError as error:
+                raise UserError(f"{place}: {error}") from error
+            yield show(record)
+
+    unread = count_unread(parse_all(), kept)
+    return found, unread
 
 
 def count_unread(records: Iterable[Any], kept: Iterable[str]) -> Counter[str]:
@@ -112,6 +125,18 @@ def get_list(record: Mapping[str, Any], key: str, where: str = "") -> list[Any]:
     if not isinstance(value, list):
         raise ValueError(f"{where}{key}: expected a list, found {shorten_value(value)}")
     return value
+
+
+def get_objects(record: Mapping[str, Any], key: str, where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Get the objects in the list under a key, each with the prefix of its keys in messages.
+
+    `ValueError` for a value that is no list, and for an item that is no object.
+    """
+    for number, one in enumerate(get_list(record, key, where)):
+        place = f"{where}{key}[{number}]"
+        if not isinstance(one, dict):
+            raise ValueError(f"{place}: expected an object, found {shorten_value(one)}")
+        yield f"{place}.", one
 
 
 def get_string(record: Mapping[str, Any], key: str, where: str = "") -> str:
@@ -181,3 +206,8 @@ def check_id(name: str, what: str, place: str) -> str:
 def fill(**values: Any) -> dict[str, Any]:
     """Make an object of the values that are there: neither None nor empty."""
     return {key: value for key, value in values.items() if value is not None and value != "" and value != {}}
+
+
+def has(*keys: str, any_of: Sequence[str] = ()) -> Callable[[Mapping[str, Any]], bool]:
+    """Make a test of whether a record has all of these keys, and any of those."""
+    return lambda record: all(key in record for key in keys) and (not any_of or any(key in record for key in any_of))

@@ -1,7 +1,8 @@
 """The values that files of any tool are read into: requests, answers, nuggets and scores."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from keystone.generation.types import Support
@@ -121,3 +122,19 @@ class Handover:
     scores: tuple[Score, ...] = ()
     unread: Mapping[str, int] = field(default_factory=dict, compare=False)
     """The number of values under each key of the file that no reader keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form of file: its name, the content, the tools that use it, and the functions that read and write it.
+
+    `read` and `write` raise `UserError`: for a file of another form, and for content that the form cannot hold at all.
+    """
+
+    name: str
+    kind: Kind
+    used_by: str
+    read: Callable[[Path], Handover]
+    write: Callable[[Path, Handover], None]
+    fits: Callable[[dict[str, Any]], bool] | None = None
+    """Whether the first record of a file of JSON shows this form."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import orjson
 
@@ -24,63 +24,25 @@ from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.writing import link_whole, remove, write_whole
 from keystone.indexing.types import Progress, silent
-
-T = TypeVar("T")
+from keystone.runs.pipeline.values import Artifact, Values
 
 MANIFEST = "manifest.json"
 """The file that describes a run and its artifacts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact(Generic[T]):
-    """A file of the run directory, and how its value is read and written: `read(path)`, `write(path, value)`.
-
-    Reading a file gives the value that was written.
-    """
-
-    name: str
-    read: Callable[[Path], T]
-    write: Callable[[Path, T], None]
-
-
-class Values:
-    """The artifacts of one run directory. A value that was read or made once is kept in memory.
-
-    `lenders` are the run directories that it may borrow from.
-    """
-
-    def __init__(self, directory: Path, lenders: Sequence[Path] = ()) -> None:
-        self.directory, self.lenders = directory, lenders
-        self._kept: dict[str, Any] = {}
-
-    def get(self, artifact: Artifact[T]) -> T:
-        """Get the value of an artifact whose file exists."""
-        if artifact.name not in self._kept:
-            self._kept[artifact.name] = artifact.read(self.directory / artifact.name)
-        value: T = self._kept[artifact.name]
-        return value
-
-    def put(self, artifact: Artifact[T], value: T) -> None:
-        """Write the value of an artifact, and keep it."""
-        artifact.write(self.directory / artifact.name, value)
-        self._kept[artifact.name] = value
-
-
-@dataclass(frozen=True, slots=True)
 class Stage:
     """A step of a run: it makes its artifacts together, from other artifacts and its part of the configuration.
 
-    `make` takes the values of `reads` in order, and returns those of `makes` in order. `settings` hold everything else
-    that the result depends on, as values of JSON.
+    `make` takes the values that it needs from those of the run, and puts those of `makes`. `settings` hold everything
+    else that the result depends on, as values of JSON.
     """
 
     name: str
     makes: tuple[Artifact[Any], ...]
     reads: tuple[Artifact[Any], ...]
     settings: Any
-    make: Callable[..., Sequence[Any]]
-    wanted: bool = True
-    """Whether the configuration needs the stage."""
+    make: Callable[[Values], None]
 
     @property
     def artifacts(self) -> tuple[str, ...]:
@@ -152,7 +114,7 @@ def perform_stages(
             for name in stage.artifacts:
                 remove(directory / name)
             with watch.progress(stage.name, None):
-                _make(stage, values)
+                stage.make(values)
             for name in stage.artifacts:
                 kept[name] = {"key": keys[name], "sha256": hash_file(directory / name), "inputs": inputs}
             kept[stage.artifacts[0]].update(watch.take_facts())
@@ -184,13 +146,6 @@ def _find_kept(directory: Path, listed: dict[str, dict[str, Any]], keys: dict[st
     if not (directory / MANIFEST).exists() and any(not _is_partial(path) for path in found):
         raise UserError(f"{directory}: holds files but no {MANIFEST}: not a run directory: change out or run_id")
     return {name: entry for name, entry in listed.items() if _is_kept(directory / name, entry, keys, name)}
-
-
-def _make(stage: Stage, values: Values) -> None:
-    """Make the artifacts of a stage."""
-    made = stage.make(*(values.get(artifact) for artifact in stage.reads))
-    for artifact, value in zip(stage.makes, made, strict=True):
-        values.put(artifact, value)
 
 
 def _borrow(values: Values, stages: Sequence[Stage], keys: dict[str, str]) -> dict[str, dict[str, Any]]:

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from keystone.generation.context.topic import Sources
 from keystone.generation.grading.grade import GradeSettings
@@ -21,6 +22,8 @@ from keystone.runs.trec.topics import names_collection, read_topics
 
 WORD_CHARACTERS = 6
 """The characters of a word with the space after it, about."""
+TOPICS_AT_ONCE = 64
+"""How many topics use the model at one time."""
 DEFAULT_TRACK = "rag25"
 """If a run names no track, the limits of this one hold."""
 
@@ -51,6 +54,26 @@ class Job:
         return self.index.pooled or any(
             system.base or system.needs_candidates(self.index) for system in self.config.make_systems().values()
         )
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The id of the run and the key of its index, as values of JSON."""
+        return {"run_id": self.config.run_id, "index": self.index.key}
+
+    @property
+    def plain_topics(self) -> list[list[str]]:
+        """The topics as values of JSON."""
+        return [[topic.id, topic.narrative] for topic in self.topics]
+
+    @property
+    def plain_track(self) -> dict[str, Any]:
+        """The rules of the track as values of JSON."""
+        return asdict(self.track)
+
+    @property
+    def segment_settings(self) -> list[int]:
+        """The number of segments of a document that are ranked; empty for a run that ranks documents."""
+        return [self.config.segments_per_document] if self.config.ranks_segments else []
 
     @property
     def words(self) -> int:
@@ -114,7 +137,7 @@ def open_job(
     if config.grading.neighbours and index.faiss is None:
         raise UserError(
             f"grading.neighbours: found {config.grading.neighbours} for {index.folder}, which has no vectors of all "
-            "documents: build it without --dense pool or --no-dense, or set 0"
+            "documents: set 0, or build it with vectors of all"
         )
     return job
 
@@ -130,12 +153,12 @@ def fit_systems(config: RunConfig, index: Index) -> RunConfig:
     if "systems" in config.retrieval.model_fields_set:
         raise UserError(
             f"retrieval.systems: found {unfit[0]} for {index.folder}, which has no embeddings: "
-            "set [bm25], or build the index without --no-dense"
+            "set [bm25], or build the index with them"
         )
     if config.queries.passages in ("hyde", "both"):
         raise UserError(
             f"queries.passages: found {config.queries.passages!r} for {index.folder}, which has no embeddings: "
-            "set query2doc or null, or build the index without --no-dense"
+            "set query2doc or null, or build the index with them"
         )
     retrieval = config.retrieval.model_copy(update={"systems": ["bm25"]})
     return config.model_copy(update={"retrieval": retrieval})

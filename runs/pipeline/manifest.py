@@ -4,38 +4,30 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
 import orjson
 
+from keystone.fusion.methods import METHODS
+from keystone.generation.readers.settings import READERS
 from keystone.generation.types import Answered, Support, SupportAction
 from keystone.indexing.corpora.segments import is_window
-from keystone.indexing.io.json_values import digest
 from keystone.indexing.lucene.java import find_anserini_jar
 from keystone.indexing.vectors.faiss_index import import_faiss
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.doctor.server_records import select_facts
-from keystone.runs.pipeline.artifacts import Artifacts
-from keystone.runs.pipeline.directory import MANIFEST, Values
+from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import read_cut_prompt
+from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
+from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE, has_answers
+from keystone.runs.pipeline.stages.grades import GRADES_FILE
+from keystone.runs.pipeline.stages.segments import get_retrieval_file
+from keystone.runs.pipeline.table import list_records
+from keystone.runs.pipeline.values import Values
 from keystone.runs.trec.topics import hash_topics
 from keystone.runs.wording import plural
-
-
-def describe_model(config: RunConfig, asks: bool = True) -> Any:
-    """Describe the model for the key of a stage: the settings that change its replies, and a digest of the prompts.
-
-    If the stage does not ask the model, the description is None.
-    """
-    if config.model is None or not asks:
-        return None
-    folder = Path(str(files("keystone.generation.prompts")))
-    prompts = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
-    kept = {"name", "window", "thinking", "extra", *({"budget"} if config.model.budget else ())}
-    return [digest(prompts), config.model.model_dump(mode="json", include=kept)]
 
 
 def describe_inputs(job: Job) -> dict[str, Any]:
@@ -59,6 +51,8 @@ def describe_inputs(job: Job) -> dict[str, Any]:
         **({"servers": servers} if (servers := _list_servers(config)) else {}),
         "versions": {
             **{package: version(package) for package in packages},
+            **METHODS.find_package(config.fusion.method),
+            **READERS.find_package(config.reader.name),
             **({} if "url" in job.index.at else {"anserini": find_anserini_jar().name}),  # a server has its own
             "faiss": import_faiss().__version__,
         },
@@ -72,42 +66,35 @@ def _list_servers(config: RunConfig) -> list[dict[str, Any]]:
     return select_facts(config.out, config.model.name, config.model.urls)
 
 
-def describe_outcome(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
+def describe_outcome(values: Values) -> dict[str, Any]:
     """Describe the outcome of a run for its manifest: segments, saved grades, support, fallbacks, and a cut prompt."""
-    cut = read_cut_prompt(job.directory) if job.config.model else None
+    cut = read_cut_prompt(values.directory) if values.job.config.model else None
     return {
-        **_count_segments(job, values, files),
-        **_collect_model_facts(job, values, files),
+        **_count_segments(values),
+        **_collect_model_facts(values),
         **({"cut_prompt": asdict(cut)} if cut else {}),
     }
 
 
-def _count_segments(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
+def _count_segments(values: Values) -> dict[str, Any]:
     """Count the submitted segments: official ones, windows that Keystone cut, and those unknown to the track."""
-    if job.config.track is None or not job.track.segments:
+    track = values.job.track
+    if values.job.config.track is None or not track.segments:
         return {}
-    names = set(values.get(files.retrieval).docs.decode_ids())
+    names = set(values.get(get_retrieval_file(values.job.config)).docs.decode_ids())
     cut = sum(map(is_window, names))
-    missed = sum(map(job.track.misses, names))
+    missed = sum(map(track.misses, names))
     return {"ranked_segments": {"official": len(names) - cut, "windows": cut, "unknown_to_track": missed}}
 
 
-def _collect_model_facts(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
+def _collect_model_facts(values: Values) -> dict[str, Any]:
     """Collect each step in which the model gave no usable reply, and the numbers of grades and checks of support."""
-    config = job.config
+    config = values.job.config
     if config.model is None:
         return {}
-    grades = values.get(files.grades) if config.grading.method is not None else []
-    has_answers = config.track is not None and config.answer.method is not None
-    answers = values.get(files.answers) if has_answers else []
-    recorded = [
-        *values.get(files.queries),
-        *(values.get(files.summaries) if config.retrieval.summarise else ()),
-        *(values.get(files.reranks) if config.rerank.method is not None else ()),
-        *grades,
-        *(values.get(files.rounds) if config.grading.method is not None and config.grading.rounds else ()),
-        *answers,
-    ]
+    recorded = list_records(values)
+    grades = values.get(GRADES_FILE) if config.grading.method is not None else []
+    answers = values.get(ANSWERS_FILE) if has_answers(config) else []
     summary: dict[str, Any] = {"fallbacks": [asdict(fallback) for one in recorded for fallback in one.fallbacks]}
     if empty := sum(not answer.sentences for answer in answers):
         summary["empty_answers"] = empty
@@ -115,7 +102,7 @@ def _collect_model_facts(job: Job, values: Values, files: Artifacts) -> dict[str
         levels = Counter(check.support for check in checks)
         summary["support"] = {"checked": len(checks) - levels["unchecked"], **levels}
         summary["support"] |= Counter(check.action for check in checks)
-    evidence = values.get(files.evidence) if has_answers and config.answer.method == "whole" else []
+    evidence = values.get(EVIDENCE_FILE) if has_answers(config) and config.answer.method == "whole" else []
     if questions := Counter(check.found for one in evidence for check in one.checks):
         added = sum(len(one.added) for one in evidence)
         open_parts = sum(bool(answer.missing) for answer in answers)

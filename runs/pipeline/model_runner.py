@@ -1,20 +1,25 @@
 """The language model of a run. It is opened at its first use, and closed when the run ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, fields
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any, Protocol, TypeVar
 
 import orjson
 
+from keystone.generation import prompts
 from keystone.generation.llm.model import Model, OpenModel
 from keystone.generation.llm.open import open_model
 from keystone.generation.llm.prompt_sizes import CutPrompt
 from keystone.generation.llm.usage import add_usage, report_usage
 from keystone.generation.types import Usage
+from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.run_model import RunModel, StepCount
@@ -39,6 +44,31 @@ class RunWithModel(Protocol):
     def __call__(self, work: Callable[[Model | None], Awaitable[T]]) -> T:
         """Run the work; returns its result."""
         ...
+
+
+def describe_model(config: RunConfig, asks: Collection[str] | None = None) -> Any:
+    """Describe the model for the key of a stage: the settings that change its replies, and a digest of the prompts.
+
+    `asks` are the settings by which the stage asks the model; if the configuration sets none of them so, the
+    description is None. Without `asks`, the stage always asks.
+    """
+    if config.model is None or (asks is not None and not {*asks} & {*config.list_model_steps()}):
+        return None
+    kept = {"name", "window", "thinking", "extra", *({"budget"} if config.model.budget else ())}
+    return [_digest_prompts(), config.model.model_dump(mode="json", include=kept)]
+
+
+@cache
+def _digest_prompts() -> str:
+    """Digest what all prompts say, with their schemas and limits. How their modules are written does not count."""
+    modules = (import_module(found.name) for found in walk_packages(prompts.__path__, f"{prompts.__name__}."))
+    constants = {
+        f"{module.__name__}.{name}": value
+        for module in modules
+        for name, value in vars(module).items()
+        if name.isupper() and isinstance(value, str | int | float | dict | list | tuple)
+    }
+    return digest(constants)
 
 
 def list_shares(config: RunConfig) -> dict[str, float]:

@@ -16,10 +16,12 @@ from keystone.indexing.types import describe_id, has_lone_surrogate, is_id
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.config.sections import Answer, Fusion, Retrieval
 from keystone.runs.trec.types import Qrels, Run
 
 _OPTION = re.compile(r"^--(?:set )?", re.MULTILINE)
 """The option before a setting that a message of the command line names."""
+_DEFAULTS = {"retrieval": Retrieval().depth, "fusion": Fusion().depth, "answer": Answer().documents}
 _TEXTS = ("question", "sparse_text", "dense_text", "passage")
 
 
@@ -39,7 +41,45 @@ def read_settings(path: Path | None, settings: Mapping[str, Any], preset: Any) -
     try:
         return read_config(path, list(_list_overrides(settings)), preset)
     except UserError as error:
-        raise UserError(_OPTION.sub("", str(error))) from error
+        raise UserError(_OPTION.sub("", str(error))) from None
+
+
+def change_settings(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """Lay settings over those of a configuration that differ from the defaults."""
+    return read_settings(None, _merge(list_given(base), settings), None)
+
+
+def list_given(config: RunConfig) -> dict[str, Any]:
+    """List the settings that were given to a configuration, not its defaults."""
+    return config.model_dump(exclude_unset=True)
+
+
+def _merge(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    inner = {key: _merge(values[key], own) for key, own in over.items() if _are_parts(values.get(key), own)}
+    return {**values, **over, **inner}
+
+
+def _are_parts(*values: Any) -> bool:
+    return all(isinstance(value, Mapping) for value in values)
+
+
+def lower_depths(config: RunConfig | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Let the depths that cannot exceed a given one follow it: `retrieval.depth`, `fusion.depth`, `answer.documents`.
+
+    A depth that is given itself stays. `config` has those that are not given; None: the defaults.
+    """
+    found, limit = dict(settings), None
+    for part, key in (("retrieval", "depth"), ("fusion", "depth"), ("answer", "documents")):
+        own = settings.get(part, {})
+        if not isinstance(own, Mapping):
+            break
+        kept = getattr(getattr(config, part), key) if config else _DEFAULTS[part]
+        given = own.get(key, kept)
+        if key not in own and limit is not None and limit < kept:
+            found[part] = {**own, key: limit}
+            given = limit
+        limit = given if type(given) is int and (key in own or limit is not None) else None
+    return found
 
 
 def _list_overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -15,6 +15,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.python import steps
 from keystone.runs.python.incoming import to_run, to_topics
 from keystone.runs.python.outgoing import to_pandas
+from keystone.runs.python.texts import documents
 
 Step = Callable[[Index, RunConfig, Any], Any]
 
@@ -23,6 +24,7 @@ RANKING_COLUMNS = (*QUERY_COLUMNS, "docno", "score")
 HIT_COLUMNS = ("docno", "score", "rank")
 DECOMPOSED_COLUMNS = ("query_0", "qtopic", "qsparse", "qdense", "qpassage")
 """The columns that `decompose` adds: the narrative, its id, and the texts of the query for each system."""
+TEXT_FIELDS = ("text", "title", "url")
 ANSWER_COLUMNS = ("qanswer", "qcitations")
 
 
@@ -37,7 +39,8 @@ def as_pyterrier_transformer(index: Index, step: str, config: RunConfig | None =
     | `rerank` | rankings | the rankings after the configuration's reranker |
     | `answer` | narratives, or rankings to answer from | `qanswer`, and the cited ids as `qcitations` |
 
-    `decompose >> search >> fuse` gives the ranking of `keystone run`. `UserError` for an unknown step;
+    `decompose >> search >> fuse` gives the ranking of `keystone run`. `search >> pt.text.get_text(search)` adds the
+    texts of the documents, for any reranker of PyTerrier. `UserError` for an unknown step;
     `MissingPackage` if PyTerrier is not installed.
     """
     if step not in _STEPS:
@@ -47,7 +50,8 @@ def as_pyterrier_transformer(index: Index, step: str, config: RunConfig | None =
     except ImportError as error:
         raise MissingPackage("PyTerrier is needed: pip install pyterrier") from error
     columns, work = _STEPS[step]
-    return KeystoneTransformer(f"keystone.{step}", columns, partial(work, index, config or steps.configure()))
+    done = partial(work, index, config or steps.configure())
+    return KeystoneTransformer(f"keystone.{step}", columns, done, partial(load_texts, index))
 
 
 def decompose(index: Index, config: RunConfig, frame: Any) -> Any:
@@ -93,6 +97,15 @@ def answer(index: Index, config: RunConfig, frame: Any) -> Any:
         return _make_empty(_take_queries(frame), ANSWER_COLUMNS)
     found = steps.answer(index, topics, config, frame if "docno" in frame.columns else None)
     return _name_ids(_take_queries(frame)).merge(to_pandas(found), on="qid")
+
+
+def load_texts(index: Index, fields: list[str] | str, frame: Any) -> Any:
+    """Add fields of the documents to a frame, each as a column. `UserError` for an unknown field or document."""
+    names = list(TEXT_FIELDS) if fields == "*" else [fields] if isinstance(fields, str) else list(fields)
+    if unknown := [name for name in names if name not in TEXT_FIELDS]:
+        raise UserError(f"get_text: found the field {unknown[0]!r}, expected one of {', '.join(TEXT_FIELDS)}")
+    found = documents(index, frame["docno"].map(str)) if len(frame) else []
+    return frame.assign(**{name: [getattr(one, name) for one in found] for name in names})
 
 
 _STEPS: dict[str, tuple[tuple[str, ...], Step]] = {

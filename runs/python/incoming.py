@@ -90,8 +90,9 @@ def to_qrels(value: Any) -> Qrels:
 def to_topics(value: Any) -> list[Topic]:
     """Make topics of another library's value; a list of `Topic` is checked and stays as it is.
 
-    The value is a data frame (columns `qid`, `query`), ir_datasets' queries, or the narrative of each topic id as a
-    dictionary. `UserError` names a row that is no topic, and refuses a value without topics.
+    The value is a data frame (columns `qid`, `query`), ir_datasets' queries, a list of texts or of (id, text) pairs, or
+    the narrative of each topic id as a dictionary. The id of a text alone is its place, from 0. `UserError` names a row
+    that is no topic, and refuses a value without topics.
     """
     topics: list[Topic] | None = None
     if isinstance(value, str | PathLike):
@@ -106,12 +107,16 @@ def to_topics(value: Any) -> list[Topic]:
             values = list(value)
             if all(isinstance(one, Topic) for one in values):
                 topics, pairs = values, [(one.id, one.narrative) for one in values]
+            elif all(isinstance(one, str) for one in values):
+                pairs = [(str(place), text) for place, text in enumerate(values)]
+            elif all(type(one) in (tuple, list) and len(one) == 2 for one in values):
+                pairs = [(name, text) for name, text in values]
             else:
                 pairs = [(one.query_id, make_narrative(one)) for one in values]
         except (AttributeError, TypeError) as error:
             raise UserError(
                 f"topics: found {type(value).__name__}, expected a data frame, queries of ir_datasets, a list of "
-                f"Topic, or a dictionary from topic id to narrative: {error}"
+                f"Topic, texts or (id, text) pairs, or a dictionary from topic id to narrative: {error}"
             ) from error
     if not pairs:
         raise UserError("topics: found none, expected at least one")

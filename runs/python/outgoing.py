@@ -44,8 +44,10 @@ def to_pandas(value: Any) -> Any:
     if isinstance(value, list | tuple) and not value:
         return DataFrame()
     for kind, list_columns in _COLUMNS.items():
-        if isinstance(value, kind) or (values and all(isinstance(one, kind) for one in values)):
-            return DataFrame(list_columns(values or value))
+        if isinstance(value, kind):
+            return DataFrame(list_columns(value))
+        if values and all(isinstance(one, kind) for one in values):
+            return DataFrame(list_columns(values))
     raise UserError(f"to_pandas: found {value!r:.100}, expected a run, qrels, evaluations, topics, queries or answers")
 
 

@@ -19,22 +19,40 @@ from keystone.generation.types import Answer, Fallback, Understanding
 from keystone.indexing import index as indexes
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.io.published import find_cache
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline import stage_work, stages
-from keystone.runs.pipeline.artifacts import convert_to_run
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job, fit_systems, read_given_runs
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
-from keystone.runs.pipeline.queries import UnderstoodTopic, list_queries
+from keystone.runs.pipeline.queries import UnderstoodTopic
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
 from keystone.runs.pipeline.ranking.rank import number_documents, rank_rows, search_systems
+from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.stages import grades, hybrid, narrative, rounds
+from keystone.runs.pipeline.stages import queries as query_stages
+from keystone.runs.pipeline.stages import rerank as rerank_stages
+from keystone.runs.pipeline.stages import search as search_stages
+from keystone.runs.pipeline.stages.answer import ANSWERS_FILE, answer_narratives
+from keystone.runs.pipeline.stages.gather import gather_evidence
+from keystone.runs.pipeline.stages.grades import GRADED_FILE, GRADES_FILE, QRELS_FILE
+from keystone.runs.pipeline.stages.hybrid import HYBRID_FILE
+from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
+from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
+from keystone.runs.pipeline.stages.rerank import KEYSTONE_FILE, RERANKED_FILE, rerank_narratives
+from keystone.runs.pipeline.stages.search import choose_texts
+from keystone.runs.pipeline.table import list_rankings, list_wanted
+from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
+from keystone.runs.python.callables import Encode, Fuse, Read, Score, fuse_by, name_encoder, read_by, rerank_by
 from keystone.runs.python.checks import (
+    change_settings,
     check_config,
     check_index,
     check_path,
     check_queries,
     check_ranked,
+    lower_depths,
     read_settings,
 )
 from keystone.runs.python.files import AnyPath
@@ -44,6 +62,8 @@ from keystone.runs.trec.doc_ids import encode_ids
 from keystone.runs.trec.types import Qrels, Run, make_qrels
 
 THREADS = os.cpu_count() or 1
+GRADES = (grades.STAGE, rounds.STAGE)
+RERANKS = (rerank_stages.AFTER_FUSION, rerank_stages.AFTER_GRADES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +78,30 @@ class Grades:
     fallbacks: tuple[Fallback, ...]
 
 
-def configure(preset: str | None = None, **settings: Any) -> RunConfig:
-    """Make a configuration: the settings of a preset, and these over them, named as in a YAML file.
+def configure(preset: str | RunConfig | None = None, **settings: Any) -> RunConfig:
+    """Make a configuration: the settings of a preset or of a configuration, and these over them, named as in YAML.
 
     `configure("keystone", model={"name": "m", "urls": ["http://localhost:8000/v1"]}, retrieval={"depth": 100})`.
-    If `run_id`, `index` or `topics` is missing, a name stands for it: only `make_run` reads them. `UserError` names
-    a setting that cannot be.
+    `fusion.depth` and `answer.documents` follow a smaller `retrieval.depth`, unless they are given, too. If `run_id`,
+    `index` or `topics` is missing, a name stands for it: only `make_run` reads them. `UserError` names a setting that
+    cannot be.
     """
-    named = {"run_id": "python", "index": "index", "topics": "topics.jsonl", **settings}
-    return read_settings(None, named, preset)
+    if isinstance(preset, RunConfig):
+        return change_settings(preset, lower_depths(preset, settings))
+    named = {"run_id": "python", "index": "index", "topics": "topics.jsonl"}
+    return read_settings(None, {**named, **(settings if preset else lower_depths(None, settings))}, preset)
 
 
-def open_index(folder: AnyPath) -> Index:
-    """Open an index that `keystone index` made. `UserError` if the folder holds none."""
-    return indexes.open_index(check_path(folder, "folder").absolute())  # a notebook may change its directory
+def open_index(folder: AnyPath, *, encoder: Encode | None = None) -> Index:
+    """Open an index in a folder. `UserError` if the folder holds none.
+
+    If a function embedded its texts, `encoder` is this function; `UserError` for another one.
+    """
+    opened = indexes.open_index(check_path(folder, "folder").absolute())  # a notebook may change its directory
+    if encoder is not None and name_encoder(encoder) != opened.embedding:
+        model = opened.embedding and opened.embedding.model
+        raise UserError(f"encoder: found another function than that of {opened.folder}, whose model is {model}")
+    return opened
 
 
 def decompose(index: Index, topics: Any, config: RunConfig | None = None) -> list[Query]:
@@ -80,34 +110,42 @@ def decompose(index: Index, topics: Any, config: RunConfig | None = None) -> lis
     `topics` are anything that `to_topics` takes, here and in the other functions.
     """
     with _open(index, to_topics(topics), config) as (job, ask):
-        (found,) = stage_work.make_queries(job, ask)
-    return [query for one in found for query in one.queries]
+        values = MemoryValues(job)
+        _perform(values, ask, [query_stages.STAGE])
+        return get_queries(values)
 
 
 def search(index: Index, queries: Sequence[Query], config: RunConfig | None = None) -> dict[str, Run]:
     """Search all queries by each system, in one batch; returns a run of queries for each system, by its name."""
     queries = check_queries(queries)
     with _open(index, list_topics(queries), config) as (job, ask):
-        found = search_systems(job, queries, stage_work.choose_texts(job, ask))
+        found = search_systems(job, queries, choose_texts(job, ask))
         return {system: convert_to_run(job.store, rankings, system) for system, rankings in found.items()}
 
 
-def fuse(runs: Mapping[str, Any], queries: Sequence[Query], config: RunConfig | None = None) -> Run:
+def fuse(
+    runs: Mapping[str, Any],
+    queries: Sequence[Query],
+    config: RunConfig | None = None,
+    *,
+    method: Fuse | None = None,
+) -> Run:
     """Fuse the systems' runs of each query, then the queries of each topic (section 2.4); returns a run of topics.
 
     The runs are anything that `to_run` takes. If one has another name than a system of Keystone, such as `bm25` and
-    `dense`, the first stage is RRF.
+    `dense`, the first stage is RRF. A function `method` fuses in place of the configuration, in both stages: it takes
+    rankings, each a dictionary from document id to score, best first, and returns such a dictionary.
     """
+    if method is not None:
+        config, queries = _choose_config(config), check_queries(queries)
+        return fuse_by(method, _list_runs(runs), queries, config.fusion.depth, config.run_id)
     return fuse_queries(fuse_systems(runs, queries, config), queries, config)
 
 
 def fuse_systems(runs: Mapping[str, Any], queries: Sequence[Query], config: RunConfig | None = None) -> Run:
     """Fuse the systems' runs of each query: the first stage of `fuse`. Returns a run of queries."""
     config, queries = _choose_config(config), check_queries(queries)
-    if not isinstance(runs, Mapping) or not runs:
-        found = type(runs).__name__ if runs else "none"
-        raise UserError(f"runs: found {found}, expected the run of each system, such as search returns")
-    given = [to_run(run) for run in runs.values()]
+    given = _list_runs(runs)
     check_ranked(given, [query.id for query in queries], "runs")
     docs, systems = number_documents(given, queries)
     return _convert_to_run(config, docs, fuse_each_query(config, dict(zip(runs, systems, strict=True))))
@@ -120,16 +158,25 @@ def fuse_queries(run: Run, queries: Sequence[Query], config: RunConfig | None = 
     return _convert_to_run(config, docs, fuse_each_narrative(config, list_topics(queries), queries, hybrid))
 
 
-def rerank(index: Index, topics: Any, ranking: Any, config: RunConfig) -> Run:
+def rerank(
+    index: Index, topics: Any, ranking: Any, config: RunConfig | None = None, *, reranker: Score | None = None
+) -> Run:
     """Rank the best documents of each topic again, by the reranker of the configuration; returns a run of topics.
 
-    `ranking` is anything that `to_run` takes. `UserError` if the configuration names no reranker.
+    `ranking` is anything that `to_run` takes. A function `reranker` takes the narrative and a list of texts, and
+    returns a score for each text, in place of the configuration's. `UserError` if there is neither.
     """
-    if check_config(config).rerank.method is None:
+    config = _choose_config(config)
+    if reranker is not None:
+        store = open_store(check_index(index))
+        return rerank_by(reranker, store, to_topics(topics), to_run(ranking), config.rerank.depth, config.run_id)
+    if config.rerank.method is None:
         raise UserError("rerank.method: found none, expected a reranker")
     with _open(index, to_topics(topics), config) as (job, ask):
-        found, _ = stage_work.make_reranked(job, ask, _find_rows(job, to_run(ranking), job.topics))
-        return convert_to_run(job.store, found, config.run_id)
+        values = MemoryValues(job)
+        values.put(NARRATIVE_FILE, _find_rows(job, to_run(ranking), job.topics))
+        rerank_narratives(Work(values, ask, Before(config, (), (NARRATIVE_FILE,))), into=RERANKED_FILE)
+        return convert_to_run(job.store, values.get(RERANKED_FILE), config.run_id)
 
 
 def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str, Run], config: RunConfig) -> Grades:
@@ -141,42 +188,53 @@ def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str
         raise UserError("grading.method: found none, expected pointwise or grid")
     queries = check_queries(queries)
     with _open(index, to_topics(topics), config) as (job, ask):
+        values = MemoryValues(job)
+        values.put(QUERIES_FILE, _understood(queries))
         hybrid = fuse_each_query(config, {name: _find_rows(job, run, queries) for name, run in runs.items()})
-        narrative = fuse_each_narrative(config, job.topics, queries, hybrid)
-        if config.reranks_after("fusion"):
-            narrative, _ = stage_work.make_reranked(job, ask, narrative)
-        records, judgments, ranking, *_ = stage_work.make_grades(job, ask, _understood(queries), hybrid, narrative)
-        if config.reranks_after("grades"):
-            ranking, _ = stage_work.make_reranked(job, ask, ranking)
+        values.put(HYBRID_FILE, hybrid)
+        _perform(values, ask, [narrative.STAGE, *RERANKS, *GRADES])
         found: dict[str, dict[str, int]] = {}
-        for judgment in judgments:
+        for judgment in values.get(QRELS_FILE):
             found.setdefault(judgment.query_id, {})[judgment.doc_id] = judgment.grade
-        fallbacks = tuple(fallback for record in records for fallback in record.fallbacks)
-        return Grades(make_qrels(found), convert_to_run(job.store, ranking, config.run_id), fallbacks)
+        fallbacks = tuple(fallback for record in values.get(GRADES_FILE) for fallback in record.fallbacks)
+        return Grades(make_qrels(found), convert_to_run(job.store, values.get(KEYSTONE_FILE), config.run_id), fallbacks)
 
 
-def answer(index: Index, topics: Any, config: RunConfig | None = None, ranking: Any = None) -> list[Answer]:
+def answer(
+    index: Index, topics: Any, config: RunConfig | None = None, ranking: Any = None, *, reader: Read | None = None
+) -> list[Answer]:
     """Answer each narrative: decompose, search, fuse, grade if the configuration asks for it, and write the answer.
 
     If there is a `ranking` (anything that `to_run` takes), its documents are graded and answered from. Nothing is
-    reranked then, and only further rounds of grading search. The answers cite segments. `UserError` if the
-    configuration asks for no answers, or the ranking has none of the topics; a warning names one that it lacks.
+    reranked then, and only further rounds of grading search. The answers cite segments. A function `reader` answers in
+    place of the configuration's: it takes the narrative and the first `answer.documents` documents, and returns a text,
+    or (sentence, cited ids) pairs. `UserError` if the configuration asks for no answers, or the ranking has none of the
+    topics; a warning names one that it lacks.
     """
     config = _choose_config(config)
-    if config.answer.method is None:
+    if config.answer.method is None and reader is None:
         raise UserError(f"answer.method: found none, expected one of {', '.join(get_args(AnswerMethod))}")
     with _open(index, to_topics(topics), config) as (job, ask):
-        (understood,) = stage_work.make_queries(job, ask)
-        hybrid, narrative = _rank(job, ask, understood) if ranking is None else _share(job, understood, ranking)
-        found: tuple[Any, ...] = (understood, hybrid, narrative)
-        if config.grading.method is not None:
-            records, _, narrative, *rounds = stage_work.make_grades(job, ask, *found)
-            if ranking is None and job.answer_settings.reads_ranking and config.reranks_after("grades"):
-                narrative, _ = stage_work.make_reranked(job, ask, narrative)
-            found = (understood, rounds[-1] if rounds else hybrid, narrative, records)
-        evidence, *_ = stage_work.make_evidence(job, ask, *found)
-        (answers,) = stage_work.make_answers(job, ask, evidence, *found)
-        return answers
+        values = MemoryValues(job)
+        _perform(values, ask, [query_stages.STAGE])
+        if ranking is None:
+            _perform(values, ask, [search_stages.STAGE, hybrid.STAGE, narrative.STAGE, rerank_stages.AFTER_FUSION])
+        else:
+            _share(values, ranking)
+        _perform(values, ask, GRADES)
+        if config.reranks_after("grades"):
+            if ranking is None and (reader or job.answer_settings.reads_ranking):
+                _perform(values, ask, [rerank_stages.AFTER_GRADES])
+            else:
+                values.put(KEYSTONE_FILE, values.get(GRADED_FILE))
+        work = Work(values, ask, list_rankings(job.config))
+        if reader is not None:
+            last = values.get(work.before.narrative_ranking)
+            best = [job.store.get(last.of(n)[: config.answer.documents]) for n in range(len(job.topics))]
+            return [read_by(reader, topic, own) for topic, own in zip(job.topics, best, strict=True)]
+        gather_evidence(work)
+        answer_narratives(work)
+        return values.get(ANSWERS_FILE)
 
 
 def make_run(config: AnyPath | RunConfig | None = None, preset: str | None = None, **settings: Any) -> Path:
@@ -188,7 +246,14 @@ def make_run(config: AnyPath | RunConfig | None = None, preset: str | None = Non
         config = read_settings(None if config is None else check_path(config, "config"), settings, preset)
     elif preset or settings:
         raise UserError("make_run: found a preset or settings with a configuration, expected them in the configuration")
-    return stages.run(config, THREADS)
+    return run(config, THREADS)
+
+
+def _list_runs(runs: Any) -> list[Run]:
+    if not isinstance(runs, Mapping) or not runs:
+        found = type(runs).__name__ if runs else "none"
+        raise UserError(f"runs: found {found}, expected the run of each system, such as search returns")
+    return [to_run(run) for run in runs.values()]
 
 
 def _choose_config(config: Any) -> RunConfig:
@@ -201,6 +266,8 @@ def _open(index: Index, topics: list[Topic], config: RunConfig | None) -> Iterat
     """Open a job over an index and topics, and the means to ask its model."""
     check_index(index)
     config = fit_systems(_choose_config(config), index)
+    if "out" not in config.model_fields_set and not config.out.exists():  # nothing appears where nobody asked for it
+        config = config.model_copy(update={"out": find_cache() / "replies"})
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     store = open_store(index)
     given = read_given_runs(config, store, topics)
@@ -209,25 +276,24 @@ def _open(index: Index, topics: list[Topic], config: RunConfig | None) -> Iterat
         yield job, ask
 
 
-def _rank(job: Job, ask: RunWithModel, understood: Sequence[UnderstoodTopic]) -> tuple[Rankings, Rankings]:
-    """Search and fuse; returns the hybrid ranking of each query and the ranking of each narrative."""
-    rankings: Any = stage_work.make_rankings(job, ask, understood)
-    (hybrid,) = stage_work.make_hybrid(job, understood, *rankings[: len(job.config.list_systems())])
-    (narrative,) = stage_work.make_narrative(job, understood, hybrid)
-    if job.config.reranks_after("fusion"):
-        narrative, _ = stage_work.make_reranked(job, ask, narrative)
-    return hybrid, narrative
+def _perform(values: Values, ask: RunWithModel, kinds: Sequence[StageKind]) -> None:
+    """Perform those of the stages that the configuration needs, in their order."""
+    for kind, before in list_wanted(values.job.config):
+        if kind in kinds:
+            kind.work(Work(values, ask, before))
 
 
-def _share(job: Job, understood: Sequence[UnderstoodTopic], ranking: Any) -> tuple[Rankings, Rankings]:
-    """Give each query the ranking of its narrative; returns these rankings and those of the narratives."""
-    run = to_run(ranking)
+def _share(values: Values, ranking: Any) -> None:
+    """Give each narrative this ranking, and each query that of its narrative."""
+    job, run = values.job, to_run(ranking)
     narrative, ranked = _find_rows(job, run, job.topics), set(run.query_ids)
     if lacking := [topic.id for topic in job.topics if topic.id not in ranked]:
         share = f"{len(lacking):,} of {len(job.topics):,} topics, such as {lacking[0]!r}"
         warn(f"ranking: lacks {share}, whose answers have no sentence", stacklevel=3)
     place = {topic.id: number for number, topic in enumerate(job.topics)}
-    return narrative.select([place[query.topic_id] for query in list_queries(understood)]), narrative
+    values.put(HYBRID_FILE, narrative.select([place[query.topic_id] for query in get_queries(values)]))
+    for file in (NARRATIVE_FILE, RERANKED_FILE, *([] if job.config.grading.method else [KEYSTONE_FILE])):
+        values.put(file, narrative)
 
 
 def _convert_to_run(config: RunConfig, docs: Sequence[str], found: Rankings) -> Run:

@@ -16,7 +16,7 @@ from keystone.indexing.types import document_id
 from keystone.retrieval.types import Query, Rankings, ranked
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.file_names import CONFIG, GRADES, KEYSTONE, NARRATIVE, QUERIES
+from keystone.runs.pipeline.file_names import CONFIG, GRADES, KEYSTONE, NARRATIVE, QUERIES, name_system_file
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
 
 QUESTION_CHARACTERS = 60
@@ -57,6 +57,10 @@ class Explanation:
     without_engine: Mapping[str, int | None]
     """The place without each engine. Empty for a run with one engine."""
 
+    def __str__(self) -> str:
+        """Show the place, a row for each query, and the place without each engine."""
+        return "\n".join(format_explanation(self))
+
 
 def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
     """Explain a document's place by fusing the stored lists of the run again, each time without one query or engine.
@@ -69,7 +73,7 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
     queries = _read_queries(directory / QUERIES, topic_id)
     engines = config.list_systems()
     query_ids = [query.id for query in queries]
-    stored = {engine: _read_rows(directory / f"{engine}.trec", query_ids) for engine in engines}
+    stored = {engine: _read_rows(directory / name_system_file(engine), query_ids) for engine in engines}
     docs = sorted({doc for hits in stored.values() for own in hits.values() for doc, _ in own}, key=str.encode)
     lists = {engine: _rank_hits(hits, docs) for engine, hits in stored.items()}
     if doc_id not in docs:

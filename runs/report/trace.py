@@ -7,8 +7,8 @@ from pathlib import Path
 from keystone.generation.types import Step
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.io.reading import read_json_lines
-from keystone.runs.pipeline.artifacts import TopicStep, decode_step
 from keystone.runs.pipeline.file_names import TRACE
+from keystone.runs.pipeline.stages.gather import TopicStep, decode_step
 from keystone.runs.wording import plural
 
 INDENT = "  "
@@ -24,7 +24,7 @@ def read_trace(path: Path) -> list[TopicStep]:
     for number, record in read_json_lines(file):
         try:
             steps.append(decode_step(record))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise BadRecord(f"{file}:{number}: expected a step of a trace: {error}", "no step of a trace") from error
     return steps
 

@@ -1,7 +1,8 @@
 """A run and relevance judgments as columns: ids as bytes, scores and grades as numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,27 @@ class Run:
     docs: Ids
     scores: NDArray[np.floating[Any]]
 
+    def __len__(self) -> int:
+        """The number of queries."""
+        return len(self.query_ids)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the ids of the queries."""
+        return iter(self.query_ids)
+
+    def __getitem__(self, query_id: str) -> list[tuple[str, float]]:
+        """List the (document id, score) pairs of a query, best first. `KeyError` for a query that the run lacks."""
+        if query_id not in self.query_ids:
+            raise KeyError(query_id)
+        return self.select([query_id]).list_hits()[query_id]
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether the other is a run with the same tag, queries, documents and scores, in this order."""
+        return isinstance(other, Run) and _list_values(self) == _list_values(other)
+
+    def _repr_html_(self) -> str:
+        return show_as_html(repr(self))
+
     def __repr__(self) -> str:
         """Say how many queries and rows the run has, and show its first rows."""
         columns = [_list_queries(self), self.docs[:PRINTED_ROWS].decode_ids(), self.scores[:PRINTED_ROWS].tolist()]
@@ -35,6 +57,11 @@ class Run:
         """Select the rows of these queries, in this order. A query that the run lacks gets no rows."""
         offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
         return Run(self.tag, tuple(query_ids), offsets, self.docs[rows], self.scores[rows])
+
+    def top(self, k: int) -> "Run":
+        """Keep the first `k` rows of each query."""
+        places = np.arange(len(self.scores)) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
+        return self.keep(places < k)
 
     def keep(self, kept: NDArray[np.bool_]) -> "Run":
         """Keep the rows that `kept` (bool[rows]) marks."""
@@ -85,6 +112,28 @@ class Qrels:
     subtopics: SubtopicGrades | None = None
     """The same judgments by subtopic, if the second column of the file names more than one."""
 
+    def __len__(self) -> int:
+        """The number of topics."""
+        return len(self.query_ids)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the ids of the topics."""
+        return iter(self.query_ids)
+
+    def __getitem__(self, topic_id: str) -> dict[str, int]:
+        """List the grade of each document of a topic, best first. `KeyError` for a topic without judgments."""
+        if topic_id not in self.query_ids:
+            raise KeyError(topic_id)
+        own = self.select([topic_id])
+        return dict(zip(own.docs.decode_ids(), own.grades.tolist(), strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether the other has the same judgments, by subtopic, too, in this order."""
+        return isinstance(other, Qrels) and _list_values(self) == _list_values(other)
+
+    def _repr_html_(self) -> str:
+        return show_as_html(repr(self))
+
     def __repr__(self) -> str:
         """Say how many topics and judgments there are, and show the first judgments."""
         columns = [_list_queries(self), self.docs[:PRINTED_ROWS].decode_ids(), self.grades[:PRINTED_ROWS].tolist()]
@@ -96,6 +145,19 @@ class Qrels:
         offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
         subtopics = None if self.subtopics is None else self.subtopics.select(query_ids)
         return Qrels(tuple(query_ids), offsets, self.docs[rows], self.grades[rows], subtopics)
+
+
+def show_as_html(text: str) -> str:
+    """Show the lines of a value in a notebook."""
+    return f"<pre>{escape(text)}</pre>"
+
+
+def _list_values(rows: Run | Qrels) -> tuple[object, ...]:
+    """List all values of a run or of judgments, which are equal if these are."""
+    whole = rows.query_ids, rows.offsets.tolist(), rows.docs.decode_ids()
+    if isinstance(rows, Run):
+        return rows.tag, *whole, rows.scores.tolist()
+    return *whole, rows.grades.tolist(), rows.subtopics and rows.subtopics.list_rows()
 
 
 def _list_queries(rows: Run | Qrels) -> list[str]:

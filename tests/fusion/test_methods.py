@@ -22,8 +22,6 @@ from keystone.retrieval.types import Rankings, ranked
 from tests.support import programs
 from tests.support.places import ROOT
 
-pytestmark = pytest.mark.slow
-
 ScoredList = dict[int, float]
 """A list: document -> score."""
 
@@ -365,7 +363,6 @@ def scores_of_ranx() -> dict[tuple[str, str | None], ScoredList]:
     return {asked: {int(doc[1:]): score for doc, score in own.items()} for asked, own in zip(RANX, found, strict=True)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("method", "norm"), RANX)
 def test_ranx_gives_the_same_scores_outside_its_traps(
     method: str, norm: str | None, scores_of_ranx: dict[tuple[str, str | None], ScoredList]

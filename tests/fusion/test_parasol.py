@@ -75,6 +75,7 @@ def test_the_top_k_equals_that_of_judging_all_pairs(
         assert len(waves) == (grades.size > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wave", [1, 3])
 def test_the_top_k_equals_that_of_judging_all_pairs_if_scores_are_close(wave: int) -> None:
     random = np.random.default_rng(0)

@@ -132,8 +132,7 @@ def differing(one: Rankings, other: Rankings, relative: float = TIGHT) -> list[s
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["small", "scifact", pytest.param("arguana", marks=pytest.mark.nightly)],
+    "name", ["small", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("scifact", "arguana"))]
 )
 def test_one_shard_ranks_as_lucene_does(name: str, loaded: Loaded, lucene: Callable[[str], Index]) -> None:
     assert differing(bm25(lucene(name), name, 1000), bm25(loaded(name, 1), name, 1000)) == []

@@ -19,7 +19,7 @@ from keystone.retrieval.types import Rankings
 from tests.support.servers.opensearch import START_TIMEOUT_S, Cluster, Node, call, start_cluster
 from tests.support.waiting import join, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 DOCUMENTS, QUERIES, DEPTH = 2_000, 600, 100
 FROZEN_S = 20.0
@@ -83,9 +83,7 @@ class Falls:
             self.what()
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(3, id="another node", marks=pytest.mark.nightly), pytest.param(1, id="the node that leads")]
-)
+@pytest.mark.parametrize("number", [3, 1], ids=["another node", "the node that leads"])
 def test_every_query_is_answered_when_a_node_is_killed_in_the_middle(
     number: int, nodes: Cluster, index: Index, expected: Rankings
 ) -> None:

@@ -26,8 +26,6 @@ from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone
 from tests.support.runs.pools import check_pool_restricts
 
-pytestmark = pytest.mark.slow
-
 QUERIES = [
     Query("1", f"1-{n}", text, text, text)
     for n, text in enumerate(["honey in the kitchen", "ash of a volcano", "zzyzx"])
@@ -124,6 +122,7 @@ def test_a_setting_that_a_pool_cannot_serve_is_an_error(tmp_path: Path, pooled: 
         build_index(tmp_path / "c.jsonl", tmp_path / "other", BuildSettings(embedding=Embedding("unknown"), faiss=None))
 
 
+@pytest.mark.slow
 def test_a_run_over_a_pool_is_whole(tmp_path: Path) -> None:
     check_pool_restricts(tmp_path, "all", "pool")
     assert keystone("index", tmp_path / "corpus.jsonl", "--out", tmp_path / "pool", "--no-dense", "-q").returncode == 1

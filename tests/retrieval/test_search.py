@@ -33,8 +33,6 @@ from keystone.retrieval.types import K1, B, Query, Rankings, ranked
 from tests.support.indexes.searches import search_all, search_bm25, search_embeddings
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 
-pytestmark = pytest.mark.slow
-
 BOTH: list[str] = ["bm25", "dense"]
 
 
@@ -87,6 +85,7 @@ def test_a_query_without_known_words_finds_nothing_by_bm25(index: Index, text: s
     assert [len(rankings.of(i)) > 0 for i in range(3)] == [True, False, True]
 
 
+@pytest.mark.slow
 def test_a_query_of_more_words_than_lucene_takes_is_named(index: Index) -> None:
     most, more = (" ".join(f"w{n}" for n in range(count)) + " honey" for count in (MOST_WORDS - 1, MOST_WORDS))
     store = open_store(index)
@@ -97,6 +96,7 @@ def test_a_query_of_more_words_than_lucene_takes_is_named(index: Index) -> None:
         search_all(index, store, [query("honey"), query(more, 2)], ["bm25"], 5)
 
 
+@pytest.mark.slow
 def test_the_same_rankings_on_any_number_of_threads(index: Index) -> None:
     queries = [query(text, n) for n, (_, text) in enumerate(CORPUS.values())]
     one, four = (search_all(index, open_store(index), queries, BOTH, 5, threads=threads) for threads in (1, 4))
@@ -164,6 +164,7 @@ def test_an_index_is_built_by_one_process_at_a_time(tmp_path: Path) -> None:
     assert build_index(corpus, tmp_path / "index", BuildSettings(embedding=None))[1]
 
 
+@pytest.mark.slow
 def test_the_ranking_is_anserinis_rank_for_rank(tmp_path: Path) -> None:
     """On few words and many equal scores, with documents in the order of their ids and some of them empty."""
     random = np.random.default_rng(7)

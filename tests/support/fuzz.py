@@ -1,4 +1,4 @@
-"""How much the tests of damaged input try: `make nightly` tries more than `make test`."""
+"""How much the tests of damaged input and of killed programs try: `make nightly` tries more than `make test`."""
 
 import os
 

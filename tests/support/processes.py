@@ -17,19 +17,21 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
+from math import ceil
 from pathlib import Path
 from random import Random
 from select import select
 from tempfile import NamedTemporaryFile
 
 from tests.support import programs
+from tests.support.fuzz import FUZZ_CASES
 from tests.support.places import ROOT
 from tests.support.waiting import LIMIT_S
 
 IMPORTED_MODULES = """faiss ranx rich.progress rich.table safetensors.numpy scipy.stats tokenizers
 onnx onnxruntime typer.rich_utils yaml keystone.indexing.builds.index keystone.indexing.vectors.faiss_index
 keystone.indexing.lucene.write keystone.indexing.vectors.minilm keystone.indexing.vectors.shards keystone.runs.cli.main
-keystone.runs.evaluation.evaluate keystone.runs.evaluation.tune keystone.runs.pipeline.stages
+keystone.runs.evaluation.evaluate keystone.runs.evaluation.tune keystone.runs.pipeline.run
 keystone.runs.report.terminal keystone.runs.tracks.validate keystone.runs.trec.fuse_files""".split()
 
 
@@ -72,8 +74,10 @@ def run_with_kills(*arguments: str | Path, times: int, kills: int, done: Callabl
 
     After each run that came to its end, `done` compares what it made and removes it. The moments are within the time
     of the last run that began anew and came to its end. Runs that end before theirs are no kills: where there are
-    fewer than `kills`, there are more runs.
+    fewer than `kills`, there are more runs. Both numbers are those of `make nightly`; other runs make a quarter.
     """
+    if not FUZZ_CASES:
+        times, kills = ceil(times / 4), ceil(kills / 4)
     chosen, struck, anew, seconds = Random(7), 0, True, LIMIT_S
 
     def moments() -> Iterator[float | None]:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from keystone.generation.answers.claims.names import find_names, split_words
 from keystone.generation.answers.claims.quotes import (
@@ -25,7 +24,7 @@ from keystone.generation.answers.sentences import (
 from keystone.generation.ask import ask_all
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import claims as prompt
-from keystone.generation.structured import read_objects
+from keystone.generation.reply_types import read_parts
 from keystone.generation.types import Citation, Failure, Fallback, Reply, Request
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document, Segment, Span
@@ -82,7 +81,7 @@ def read_claims(
 
     `place` is the place of the query. `Unusable` if the reply holds no list of objects, or if every claim is dropped.
     """
-    items = read_objects(reply, "claims")
+    items = read_parts(reply, "claims", prompt.QuotedClaim)
     read = [claim for item in items if (claim := _read_claim(item, task, documents, reply))]
     if items and not read:
         raise Unusable(
@@ -93,19 +92,19 @@ def read_claims(
 
 
 def _read_claim(
-    item: Mapping[str, Any], task: ClaimTask, documents: Mapping[str, Document], reply: Reply
+    item: prompt.QuotedClaim, task: ClaimTask, documents: Mapping[str, Document], reply: Reply
 ) -> Claim | None:
     """Read a claim, without its queries; None unless its text is short and its quote stands in its passage.
 
     If the segments of the quote lack names or numbers of the claim, others of the passage are cited too. None if those
     do not hold them either.
     """
-    text, quote, number = item.get("text"), item.get("quote"), read_place(item.get("document"), len(task.passages))
-    if not isinstance(text, str) or not isinstance(quote, str) or number is None:
+    number = read_place(item.document, len(task.passages))
+    if item.text is None or item.quote is None or number is None:
         return None
-    text = read_text(text, reply)
+    text = read_text(item.text, reply)
     document = documents[task.passages[number].doc_id]
-    span = find_quote(document, task.spans, quote)
+    span = find_quote(document, task.spans, item.quote)
     if span is None or not 0 < len(text.split()) <= MOST_CLAIM_WORDS:
         return None
     quoted = find_quoted_segments(document, span)
@@ -114,7 +113,7 @@ def _read_claim(
     segments = [*quoted, *naming][:MOST_CITATIONS]
     if not segments or find_missing_names(text, task, document, segments):
         return None
-    return Claim(text, (tidy(quote),), tuple(segment.id for segment in segments), ())
+    return Claim(text, (tidy(item.quote),), tuple(segment.id for segment in segments), ())
 
 
 def find_missing_names(text: str, task: ClaimTask, document: Document, segments: Sequence[Segment]) -> set[str]:

@@ -24,8 +24,8 @@ from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import neutralise
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import write_claims as prompt
+from keystone.generation.reply_types import read_parts
 from keystone.generation.rules.words import find_stems
-from keystone.generation.structured import read_objects
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 
@@ -69,14 +69,14 @@ def read_prose(reply: Reply, task: ProseTask) -> tuple[tuple[Sentence, ...], lis
     """
     said, refused, used = dict[int, Sentence](), list[str](), set[int]()
     left = set(range(len(task.claims)))
-    for item in read_objects(reply, "sentences"):
-        ids, text = item.get("claims"), item.get("text")
+    for item in read_parts(reply, "sentences", prompt.JoinedClaims):
+        ids = item.claims or []
         known = read_places(ids, len(task.claims))
-        if not isinstance(ids, list) or not 0 < len(known) <= MOST_JOINED or len(set(known) - used) < len(ids):
+        if not 0 < len(known) <= MOST_JOINED or len(set(known) - used) < len(ids):
             raise Unusable(f"each item needs the ids of 1 to {MOST_JOINED} claims, none of them twice, and a text")
         used |= set(known)
         own = [task.claims[id] for id in sorted(known)]
-        if not isinstance(text, str) or not (text := read_text(text, reply)):
+        if not (text := read_text(item.text or "", reply)):
             raise Unusable("the text of a sentence is empty or not a string")
         if why := find_objection(text, own):
             refused.append(f"claims {', '.join(map(str, sorted(known)))}: {why}")

@@ -1,6 +1,9 @@
 """Retrieval-level fusion (Keystone-Docs RAG, section 3.2.2): one cited answer from the keystone documents."""
 
+from typing import Annotated
+
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import FILLED, Maybe, Number, Part, Several, make_schema
 
 SYSTEM = f"""You write answers for readers who check every claim against its source.
 {DATA_RULE}
@@ -22,23 +25,12 @@ place in the answer. Write no document numbers into the text itself.
 
 Reply with JSON: {{"answer": [{{"text": "...", "citations": [3, 0]}}, ...]}}"""
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "answer": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "properties": {
-                    "text": {"type": "string"},
-                    "citations": {"type": "array", "items": {"type": "integer"}},
-                },
-                "required": ["text", "citations"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["answer"],
-    "additionalProperties": False,
-}
+
+class CitedText(Part):
+    """A sentence with the numbers of its documents."""
+
+    text: Maybe[str]
+    citations: Several[Number]
+
+
+SCHEMA = make_schema({"answer": Annotated[list[CitedText], FILLED]})

@@ -3,9 +3,10 @@
 It begins as `keystone.generation.prompts.answers.whole` does, so that a server reads the documents once for both.
 """
 
-from typing import get_args
+from typing import Annotated
 
 from keystone.generation.prompts.answers.whole import DOCUMENTS
+from keystone.generation.reply_types import Maybe, Number, Part, Several, at_most, make_schema
 from keystone.generation.types import Answered
 
 MOST_SEARCHES = 2
@@ -29,25 +30,15 @@ Reply with JSON: {{"questions": [{{"id": 0, "found": "partly", "document": 3, "q
 ...]}}"""
 )
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "questions": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "id": {"type": "integer"},
-                    "found": {"type": "string", "enum": list(get_args(Answered))},
-                    "document": {"type": "integer"},
-                    "quote": {"type": "string"},
-                    "searches": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_SEARCHES},
-                },
-                "required": ["id", "found", "document", "quote", "searches"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["questions"],
-    "additionalProperties": False,
-}
+
+class CheckedQuestion(Part):
+    """How far the documents answer one question, where they do, and what to search for."""
+
+    id: Maybe[Number]
+    found: Maybe[Answered]
+    document: Maybe[Number]
+    quote: Maybe[str]
+    searches: Annotated[Several[str], at_most(MOST_SEARCHES)]
+
+
+SCHEMA = make_schema({"questions": list[CheckedQuestion]})

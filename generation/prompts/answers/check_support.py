@@ -1,6 +1,8 @@
 """The check of an answer's sentences against the segments that they cite, which also words them as these do."""
 
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import Maybe, Number, Part, Usable, make_schema
+from keystone.generation.types import Support
 
 SYSTEM = f"""You check whether the sources of an answer say what its sentences say, as an editor does before print.
 {DATA_RULE}
@@ -26,24 +28,14 @@ saying is left, give empty `citations` too.
 
 Reply with JSON: {{"sentences": [{{"id": 0, "support": "full", "citations": [2], "text": ""}}, ...]}}"""
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "sentences": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "id": {"type": "integer"},
-                    "support": {"type": "string", "enum": ["full", "partial", "none"]},
-                    "citations": {"type": "array", "items": {"type": "integer"}},
-                    "text": {"type": "string"},
-                },
-                "required": ["id", "support", "citations", "text"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["sentences"],
-    "additionalProperties": False,
-}
+
+class CheckedText(Part):
+    """How far a sentence is supported, by which sources, and the text that they support."""
+
+    id: Maybe[Number]
+    support: Maybe[Support]
+    citations: Maybe[Usable[Number]]
+    text: Maybe[str]
+
+
+SCHEMA = make_schema({"sentences": list[CheckedText]})

@@ -1,6 +1,7 @@
 """Reference assignment (Keystone-Docs RAG, section 3.2.2): which documents support which sentence."""
 
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import Maybe, Number, Part, Several, make_schema
 
 SYSTEM = f"""You find the sources of statements. A document supports a sentence if it states what the sentence says; \
 that both are about the same thing is not enough.
@@ -18,22 +19,12 @@ none does.
 
 Reply with JSON: {{"sentences": [{{"id": 0, "citations": [2]}}, ...]}}"""
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "sentences": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "id": {"type": "integer"},
-                    "citations": {"type": "array", "items": {"type": "integer"}},
-                },
-                "required": ["id", "citations"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["sentences"],
-    "additionalProperties": False,
-}
+
+class Citations(Part):
+    """The numbers of the documents that support a sentence."""
+
+    id: Maybe[Number]
+    citations: Several[Number]
+
+
+SCHEMA = make_schema({"sentences": list[Citations]})

@@ -1,6 +1,7 @@
 """Claims: what documents say in answer to one query of a narrative, each with a quote that a program checks."""
 
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import Maybe, Number, Part, make_schema
 
 SYSTEM = f"""You collect what documents say in answer to one question. A program compares each of your quotes with its \
 document, and throws away what it cannot find there.
@@ -31,23 +32,13 @@ that part. If they answer none, the list is empty.
 
 Reply with JSON: {{"claims": [{{"text": "...", "document": 2, "quote": "..."}}, ...]}}"""
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "claims": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "text": {"type": "string"},
-                    "document": {"type": "integer"},
-                    "quote": {"type": "string"},
-                },
-                "required": ["text", "document", "quote"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["claims"],
-    "additionalProperties": False,
-}
+
+class QuotedClaim(Part):
+    """A claim with the words of the document behind it."""
+
+    text: Maybe[str]
+    document: Maybe[Number]
+    quote: Maybe[str]
+
+
+SCHEMA = make_schema({"claims": list[QuotedClaim]})

@@ -1,6 +1,9 @@
 """Answer-level fusion, step 2, by writing anew (Keystone-Docs RAG, equation 5): sub-answers and narrative to answer."""
 
+from typing import Annotated
+
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import FILLED, make_schema
 
 SYSTEM = f"""You write one answer from several partial ones. You add no fact that none of them states.
 {DATA_RULE}
@@ -20,9 +23,4 @@ one to expect it, and say so where partial answers contradict each other. One st
 
 Reply with JSON: {{"sentences": ["...", "..."]}}"""
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"sentences": {"type": "array", "minItems": 1, "items": {"type": "string"}}},
-    "required": ["sentences"],
-    "additionalProperties": False,
-}
+SCHEMA = make_schema({"sentences": Annotated[list[str], FILLED]})

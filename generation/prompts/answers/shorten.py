@@ -3,7 +3,10 @@
 Only ids and texts are shown and asked for: citations are not the model's to change.
 """
 
+from typing import Annotated
+
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import FILLED, Maybe, Number, Part, make_schema
 
 SYSTEM = f"""You shorten texts. You add nothing: no fact, name, number or judgement that the text does not hold.
 {DATA_RULE}
@@ -18,20 +21,12 @@ facts from one sentence to another, join sentences or add new ones.
 
 Reply with JSON, one item for each sentence that stays: {{"sentences": [{{"id": 0, "text": "..."}}, ...]}}"""
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "sentences": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "properties": {"id": {"type": "integer"}, "text": {"type": "string"}},
-                "required": ["id", "text"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["sentences"],
-    "additionalProperties": False,
-}
+
+class NewText(Part):
+    """The new text of a sentence."""
+
+    id: Maybe[Number]
+    text: Maybe[str]
+
+
+SCHEMA = make_schema({"sentences": Annotated[list[NewText], FILLED]})

@@ -1,6 +1,10 @@
 """One cited answer, written freely from whole documents."""
 
+from typing import Annotated
+
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.prompts.answers.answer import CitedText
+from keystone.generation.reply_types import FILLED, Maybe, Number, make_schema
 
 SYSTEM = f"""You answer requests from documents that you have read to the end, as an expert does for a colleague who \
 will act on the answer.
@@ -54,25 +58,11 @@ each sentence, the id of the one that it answers:
 MOST_MISSING_WORDS = 25
 """The most words of the sentence about what the documents lack."""
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "answer": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "properties": {
-                    "text": {"type": "string"},
-                    "citations": {"type": "array", "items": {"type": "integer"}},
-                    "question": {"type": "integer"},
-                },
-                "required": ["text", "citations", "question"],
-                "additionalProperties": False,
-            },
-        },
-        "missing": {"type": "string"},
-    },
-    "required": ["answer", "missing"],
-    "additionalProperties": False,
-}
+
+class AnsweringText(CitedText):
+    """A sentence with the numbers of its documents and of the question that it answers."""
+
+    question: Maybe[Number]
+
+
+SCHEMA = make_schema({"answer": Annotated[list[AnsweringText], FILLED], "missing": str})

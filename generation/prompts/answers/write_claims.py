@@ -1,6 +1,9 @@
 """Prose from claims: the program keeps the citations of each claim, and checks names and numbers."""
 
+from typing import Annotated
+
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import FILLED, Maybe, Number, Part, make_schema
 
 SYSTEM = f"""You turn a list of checked claims into prose. You change wording, never content: you add no fact, name, \
 number or judgement, and you make no claim stronger or more general than it is.
@@ -21,23 +24,12 @@ into the text.
 
 Reply with JSON: {{"sentences": [{{"claims": [0], "text": "..."}}, {{"claims": [1, 2], "text": "..."}}, ...]}}"""
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "sentences": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "properties": {
-                    "claims": {"type": "array", "minItems": 1, "items": {"type": "integer"}},
-                    "text": {"type": "string"},
-                },
-                "required": ["claims", "text"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["sentences"],
-    "additionalProperties": False,
-}
+
+class JoinedClaims(Part):
+    """A sentence that says several claims."""
+
+    claims: Annotated[Maybe[list[Number]], FILLED]
+    text: Maybe[str]
+
+
+SCHEMA = make_schema({"sentences": Annotated[list[JoinedClaims], FILLED]})

@@ -1,8 +1,13 @@
 """A battle of two answers to a request, without their sources and names: a verdict, a mark for each, and the reason."""
 
-from keystone.generation.context.delimit import DATA_RULE
+from typing import Annotated, Literal
 
-VERDICTS = ("A", "B", "tie")
+from pydantic import Field
+
+from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import ANY_CASE, Maybe, Part, make_schema
+
+Verdict = Literal["A", "B", "tie"]
 LEAST_MARK, MOST_MARK = 1, 5
 SYSTEM = (
     "Two systems, A and B, have answered the same request. You judge which answer the person who sent the request "
@@ -16,16 +21,17 @@ SYSTEM = (
     '{"reason": "...", "a": 3, "b": 3, "better": "A"}, where "better" is "A", "B" or "tie".'
 )
 USER = "Request: {question}\n\n{first}\n\n{second}\n\nRequest, once more: {question}"
-_MARK = {"type": "integer", "minimum": LEAST_MARK, "maximum": MOST_MARK}
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "reason": {"type": "string"},
-        "a": _MARK,
-        "b": _MARK,
-        "better": {"type": "string", "enum": list(VERDICTS)},
-    },
-    "required": ["reason", "a", "b", "better"],
-    "additionalProperties": False,
-}
+Mark = Annotated[int, Field(ge=LEAST_MARK, le=MOST_MARK)]
+
+
+class Judgment(Part):
+    """A mark for each answer, the better one, and the reason."""
+
+    reason: Maybe[str]
+    a: Maybe[Mark]
+    b: Maybe[Mark]
+    better: Maybe[Annotated[Verdict, ANY_CASE]]
+
+
+SCHEMA = make_schema(Judgment)
 MAX_TOKENS = 512

@@ -3,9 +3,12 @@
 The paper's four criteria are one question here: focus, evidence, cohesion and relevance.
 """
 
-from keystone.generation.context.delimit import DATA_RULE
+from typing import Annotated, Literal
 
-CHOICES = ("A", "B", "tie")
+from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import ANY_CASE, Part, make_schema
+
+Choice = Literal["A", "B", "tie"]
 SYSTEM = (
     "You judge which of two answers to a question is better. The better one deals with the question itself, gives the "
     "evidence that settles it, hangs together as one text, and leaves out everything beside the point. Length and the "
@@ -13,10 +16,13 @@ SYSTEM = (
     'Reply with nothing but a JSON object: {"better": "A"}, {"better": "B"}, or {"better": "tie"} if neither is better.'
 )
 USER = "Question: {question}\n\n{first}\n\n{second}\n\nQuestion, once more: {question}"
-SCHEMA = {
-    "type": "object",
-    "properties": {"better": {"type": "string", "enum": list(CHOICES)}},
-    "required": ["better"],
-    "additionalProperties": False,
-}
+
+
+class Preference(Part):
+    """The better one of two answers."""
+
+    better: Annotated[Choice, ANY_CASE]
+
+
+SCHEMA = make_schema(Preference)
 MAX_TOKENS = 64

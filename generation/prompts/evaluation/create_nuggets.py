@@ -1,6 +1,9 @@
 """A list of nuggets that grows window by window (after AutoNuggetizer: Pradeep et al., SIGIR 2025, section 3.1)."""
 
+from typing import Annotated
+
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import at_most, make_schema
 
 MOST_NUGGETS = 30
 """The most nuggets of a topic."""
@@ -13,10 +16,5 @@ fact in 1 to 12 words that is understood without the others. Put the facts that 
 most {MOST_NUGGETS} nuggets. If the passages add nothing, repeat the list as it is.
 Reply with nothing but a JSON object: {{"nuggets": ["...", "..."]}}"""
 USER = "{passages}\n\nQuestion: {question}\n\nNuggets so far:\n{nuggets}"
-SCHEMA = {
-    "type": "object",
-    "properties": {"nuggets": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_NUGGETS}},
-    "required": ["nuggets"],
-    "additionalProperties": False,
-}
+SCHEMA = make_schema({"nuggets": Annotated[list[str], at_most(MOST_NUGGETS)]})
 MAX_TOKENS = 2048

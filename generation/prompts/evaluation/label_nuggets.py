@@ -1,9 +1,10 @@
 """Labels of numbered nuggets: importance, and assignment to an answer (after AutoNuggetizer, sections 3.1 and 3.2)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import Asked, at_most, make_schema
 
 _FORM = (
     '\nReply with nothing but a JSON object that gives each number its label, in order: {{"labels": [{labels}, ...]}}'
@@ -28,9 +29,7 @@ NUGGETS = "Nuggets:\n{nuggets}"
 
 def schema(labels: Sequence[str], number: int) -> dict[str, Any]:
     """Make the JSON schema of a reply that has `number` labels, each one of `labels`."""
-    items = {"type": "string", "enum": list(labels)}
-    listed = {"type": "array", "items": items, "minItems": number, "maxItems": number}
-    return {"type": "object", "properties": {"labels": listed}, "required": ["labels"], "additionalProperties": False}
+    return make_schema({"labels": Annotated[list[Annotated[str, Asked(enum=labels)]], at_most(number, number)]})
 
 
 def max_tokens(number: int) -> int:

@@ -1,11 +1,14 @@
 """The use of an answer to whoever asked: its questions, its sentences, its opening, and a mark."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import ANY_CASE, Asked, Part, at_most, list_hints, make_schema
 
-ANSWERED = ("yes", "partly", "no")
-AGREEMENT = ("yes", "partly", "no", "unknown")
+Answered = Literal["yes", "partly", "no"]
+Agreement = Literal["yes", "partly", "no", "unknown"]
 """Whether an answer agrees with references on a question; `unknown` if these do not tell."""
 LEAST_MARK, MOST_MARK = 1, 5
 
@@ -43,46 +46,45 @@ USER = (
 )
 
 
-def make_schema(questions: int, sentences: int, with_references: bool) -> dict[str, Any]:
+class JudgedQuestion(Part):
+    """Whether an answer settles a question, or says that its sources do not."""
+
+    number: Annotated[int, Asked(minimum=1, maximum="questions")]
+    answered: Annotated[Answered, ANY_CASE]
+    open: bool
+
+
+class ComparedQuestion(JudgedQuestion):
+    """Also whether the answer agrees with references."""
+
+    agrees: Annotated[Agreement, ANY_CASE]
+
+
+class JudgedSentence(Part):
+    """Whether a sentence is of use, and for which question."""
+
+    number: Annotated[int, Asked(minimum=1, maximum="sentences")]
+    use: bool
+    question: Annotated[int, Asked(minimum=0, maximum="questions")]
+
+
+class JudgedWhole(Part):
+    """Whether an answer opens well, and its mark."""
+
+    lead: bool
+    mark: Annotated[int, Field(ge=LEAST_MARK, le=MOST_MARK)]
+
+
+def schema(questions: int, sentences: int, with_references: bool) -> dict[str, Any]:
     """Make the JSON schema of a reply on so many questions and sentences."""
-    of_question: dict[str, Any] = {"number": _integer(1, questions), "answered": _enum(ANSWERED), "open": _BOOLEAN}
-    if with_references:
-        of_question["agrees"] = _enum(AGREEMENT)
-    of_sentence = {"number": _integer(1, sentences), "use": _BOOLEAN, "question": _integer(0, questions)}
-    return _object(
-        {
-            "questions": _list(of_question, questions),
-            "sentences": _list(of_sentence, sentences),
-            "lead": _BOOLEAN,
-            "mark": _integer(LEAST_MARK, MOST_MARK),
-        }
-    )
+    question: Any = list[ComparedQuestion] if with_references else list[JudgedQuestion]
+    keys = {
+        "questions": Annotated[question, at_most(questions, questions)],
+        "sentences": Annotated[list[JudgedSentence], at_most(sentences, sentences)],
+    }
+    return make_schema({**keys, **list_hints(JudgedWhole)}, questions=questions, sentences=sentences)
 
 
 def allow_tokens(questions: int, sentences: int) -> int:
     """Room for a reply on so many questions and sentences as JSON, with spaces and some prose around."""
     return 256 + 48 * questions + 40 * sentences
-
-
-_BOOLEAN = {"type": "boolean"}
-
-
-def _enum(values: tuple[str, ...]) -> dict[str, Any]:
-    return {"type": "string", "enum": list(values)}
-
-
-def _integer(low: int, high: int) -> dict[str, Any]:
-    return {"type": "integer", "minimum": low, "maximum": high}
-
-
-def _list(properties: dict[str, Any], number: int) -> dict[str, Any]:
-    return {"type": "array", "items": _object(properties), "minItems": number, "maxItems": number}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

@@ -3,9 +3,10 @@
 The system prompt is constant and the narrative comes first, so that a server computes both once for all blocks.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import Asked, at_most, make_schema
 
 SYSTEM = (
     "You rank passages for somebody who wrote down, at length, what they want to learn. First find the separate "
@@ -19,13 +20,8 @@ USER = "What they want to learn:\n{narrative}\n\nPassages:\n{passages}\n\nRank a
 
 def schema(passages: int) -> dict[str, Any]:
     """An object with so many numbers."""
-    items = {"type": "integer", "minimum": 1, "maximum": passages}
-    return {
-        "type": "object",
-        "properties": {"ranking": {"type": "array", "items": items, "minItems": passages, "maxItems": passages}},
-        "required": ["ranking"],
-        "additionalProperties": False,
-    }
+    number = Annotated[int, Asked(minimum=1, maximum=passages)]
+    return make_schema({"ranking": Annotated[list[number], at_most(passages, passages)]})
 
 
 def max_tokens(passages: int) -> int:

@@ -4,9 +4,10 @@ System prompts are constant and the passage precedes the queries, so that a serv
 about one passage.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import Asked, make_schema
 
 _SCALE = (
     "You judge how well a passage answers a search query. Think of what the person who searches wants to learn, then "
@@ -25,19 +26,14 @@ GRID = (
 QUERY = "{passage}\n\nQuery: {query}"
 QUERIES = "{passage}\n\nQueries:\n{queries}"
 
-_GRADE = {"type": "integer", "enum": [0, 1, 2, 3]}
+_GRADE = Annotated[int, Asked(enum=(0, 1, 2, 3))]
 ALTERNATIVES = 8
 """Tokens whose probabilities are asked for; a grade that is not among the first eight hardly counts."""
 
 
 def schema(names: list[str]) -> dict[str, Any]:
     """An object with a grade under each of these names."""
-    return {
-        "type": "object",
-        "properties": dict.fromkeys(names, _GRADE),
-        "required": names,
-        "additionalProperties": False,
-    }
+    return make_schema(dict.fromkeys(names, _GRADE))
 
 
 def max_tokens(grades: int) -> int:

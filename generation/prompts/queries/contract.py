@@ -1,7 +1,8 @@
 """What a narrative asks for, in one call: its questions with the answer that each wants, and the words to search by."""
 
-from typing import Any, get_args
+from typing import Annotated
 
+from keystone.generation.reply_types import FILLED, Asked, Maybe, Number, Part, Several, at_most, make_schema
 from keystone.retrieval.types import AnswerForm
 
 MOST_TERMS = 4
@@ -29,28 +30,15 @@ Reply with a JSON object: {{"topic": "...", "questions": [{{"question": "...", "
 "terms": ["...", "..."]}}, ...]}}"""
 USER = "Description:\n{narrative}"
 
-_QUESTION: dict[str, Any] = {
-    "question": {"type": "string"},
-    "form": {"type": "string", "enum": list(get_args(AnswerForm))},
-    "weight": {"type": "integer", "minimum": 1, "maximum": MOST_WEIGHT},
-    "terms": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_TERMS},
-}
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "topic": {"type": "string"},
-        "questions": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "properties": _QUESTION,
-                "required": list(_QUESTION),
-                "additionalProperties": False,
-            },
-        },
-    },
-    "required": ["topic", "questions"],
-    "additionalProperties": False,
-}
+
+class WantedQuestion(Part):
+    """A question, and what it wants."""
+
+    question: Maybe[str]
+    form: Maybe[AnswerForm]
+    weight: Annotated[Maybe[Number], Asked(minimum=1, maximum=MOST_WEIGHT)]
+    terms: Annotated[Several[str], at_most(MOST_TERMS)]
+
+
+SCHEMA = make_schema({"topic": str, "questions": Annotated[list[WantedQuestion], FILLED]})
 MAX_TOKENS = 2048

@@ -1,5 +1,9 @@
 """Narrative decomposition (paper, section 2.1.1)."""
 
+from typing import Annotated
+
+from keystone.generation.reply_types import Asked, make_schema
+
 SYSTEM = (
     "You prepare searches for a research assistant. A person has described at length what they want to know. "
     "Restate it as the separate questions that have to be answered, in the order in which the description raises "
@@ -10,10 +14,5 @@ SYSTEM = (
     'Reply with a JSON object: {"questions": ["...", "..."]}'
 )
 USER = "Description:\n{narrative}"
-SCHEMA = {
-    "type": "object",
-    "properties": {"questions": {"type": "array", "items": {"type": "string"}, "minItems": 1}},
-    "required": ["questions"],
-    "additionalProperties": False,
-}
+SCHEMA = make_schema({"questions": Annotated[list[str], Asked(items="", minItems=1)]})
 MAX_TOKENS = 1024

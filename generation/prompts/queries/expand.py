@@ -1,6 +1,8 @@
 """Narrative topic expansion (paper, section 2.1.3)."""
 
-from typing import Any
+from typing import Annotated, Any
+
+from keystone.generation.reply_types import at_most, make_schema
 
 NUM_QUERIES = 10
 
@@ -17,13 +19,7 @@ NAMES = "\nThese names are only examples given by the person who asks, keep them
 
 def schema(variants: int) -> dict[str, Any]:
     """An object with exactly so many variants."""
-    items = {"type": "array", "items": {"type": "string"}, "minItems": variants, "maxItems": variants}
-    return {
-        "type": "object",
-        "properties": {"variants": items},
-        "required": ["variants"],
-        "additionalProperties": False,
-    }
+    return make_schema({"variants": Annotated[list[str], at_most(variants, variants)]})
 
 
 def max_tokens(variants: int) -> int:

@@ -1,6 +1,9 @@
 """New search texts for a question whose search found no document that answers it."""
 
+from typing import Annotated
+
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import at_most, make_schema
 
 MOST_TEXTS = 3
 """The most new search texts of one question."""
@@ -24,10 +27,5 @@ Searches that were made:
 The first documents found:
 {documents}"""
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"searches": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST_TEXTS}},
-    "required": ["searches"],
-    "additionalProperties": False,
-}
+SCHEMA = make_schema({"searches": Annotated[list[str], at_most(MOST_TEXTS, 1)]})
 MAX_TOKENS = 256

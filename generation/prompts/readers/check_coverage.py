@@ -1,6 +1,8 @@
 """The check before an escalation: which queries do the cited passages of a draft answer?"""
 
 from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.reply_types import Maybe, Number, Part, make_schema
+from keystone.generation.types import Support
 
 SYSTEM = f"""You check whether passages answer questions. You never answer the questions yourself.
 {DATA_RULE}
@@ -19,22 +21,12 @@ Say for each question how far the passages answer it:
 
 Reply with JSON: {{"queries": [{{"id": 0, "support": "full"}}, {{"id": 1, "support": "none"}}]}}"""
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "queries": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "id": {"type": "integer"},
-                    "support": {"type": "string", "enum": ["full", "partial", "none"]},
-                },
-                "required": ["id", "support"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["queries"],
-    "additionalProperties": False,
-}
+
+class Coverage(Part):
+    """How far the documents answer a query."""
+
+    id: Maybe[Number]
+    support: Maybe[Support]
+
+
+SCHEMA = make_schema({"queries": list[Coverage]})

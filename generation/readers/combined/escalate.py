@@ -21,7 +21,7 @@ from keystone.generation.readers.combined.several import fuse_evidence, set_read
 from keystone.generation.readers.reader import Hits, Task, Tools, open_reader
 from keystone.generation.readers.settings import LEAST_TOKENS, EscalateSettings
 from keystone.generation.readers.structure_reader import answer_from_evidence
-from keystone.generation.structured import read_objects
+from keystone.generation.reply_types import read_parts
 from keystone.generation.types import Answer, EvidenceSet, Failure, Reply, Request, Step, Stop
 
 FUSION_K = 60
@@ -146,6 +146,6 @@ def read_open(reply: Reply, number: int) -> list[int]:
     `Unusable` if the reply holds no list of objects.
     """
     full = {
-        read_place(item.get("id"), number) for item in read_objects(reply, "queries") if item.get("support") == "full"
+        read_place(item.id, number) for item in read_parts(reply, "queries", prompt.Coverage) if item.support == "full"
     }
     return [place for place in range(number) if place not in full]

@@ -8,7 +8,7 @@ from keystone.fusion.evidence import fuse_reciprocal_ranks
 from keystone.generation.ask import run_together
 from keystone.generation.context.passages import merge_spans
 from keystone.generation.readers.reader import Hits, Task, Tools, open_reader
-from keystone.generation.readers.settings import READER_SETTINGS, FusedSettings
+from keystone.generation.readers.settings import READERS, FusedSettings
 from keystone.generation.readers.structure_reader import (
     answer_from_evidence,
     cut_to_tokens,
@@ -46,7 +46,7 @@ def set_reader(tools: Tools, name: str, **limits: int) -> Tools:
 
     It makes no further searches: the readers that are combined read the same documents.
     """
-    settings = READER_SETTINGS[name].model_validate(
+    settings = READERS[name].settings.model_validate(
         {"name": name, "evidence_tokens": tools.reader.evidence_tokens, **limits}
     )
     return replace(tools, reader=settings, search=None)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ class Format(NamedTuple):
 
 
 def read_tree(path: Path) -> TreeText:
-    """The tree of a file and the text it stands over. `UserError` with file and line or element if it is none.
+    """The tree of a file and the text it stands over. `UserError` with file and line or element if it is no tree.
 
     RST formats hold the texts of leaves only, so the text is theirs with one blank between, and offsets count in it.
     They hold no connectives either. JSON keeps all.

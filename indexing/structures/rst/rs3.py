@@ -35,7 +35,7 @@ class Part:
 
 
 def parse_rs3(content: bytes, doc_id: str) -> TreeText:
-    """The binary tree of a file. `ValueError` with the line or the element if it is none."""
+    """The binary tree of a file. `ValueError` with the line or the element if the file is no tree."""
     try:
         root = ET.fromstring(content)
     except ET.ParseError as error:

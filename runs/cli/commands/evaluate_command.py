@@ -95,7 +95,7 @@ def evaluate(
     from keystone.indexing.io.writing import write_whole
     from keystone.runs.cli.outputs import check_outputs, check_run_outputs
     from keystone.runs.evaluation.judging.redraw import find_judge_intervals
-    from keystone.runs.pipeline.file_names import find_ranking
+    from keystone.runs.pipeline.table import find_ranking
     from keystone.runs.report.judging import format_judge_intervals
     from keystone.runs.report.tables import TABLES
     from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, progress_bars

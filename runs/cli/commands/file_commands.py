@@ -48,7 +48,7 @@ def fuse(
     from keystone.fusion.fuse import FusionSettings
     from keystone.fusion.methods import find_method
     from keystone.runs.cli.outputs import check_outputs
-    from keystone.runs.pipeline.file_names import find_ranking
+    from keystone.runs.pipeline.table import find_ranking
     from keystone.runs.trec.fuse_files import fuse_files, parse_numbers
     from keystone.runs.trec.run_files import write_run
 

@@ -78,9 +78,9 @@ def judge(
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.judging.files import compare_with, judge_files, read_pool
     from keystone.runs.evaluation.measures import parse_measure
-    from keystone.runs.pipeline.file_names import find_ranking
     from keystone.runs.pipeline.job import open_job
     from keystone.runs.pipeline.model_runner import open_model_runner
+    from keystone.runs.pipeline.table import find_ranking
     from keystone.runs.report.judging import list_comparison, print_comparison
     from keystone.runs.report.terminal import progress_bars
     from keystone.runs.trec.judge_record import name_record

@@ -1,6 +1,7 @@
 """The commands `keystone demo` and `doctor`."""
 
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -57,6 +58,7 @@ def doctor(
     """
     from keystone.runs.doctor.cluster import examine_cluster
     from keystone.runs.doctor.machine import Finding, examine_machine
+    from keystone.runs.doctor.packages import examine_packages
 
     if opensearch and model:
         raise UserError("found --opensearch and --model, expected one of them")
@@ -70,7 +72,7 @@ def doctor(
         probe = probe_model_server(model, name, key_env)
         findings = (*probe.findings, Finding("ok", "kept", str(keep_facts(out, probe.facts))))
     elif not opensearch:
-        findings = examine_machine()
+        findings = chain(examine_machine(), examine_packages())
     found = []
     for finding in findings:
         found.append(finding)

@@ -164,7 +164,7 @@ def plot(
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.evaluate import evaluate_files
     from keystone.runs.evaluation.measures import parse_measures
-    from keystone.runs.pipeline.file_names import find_ranking
+    from keystone.runs.pipeline.table import find_ranking
     from keystone.runs.report.plots import RECALL_DEPTHS, draw_runs, write_figure
     from keystone.runs.report.terminal import print_cautions, progress_bars
 

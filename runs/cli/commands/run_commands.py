@@ -97,8 +97,8 @@ def run(
             raise UserError(str(error).replace("--set model.budget.", "--budget ")) from None
 
     from keystone.runs.cli.outputs import check_run_outputs
-    from keystone.runs.pipeline import stages
     from keystone.runs.pipeline.manifest import list_remarks
+    from keystone.runs.pipeline.run import run as make_run
     from keystone.runs.pipeline.warnings import warn_of_cut_prompts, warn_of_unusable_replies
     from keystone.runs.report.terminal import progress_bars
 
@@ -121,7 +121,7 @@ def run(
         (kept if reused else made).append(stage.name)
 
     with progress_bars(quiet) as progress:
-        directory = stages.run(settings, threads, progress, announce, retry=retry_unusable)
+        directory = make_run(settings, threads, progress, announce, retry=retry_unusable)
     if not quiet:
         done = [f"{word} {', '.join(names)}" for word, names in (("made", made), ("kept", kept)) if names]
         say(f"{settings.run_id}: {'; '.join(done)}", err=True)

@@ -10,10 +10,10 @@ from keystone.generation.grading.rate_answers import AnswerPair
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.answers.files import Submission, read_submission
 from keystone.runs.evaluation.cautions import caution_about_topics
-from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.pipeline.model_runner import RunWithModel
 
 CREDIT: Mapping[str, float] = {"A": 1.0, "tie": 0.5, "B": 0.0}

@@ -15,10 +15,12 @@ from keystone.indexing.types import Store
 from keystone.runs.evaluation.diagnosis.stored import StoredRun, open_stored_run
 from keystone.runs.evaluation.diagnosis.use import Use, find_uses
 from keystone.runs.evaluation.diagnosis.wanted import Wanted
+from keystone.runs.pipeline.file_names import name_system_file
 from keystone.runs.pipeline.grading.rounds import RELEVANT_GRADE
 
 Stage = Literal[
-    "corpus", "search", "systems", "queries", "graded", "grade", "selected", "read", "used", "cited",
+    "corpus", "search", "systems", "queries", "graded", "grade", "placed", "reranked", "selected", "read", "used",
+    "cited",
 ]  # fmt: skip
 LOSSES: Mapping[Stage, str] = {
     "corpus": "not in the corpus",
@@ -27,6 +29,8 @@ LOSSES: Mapping[Stage, str] = {
     "queries": "cut by the fusion of queries",
     "graded": "not graded",
     "grade": "graded too low",
+    "placed": "ranked too low before the reranker",
+    "reranked": "put too low by the reranker",
     "selected": "not selected",
     "read": "selected, but not in the evidence",
     "used": "in the evidence, but not used",
@@ -98,14 +102,14 @@ def diagnose(directory: Path, read_wanted: Callable[[Store], list[Wanted]]) -> D
 
 def list_stages(run: StoredRun) -> tuple[Stage, ...]:
     """List the stages of a run, in order."""
-    absent: set[Stage] = set()
+    absent: set[Stage] = {"selected"} if run.is_reranked else {"placed", "reranked"}
     if run.answers_queries:
         absent.add("queries")
     if not run.grades:
         absent |= {"graded", "grade"}
     if not run.has_answers:
         absent |= {"read", "used", "cited"}
-        if not run.grades:
+        if not run.grades and not run.is_reranked:
             absent.add("selected")
     return tuple(stage for stage in LOSSES if stage not in absent)
 
@@ -114,7 +118,7 @@ def _find_ranks(run: StoredRun, wanted: Sequence[Wanted]) -> dict[Stage, dict[tu
     docs: dict[str, list[str]] = {}
     for topic_id, doc_id in dict.fromkeys((one.topic_id, one.doc_id) for one in wanted):
         docs.setdefault(topic_id, []).append(doc_id)
-    lists = [f"{system}.trec" for system in run.config.list_systems()]
+    lists = list(map(name_system_file, run.config.list_systems()))
     return {
         "search": run.find_best_ranks(lists, docs),
         "systems": run.find_best_ranks([run.query_ranking], docs),
@@ -141,12 +145,16 @@ def _find_passed(
     """Find for each stage whether it let pass each nugget or document."""
     keys = [(one.topic_id, one.doc_id) for one in wanted]
     selected, uses = run.list_selected(), _find_all_uses(run, wanted)
+    placed = run.list_selected_before_reranker() if run.is_reranked else selected
+    is_selected = [doc_id in selected.get(topic_id, ()) for topic_id, doc_id in keys]
     return {
         "corpus": _find_in_corpus(run, wanted),
         **{stage: [key in found for key in keys] for stage, found in ranks.items()},
         "graded": [key in grades for key in keys],
         "grade": [grades.get(key, 0) >= RELEVANT_GRADE for key in keys],
-        "selected": [doc_id in selected.get(topic_id, ()) for topic_id, doc_id in keys],
+        "placed": [doc_id in placed.get(topic_id, ()) for topic_id, doc_id in keys],
+        "reranked": is_selected,
+        "selected": is_selected,
         "read": [use.read for use in uses],
         "used": [use.used for use in uses],
         "cited": [use.cited for use in uses],

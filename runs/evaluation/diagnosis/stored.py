@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from keystone.generation.queries.compose import find_places
 from keystone.generation.readers.reader import AnswerSettings
@@ -14,12 +15,17 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.artifacts import list_artifacts
-from keystone.runs.pipeline.directory import Values
-from keystone.runs.pipeline.file_names import CONFIG, HYBRID, JOINED, NARRATIVE, find_last_ranking
+from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.grading.grade_files import GradeRecord, find_grades
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job
+from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
+from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE, has_answers
+from keystone.runs.pipeline.stages.grades import GRADES_FILE
+from keystone.runs.pipeline.stages.queries import QUERIES_FILE
+from keystone.runs.pipeline.stages.search import list_system_files
+from keystone.runs.pipeline.table import find_last_ranking, list_rankings
 from keystone.runs.pipeline.topic_steps import rank_by_grade
+from keystone.runs.pipeline.values import Artifact, Values
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.trec.run_files import find_ranks, list_first
 
@@ -49,9 +55,31 @@ class StoredRun:
         return self.has_answers and method is not None and AnswerSettings(method).is_by_query
 
     @property
+    def reads_ranking(self) -> bool:
+        """Whether an answer is made from the first documents of the last ranking, although there are grades."""
+        method = self.config.answer.method
+        return self.has_answers and method is not None and AnswerSettings(method).reads_ranking
+
+    @property
+    def is_reranked(self) -> bool:
+        """Whether a reranker makes the ranking whose first documents are read."""
+        is_read = not self.answers_queries and (not self.grades or self.reads_ranking)
+        return is_read and self.config.rerank.method is not None and len(self.narrative_rankings) > 1
+
+    @property
+    def narrative_rankings(self) -> list[str]:
+        """The files with the rankings of each narrative, one after another."""
+        return [file.name for file in list_rankings(self.config).narrative_rankings]
+
+    def list_selected_before_reranker(self) -> dict[str, set[str]]:
+        """List the documents of each topic that would be read without the reranker."""
+        ranking = self.directory / self.narrative_rankings[-2]
+        return {topic: set(docs) for topic, docs in list_first(ranking, self.config.answer.documents).items()}
+
+    @property
     def query_ranking(self) -> str:
         """The file with the last ranking of each query."""
-        return JOINED if (self.directory / JOINED).exists() else HYBRID
+        return list_rankings(self.config).query_ranking.name
 
     def find_best_ranks(self, names: Sequence[str], wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], int]:
         """Find the best rank of each wanted document of a topic over the topic's queries, in any of these run files.
@@ -64,7 +92,7 @@ class StoredRun:
 
     def find_narrative_ranks(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], int]:
         """Find the rank of each wanted document of a topic in the ranking of its narrative, if it has one."""
-        return self._find_best([NARRATIVE], wanted, {topic: topic for topic in wanted})
+        return self._find_best(self.narrative_rankings[:1], wanted, {topic: topic for topic in wanted})
 
     def _find_best(
         self, names: Sequence[str], asked: Mapping[str, Sequence[str]], topic_of: Mapping[str, str]
@@ -83,10 +111,10 @@ class StoredRun:
         most = self.config.answer.documents
         if self.answers_queries:
             return dict(self._list_selected_by_query(most))
-        if self.grades:
+        if self.grades and not self.reads_ranking:
             first = most if self.has_answers else None
             return {topic: set(record.selected[:first]) for topic, record in self.grades.items()}
-        ranking = find_last_ranking(self.directory)
+        ranking = find_last_ranking(self.directory, self.config)
         return {topic: set(docs) for topic, docs in list_first(ranking, most).items()}
 
     def _list_selected_by_query(self, most: int) -> Iterator[tuple[str, set[str]]]:
@@ -118,20 +146,19 @@ def open_stored_run(directory: Path) -> StoredRun:
     config = read_config(directory / CONFIG)
     index = open_index(config.index)
     job = Job(config, index, open_store(index), [], TRACKS[config.track or DEFAULT_TRACK])
-    values = Values(directory)
-    files = list_artifacts(job, values)
-    of_grades = (files.grades,) if config.grading.method is not None else ()
-    of_answers = (
-        (files.evidence, files.answers) if config.track is not None and config.answer.method is not None else ()
-    )
-    for file in (files.queries, *files.systems, files.hybrid, files.narrative, *of_grades, *of_answers):
+    values, rankings = Values(directory, job), list_rankings(config)
+    files: list[Artifact[Any]] = [QUERIES_FILE, *list_system_files(config), *rankings.query_rankings]
+    files += rankings.narrative_rankings[: 1 if config.rerank.method is None else None]
+    files += [] if config.grading.method is None else [GRADES_FILE]
+    files += [EVIDENCE_FILE, ANSWERS_FILE] if has_answers(config) else []
+    for file in files:
         if not (directory / file.name).exists():
             raise UserError(f"{directory}: has no {file.name} yet: finish the run by keystone run")
-    queries = {one.understanding.topic_id: one.queries for one in values.get(files.queries)}
-    grades = {one.topic_id: one for one in values.get(files.grades)} if of_grades else {}
-    if not of_answers:
+    queries = {one.understanding.topic_id: one.queries for one in values.get(QUERIES_FILE)}
+    grades = {} if config.grading.method is None else {one.topic_id: one for one in values.get(GRADES_FILE)}
+    if not has_answers(config):
         return StoredRun(directory, config, job.store, queries, grades)
-    gathered = values.get(files.evidence)
+    gathered = values.get(EVIDENCE_FILE)
     evidence = dict(zip(queries, gathered, strict=True))
-    answers = {answer.topic_id: answer for answer in values.get(files.answers)}
+    answers = {answer.topic_id: answer for answer in values.get(ANSWERS_FILE)}
     return StoredRun(directory, config, job.store, queries, grades, evidence, answers)

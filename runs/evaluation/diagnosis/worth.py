@@ -8,7 +8,7 @@ from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis, Stage
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import Measure
-from keystone.runs.pipeline.file_names import find_last_ranking
+from keystone.runs.pipeline.table import find_last_ranking
 from keystone.runs.trec.run_files import read_run
 from keystone.runs.trec.types import make_qrels, make_run
 

@@ -14,12 +14,12 @@ from keystone.generation.types import Failure, Support
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
 from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.io.writing import write_json_lines
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.nuggets.assign import read_submissions
 from keystone.runs.evaluation.nuggets.read import TOPIC_KEYS, get_id, list_objects
 from keystone.runs.evaluation.nuggets.texts import read_texts
-from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.wording import plural

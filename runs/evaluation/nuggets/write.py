@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.evaluation.nuggets.read import CODE_POINTS
 from keystone.runs.evaluation.nuggets.types import GoldAnswer, Nugget, NuggetBank, Source
-from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.rules import DEFAULT_TEAM
 
 

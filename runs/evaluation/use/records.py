@@ -12,7 +12,7 @@ from keystone.generation.prompts.evaluation.rate_use import LEAST_MARK, MOST_MAR
 from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
-from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.pipeline.file_names import USE
 
 

@@ -13,13 +13,12 @@ from keystone.indexing.types import Store
 from keystone.indexing.vectors.types import Effort
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.artifacts import list_artifacts
-from keystone.runs.pipeline.directory import Values
-from keystone.runs.pipeline.file_names import CONFIG, GRADED, GRADES, HYBRID, JOINED, KEYSTONE, NARRATIVE, RERANKED
+from keystone.runs.pipeline.file_names import CONFIG, GRADES
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job
 from keystone.runs.pipeline.model_runner import RunWithModel
-from keystone.runs.pipeline.queries import QUERY_METHODS
-from keystone.runs.pipeline.stages import list_stages
+from keystone.runs.pipeline.stages.search import list_system_files
+from keystone.runs.pipeline.table import bind_stages, list_rankings, list_wanted
+from keystone.runs.pipeline.values import Values
 from keystone.runs.tracks.rules import TRACKS, set_topic_limits
 from keystone.runs.trec.run_files import read_run
 from keystone.runs.trec.topics import read_topics
@@ -49,25 +48,15 @@ def open_sealed_job(folder: Path, index: Index, store: Store, effort: Effort) ->
 
 def find_searching_stages(config: RunConfig) -> dict[str, str]:
     """Find the stages that no bundle can make again, each with the reason."""
-    grading, has_reranker = config.grading, config.rerank.method == "endpoint"
-    is_plain = config.reader.name == "plain"
-    searches_again = is_plain and config.answer.method == "whole" and config.answer.rounds > 0
-    found = {
-        "queries": "looks up words in the index" if QUERY_METHODS[config.queries.method].searches else "",
-        "search": "searches the index",
-        "rerank": "asks the server of the reranker" if has_reranker else "",
-        "grades": "searches the index" if grading.rounds or grading.neighbours else "",
-        "gather": "searches the index" if searches_again else "",
-    }
-    return {stage: reason for stage, reason in found.items() if reason}
+    return {stage.name: reason for stage, _ in list_wanted(config) if (reason := stage.why_kept(config))}
 
 
 def list_ranked_ids(folder: Path, config: RunConfig) -> Iterator[str]:
     """List the ids of all documents that the artifacts of a run rank or grade."""
-    systems = [f"{system}.trec" for system in config.list_systems()]
-    for name in (*systems, HYBRID, NARRATIVE, RERANKED, GRADED, KEYSTONE, JOINED):
-        if (folder / name).exists():
-            yield from read_run(folder / name).docs.find_distinct()[0]
+    rankings = list_rankings(config)
+    for file in (*list_system_files(config), *rankings.query_rankings, *rankings.narrative_rankings):
+        if (folder / file.name).exists():
+            yield from read_run(folder / file.name).docs.find_distinct()[0]
     if (folder / GRADES).exists():
         for _, record in read_json_lines(folder / GRADES):
             yield from record["documents"]
@@ -92,19 +81,18 @@ class Remade:
 
 def remake(job: Job, run_with_model: RunWithModel, stored: Path, out: Path, kept: Collection[str]) -> Iterator[Remade]:
     """Make each stage again that is not in `kept`, from the stored artifacts before it; yields its artifacts."""
-    values = Values(stored)
-    for stage in list_stages(job, run_with_model, list_artifacts(job, values)):
+    values = Values(stored, job, out=out)
+    for stage in bind_stages(job, run_with_model):
         if stage.name in kept:
             continue
         try:
-            made = stage.make(*(values.get(artifact) for artifact in stage.reads))
+            stage.make(values)
         except (UserError, LookupError, TypeError, ValueError) as error:  # stored artifacts may contradict each other
             reason = f"cannot be made: {_describe_failure(error)}"
             yield from (Remade(stage.name, name, reason) for name in stage.artifacts)
             continue
-        for artifact, value in zip(stage.makes, made, strict=True):
-            artifact.write(out / artifact.name, value)
-            yield Remade(stage.name, artifact.name, find_difference(out / artifact.name, stored / artifact.name))
+        for name in stage.artifacts:
+            yield Remade(stage.name, name, find_difference(out / name, stored / name))
 
 
 def _describe_failure(error: Exception) -> str:

@@ -17,6 +17,7 @@ from keystone.generation.llm.chat import PaidReply
 from keystone.generation.types import Reply, Usage
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import hash_file
+from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.store import to_record
 from keystone.indexing.types import Document
 from keystone.indexing.vectors.embed import load_embedder, stand_in
@@ -40,12 +41,12 @@ from keystone.runs.exchange.bundle.remake import (
     remake,
     replay,
 )
-from keystone.runs.pipeline.artifacts import list_artifacts, write_json_lines
-from keystone.runs.pipeline.directory import MANIFEST, Values, read_entries
+from keystone.runs.pipeline.directory import MANIFEST, read_entries
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.pipeline.model_runner import open_model_runner
-from keystone.runs.pipeline.stages import list_stages
+from keystone.runs.pipeline.stages.config import write_config
+from keystone.runs.pipeline.table import list_files
 from keystone.runs.trec.topics import hash_topics, names_collection
 
 METADATA = "ir_metadata.yaml"
@@ -86,9 +87,7 @@ def write_bundle(directory: Path, out: Path, effort: Effort) -> Contents:
 def _check_run(job: Job, directory: Path) -> dict[str, Any]:
     """Check that a run is finished and belongs to its inputs; returns its manifest."""
     entries = read_entries(directory)
-    with open_model_runner(job.config, None) as run_with_model:
-        table = list_stages(job, run_with_model, list_artifacts(job, Values(directory)))
-    for name in (name for stage in table for name in stage.artifacts):
+    for name in list_files(job.config):
         path = directory / name
         if name not in entries or not path.is_file() or hash_file(path) != entries[name]["sha256"]:
             raise UserError(f"{path}: missing, or changed since it was made: run the same `keystone run` again")
@@ -120,7 +119,7 @@ def _copy_run(job: Job, directory: Path, folder: Path) -> None:
         (folder / config.topics).write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in records))
     else:
         shutil.copyfile(job.config.topics, folder / config.topics)
-    list_artifacts(job, Values(run)).config.write(run / CONFIG, config)
+    write_config(run / CONFIG, config)
 
 
 def _hide_folders(config: RunConfig) -> RunConfig:

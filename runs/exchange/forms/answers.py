@@ -10,18 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.exchange.records import (
-    count_unread,
     drop_repeated,
     get_list,
     get_name,
     get_object,
     get_string,
+    has,
     parse_ids,
-    parse_records,
+    read_form,
 )
-from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover, get_text
-from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover, get_text
 from keystone.runs.tracks.answer_files import NUMBER, is_integer, is_score, map_citations, resolve_citation
 from keystone.runs.tracks.rules import DEFAULT_TEAM, TRACKS, KeyContent, Track
 from keystone.runs.tracks.violations import shorten_value
@@ -52,18 +52,15 @@ def read(path: Path) -> Handover:
     citations are positions, ids, or an object from id to confidence. The texts of documents are in `documents` or
     `segments`. An id that is cited need not be a reference. `UserError` with file and line for another object.
     """
-    records: list[dict[str, Any]] = []
     lost = Counter[str]()
 
     def parse(record: dict[str, Any], place: str) -> CitedAnswer:
-        records.append(record)
         answer, missing = _parse_answer(record, place)
         lost.update(missing)
         return answer
 
-    answers = tuple(parse_records(path, parse))
-    unread = count_unread(map(_drop_texts, records), KEPT)
-    return Handover(answers=answers, unread=unread + lost)
+    answers, unread = read_form(path, parse, KEPT, _drop_texts)
+    return Handover(answers=tuple(answers), unread=unread + lost)
 
 
 def _drop_texts(record: dict[str, Any]) -> dict[str, Any]:
@@ -248,3 +245,37 @@ def _encode_normalised(one: CitedAnswer) -> dict[str, Any]:
         "answer_text": text,
         "answer": _encode_sentences(one, by_position=False),
     }
+
+
+FORMS = (
+    Form("rag24", "answers", "TREC RAG 2024, ragnarok", read, write_rag24, has("answer", "topic_id")),
+    Form("rag25", "answers", "TREC RAG 2025", read, write_rag25, has("answer", any_of=("metadata", "narrative_id"))),
+    Form(
+        "rag26",
+        "answers",
+        "TREC RAG 2026",
+        read,
+        write_rag26,
+        lambda r: "answer" in r and isinstance(r.get("metadata"), dict) and "run_desc" in r["metadata"],
+    ),
+    Form("responses", "answers", "RAGTIME, DRAGUN, BioGen 2025 task B", read, write_responses, has("responses")),
+    Form(
+        "auto-judge",
+        "answers",
+        "auto-judge's reports with documents",
+        read,
+        write_report,
+        has("responses", "documents"),
+    ),
+    Form(
+        "ragdoll-answers",
+        "answers",
+        "RAGDoll's normalised answers",
+        read,
+        write_normalised,
+        has("answer", "answer_text"),
+    ),
+    Form(
+        "ragdoll-resolved", "answers", "RAGDoll's answers with texts", read, write_resolved, has("answer", "segments")
+    ),
+)

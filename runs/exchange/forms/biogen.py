@@ -12,23 +12,22 @@ from typing import Any
 import orjson
 
 from keystone.indexing.corpora.segments import split_sentences
-from keystone.indexing.io.writing import write_whole
+from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
 from keystone.runs.exchange.records import (
-    count_unread,
     drop_repeated,
     fill,
     get_list,
     get_name,
     get_object,
+    get_objects,
     get_string,
+    has,
     parse_ids,
-    parse_records,
+    read_form,
 )
-from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover
-from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover
 from keystone.runs.tracks.rules import DEFAULT_TEAM
-from keystone.runs.tracks.violations import shorten_value
 
 CITED = re.compile(r"\s*\[([^\[\]]*)\]")
 """A list of PMIDs in the text of an answer of 2024."""
@@ -52,20 +51,15 @@ def read_2024(path: Path) -> Handover:
     The PMIDs in brackets within a sentence become its citations. The track discards those between sentences, and so
     does this reader, which counts them as not kept. `UserError` for another object.
     """
-    records: list[dict[str, Any]] = []
     lost = Counter[str]()
 
     def parse(record: dict[str, Any], place: str) -> list[CitedAnswer]:
-        records.append(record)
         if "results" not in record:
             raise ValueError(f"results: expected a list, found the keys {', '.join(record) or 'none'}")
         run_id, team_id = get_name(record, ("run_name", "run_id")), get_name(record, ("team_id",))
         extra = fill(contact_email=record.get("contact_email"))
         answers = []
-        for number, one in enumerate(get_list(record, "results")):
-            where = f"results[{number}]."
-            if not isinstance(one, dict):
-                raise ValueError(f"{where[:-1]}: expected an object, found {shorten_value(one)}")
+        for where, one in get_objects(record, "results"):
             topic_id = get_name(one, ("topic_id",), where)
             if not topic_id:
                 raise ValueError(f"{where}topic_id: expected an id, found none")
@@ -76,8 +70,8 @@ def read_2024(path: Path) -> Handover:
             )
         return answers
 
-    answers = tuple(answer for own in parse_records(path, parse) for answer in own)
-    return Handover(answers=answers, unread=count_unread(records, KEPT_2024) + lost)
+    found, unread = read_form(path, parse, KEPT_2024)
+    return Handover(answers=tuple(answer for own in found for answer in own), unread=unread + lost)
 
 
 def _split_answer(text: str, lost: Counter[str]) -> tuple[CitedText, ...]:
@@ -129,19 +123,15 @@ def read_grounded(path: Path) -> Handover:
 
     `UserError` with file and line for another object.
     """
-    records, lost = list[dict[str, Any]](), Counter[str]()
+    lost = Counter[str]()
 
     def parse(record: dict[str, Any], place: str) -> CitedAnswer:
-        records.append(record)
         metadata = get_object(record, next((key for key in METADATA if key in record), METADATA[0]))
         topic_id = get_name(metadata, ("qa_id", "topic_id"))
         if not topic_id:
             raise ValueError(f"metadata.qa_id: expected an id, found the keys {', '.join(metadata) or 'none'}")
         sentences = []
-        for number, one in enumerate(get_list(record, "answer")):
-            where = f"answer[{number}]."
-            if not isinstance(one, dict):
-                raise ValueError(f"{where[:-1]}: expected an object, found {shorten_value(one)}")
+        for where, one in get_objects(record, "answer"):
             lists = {key: _get_ids(one, f"{key}_citations", where) for key in GROUNDS}
             supported = drop_repeated(map(Citation, lists["supported"] or ()), lost)
             text = get_string(one, "text", where)
@@ -157,8 +147,8 @@ def read_grounded(path: Path) -> Handover:
             place=place,
         )
 
-    answers = tuple(parse_records(path, parse))
-    return Handover(answers=answers, unread=count_unread(records, KEPT_GROUNDED) + lost)
+    answers, unread = read_form(path, parse, KEPT_GROUNDED)
+    return Handover(answers=tuple(answers), unread=unread + lost)
 
 
 GROUNDS = ("supported", "contradicted", "existing_supported")
@@ -185,3 +175,16 @@ def _encode_grounded(one: CitedAnswer) -> dict[str, Any]:
         for sentence in one.sentences
     ]
     return {"metadata": {**one.extra, **own, **fill(question=one.query)}, "answer": sentences}
+
+
+def _is_grounded(record: dict[str, Any]) -> bool:
+    """Whether the first sentence of an answer has citations that support it."""
+    value = record.get("answer")
+    first = value[0] if isinstance(value, list) and value else None
+    return isinstance(first, dict) and not first.keys().isdisjoint(f"{key}_citations" for key in GROUNDS[::2])
+
+
+FORMS = (
+    Form("biogen24", "answers", "BioGen 2024", read_2024, write_2024, has("results", "team_id")),
+    Form("biogen-grounded", "answers", "BioGen 2025 task A", read_grounded, write_grounded, _is_grounded),
+)

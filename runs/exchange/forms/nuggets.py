@@ -7,15 +7,16 @@ from typing import Any
 
 import orjson
 
-from keystone.indexing.io.writing import write_whole
+from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.runs.evaluation.nuggets.read import BANKS, DOC_KEYS, QUERY_KEYS, SUB_NARRATIVES, TOPIC_KEYS, read_nuggets
 from keystone.runs.evaluation.nuggets.types import NuggetBank, Source
 from keystone.runs.evaluation.nuggets.write import write_nuggets
-from keystone.runs.exchange.records import count_unread, fill, read_records
-from keystone.runs.exchange.types import Handover
-from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.exchange.records import count_unread, fill, has, read_records
+from keystone.runs.exchange.types import Form, Handover
 
 NUGGET = ("text", "question", "claim", "importance", "assignment", "nugget_id", "claim_id", "question_id", "id", "_id")
+NUGGET_KEYS = ("topic", "importance", "doc_id", "docid", "start", "nugget_id", "claim_id", "question_id")
+"""Keys by which a record with a text is a nugget."""
 REFERENCES = ("references", "references[].doc_id", "references[].docid", "references[].offsets")
 ANSWERS = ("answers[].answer", *(f"answers[].{key}" for key in REFERENCES))
 KEPT_OF_NUGGET = (*NUGGET, "aggregator_type", "query_id", *REFERENCES[1:], *ANSWERS)
@@ -95,3 +96,33 @@ def _list_lines(bank: NuggetBank) -> Iterator[dict[str, Any]]:
                 **fill(importance=one.importance, doc_id=source.doc_id if source else None),
                 **fill(start=span.start if span else None, end=span.end if span else None),
             }
+
+
+FORMS = (
+    Form("nuggets", "nuggets", "one nugget a line", read, write_lines, has("text", any_of=NUGGET_KEYS)),
+    Form(
+        "nuggetizer",
+        "nuggets",
+        "nuggetizer and RAGDoll, with and without assignments",
+        read,
+        write_for_nuggetizer,
+        has("nuggets", "qid"),
+    ),
+    Form(
+        "nuggetbank",
+        "nuggets",
+        "auto-judge's NuggetBank",
+        read,
+        write_nugget_bank,
+        has(any_of=("nugget_bank", "claim_bank")),
+    ),
+    Form("ragtime-nuggets", "nuggets", "RAGTIME 2026 task 3", read, write_for_ragtime, has("metadata", "nugget_bank")),
+    Form(
+        "sub-narratives",
+        "nuggets",
+        "NIST's narratives of TREC RAG 2025 with sub-narratives",
+        read,
+        write_sub_narratives,
+        has(SUB_NARRATIVES),
+    ),
+)

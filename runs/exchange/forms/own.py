@@ -6,21 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import document_id
 from keystone.runs.exchange.records import (
-    count_unread,
     drop_repeated,
     get_integer,
     get_list,
     get_name,
     get_number,
     get_object,
+    get_objects,
     get_string,
+    has,
     parse_ids,
-    parse_records,
+    read_form,
 )
-from keystone.runs.exchange.types import Candidate, Citation, CitedAnswer, CitedText, Handover, Request
-from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.exchange.types import Candidate, Citation, CitedAnswer, CitedText, Form, Handover, Request
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
 
@@ -38,23 +39,19 @@ def read_evidence(path: Path) -> Handover:
     A stretch has the id of the first segment that overlaps it, else that of its document. `UserError` with file and
     line for another object.
     """
-    records: list[dict[str, Any]] = []
 
     def parse(record: dict[str, Any], place: str) -> Request:
-        records.append(record)
         if "items" not in record:
             raise ValueError(f"items: expected a list, found the keys {', '.join(record) or 'none'}")
-        candidates = [_parse_item(one, f"items[{number}].") for number, one in enumerate(get_list(record, "items"))]
+        candidates = tuple(_parse_item(one, where) for where, one in get_objects(record, "items"))
         extra = {key: record[key] for key in ("notes", "stop", "reader", "by") if record.get(key)}
-        return Request(_get_topic(record), candidates=tuple(candidates), extra=extra, place=place)
+        return Request(_get_topic(record), candidates=candidates, extra=extra, place=place)
 
-    requests = tuple(parse_records(path, parse))
-    return Handover(requests, unread=count_unread(records, KEPT_EVIDENCE))
+    requests, unread = read_form(path, parse, KEPT_EVIDENCE)
+    return Handover(tuple(requests), unread=unread)
 
 
-def _parse_item(item: Any, where: str) -> Candidate:
-    if not isinstance(item, dict):
-        raise ValueError(f"{where[:-1]}: expected an object, found {shorten_value(item)}")
+def _parse_item(item: dict[str, Any], where: str) -> Candidate:
     span = get_object(item, "span", where)
     segments = parse_ids(get_list(item, "segments", where), f"{where}segments")
     doc_id = get_name(span, ("doc_id",), f"{where}span.")
@@ -107,25 +104,19 @@ def _encode_item(one: Request, each: Candidate) -> dict[str, Any]:
 
 def read_answers(path: Path) -> Handover:
     """Read `answers.jsonl` of a run. `UserError` with file and line for another object."""
-    records: list[dict[str, Any]] = []
-
     lost = Counter[str]()
 
     def parse(record: dict[str, Any], place: str) -> CitedAnswer:
-        records.append(record)
         if "sentences" not in record:
             raise ValueError(f"sentences: expected a list, found the keys {', '.join(record) or 'none'}")
         sentences = []
-        for number, one in enumerate(get_list(record, "sentences")):
-            where = f"sentences[{number}]."
-            if not isinstance(one, dict):
-                raise ValueError(f"{where[:-1]}: expected an object, found {shorten_value(one)}")
+        for where, one in get_objects(record, "sentences"):
             ids = parse_ids(get_list(one, "citations", where), f"{where}citations")
             sentences.append(CitedText(get_string(one, "text", where), drop_repeated(map(Citation, ids), lost)))
         return CitedAnswer(_get_topic(record), tuple(sentences), place=place)
 
-    answers = tuple(parse_records(path, parse))
-    return Handover(answers=answers, unread=count_unread(records, KEPT_ANSWERS) + lost)
+    answers, unread = read_form(path, parse, KEPT_ANSWERS)
+    return Handover(answers=tuple(answers), unread=unread + lost)
 
 
 def _get_topic(record: Mapping[str, Any]) -> str:
@@ -151,3 +142,16 @@ def write_answers(path: Path, content: Handover) -> None:
             for one in content.answers
         ),
     )
+
+
+FORMS = (
+    Form("evidence", "requests", "evidence.jsonl of our runs", read_evidence, write_evidence, has("items", "topic_id")),
+    Form(
+        "answers",
+        "answers",
+        "answers.jsonl of our runs",
+        read_answers,
+        write_answers,
+        lambda r: isinstance(r.get("sentences"), list) and "topic_id" in r,
+    ),
+)

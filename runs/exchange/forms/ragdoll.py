@@ -10,6 +10,7 @@ from typing import Any
 
 from keystone.generation.types import Support
 from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.evaluation.nuggets.citations import CitedAnswer as RatedAnswer
 from keystone.runs.evaluation.nuggets.citations import CitedSentence, read_cited_answers, write_cited_answers
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
@@ -20,10 +21,10 @@ from keystone.runs.exchange.records import (
     get_name,
     get_object,
     get_string,
-    parse_records,
+    has,
+    read_form,
 )
-from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover, get_text
-from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover, get_text
 from keystone.runs.tracks.violations import shorten_value
 
 LABELS: Mapping[str, Support] = {"FS": "full", "PS": "partial", "NS": "none"}
@@ -77,10 +78,8 @@ def read_pairs(path: Path) -> Handover:
     A pair that is not judged has no label. A pair without metadata has its `task_id` as topic and as document.
     `UserError` with file and line for another object.
     """
-    records: list[dict[str, Any]] = []
 
     def parse(record: dict[str, Any], place: str) -> tuple[tuple[str, str], int, str, Citation, str, str]:
-        records.append(record)
         metadata = get_object(record, "metadata")
         task_id = get_name(record, ("task_id",))
         topic_id, doc_id = (get_name(metadata, (key,)) or task_id for key in ("topic_id", "docid"))
@@ -97,7 +96,8 @@ def read_pairs(path: Path) -> Handover:
     answers: dict[tuple[str, str], dict[int, tuple[str, list[Citation]]]] = {}
     documents: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
     places: dict[tuple[str, str], str] = {}
-    for key, number, statement, citation, text, place in parse_records(path, parse):
+    rows, unread = read_form(path, parse, KEPT_PAIRS)
+    for key, number, statement, citation, text, place in rows:
         places.setdefault(key, place)
         answers.setdefault(key, {}).setdefault(number, (statement, []))[1].append(citation)
         documents.setdefault(key, {}).update({citation.doc_id: {"text": text}} if text else {})
@@ -112,7 +112,7 @@ def read_pairs(path: Path) -> Handover:
         )
         for key, own in answers.items()
     )
-    return Handover(answers=found, unread=count_unread(records, KEPT_PAIRS) + lost)
+    return Handover(answers=found, unread=unread + lost)
 
 
 def write_pairs(path: Path, content: Handover) -> None:
@@ -139,3 +139,23 @@ def _list_pairs(one: CitedAnswer) -> Iterator[dict[str, Any]]:
                     "docid": cited.doc_id,
                 },
             }
+
+
+FORMS = (
+    Form(
+        "ragdoll-support",
+        "answers",
+        "RAGDoll's ratings of citations by answer",
+        read_ratings,
+        write_ratings,
+        lambda r: isinstance(r.get("sentences"), list) and "run_id" in r,
+    ),
+    Form(
+        "ragdoll-pairs",
+        "answers",
+        "RAGDoll's ratings of citations by pair",
+        read_pairs,
+        write_pairs,
+        has("statement", "citation"),
+    ),
+)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.exchange.records import (
-    count_unread,
     fill,
     get_integer,
     get_list,
@@ -18,10 +18,10 @@ from keystone.runs.exchange.records import (
     get_number,
     get_object,
     get_string,
-    parse_records,
+    has,
+    read_form,
 )
-from keystone.runs.exchange.types import Candidate, Handover, Request
-from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.exchange.types import Candidate, Form, Handover, Request
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
 
@@ -50,17 +50,15 @@ def read_requests(path: Path) -> Handover:
     A query is a text, or an object with `text` and `qid`. A candidate is a text, or an object with `docid`, `score`
     and `doc`; `doc` is a text or an object, which may hold the id. `UserError` with file and line for another object.
     """
-    records: list[dict[str, Any]] = []
 
     def parse(record: dict[str, Any], place: str) -> Request:
-        records.append(record)
         topic_id, query = _parse_query(record)
         candidates = get_list(record, "candidates")
         found = tuple(_parse_candidate(one, f"candidates[{place}]") for place, one in enumerate(candidates))
         return Request(topic_id, query, found, get_string(record, "run_id"), get_object(record, "extra"), place)
 
-    requests = tuple(parse_records(path, parse))
-    return Handover(requests, unread=count_unread(map(_drop_texts, records), KEPT))
+    requests, unread = read_form(path, parse, KEPT, _drop_texts)
+    return Handover(tuple(requests), unread=unread)
 
 
 def _drop_texts(record: dict[str, Any]) -> dict[str, Any]:
@@ -129,10 +127,8 @@ def read_judgments(path: Path) -> Handover:
     Pairs with the same query are one request. A judgment that failed is no grade: umbrela marks it by the
     `result_status` 0, RAGDoll by the `status` failed. `UserError` with file and line for another object.
     """
-    records: list[dict[str, Any]] = []
 
     def parse(record: dict[str, Any], place: str) -> tuple[tuple[str, str, str], Candidate]:
-        records.append(record)
         topic_id, query = _parse_query(record)
         if "passage" not in record or "judgment" not in record:
             raise ValueError(f"expected passage and judgment, found the keys {', '.join(record) or 'none'}")
@@ -144,11 +140,12 @@ def read_judgments(path: Path) -> Handover:
 
     found: dict[tuple[str, str], list[Candidate]] = {}
     places: dict[tuple[str, str], str] = {}
-    for (topic_id, query, place), candidate in parse_records(path, parse):
+    rows, unread = read_form(path, parse, KEPT_JUDGMENTS)
+    for (topic_id, query, place), candidate in rows:
         found.setdefault((topic_id, query), []).append(candidate)
         places.setdefault((topic_id, query), place)
     requests = (Request(*key, tuple(own), place=places[key]) for key, own in found.items())
-    return Handover(tuple(requests), unread=count_unread(records, KEPT_JUDGMENTS))
+    return Handover(tuple(requests), unread=unread)
 
 
 def write_judgments(path: Path, content: Handover) -> None:
@@ -172,3 +169,23 @@ def _list_judgments(one: Request) -> Iterator[dict[str, Any]]:
             "result_status": int(graded),
             **fill(qid=one.topic_id, docid=each.doc_id),
         }
+
+
+FORMS = (
+    Form(
+        "requests",
+        "requests",
+        "rank_llm, umbrela, nuggetizer, ragnarok, RAGDoll",
+        read_requests,
+        write_requests,
+        lambda r: "query" in r and ("candidates" in r or isinstance(r["query"], dict)),
+    ),
+    Form(
+        "umbrela",
+        "requests",
+        "judgments of umbrela and RAGDoll",
+        read_judgments,
+        write_judgments,
+        has("passage", "judgment"),
+    ),
+)

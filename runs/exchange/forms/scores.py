@@ -12,10 +12,9 @@ from typing import Any
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_text_lines
-from keystone.indexing.io.writing import write_whole
-from keystone.runs.exchange.records import count_unread, get_name, parse_records
-from keystone.runs.exchange.types import Handover, Score
-from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.indexing.io.writing import write_json_lines, write_whole
+from keystone.runs.exchange.records import get_name, has, read_form
+from keystone.runs.exchange.types import Form, Handover, Score
 from keystone.runs.tracks.answer_files import is_score
 from keystone.runs.tracks.violations import shorten_value
 
@@ -74,10 +73,8 @@ write_ir_measures = partial(_write_columns, form="ir-measures")
 
 def read_score_lines(path: Path) -> Handover:
     """Read a score from each JSON object. `UserError` with file and line for an object without one of the keys."""
-    records: list[dict[str, Any]] = []
 
     def parse(record: dict[str, Any], _place: str) -> Score:
-        records.append(record)
         names = {key: get_name(record, (key,)) for key in KEYS[:-1]}
         if missing := next((key for key, name in names.items() if not name), None):
             raise ValueError(f"{missing}: expected a name, found the keys {', '.join(record) or 'none'}")
@@ -87,7 +84,8 @@ def read_score_lines(path: Path) -> Handover:
             raise ValueError(f"value: expected a number, found {shorten_value(value)}")
         return Score(**names, value=text)
 
-    return Handover(scores=tuple(parse_records(path, parse)), unread=count_unread(records, KEYS))
+    scores, unread = read_form(path, parse, KEYS)
+    return Handover(scores=tuple(scores), unread=unread)
 
 
 def write_score_lines(path: Path, content: Handover) -> None:
@@ -106,10 +104,8 @@ def read_metrics(path: Path) -> Handover:
 
     `UserError` with file and line for an object without a topic.
     """
-    records: list[dict[str, Any]] = []
 
     def parse(record: dict[str, Any], _place: str) -> list[Score]:
-        records.append({key: value for key, value in record.items() if not is_score(value)})
         topic_id = get_name(record, TOPIC_KEYS)
         if not topic_id:
             raise ValueError(f"expected an id under {' or '.join(TOPIC_KEYS)}, found the keys {', '.join(record)}")
@@ -117,8 +113,11 @@ def read_metrics(path: Path) -> Handover:
         names = [key for key, value in record.items() if is_score(value) and key not in (*TOPIC_KEYS, "run_id")]
         return [Score(run_id, topic_id, name, str(record[name])) for name in names]
 
-    scores = tuple(score for own in parse_records(path, parse) for score in own)
-    return Handover(scores=scores, unread=count_unread(records, (*TOPIC_KEYS, "run_id")))
+    def drop_numbers(record: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in record.items() if not is_score(value)}
+
+    found, unread = read_form(path, parse, (*TOPIC_KEYS, "run_id"), drop_numbers)
+    return Handover(scores=tuple(score for own in found for score in own), unread=unread)
 
 
 def write_metrics(path: Path, content: Handover) -> None:
@@ -137,3 +136,31 @@ def _encode_value(text: str) -> Any:
     except ValueError:
         return text
     return value if str(value) == text else text
+
+
+def _has_metrics(record: dict[str, Any]) -> bool:
+    """Whether an object has a topic and otherwise numbers alone."""
+    numbers = [value for key, value in record.items() if key not in (*TOPIC_KEYS, "run_id")]
+    return len(numbers) < len(record) and bool(numbers) and all(map(is_score, numbers))
+
+
+FORMS = (
+    Form(
+        "leaderboard",
+        "scores",
+        "auto-judge's leaderboards: run, measure, topic, value",
+        read_leaderboard,
+        write_leaderboard,
+    ),
+    Form(
+        "ir-measures",
+        "scores",
+        "ir_measures, auto-judge: run, topic, measure, value",
+        read_ir_measures,
+        write_ir_measures,
+    ),
+    Form(
+        "score-lines", "scores", "auto-judge's leaderboards as JSONL", read_score_lines, write_score_lines, has(*KEYS)
+    ),
+    Form("metrics", "scores", "metrics of nuggetizer and RAGDoll", read_metrics, write_metrics, _has_metrics),
+)

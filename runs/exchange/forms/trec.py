@@ -8,12 +8,12 @@ from typing import Any
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.reading import read_text_lines
-from keystone.indexing.io.writing import write_whole
+from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.runs.exchange.records import check_id
-from keystone.runs.exchange.types import Candidate, Handover, Request
-from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.exchange.types import Candidate, Form, Handover, Request
 from keystone.runs.tracks.violations import shorten_value
-from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS
+from keystone.runs.trec.collections.named_rows import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES
+from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS, TURN_KEYS
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.run_files import read_qrels as read_trec_qrels
 from keystone.runs.trec.run_files import read_run as read_trec_run
@@ -187,3 +187,26 @@ def _write_lines(path: Path, by: str, rows: Iterable[Sequence[object]]) -> None:
     with write_whole(path) as out:
         for row in rows:
             out.write(f"{by.join(map(str, row))}\n".encode())
+
+
+FORMS = (
+    Form(
+        "topics",
+        "requests",
+        "topics as JSONL; also reads TSV and <top>",
+        read_topics,
+        write_topics,
+        lambda r: find_field(r, NARRATIVE_KEYS) is not None or any(key in r for key in TURN_KEYS),
+    ),
+    Form("topics-tsv", "requests", "TREC topics as TSV", read_topics, write_topics_tsv),
+    Form("run", "requests", "TREC runs, and rankings of our runs", read_run, write_run),
+    Form(
+        "qrels",
+        "requests",
+        "TREC judgments",
+        read_qrels,
+        write_qrels,
+        lambda r: all(find_field(r, names) for names in (QUERY_NAMES, DOCUMENT_NAMES, GRADE_NAMES)),
+    ),
+    Form("nugget-qrels", "requests", "TREC judgments by nugget or subtopic", read_nugget_qrels, write_nugget_qrels),
+)

@@ -15,7 +15,7 @@ from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.writing import append, reason_of
 from keystone.retrieval.types import Topic
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.manifest import describe_model
+from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.tracks.answer_files import get_metadata
 
 FIRST_LINE_STARTS = (b'{"metadata"', b'{"run_id"')
@@ -113,7 +113,7 @@ def describe_origin(job: Job) -> dict[str, Any]:
     settings = {f"{section}.{key}": value for section, own in sections.items() for key, value in own.items()}
     made = {
         "index": job.index.key,
-        "model": describe_model(config, bool(config.find_model_step())),
+        "model": describe_model(config, config.list_model_steps()),
         **config.model_dump(mode="json", include={"track", "team_id", "run_id", "run_desc"}),
         **settings,
     }

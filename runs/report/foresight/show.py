@@ -6,8 +6,8 @@ from typing import Any
 
 from keystone.generation.llm.usage import Prices, add_usage, compute_cost
 from keystone.generation.types import Usage
+from keystone.runs.pipeline.stages.answer_cost import SENTENCE_WORDS
 from keystone.runs.report.foresight.foresee import Foresight
-from keystone.runs.report.foresight.of_answers import SENTENCE_WORDS
 from keystone.runs.wording import plural
 
 NUMBERS = ("calls", "prompt_tokens", "completion_tokens")

@@ -11,7 +11,7 @@ from keystone.indexing.types import document_id
 from keystone.runs.evaluation.compare import Difference, collect_cautions, compare_runs
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.resample import find_bootstrap_interval
-from keystone.runs.pipeline.file_names import find_last_ranking
+from keystone.runs.pipeline.table import find_last_ranking
 from keystone.runs.report.html.markup import Html, element, embed_numbers, join
 from keystone.runs.report.html.settings import render_run_name, sum_usage
 from keystone.runs.report.html.types import RunView

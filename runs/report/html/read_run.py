@@ -17,19 +17,17 @@ from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.file_names import (
     ANSWERS,
     CONFIG,
-    EVIDENCE,
     GRADES,
     HYBRID,
     NARRATIVE,
     QUERIES,
     TRACE,
-    find_last_ranking,
+    name_system_file,
 )
 from keystone.runs.pipeline.model_runner import USAGE_FILE
-from keystone.runs.pipeline.narrative_rankings import list_narrative_rankings
+from keystone.runs.pipeline.table import find_last_ranking, list_files
 from keystone.runs.report.html.topic import Found, make_topic_view
 from keystone.runs.report.html.types import RunView, TopicView
-from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.trec.run_files import find_ranks, list_first
 from keystone.runs.trec.topics import read_topics
 
@@ -61,14 +59,7 @@ def read_view(folder: Path, label: str) -> RunView:
 
 def _list_missing(folder: Path, config: RunConfig) -> list[str]:
     """List the files that a run will have when it is finished, and does not have yet."""
-    wanted = [QUERIES, *(f"{system}.trec" for system in config.list_systems()), HYBRID]
-    for step, name in list_narrative_rankings(config):
-        wanted += [GRADES] if step == "grades" else []
-        wanted.append(name)
-    if config.track is not None:
-        wanted.append(TRACKS[config.track].retrieval_file)
-        wanted += [EVIDENCE, ANSWERS, TRACKS[config.track].answer_file] if config.answer.method is not None else []
-    return [name for name in wanted if not (folder / name).exists()]
+    return [name for name in list_files(config, notes=False) if not (folder / name).exists()]
 
 
 def _open_store(config: RunConfig, remarks: list[str]) -> Store | None:
@@ -118,7 +109,7 @@ def _read_topic_views(
     }
     shown = {topic_id: found.list_documents(first.get(topic_id, ())) for topic_id, found in topics.items()}
     queries = {query["id"]: shown[name] for name, found in topics.items() for query in found.understood["queries"]}
-    lists = [*(f"{system}.trec" for system in config.list_systems()), HYBRID]
+    lists = [*map(name_system_file, config.list_systems()), HYBRID]
     by_query = [find_ranks(folder / name, queries) for name in lists]
     by_topic = [find_ranks(path, shown) for path in (folder / NARRATIVE, find_last_ranking(folder))]
     return {

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.generation.grading.use import Answered
-from keystone.generation.prompts.evaluation.rate_use import MOST_MARK
+from keystone.generation.prompts.evaluation.rate_use import MOST_MARK, Answered
 from keystone.runs.evaluation.answers.families import FAMILIES
 from keystone.runs.evaluation.answers.files import read_judged_submission
 from keystone.runs.evaluation.use.measures import measure_use

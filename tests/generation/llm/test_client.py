@@ -48,7 +48,7 @@ from tests.support.servers.chat import (
 )
 from tests.support.waiting import LIMIT_S, join, within
 
-pytestmark = [pytest.mark.usefixtures("short_pauses"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("short_pauses")
 
 SCHEMA = {"type": "object", "properties": {"grade": {"type": "integer"}}, "required": ["grade"]}
 
@@ -373,6 +373,7 @@ def test_concurrency_grows_while_it_pays_within_its_bound(tmp_path: Path) -> Non
     assert 32 < server.most_at_once <= 50
 
 
+@pytest.mark.slow
 def test_requests_are_drawn_when_there_is_room(tmp_path: Path) -> None:
     drawn = 0
 
@@ -421,6 +422,7 @@ def test_an_error_of_a_caller_is_raised_to_that_caller_alone(tmp_path: Path) -> 
         asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_dies_is_left_alone_and_used_again_when_it_returns(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -508,6 +510,7 @@ def test_the_waiting_time_begins_when_a_request_is_refused_not_when_it_is_sent(t
         assert complete(chosen, [asking("a")])[0] == {0: Reply("a")}
 
 
+@pytest.mark.slow
 def test_requests_that_hang_fail_and_do_not_end_the_run(tmp_path: Path) -> None:
     async def stuck(exchange: Exchange) -> bool:
         return exchange.body["messages"][0]["content"] in ("2", "5") and await hang(exchange)
@@ -523,6 +526,7 @@ def test_requests_that_hang_fail_and_do_not_end_the_run(tmp_path: Path) -> None:
     assert outcomes == {i: Reply(str(i)) for i in range(9) if i not in (2, 5)}
 
 
+@pytest.mark.slow
 def test_the_client_waits_for_a_server_that_is_down_behind_a_proxy(tmp_path: Path) -> None:
     with serving(faults=[hangs_up] * 60) as server:
         patient = make_settings(tmp_path, server.url, patience_seconds=120)
@@ -540,6 +544,7 @@ def test_errors_of_a_resting_endpoint_are_no_faults_of_requests(
     assert sum(isinstance(outcome, Failure) for outcome in outcomes.values()) == endpoint_pool.MOST_FAILURES
 
 
+@pytest.mark.slow
 def test_after_its_time_limit_a_run_ends_and_keeps_its_replies(tmp_path: Path) -> None:
     async def stuck(exchange: Exchange) -> bool:
         return int(exchange.body["messages"][0]["content"]) >= 10 and await hang(exchange)
@@ -667,6 +672,7 @@ def test_an_address_that_is_no_url_is_named(url: str, tmp_path: Path) -> None:
         complete(make_settings(tmp_path), [asking("a")])
 
 
+@pytest.mark.slow
 def test_many_faults_at_once_leave_nothing_unanswered_and_nothing_paid_twice(tmp_path: Path) -> None:
     faults = (torn, None, None, status(500), None, None, hangs_up, None, None, None, None, half, None, None,
               changed(finish_reason="abort"), None, None, status(503), None, None)  # fmt: skip
@@ -709,6 +715,7 @@ def read_lines(process: subprocess.Popen[str], number: int) -> list[str]:
     return [within(said.readline, f"line {line} of {number} that are shown").strip() for line in range(number)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_run_loses_no_reply_that_it_has_shown(ending: signal.Signals, tmp_path: Path) -> None:
     async def no_more_than_100(exchange: Exchange) -> bool:
@@ -735,6 +742,7 @@ def test_a_killed_run_loses_no_reply_that_it_has_shown(ending: signal.Signals, t
         assert len(asked_again) == len(server.requests) <= 240 - len(shown)
 
 
+@pytest.mark.slow
 def test_two_processes_share_their_replies(tmp_path: Path) -> None:
     with serving(latency=0.01) as server:
         both = [start(server.url, tmp_path, 0, 150), start(server.url, tmp_path, 100, 250)]

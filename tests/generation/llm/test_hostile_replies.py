@@ -27,7 +27,7 @@ from keystone.indexing.io.error_text import LINE_CHARACTERS, describe_error
 from keystone.indexing.io.json_values import MOST_LEVELS, parse_json
 from keystone.indexing.io.keys import remove_key
 from keystone.runs.config.read import read_config
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.tracks.validate import detect_track, validate
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import TRIAL_WARNINGS, write_topics
@@ -39,7 +39,7 @@ from tests.support.servers.chat import ESCAPES, HOSTILE, Fault, bomb, in_turn, s
 SECRET = "sk-0123456789/secret"
 
 
-pytestmark = [pytest.mark.usefixtures("short_pauses"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("short_pauses")
 
 
 def kept(path: Path) -> str:
@@ -78,7 +78,13 @@ def test_a_hostile_reply_costs_little_and_the_next_one_is_taken(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, id=name, marks=[] if place % 4 == 0 else pytest.mark.nightly)
+        for place, (name, fault) in enumerate(HOSTILE.items())
+    ],
+)
 def test_a_run_with_a_hostile_server_ends_in_valid_files(fault: Fault, index: Index, tmp_path: Path) -> None:
     topics = write_topics(tmp_path / "topics.jsonl")
     with serving(model=say, always=in_turn(fault, None, None, None)) as server:
@@ -94,6 +100,7 @@ def test_a_run_with_a_hostile_server_ends_in_valid_files(fault: Fault, index: In
     kept(tmp_path / "out" / REPLIES_FILE)
 
 
+@pytest.mark.slow
 def test_a_server_that_sends_bombs_alone_ends_in_a_clear_failure(tmp_path: Path) -> None:
     with serving(always=bomb()) as server:
         outcomes, _, _ = complete(make_settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])
@@ -123,6 +130,7 @@ def test_control_bytes_of_a_server_are_in_no_message(
     assert (shown + "".join(caplog.messages)).isprintable()
 
 
+@pytest.mark.slow
 @given(st.text() | st.binary())
 def test_any_text_of_a_server_can_be_shown(said: str | bytes) -> None:
     assert describe_error(said).isprintable()

@@ -9,7 +9,7 @@ from keystone.indexing.errors import UserError
 from tests.support.models.client import complete, make_settings
 from tests.support.servers.chat import Exchange, Fault, changed, hangs_up, says, serving, status
 
-pytestmark = [pytest.mark.usefixtures("short_pauses"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("short_pauses")
 
 FAULTS = {
     "error": status(500),

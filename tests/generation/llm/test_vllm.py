@@ -31,7 +31,7 @@ from keystone.indexing.vectors.minilm import MiniLM
 from keystone.indexing.vectors.types import Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.doctor.model_server import probe_model_server
-from keystone.runs.pipeline.stages import run as make
+from keystone.runs.pipeline.run import run as make
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.topics import read_topics
@@ -60,6 +60,7 @@ def cosines(a: Vectors, b: Vectors) -> Vectors:
     return found
 
 
+@pytest.mark.nightly
 def test_vllm_embeds_as_the_local_model_does(minilm: Server) -> None:
     texts = ["", *(text for _, text in CORPUS.values()), *(page[: 20 * i] for i, page in enumerate(PAGES[:25], 1))]
     served = load_embedder(Embedding("minilm", minilm.url))
@@ -72,6 +73,7 @@ def test_vllm_embeds_as_the_local_model_does(minilm: Server) -> None:
     assert again.tobytes() == found.tobytes()
 
 
+@pytest.mark.nightly
 def test_a_text_that_is_too_long_for_vllm_is_cut_with_a_note_and_harms_no_other(minilm: Server) -> None:
     server = Endpoint("minilm", minilm.url)
     assert server.window == 256
@@ -247,10 +249,9 @@ SETTLED_S = 60.0
 """After this time, the client asks for no more endless replies. If a connection broke, it asks for fewer at once."""
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)  # it starts a server again
-@pytest.mark.parametrize(
-    "aborts", [pytest.param(True, id="engine first", marks=pytest.mark.nightly), pytest.param(False, id="killed")]
-)
+@pytest.mark.parametrize("aborts", [True, False], ids=["engine first", "killed"])
 def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replies that arrived are not requested again. Replies that broke off are, and none of them counts as whole.
 
@@ -323,6 +324,7 @@ def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, m
     )
 
 
+@pytest.mark.nightly
 def test_run_batch_answers_the_files_of_a_run(replies: Outcomes, tmp_path: Path) -> None:
     settings = ModelSettings(name="tiny", backend="batch", cache=tmp_path / "replies.sqlite")
     with pytest.raises(Waits, match=rf"{len(mixed())} requests wait"):
@@ -358,6 +360,7 @@ def in_process(index: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report
 
 
+@pytest.mark.nightly
 def test_the_engine_in_process_gives_the_replies_of_the_server(replies: Outcomes, in_process: Path) -> None:
     said = json.loads(in_process.read_text())
     refused({int(number): reason for number, reason in said["failed"].items()})
@@ -369,6 +372,7 @@ def test_the_engine_in_process_gives_the_replies_of_the_server(replies: Outcomes
     assert said["spent"]["summary"]["completion_tokens"] == 8 * 48
 
 
+@pytest.mark.nightly
 def test_each_reader_with_the_engine_in_process_ends_within_its_limits(in_process: Path) -> None:
     said = json.loads(in_process.read_text())["readers"]
     assert set(said) == {"rdr2", "discorag", "disco_rag", "graphreader"}

@@ -14,7 +14,6 @@ from keystone.generation.context.topic import Sources, read_context
 from keystone.generation.readers.plain import GATHERERS
 from keystone.generation.readers.reader import (
     HITS_BY_METHOD,
-    READERS,
     AnswerSettings,
     Synthesis,
     Task,
@@ -23,7 +22,7 @@ from keystone.generation.readers.reader import (
     list_rows,
     open_reader,
 )
-from keystone.generation.readers.settings import READER_SETTINGS, AnswerMethod, ReaderSettings
+from keystone.generation.readers.settings import READERS, AnswerMethod, ReaderSettings
 from keystone.generation.readers.write import SYNTHESES, WRITERS
 from keystone.generation.types import Answer, EvidenceSet, Request
 from keystone.indexing.index import Index
@@ -31,8 +30,6 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.models.scripted import Said, Scripted, by_purpose
-
-pytestmark = pytest.mark.slow
 
 FILLER = "The references say little about the kitchen."
 SETTINGS: TypeAdapter[ReaderSettings] = TypeAdapter(ReaderSettings)
@@ -169,7 +166,7 @@ def test_sentences_are_checked_against_their_segments(
 def test_tables_name_every_method() -> None:
     assert set(GATHERERS) == set(WRITERS) == set(HITS_BY_METHOD) == set(get_args(AnswerMethod))
     assert set(SYNTHESES) == set(get_args(Synthesis))
-    assert set(READERS) <= set(READER_SETTINGS)
+    assert {name: kind.name for name, kind in READERS.items()} == {name: name for name in READERS}
 
 
 def test_hits_are_those_of_the_topic_or_of_each_query() -> None:

@@ -16,7 +16,7 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.io.reading import read_json_lines
 from keystone.runs.config.read import read_config
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.topics import read_topics
@@ -50,7 +50,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_index(folder / "corpus.jsonl", folder / "index", BuildSettings(threads=2))[0].folder
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param("plain", marks=pytest.mark.nightly), *(name for name in SETTINGS if name != "plain")]
+)
 def test_recorded_replies_lead_each_reader_to_valid_answers(name: str, index: Path, tmp_path: Path) -> None:
     topics, replies = RECORDED / "pages.narratives.jsonl", tmp_path / "replies.jsonl"
     of_pipeline = [orjson.dumps(row) for _, row in read_json_lines(RECORDED / "pages.pipeline.replies.jsonl.zst")]

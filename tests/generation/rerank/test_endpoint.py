@@ -195,6 +195,7 @@ def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[vllm.Ser
         yield server
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_vllm_scores_passages_alike_in_all_forms_and_cuts_none_that_fit(
     cross_encoder: vllm.Server, tmp_path: Path

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.attached import rest_server as rest
-from keystone.indexing.attached.rest_replies import candidates_of
-from keystone.indexing.attached.rest_server import Server, address, form_of
+from keystone.indexing.attached.rest_server import Server, address, candidates_of, form_of
 from keystone.indexing.attached.rest_store import FOUND, RestStore, adopt_server, document_of_payload
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
@@ -235,6 +234,7 @@ def test_an_index_is_adopted_once(remote: Index, url: str) -> None:
         adopt_server(Path(f"rest:{url}/titled"), remote.folder)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_pyserinis_older_server_is_searched_and_its_documents_are_fetched_one_by_one(
     local: Index, tmp_path: Path
@@ -308,6 +308,7 @@ def test_runs_and_answers_over_a_server_are_those_of_a_local_index(url: str, loc
         assert "a REST server does not tell how many documents hold a word" in shown.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_run_continues_without_the_server_after_its_searches(folder: Path, tmp_path: Path) -> None:
     """The run needs no Java. If the found documents are gone, the error says what to do."""

@@ -96,6 +96,7 @@ def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Index
     return build(corpus, tmp_path_factory.mktemp("whole") / "index", "local")
 
 
+@pytest.mark.nightly
 def test_a_local_cluster_that_starts_too_slowly_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray's own clock jumps beyond its limit, and its node seems absent, as on a machine that is too busy."""
     import ray
@@ -239,6 +240,7 @@ def held(out: Path, goes_on: Event) -> Callable[[Any, list[str]], bool]:
     return fault
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray")
 def test_a_worker_killed_while_embedding_costs_only_its_current_shards(corpus: Path, tmp_path: Path) -> None:
@@ -273,6 +275,7 @@ def test_a_worker_killed_while_embedding_costs_only_its_current_shards(corpus: P
     assert sum(len(texts) for texts in server.requests) <= needed + at_most
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_killed_build_is_finished_by_either_engine(ray: Any, corpus: Path, tmp_path: Path) -> None:
     with serving() as server:
@@ -372,6 +375,7 @@ def _listening(pids: set[int]) -> set[str]:
     return found
 
 
+@pytest.mark.nightly
 def test_java_works_beside_ray_and_after_it() -> None:
     code = """if True:
         import ctypes, signal

@@ -163,7 +163,7 @@ def test_an_error_before_the_first_finished_stage_leaves_no_files(tmp_path: Path
     ("factory", "passages", "times", "kills"),
     [
         pytest.param("Flat", False, 30, 12, marks=pytest.mark.nightly),
-        ("Flat", True, 10, 3),
+        ("Flat", True, 10, 4),
         pytest.param("IVF8,PQ48x4", False, 10, 3, marks=pytest.mark.nightly),
     ],
 )

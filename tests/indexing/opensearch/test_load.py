@@ -450,6 +450,7 @@ def test_a_load_killed_at_random_moments_ends_like_an_undisturbed_load(opensearc
     run_with_kills(*arguments.split(), times=12, kills=4, done=compare, code=small)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_collection_is_loaded_whole(server: Cluster, tmp_path: Path) -> None:
     corpus = SHARED / "scifact" / "corpus.jsonl.gz"
@@ -466,11 +467,12 @@ def test_a_collection_is_loaded_whole(server: Cluster, tmp_path: Path) -> None:
         assert index.documents == sum(1 for _ in lines)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "returns",
     [
-        pytest.param(True, id="which returns", marks=pytest.mark.nightly),
+        pytest.param(True, id="which returns"),
         pytest.param(False, id="which does not return"),
     ],
 )

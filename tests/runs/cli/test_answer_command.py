@@ -25,13 +25,11 @@ from keystone.indexing.vectors.embed import embed_passages
 from keystone.indexing.vectors.types import Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.answering.bulk import answer_to_file, make_config
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import serving
-
-pytestmark = pytest.mark.slow
 
 DEADLINE_S = 240
 """The time of a process that starts Java and reads a model, beside others that do the same."""
@@ -55,6 +53,7 @@ def topic_of(line: bytes) -> str:
     return str(orjson.loads(line)["metadata"]["narrative_id"])
 
 
+@pytest.mark.slow
 def test_an_answer_comes_while_the_pipe_is_open_and_a_bad_line_ends_it_there(index: Index) -> None:
     command = [sys.executable, "-m", "keystone.runs.cli.main", "answer", "--quiet", "--index", str(index.folder)]
     pipe = subprocess.PIPE
@@ -70,6 +69,7 @@ def test_an_answer_comes_while_the_pipe_is_open_and_a_bad_line_ends_it_there(ind
     assert process.returncode == 1
 
 
+@pytest.mark.slow
 def test_a_pipe_without_topics_is_an_error(index: Index) -> None:
     command = [sys.executable, "-m", "keystone.runs.cli.main", "answer", "--quiet", "--index", str(index.folder)]
     shown = programs.run(command, input=b"", capture_output=True)
@@ -91,6 +91,7 @@ def answered(index: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [0, 40])
 def test_an_unchanged_command_continues_its_file(answered: Path, index: Index, tmp_path: Path, cut: int) -> None:
     folder = Path(shutil.copytree(answered, tmp_path / "copy"))
@@ -115,6 +116,7 @@ def other_index(folder: Path, _index: Index) -> Path:
     return build_index(corpus, folder / "index")[0].folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "settings_now", "told"),
     [
@@ -157,6 +159,7 @@ def test_a_file_is_not_changed_while_another_process_writes(answered: Path, inde
     assert out.read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", [None, "keystone"])
 def test_a_run_can_be_made_inside_an_event_loop(index: Index, tmp_path: Path, preset: str | None) -> None:
     topics = write_topics(tmp_path / "topics.jsonl")

@@ -18,8 +18,6 @@ from tests.support.indexes.small_corpus import CORPUS
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import serving
 
-pytestmark = pytest.mark.slow
-
 QUESTION = "How do honey bees find flowers?"
 
 
@@ -30,6 +28,7 @@ def read_json(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_search_ranks_as_the_python_api_does(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
     query = keystone.Query("q", "q", QUESTION, QUESTION, QUESTION)
     runs = keystone.search(index, [query])
@@ -52,6 +51,7 @@ def test_search_takes_settings_and_says_that_it_found_nothing(index: Index, caps
     assert capsys.readouterr() == ("", "no document was found\n")
 
 
+@pytest.mark.slow
 def test_ask_answers_as_the_command_answer_does(
     index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,6 +77,7 @@ def test_ask_answers_as_the_command_answer_does(
         assert f"\n\n[{number}] {passage['title']} ({passage['id']})\n" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("colour", [True, False])
 def test_ask_on_a_terminal_prints_prose_and_the_sentences_of_its_sources(
     index: Index, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, colour: bool
@@ -102,6 +103,7 @@ def test_ask_on_a_terminal_prints_prose_and_the_sentences_of_its_sources(
     assert read_json(capsys) == found
 
 
+@pytest.mark.slow
 def test_ask_says_that_no_sentence_seems_to_answer(
     index: Index, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +117,7 @@ def test_ask_says_that_no_sentence_seems_to_answer(
     assert shown.out.strip() == NOTHING
 
 
+@pytest.mark.slow
 def test_ask_names_the_parts_of_a_question_that_no_sentence_answers(
     index: Index, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,6 +127,7 @@ def test_ask_names_the_parts_of_a_question_that_no_sentence_answers(
     assert "[1]" in shown.out
 
 
+@pytest.mark.slow
 def test_ask_takes_a_preset_and_a_model(index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(model=say) as server:
         config = tmp_path / "model.yaml"

@@ -25,8 +25,6 @@ from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone
 from tests.support.waiting import LIMIT_S
 
-pytestmark = pytest.mark.slow
-
 DISTINCT_TEXTS = 8
 """The documents of the small corpus, without the twin that repeats another's text."""
 COMMANDS = ("index", "run", "fuse", "validate", "evaluate", "tune", "demo", "doctor")
@@ -44,6 +42,7 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
     assert f"Example: keystone {command}" in shown.stdout
 
 
+@pytest.mark.slow
 def test_doctor_finds_all_requirements_of_a_run() -> None:
     shown = keystone("doctor")
     assert shown.returncode == 0, shown.stdout
@@ -175,6 +174,7 @@ def test_an_error_is_one_message_and_an_exit_code(
     assert [path for path in sorted(tmp_path.iterdir()) if path not in before] in ([], [tmp_path / "out"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("home", "found"),
     [
@@ -200,6 +200,7 @@ def test_the_help_names_every_corpus_format() -> None:
     assert [*names, last] == sorted(forms.FORMATS)
 
 
+@pytest.mark.slow
 def test_bad_records_are_left_out_reported_and_counted(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c.jsonl")
     with corpus.open("a") as file:
@@ -228,6 +229,7 @@ def test_bad_records_are_left_out_reported_and_counted(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_progress_is_plain_lines_on_standard_error_unless_quiet(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c.jsonl")
     loud = keystone("index", corpus, "--out", tmp_path / "a")
@@ -239,6 +241,7 @@ def test_progress_is_plain_lines_on_standard_error_unless_quiet(tmp_path: Path) 
     assert keystone("index", corpus, "--out", tmp_path / "a", "-q").stdout.endswith("already indexed\n")
 
 
+@pytest.mark.slow
 def test_structures_are_built_ahead_also_for_an_index_that_is_there(tmp_path: Path) -> None:
     corpus, out = write_corpus(tmp_path / "c.jsonl"), tmp_path / "i"
     wrong = keystone("index", corpus, "--out", out, "--structures", "sections,roots")
@@ -260,6 +263,7 @@ def test_the_version_is_printed() -> None:
     assert (shown.returncode, shown.stdout) == (0, f"keystone {version('keystone-rag')}\n")
 
 
+@pytest.mark.slow
 def test_settings_alone_describe_a_run(index: Index, topics: Path) -> None:
     settings = ("run_id=r", f"index={index.folder}", "topics=topics.jsonl", "track=none", "retrieval.depth=100")
     shown = keystone("run", "-q", *(part for one in settings for part in ("--set", one)), cwd=topics.parent)
@@ -282,6 +286,7 @@ def test_a_submission_of_the_default_team_draws_a_warning(settings: list[str], w
     assert read_config(None, minimal + settings).has_default_team is warned
 
 
+@pytest.mark.slow
 def test_a_run_of_the_default_team_prints_a_warning(index: Index, topics: Path) -> None:
     (topics.parent / "run.yaml").write_text(f"run_id: r\nindex: {index.folder}\ntopics: topics.jsonl\n")
     shown = keystone("run", "run.yaml", cwd=topics.parent)
@@ -322,6 +327,7 @@ def test_an_interrupted_command_reports_once_the_effect_of_running_it_again(
     assert effect in shown.stderr
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_a_command_reads_is_one_line(index: Index) -> None:
     arguments = ["answer", "--index", str(index.folder), "-q"]
     with programs.started(

@@ -18,8 +18,6 @@ from keystone.runs.trec.fuse_files import fuse_files
 from keystone.runs.trec.run_files import read_run, write_run
 from tests.support.runs.command_line import keystone
 
-pytestmark = pytest.mark.slow
-
 A = "1 Q0 a 1 3 A\n1 Q0 b 2 2 A\n1 Q0 c 3 1 A\n2 Q0 a 1 9 A\n"
 B = "1 Q0 c 1 0.9 B\n1 Q0 a 2 0.8 B\n10 Q0 z 1 0.5 B\n"
 Hits = dict[str, list[tuple[str, float]]]
@@ -35,6 +33,7 @@ def paths(tmp_path: Path) -> list[Path]:
     return found
 
 
+@pytest.mark.slow
 def test_a_topic_that_a_run_lacks_is_fused_from_the_others(paths: list[Path]) -> None:
     run = fuse_files(paths[:2], "ours")
     assert run.tag == "ours"
@@ -177,6 +176,7 @@ def test_a_score_beyond_float32_is_an_error(tmp_path: Path, score: str, norm: st
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_run_and_leaves_nothing_after_an_error(paths: list[Path], tmp_path: Path) -> None:
     made = keystone("fuse", *paths, "--weights", "2,1,0.5", "--set", "k=10", "--depth", "2", "--out", tmp_path / "f")
     assert (made.returncode, made.stdout) == (0, f"{tmp_path / 'f'}\n"), made.stderr

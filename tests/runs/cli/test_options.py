@@ -143,7 +143,9 @@ def test_json_before_a_run_file_takes_it_as_a_run(judged: Path) -> None:
 def test_a_run_directory_stands_for_its_last_ranking(judged: Path) -> None:
     made = judged / "out/r"
     made.mkdir(parents=True)
-    (made / "config.yaml").write_text("run_id: r\n")
+    model = {"name": "m", "urls": ["http://localhost:9/v1"]}
+    config = {"run_id": "r", "index": "index", "topics": "topics", "grading": {"method": "grid"}, "model": model}
+    (made / "config.yaml").write_text(json.dumps(config))
     run = (judged / "a.trec").read_text()
     (made / "narrative.trec").write_text(run)
     alone = json.loads(evaluate(judged, str(made), "--json").stdout)["result"]["runs"]

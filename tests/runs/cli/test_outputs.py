@@ -14,8 +14,6 @@ from keystone.runs.cli.outputs import check_outputs
 from tests.support.indexes.small_corpus import write_corpus, write_topics
 from tests.support.runs.command_line import keystone
 
-pytestmark = pytest.mark.slow
-
 SAME: dict[str, Callable[[Path], None]] = {
     "its name": lambda _: None,
     "another spelling": lambda path: (path.parent / "d").mkdir(),
@@ -154,6 +152,7 @@ def test_no_command_writes_into_its_inputs(tmp_path: Path, index: Index, argumen
     assert shown.stderr.startswith(f"error: {message.format(index=index.folder)}"), shown.stderr
 
 
+@pytest.mark.slow
 def test_a_run_can_be_made_again_from_the_configuration_in_its_directory(tmp_path: Path, index: Index) -> None:
     write_inputs(tmp_path, index)
     assert keystone("run", "run.yaml", "-q", "--set", "track=none", cwd=tmp_path).returncode == 0

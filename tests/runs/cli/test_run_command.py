@@ -24,8 +24,6 @@ from tests.support.runs.command_line import keystone
 from tests.support.runs.model_runs import answer_command, read_run_content
 from tests.support.servers.chat import Exchange, Fault, Server, changed, serving, status
 
-pytestmark = pytest.mark.slow
-
 SETTINGS = ("model.concurrency=4", "queries.passages=both", "grading.pool=3", "model.patience_seconds=2")
 UNUSABLE = re.compile(r"warning: the model gave no usable reply in ([\d,]+) of ([\d,]+) steps \(most often: (.*?)\)")
 
@@ -70,7 +68,8 @@ def counts(window: int) -> Fault:
     return fault
 
 
-@pytest.mark.parametrize("window", [150, 300])
+@pytest.mark.slow
+@pytest.mark.parametrize("window", [150, pytest.param(300, marks=pytest.mark.nightly)])
 def test_a_server_that_cuts_prompts_is_told_once_and_stands_in_the_manifest(
     window: int, index: Index, tmp_path: Path
 ) -> None:
@@ -85,6 +84,7 @@ def test_a_server_that_cuts_prompts_is_told_once_and_stands_in_the_manifest(
     assert read_manifest(tmp_path)["cut_prompt"]["tokens"] == window
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("always", [None, counts(10**6)], ids=["constant count", "whole prompts"])
 def test_a_server_that_answers_well_has_no_warnings(always: Fault | None, index: Index, tmp_path: Path) -> None:
     with make_run(index, tmp_path, always=always) as (_, run):
@@ -93,6 +93,7 @@ def test_a_server_that_answers_well_has_no_warnings(always: Fault | None, index:
     assert "cut_prompt" not in read_manifest(tmp_path)
 
 
+@pytest.mark.slow
 def test_unusable_replies_alone_are_asked_again_and_only_when_the_user_says_so(index: Index, tmp_path: Path) -> None:
     sick = [True]
 
@@ -137,6 +138,7 @@ def test_unusable_replies_alone_are_asked_again_and_only_when_the_user_says_so(i
     assert read_run_content(tmp_path / "well/out/keystone") == mended_content
 
 
+@pytest.mark.slow
 def test_if_all_replies_were_cut_the_message_names_what_to_raise(index: Index, tmp_path: Path) -> None:
     cut = changed(finish_reason="length", message={"role": "assistant", "content": '{"'})
     with make_run(index, tmp_path, always=cut) as (_, run):
@@ -164,6 +166,8 @@ def test_a_stage_that_fails_for_a_wrong_key_is_not_told_as_made(
     assert not (tmp_path / "out/r/queries.jsonl").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_run_with_unusable_replies_ends_with_the_same_bytes_and_the_same_warning(
     index: Index, tmp_path: Path
 ) -> None:
@@ -186,6 +190,7 @@ def test_a_killed_run_with_unusable_replies_ends_with_the_same_bytes_and_the_sam
     assert b'"unusable": ' in whole["manifest.json"]
 
 
+@pytest.mark.slow
 def test_recorded_replies_hold_the_unusable_ones(index: Index, tmp_path: Path) -> None:
     with make_run(index, tmp_path, always=changed(message={"role": "assistant", "content": ""})) as (server, run):
         said = run()
@@ -202,6 +207,7 @@ def test_recorded_replies_hold_the_unusable_ones(index: Index, tmp_path: Path) -
     assert "found 'replay', which asks nobody again" in refusal
 
 
+@pytest.mark.slow
 def test_a_budget_counts_replies_that_are_asked_for_again(index: Index, tmp_path: Path) -> None:
     with make_run(index, tmp_path, always=changed(message={"role": "assistant", "content": ""})) as (server, run):
         assert run("--budget", "calls=15")[0] == 0

@@ -13,8 +13,6 @@ from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.config.sections import Answer, Fusion, Queries, Retrieval
 
-pytestmark = pytest.mark.slow
-
 MINIMAL = "run_id: r1\nindex: some/index\ntopics: topics.jsonl\n"
 
 
@@ -401,6 +399,7 @@ def test_yaml_nested_too_deep_is_an_error_of_the_file_or_the_setting(tmp_path: P
     assert len(message) < 700
 
 
+@pytest.mark.slow
 def test_a_long_value_is_shown_short(tmp_path: Path) -> None:
     message = error_of(put(tmp_path, MINIMAL + f"track: {'x' * 10_000}\nretrieval: {{depth: [{'1, ' * 5000}1]}}\n"))
     assert len(message) < 400

@@ -12,7 +12,7 @@ from keystone.indexing.types import silent
 from keystone.runs.demo import main
 from tests.support.places import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(2400)]
 
 CORPUS_SHA256 = "000ba381be91659201aed460ae198fd4a0c2c48ac6ca14f193b829ee4c3f5e31"
 """The recorded replies and the judgments belong to these documents."""

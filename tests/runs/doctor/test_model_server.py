@@ -16,7 +16,7 @@ from keystone.runs.cli.commands.machine_commands import doctor
 from keystone.runs.config.read import read_config
 from keystone.runs.doctor.model_server import BATCH_REQUESTS, BETTER, Probe, probe_model_server
 from keystone.runs.doctor.server_records import SERVERS_FILE, ServerFacts, keep_facts, read_facts, select_facts
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from tests.support.indexes.small_corpus import write_topics
 from tests.support.models import plain_model
 from tests.support.servers.chat import Exchange, Fault, serving

@@ -28,8 +28,6 @@ from tests.support.places import SHARED
 from tests.support.runs.command_line import keystone
 from tests.support.runs.qrels import grades_of
 
-pytestmark = pytest.mark.slow
-
 Grades = Mapping[str, Mapping[str, int]]
 Scores = Mapping[str, Mapping[str, float]]
 NAMES = "nDCG@10 nDCG@30 nDCG@100 nDCG R@100 R@5 P@10 P@200 MAP MAP@20 MRR judged@10 judged@200".split()
@@ -123,6 +121,7 @@ def test_measures_agree_on_edge_cases(qrels: Grades, scores: Scores) -> None:
     assert_measures_agree(scores, qrels, 1, ties=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.exists(), reason="the real collections are not on this machine")
 @pytest.mark.parametrize("path", sorted(SHARED.glob("*/qrels*")), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_measures_agree_on_real_judgments(path: Path) -> None:
@@ -392,6 +391,7 @@ def test_the_p_value_equals_that_of_scipy() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_one_deep_topic_among_many_takes_only_the_memory_of_its_rows(tmp_path: Path) -> None:
     """If all arrays had the width of the deepest topic, they would take 24 GB, and the hash tables 200 GB of writes."""
     topics, depth = 20_000, 100_000
@@ -408,6 +408,7 @@ def test_one_deep_topic_among_many_takes_only_the_memory_of_its_rows(tmp_path: P
     assert found.values["MAP"][0] == pytest.approx((1 + 2 / depth) / 2)
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_requested_measures(tmp_path: Path) -> None:
     qrels = write_rows(tmp_path / "qrels", "1 0 a 1", "1 0 b 2", "2 0 a 2")
     run = write_rows(tmp_path / "run", "1 Q0 a 1 2 t", "1 Q0 b 2 1 t", "1 Q0 c 3 0 t", "2 Q0 b 1 1 t")

@@ -17,11 +17,9 @@ from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.sweep import CONFIGURED, STAGE_COSTS, Grid, measure_rankings, sweep
 from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.file_names import CONFIG
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.report.plot_runs import plot_costs, plot_setting
 from tests.support.runs.command_line import keystone
-
-pytestmark = pytest.mark.slow
 
 MEASURES = [parse_measure("nDCG@5"), parse_measure("R@5")]
 TRIES = ["queries.narrative_weight=[0, 1]", "reader.name=[plain, rdr2]"]
@@ -51,6 +49,7 @@ def list_made(folder: Path) -> list[str]:
     return [orjson.loads(line)[0] for line in (folder / STAGE_COSTS).read_bytes().split()]
 
 
+@pytest.mark.slow
 def test_each_run_equals_the_same_run_alone_and_no_stage_is_made_twice(config: Path, tmp_path: Path) -> None:
     found = sweep(config, [], make_grid(config, TRIES), threads=2)
     assert len(found.points) == 5
@@ -64,6 +63,7 @@ def test_each_run_equals_the_same_run_alone_and_no_stage_is_made_twice(config: P
     assert len(searches) == 2, "with the narrative as a query and without"
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_continues(config: Path, tmp_path: Path) -> None:
     whole = make_grid(config, TRIES)
 
@@ -82,6 +82,7 @@ def test_an_interrupted_sweep_continues(config: Path, tmp_path: Path) -> None:
     assert all(point.cost.seconds > 0 for point in found.points.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_bytes(b"1 Q0 bees 1 1 r\n")])
 def test_an_artifact_that_was_edited_or_removed_is_not_borrowed(
     change: Callable[[Path], object], config: Path, tmp_path: Path
@@ -93,6 +94,7 @@ def test_an_artifact_that_was_edited_or_removed_is_not_borrowed(
     assert (directory / "hybrid.trec").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_command_prints_measures_and_costs_and_keeps_the_configuration(config: Path, tmp_path: Path) -> None:
     options: list[str | Path] = ["sweep", config, "--set", "track=none", "--folds", "2", "--quiet"]
     done = keystone(*options, "--qrels", tmp_path / "qrels.txt", "--try", "fusion.k_narrative=[20, 60]")
@@ -126,6 +128,7 @@ def test_a_budget_is_refused(config: Path) -> None:
         sweep(config, [model], make_grid(config, TRIES))
 
 
+@pytest.mark.slow
 def test_a_measure_without_a_value_is_refused_after_the_first_run(config: Path, tmp_path: Path) -> None:
     measures = [parse_measure("R(rel=3)@5"), parse_measure("nDCG@5")]
     with pytest.raises(UserError, match=r"R\(rel=3\)@5: no topic has a value"):

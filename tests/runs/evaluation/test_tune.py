@@ -25,10 +25,8 @@ from keystone.runs.evaluation.tune import (
     tune,
 )
 from keystone.runs.pipeline.file_names import NARRATIVE
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from tests.support.runs.command_line import keystone
-
-pytestmark = pytest.mark.slow
 
 MEASURES = [parse_measure("nDCG@5"), parse_measure("R@5")]
 
@@ -44,6 +42,7 @@ def config(index: Index, topics: Path, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_every_setting_is_measured_as_its_run_would_be(config: Path, tmp_path: Path) -> None:
     qrels = tmp_path / "qrels.txt"
     tries = ["queries.facets=[clauses, sentences]", "fusion.k_narrative=[1, 60]", "queries.narrative_weight=[0, 2]"]
@@ -112,6 +111,7 @@ def test_a_setting_that_equals_the_configuration_is_no_second_candidate(config: 
     assert found.held_out.values["R@5"].tolist() == found.configured.values["R@5"].tolist()
 
 
+@pytest.mark.slow
 def test_the_command_keeps_the_configuration_if_only_chance_beats_it(config: Path, tmp_path: Path) -> None:
     """Each topic has its own best settings, so that the best ones of one topic lose on the others."""
     done = keystone("tune", config, "--qrels", tmp_path / "qrels.txt", "--folds", "2", "--quiet")

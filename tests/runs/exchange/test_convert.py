@@ -126,7 +126,7 @@ def test_a_conversion_tells_all_that_its_target_cannot_hold(case: str, tmp_path:
         (REQUEST, "qrels", "out: expected grades of candidates, found none; it is made from .*in .requests"),
         (REQUEST, "evidence", r"in:1: candidate 'a': expected a text, start_char and end_char"),
         (REQUEST, "nugget-qrels", "expected grades of candidates for nuggets, found none"),
-        (REQUEST, "poem", "--to poem: unknown; expected one of requests, umbrela, run"),
+        (REQUEST, "poem", "--to poem: unknown; expected one of topics, topics-tsv, run"),
         ('{"query":"bees","candidates":["S"]}\n', "run", "in:1: topic: expected an id without space, found none"),
         ('{"query":{"qid":"1"},"candidates":[{"docid":"a b","score":1}]}\n', "run", "document: expected an id .*'a b'"),
         ('{"query":{"qid":"1"},"candidates":[{"docid":"a"}]}\n', "run", "expected a score of a, found none"),

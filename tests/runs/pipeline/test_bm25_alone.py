@@ -74,7 +74,7 @@ def test_bm25_need_not_be_named(plain: Index, tmp_path: Path, named: dict[str, A
 def test_dense_search_by_name_is_one_error(
     plain: Index, tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(UserError, match=f"{message}, which has no embeddings: set .* without --no-dense"):
+    with pytest.raises(UserError, match=f"{message}, which has no embeddings: set .* build the index with them"):
         make(plain, tmp_path, **settings)
 
 

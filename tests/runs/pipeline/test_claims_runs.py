@@ -9,7 +9,7 @@ import pytest
 
 from keystone.indexing.index import Index
 from keystone.runs.config.read import read_config
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.topic_steps import rank_by_grade
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.tracks.validate import validate
@@ -43,6 +43,7 @@ def test_answers_from_claims_are_valid_for_every_track(name: str, index: Index, 
             assert own & {citation.partition("#")[0] for citation in sentence["citations"]}
 
 
+@pytest.mark.nightly
 def test_a_run_from_claims_that_is_killed_ends_with_the_same_bytes(index: Index, tmp_path: Path) -> None:
     write_topics(tmp_path / "topics.jsonl")
     made = tmp_path / "out/keystone"

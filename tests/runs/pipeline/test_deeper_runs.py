@@ -16,14 +16,12 @@ from keystone.retrieval.backends import open_dense, open_store
 from keystone.retrieval.neighbours import find_neighbours
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.answering.bulk import answer_to_file
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.tracks.rules import TRACKS
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus, write_topics
 from tests.support.models.plain_model import say
 from tests.support.runs.model_runs import read_run_content
 from tests.support.servers.chat import Server, serving
-
-pytestmark = pytest.mark.slow
 
 
 def list_settings(index: Index, folder: Path, url: str, *changes: str) -> list[str]:
@@ -40,6 +38,7 @@ def grade(index: Index, folder: Path, server: Server, **grading: Any) -> dict[st
     return {one["topic_id"]: one for one in map(orjson.loads, lines)}
 
 
+@pytest.mark.slow
 def test_grading_goes_down_the_ranking_to_its_limit(index: Index, tmp_path: Path) -> None:
     with serving(model=say) as server:
         pool = grade(index, tmp_path / "pool", server)
@@ -57,6 +56,7 @@ def test_grading_goes_down_the_ranking_to_its_limit(index: Index, tmp_path: Path
         assert every[topic]["scores"] == whole[topic]["scores"], "equal scores may be of other documents"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("select", ["parasol", "coverage"])
 def test_run_and_answer_choose_the_same_documents_and_a_repeated_run_asks_nothing(
     select: str, index: Index, tmp_path: Path
@@ -86,6 +86,7 @@ def test_the_nearest_documents_are_those_of_a_plain_search(index: Index) -> None
         assert row not in near
 
 
+@pytest.mark.slow
 def test_the_narrative_is_one_of_the_graded_queries(index: Index, tmp_path: Path) -> None:
     with serving(model=say) as server:
         without, found = grade(index, tmp_path / "without", server), grade(index, tmp_path, server, narrative="true")

@@ -8,7 +8,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.directory import Stage
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.report.explain import explain
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import NARRATIVES, write_topics

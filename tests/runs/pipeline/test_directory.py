@@ -1,11 +1,13 @@
 """The run directory: right artifacts are kept, others are made anew, and no two configurations are mixed."""
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import orjson
 import pytest
@@ -14,18 +16,39 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import lock_folder
-from keystone.runs.pipeline.directory import Artifact, Stage, Values, perform_stages
-
-pytestmark = pytest.mark.slow
+from keystone.runs.pipeline.directory import Stage, perform_stages
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.values import Artifact, Values
 
 
 def text(name: str) -> Artifact[str]:
     """A file of text."""
 
-    def write(path: Path, value: str) -> None:
+    def write(path: Path, value: str, _: Values) -> None:
         path.write_text(value)
 
-    return Artifact(name, Path.read_text, write)
+    return Artifact(name, lambda path, _: path.read_text(), write)
+
+
+def open_values(folder: Path) -> Values:
+    """The values of a folder whose files need no job."""
+    return Values(folder, cast(Job, None))
+
+
+def make_stage(
+    name: str,
+    makes: tuple[Artifact[str], ...],
+    reads: tuple[Artifact[str], ...],
+    settings: object,
+    make: Callable[..., Sequence[str]],
+) -> Stage:
+    """Make a stage whose function takes the values of `reads`, and returns those of `makes`."""
+
+    def work(values: Values) -> None:
+        for artifact, value in zip(makes, make(*map(values.get, reads)), strict=True):
+            values.put(artifact, value)
+
+    return Stage(name, makes, reads, settings, work)
 
 
 def pipeline(made: list[str], a: str = "a", b: str = "b", extra: bool = False) -> list[Stage]:
@@ -36,16 +59,16 @@ def pipeline(made: list[str], a: str = "a", b: str = "b", extra: bool = False) -
         return [name + "".join(inputs) for name in names]
 
     stages = [
-        Stage("first", (text("a"),), (), a, partial(make, a)),
-        Stage("second", (text("b"),), (text("a"),), b, partial(make, b)),
-        Stage("third", (text("c"), text("d")), (text("b"),), None, partial(make, "cd")),
+        make_stage("first", (text("a"),), (), a, partial(make, a)),
+        make_stage("second", (text("b"),), (text("a"),), b, partial(make, b)),
+        make_stage("third", (text("c"), text("d")), (text("b"),), None, partial(make, "cd")),
     ]
-    return [*stages, Stage("fourth", (text("e"),), (), None, partial(make, "e"))] if extra else stages
+    return [*stages, make_stage("fourth", (text("e"),), (), None, partial(make, "e"))] if extra else stages
 
 
 def bring(folder: Path, **changes: object) -> list[str]:
     made: list[str] = []
-    perform_stages(Values(folder), pipeline(made, **changes), {"versions": {}})  # type: ignore[arg-type]
+    perform_stages(open_values(folder), pipeline(made, **changes), {"versions": {}})  # type: ignore[arg-type]
     return made
 
 
@@ -99,11 +122,11 @@ def test_a_failing_stage_keeps_earlier_artifacts(tmp_path: Path) -> None:
     made: list[str] = []
     stages = pipeline(made)
 
-    def fail(_b: str) -> list[str]:
+    def fail(_: Values) -> None:
         raise UserError("no")
 
     with pytest.raises(UserError):
-        perform_stages(Values(tmp_path), [*stages[:2], replace(stages[2], make=fail)], {"versions": {}})
+        perform_stages(open_values(tmp_path), [*stages[:2], replace(stages[2], make=fail)], {"versions": {}})
     assert bring(tmp_path) == ["c", "d"]
 
 
@@ -125,7 +148,7 @@ def test_a_folder_of_other_files_is_not_touched(tmp_path: Path) -> None:
 def test_other_versions_of_the_packages_remake_everything(tmp_path: Path) -> None:
     bring(tmp_path)
     made: list[str] = []
-    perform_stages(Values(tmp_path), pipeline(made), {"versions": {"onnxruntime": "3"}})
+    perform_stages(open_values(tmp_path), pipeline(made), {"versions": {"onnxruntime": "3"}})
     assert made == ["a", "b", "c", "d"]
 
 
@@ -145,7 +168,7 @@ def chained(words: dict[str, str], made: list[str]) -> list[Stage]:
             made.append(name)
             return [words[name] + sha256("".join(read).encode()).hexdigest()[:kept]]
 
-        return Stage(name, (text(name),), tuple(map(text, inputs)), None, make)
+        return make_stage(name, (text(name),), tuple(map(text, inputs)), None, make)
 
     return [stage("a", ()), stage("b", ("a",)), stage("c", ("a",), kept=0), stage("d", ("b", "c"))]
 
@@ -153,10 +176,11 @@ def chained(words: dict[str, str], made: list[str]) -> list[Stage]:
 def follow(folder: Path, words: dict[str, str]) -> list[str]:
     folder.mkdir(exist_ok=True)
     made: list[str] = []
-    perform_stages(Values(folder), chained(words, made), {"versions": {}})
+    perform_stages(open_values(folder), chained(words, made), {"versions": {}})
     return made
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["other", "same", "edited"]), min_size=1),
     st.sampled_from(["", "abcd"]),
@@ -176,7 +200,7 @@ def test_only_artifacts_whose_inputs_changed_are_made_again(changes: dict[str, s
             with suppress(KeyboardInterrupt):
                 stages = chained(words, [])
                 perform_stages(
-                    Values(folder), [*stages[:2], replace(stages[2], make=stop), stages[3]], {"versions": {}}
+                    open_values(folder), [*stages[:2], replace(stages[2], make=stop), stages[3]], {"versions": {}}
                 )
         made = follow(folder, words)
         follow(fresh, words)
@@ -194,7 +218,7 @@ def after(changes: dict[str, str]) -> set[str]:
     return made | ({"d"} if other & {"b", "c"} else set())
 
 
-def stop(*_read: str) -> list[str]:
+def stop(_: Values) -> None:
     raise KeyboardInterrupt
 
 
@@ -209,19 +233,19 @@ def test_an_artifact_is_read_once_and_never_after_it_was_made(tmp_path: Path) ->
     read: list[str] = []
 
     def counted(name: str) -> Artifact[str]:
-        return Artifact(name, lambda path: read.append(name) or path.read_text(), text(name).write)  # type: ignore[func-returns-value]
+        return Artifact(name, lambda path, _: read.append(name) or path.read_text(), text(name).write)  # type: ignore[func-returns-value]
 
     def stages(c: str) -> list[Stage]:
         a, b = counted("a"), counted("b")
         return [
-            Stage("first", (a,), (), None, lambda: ["a"]),
-            Stage("second", (b,), (a,), None, lambda value: [value + "b"]),
-            Stage("third", (counted("c"),), (a, b), c, lambda *values: [c + "".join(values)]),
-            Stage("fourth", (counted("d"),), (a, b), c, lambda *values: ["d" + "".join(values)]),
+            make_stage("first", (a,), (), None, lambda: ["a"]),
+            make_stage("second", (b,), (a,), None, lambda value: [value + "b"]),
+            make_stage("third", (counted("c"),), (a, b), c, lambda *values: [c + "".join(values)]),
+            make_stage("fourth", (counted("d"),), (a, b), c, lambda *values: ["d" + "".join(values)]),
         ]
 
-    perform_stages(Values(tmp_path), stages("c"), {"versions": {}})
+    perform_stages(open_values(tmp_path), stages("c"), {"versions": {}})
     assert read == []
-    perform_stages(Values(tmp_path), stages("C"), {"versions": {}})
+    perform_stages(open_values(tmp_path), stages("C"), {"versions": {}})
     assert read == ["a", "b"]
     assert content(tmp_path)["c"] == b"Caab"

@@ -216,6 +216,7 @@ def mean(path: Path, qrels: Path, measure: str, tmp_path: Path) -> float:
     return float(json.loads(report.read_bytes())["runs"][0]["mean"][measure])
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not SHARED.exists(), reason="the real collections are not on this machine")
 def test_real_collections_reach_the_known_figures(tmp_path: Path) -> None:
     """BM25 is within 0.02 of the published figures. RRF is less than 0.01 below its better component."""

@@ -14,7 +14,7 @@ import pytest
 
 from keystone.indexing.index import Index
 from keystone.runs.config.read import read_config
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.tracks.validate import detect_track, validate
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import NARRATIVES, TRIAL_WARNINGS, write_topics
@@ -95,6 +95,7 @@ def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(index: Inde
         run_with_kills(*arguments, times=36, kills=25, done=done)
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_killed_at_any_moment_stays_within_its_budget(index: Index, tmp_path: Path) -> None:
     topics = read_topics(write_topics(tmp_path / "topics.jsonl"))
     calls, before = 12, 0

@@ -21,14 +21,12 @@ from keystone.runs.evaluation import tune as tuning
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.pipeline.answering import bulk, one_topic
-from keystone.runs.pipeline.artifacts import convert_to_run, read_rankings
 from keystone.runs.pipeline.file_names import NARRATIVE
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, round_scores
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.values import convert_to_run, read_rankings
 from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import Run
-
-pytestmark = pytest.mark.slow
 
 DOCUMENTS = 12
 
@@ -108,6 +106,7 @@ def hits(found: Run) -> dict[str, list[tuple[str, float]]]:
     return {topic: [(doc_id, float(np.float32(score))) for doc_id, score in own] for topic, own in listed.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "systems"), [("sum", "rrf"), ("mnz", "rrf"), ("max", "rrf"), ("rrf", "rrf"), ("rrf", "scores")]
 )

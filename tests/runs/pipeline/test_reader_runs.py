@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from keystone.generation.readers.reader import READERS
+from keystone.generation.readers.settings import READERS
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index

@@ -17,9 +17,10 @@ from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.circular import find_shaping_grades
 from keystone.runs.pipeline.answering.bulk import answer_to_file
 from keystone.runs.pipeline.directory import MANIFEST
-from keystone.runs.pipeline.file_names import GRADED, KEYSTONE, NARRATIVE, QRELS, RERANKED, RERANKS, find_last_ranking
+from keystone.runs.pipeline.file_names import GRADED, KEYSTONE, NARRATIVE, QRELS, RERANKED, RERANKS
 from keystone.runs.pipeline.job import describe_settings
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.table import find_last_ranking
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
@@ -193,6 +194,7 @@ def test_a_killed_run_ends_with_the_same_bytes_and_keeps_scores_that_came(index:
         run_with_kills("run", "--quiet", *options, times=8, kills=4, done=done)
 
 
+@pytest.mark.nightly
 def test_a_killed_run_that_ranks_and_grades_deeper_by_the_model_ends_with_the_same_bytes(
     index: Index, tmp_path: Path
 ) -> None:

@@ -2,8 +2,6 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +19,14 @@ from keystone.retrieval.backends import open_dense, open_sparse, open_store
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.artifacts import list_artifacts
-from keystone.runs.pipeline.directory import Artifact, Stage, Values, perform_stages
+from keystone.runs.pipeline.directory import Stage, perform_stages
 from keystone.runs.pipeline.job import open_job
 from keystone.runs.pipeline.model_runner import open_model_runner
-from keystone.runs.pipeline.stages import list_stages, run
+from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.table import bind_stages
+from keystone.runs.pipeline.values import Artifact, Values
 from tests.support.indexes.searches import search_all
 from tests.support.indexes.small_corpus import write_corpus, write_topics
-
-pytestmark = pytest.mark.slow
 
 ARTIFACTS = [
     "config.yaml",
@@ -102,6 +99,7 @@ def test_an_artifact_is_made_again_with_the_same_bytes_and_later_ones_are_kept(
     assert contents(directory) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ARTIFACTS[1:-1])
 def test_artifacts_after_one_with_other_bytes_are_as_in_a_fresh_run(
     index: Index, whole: RunConfig, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -109,19 +107,18 @@ def test_artifacts_after_one_with_other_bytes_are_as_in_a_fresh_run(
     """A changed artifact here replaces a model that gives another reply when it is asked again."""
 
     def otherwise(values: Values, found: list[Stage], *rest: Any) -> None:
-        def shortened(artifact: Artifact[Any], value: Any) -> Any:
-            if artifact.name != name:
-                return value
-            artifact.write(values.directory / name, value)
-            shorten(values.directory / name)
-            return artifact.read(values.directory / name)
+        put = values.put
 
-        def make(stage: Stage, *read: Any) -> list[Any]:
-            return [shortened(*made) for made in zip(stage.makes, stage.make(*read), strict=True)]
+        def put_shortened(artifact: Artifact[Any], value: Any) -> None:
+            put(artifact, value)
+            if artifact.name == name:
+                shorten(values.directory / name)
+                values._kept[name] = artifact.read(values.directory / name, values)
 
-        perform_stages(values, [replace(stage, make=partial(make, stage)) for stage in found], *rest)
+        values.put = put_shortened  # type: ignore[method-assign]
+        perform_stages(values, found, *rest)
 
-    monkeypatch.setattr("keystone.runs.pipeline.stages.perform_stages", otherwise)
+    monkeypatch.setattr("keystone.runs.pipeline.run.perform_stages", otherwise)
     (directory / name).unlink()
     run(whole)
     fresh = contents(run(configured(index, tmp_path / "fresh")))
@@ -141,19 +138,18 @@ def shorten(path: Path) -> None:
     path.write_bytes(b"".join(orjson.dumps({**one, part: one[part][:-1]}) + b"\n" for one in records))
 
 
+@pytest.mark.slow
 def test_a_stage_reads_no_artifact_but_its_inputs(index: Index, whole: RunConfig, tmp_path: Path) -> None:
     for number, name in enumerate(ARTIFACTS):
         config = configured(index, tmp_path / str(number))
         job = open_job(config)
         job.directory.mkdir(parents=True)
-        values = Values(job.directory)
+        values = Values(job.directory, job)
         with open_model_runner(config, None) as ask:
-            (stage,) = (s for s in list_stages(job, ask, list_artifacts(job, values)) if name in s.artifacts)
+            (stage,) = (stage for stage in bind_stages(job, ask) if name in stage.artifacts)
             for needed in stage.inputs:
                 shutil.copy(whole.out / "undisturbed" / needed, job.directory / needed)
-            made_values = stage.make(*map(values.get, stage.reads))
-            for artifact, value in zip(stage.makes, made_values, strict=True):
-                values.put(artifact, value)
+            stage.make(values)
         made, wanted = (folder / name for folder in (job.directory, whole.out / "undisturbed"))
         assert name == "config.yaml" or made.read_bytes() == wanted.read_bytes()
 
@@ -210,6 +206,7 @@ def test_an_index_that_was_replaced_is_one_error(
         use(index)
 
 
+@pytest.mark.slow
 def test_a_run_whose_index_is_replaced_mixes_nothing(
     begun: tuple[Index, Callable[[], None]], indexes: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -230,6 +227,7 @@ def test_a_run_whose_index_is_replaced_mixes_nothing(
     ]
 
 
+@pytest.mark.slow
 def test_vectors_are_kept_by_text_for_any_index(
     begun: tuple[Index, Callable[[], None]], indexes: tuple[Path, Path]
 ) -> None:

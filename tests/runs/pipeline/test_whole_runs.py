@@ -53,6 +53,7 @@ def test_open_questions_are_searched_again_and_gaps_admitted(
         assert {v.kind for v in validate(path, detect_track(path), read_topics(topics))} <= TRIAL_WARNINGS
 
 
+@pytest.mark.nightly
 def test_a_run_from_whole_documents_that_is_killed_ends_with_the_same_bytes(index: Index, tmp_path: Path) -> None:
     write_topics(tmp_path / "topics.jsonl")
     made = tmp_path / "out/keystone"

@@ -17,8 +17,6 @@ from tests.support.models.plain_model import say
 from tests.support.servers.chat import serving
 
 pt = pytest.importorskip("pyterrier")
-pytestmark = pytest.mark.slow
-
 TOPICS = pd.DataFrame(NARRATIVES.items(), columns=["qid", "query"])
 QRELS = pd.DataFrame([("1", "bees", 2), ("1", "beekeeping", 1), ("2", "volcano", 2)], columns=["qid", "docno", "label"])
 
@@ -40,6 +38,7 @@ def test_decompose_search_and_fuse_give_the_ranking_of_a_run(index: Index, topic
     assert found["score"].tolist() == pytest.approx(wanted.scores.tolist())
 
 
+@pytest.mark.slow
 def test_an_experiment_measures_pipelines_of_keystone_and_of_pyterrier(index: Index) -> None:
     bm25 = make(index, "search", retrieval={"systems": ["bm25"]})
     fused = make(index, "decompose") >> make(index, "search") >> make(index, "fuse")
@@ -71,6 +70,7 @@ def test_a_single_system_keeps_its_scores(index: Index) -> None:
     assert list(zip(found["docno"], found["score"], strict=True)) == hits
 
 
+@pytest.mark.slow
 def test_answers_come_from_a_given_ranking_or_from_what_keystone_finds(index: Index) -> None:
     answer = make(index, "answer")
     found = answer(TOPICS).set_index("qid")
@@ -149,7 +149,21 @@ def test_a_narrative_without_a_ranking_has_an_answer_without_sentences(index: In
         keystone.answer(index, NARRATIVES, ranking={"3": {"bees": 1.0}})
 
 
+@pytest.mark.slow
 def test_a_java_that_another_package_started_is_named() -> None:
     code = "import jnius; from keystone.indexing.lucene.java import java_class; java_class('java.lang.String')"
     done = programs.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "UserError: found Java already started in this process by another package" in str(done.stderr)
+
+
+def test_texts_follow_a_ranking_so_that_a_reranker_can(index: Index) -> None:
+    bm25 = make(index, "search", retrieval={"systems": ["bm25"]})
+    found = (bm25 >> pt.text.get_text(bm25, ["text", "title"]))(TOPICS)
+    assert len(found)
+    read = keystone.documents(index, found["docno"])
+    assert found["text"].tolist() == [one.text for one in read]
+    assert found["title"].tolist() == [one.title for one in read]
+    longest = bm25 >> pt.text.get_text(bm25) >> pt.apply.doc_score(lambda row: len(row["text"]))
+    assert len(longest(TOPICS)) == len(found)
+    with pytest.raises(keystone.UserError, match="get_text: found the field 'body', expected one of text, title, url"):
+        pt.text.get_text(bm25, "body")(bm25(TOPICS))

@@ -18,8 +18,6 @@ from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.runs.command_line import keystone
 
-pytestmark = pytest.mark.slow
-
 FOR_NUMBERS_AND_CONFIGURATION = ("numpy", "pydantic", "yaml", "orjson")
 """Packages that `explain` needs, but not `--version` and `--help`."""
 SLOW_IMPORTS = (
@@ -57,6 +55,7 @@ def list_places(run: api.Run) -> dict[tuple[str, str], int]:
     return {(topic, doc): rank for topic, hits in run.list_hits().items() for rank, (doc, _) in enumerate(hits, 1)}
 
 
+@pytest.mark.slow
 def test_a_place_equals_that_of_a_run_without_a_query_or_an_engine(run: Path, index: Index) -> None:
     topics = api.read_topics(run.parent / "topics.jsonl")
     config = api.configure(**SETTINGS)
@@ -121,6 +120,7 @@ def test_a_run_of_one_query_and_one_engine_has_nothing_to_leave_out(run: Path, i
     assert (found.place, found.parts[0].without, dict(found.without_engine)) == (1, None, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("topic", "doc", "message"),
     [
@@ -151,6 +151,7 @@ def test_a_document_that_every_query_missed_is_not_unknown(run: Path, tmp_path: 
         explain(copy, "0", "none")
 
 
+@pytest.mark.slow
 def test_version_help_and_explain_import_no_slow_package(run: Path) -> None:
     """One process runs all three, so the later ones are checked together with the earlier ones."""
     code = f"""if True:

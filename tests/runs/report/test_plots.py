@@ -13,8 +13,6 @@ from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.report.plots import RECALL_DEPTHS, draw_costs, draw_runs, draw_settings, write_figure
 from tests.support.runs.command_line import keystone
 
-pytestmark = pytest.mark.slow
-
 TOPICS = ("1", "2", "3", "$x_1$")
 
 
@@ -42,6 +40,7 @@ def test_bars_are_means_with_intervals_and_differences_of_topics() -> None:
     assert [list(line.get_xdata()) for line in recall.lines] == [[1, 2, 5, 10, 20, 50, 100], [1, 2, 5, 10, 20]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("runs", "panels"), [([ONE], 2), ([ONE, TWO], 3), ([ONE, TWO] * 5, 3)])
 def test_any_number_of_runs_has_a_picture(tmp_path: Path, runs: list[Evaluation], panels: int) -> None:
     figure = draw_runs(runs, ["MAP"])
@@ -60,12 +59,14 @@ def test_an_axis_that_counts_topics_has_whole_numbers() -> None:
     assert all(float(tick).is_integer() for tick in ticks)
 
 
+@pytest.mark.slow
 def test_missing_values_leave_a_gap(tmp_path: Path) -> None:
     missing = evaluation("c", np.nan, np.nan, np.nan, np.nan, depth=0)
     write_figure(draw_runs([ONE, missing], ["MAP"]), tmp_path / "runs.svg")
     assert ElementTree.parse(tmp_path / "runs.svg").getroot().tag.endswith("svg")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".svg", ".png"])
 def test_the_same_evaluations_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
     paths = [tmp_path / f"{name}{ending}" for name in "ab"]
@@ -102,6 +103,7 @@ def test_names_are_text_and_a_circle_is_marked(tmp_path: Path) -> None:
     assert any(text and text.startswith("* measured on the grades") for text in texts)
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_picture(tmp_path: Path) -> None:
     (tmp_path / "qrels").write_text("1 0 a 1\n2 0 b 1\n")
     for name, docs in (("one", "ab"), ("two", "ba")):

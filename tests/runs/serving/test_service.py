@@ -22,11 +22,10 @@ from keystone.runs.serving.web.answers import stream_events
 from tests.support.indexes.small_corpus import NARRATIVES, write_corpus
 from tests.support.waiting import LIMIT_S
 
-pytestmark = pytest.mark.slow
-
 NO_LOG = CallLog(None, "", "")
 
 
+@pytest.mark.slow
 def test_an_answer_is_that_of_the_python_api_and_its_watcher_is_told_each_step(index: Index) -> None:
     topic = keystone.Topic("1", NARRATIVES["1"])
     (wanted,) = keystone.answer(index, [topic])
@@ -47,6 +46,7 @@ def test_an_answer_is_that_of_the_python_api_and_its_watcher_is_told_each_step(i
     assert tuple(value for name, value in steps if name == "sentence") == watched.sentences
 
 
+@pytest.mark.slow
 def test_an_index_without_embeddings_serves_all_but_dense_search(tmp_path: Path) -> None:
     settings = BuildSettings(embedding=None, threads=1)
     index, _ = build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "plain", settings)
@@ -81,6 +81,7 @@ def test_impossible_searches_are_errors(index: Index, text: str, k: int, message
             asyncio.run(operations.search(service, "bees", 1, "magic"))
 
 
+@pytest.mark.slow
 def test_a_document_that_is_a_segment_is_fetched_and_cited_by_its_id(tmp_path: Path) -> None:
     name, text = "msmarco_v2.1_doc_00_0#1_123", "Honey bees live together. Honey bees find flowers."
     (corpus := tmp_path / "corpus.jsonl").write_text(f'{{"id": "{name}", "title": "Bees", "text": "{text}"}}\n')
@@ -102,8 +103,9 @@ def test_a_document_that_is_a_segment_is_fetched_and_cited_by_its_id(tmp_path: P
     ]
 
 
+@pytest.mark.slow
 def test_a_long_narrative_has_few_queries_and_lets_others_search_between_them(index: Index) -> None:
-    narrative = " ".join(f"How do bees of colony {number} live?" for number in range(1500))
+    narrative = " ".join(f"How do bees of colony {number} live?" for number in range(400))
     done: list[str] = []
 
     async def search(service: operations.Service, text: str, method: str) -> None:
@@ -125,6 +127,7 @@ def test_a_long_narrative_has_few_queries_and_lets_others_search_between_them(in
     assert done == ["hybrid", "decomposed"]
 
 
+@pytest.mark.slow
 def test_a_cancelled_search_leaves_the_others_of_its_batch(index: Index) -> None:
     async def work(engine: Engine) -> None:
         queries, searches = await engine.decompose(keystone.Topic("1", NARRATIVES["1"])), engine.searches

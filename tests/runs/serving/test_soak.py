@@ -24,7 +24,7 @@ from tests.support.indexes.small_corpus import NARRATIVES, write_corpus
 from tests.support.places import ROOT
 from tests.support.servers.keystone_server import keystone_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(7200)]
 
 ROUNDS = int(os.environ.get("KEYSTONE_SOAK_ROUNDS", "1"))
 SEARCHES, ANSWERS = 200 * ROUNDS, 50 * ROUNDS
@@ -73,7 +73,7 @@ def check(process: int, work: Callable[[int, int], None]) -> None:
     assert after.bytes <= before.bytes + MOST_BYTES
 
 
-@pytest.fixture(params=["installed", pytest.param("older", marks=pytest.mark.nightly)])
+@pytest.fixture(params=["installed", "older"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An index of each version of Lucene, which is that of the processes that a test starts."""
     jars = find_older_jars() if request.param == "older" else find_anserini_jar().parent

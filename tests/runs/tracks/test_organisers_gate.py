@@ -17,8 +17,6 @@ SPECS = ("rag25", "rag26", "ragtime25", "ragtime26")
 """The tracks that have rules there. BioGen has none."""
 Gate = Callable[[dict[str, Any], str], bool]
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def is_refused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
@@ -135,6 +133,7 @@ PLACES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(SPECS), st.lists(st.tuples(PLACES, VALUES), min_size=1, max_size=3))
 def test_whatever_the_gate_refuses_is_an_error_here(

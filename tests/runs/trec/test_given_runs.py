@@ -17,7 +17,7 @@ from keystone.runs.cli.outputs import check_run_outputs
 from keystone.runs.config.read import read_config
 from keystone.runs.exchange.bundle.reproduce import reproduce
 from keystone.runs.exchange.bundle.write import write_bundle
-from keystone.runs.pipeline import stages
+from keystone.runs.pipeline import run as pipeline
 from keystone.runs.pipeline.answering.bulk import answer_to_file
 from keystone.runs.pipeline.manifest import list_remarks
 from keystone.runs.tracks.rules import TRACKS
@@ -40,7 +40,7 @@ def list_docs(path: Path) -> dict[str, list[str]]:
 
 def run(index: Index, folder: Path, name: str, *settings: str) -> Path:
     places = [f"index={index.folder}", f"topics={write_topics(folder / 'topics.jsonl')}", f"out={folder / 'out'}"]
-    return stages.run(read_config(None, [f"run_id={name}", "answer.documents=4", *places, *settings]), threads=2)
+    return pipeline.run(read_config(None, [f"run_id={name}", "answer.documents=4", *places, *settings]), threads=2)
 
 
 @settings(max_examples=20, deadline=None)

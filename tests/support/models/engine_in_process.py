@@ -22,7 +22,7 @@ from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.open import open_model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
-from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.generation.readers.settings import READERS
 from keystone.generation.types import Failure
 from keystone.indexing.index import open_index
 from keystone.retrieval.backends import open_store
@@ -31,7 +31,7 @@ from tests.support.models.vllm_calls import mixed
 
 ENGINE = {"dtype": "bfloat16", "enforce_eager": True, "kv_cache_memory_bytes": 64 << 20}
 """The arguments of vLLM's engine for the tiny model."""
-READERS = ("rdr2", "discorag", "disco_rag", "graphreader")
+MEASURED = ("rdr2", "discorag", "disco_rag", "graphreader")
 QUESTION = "How do bees find flowers?"
 WINDOW_TOKENS = 8192
 
@@ -49,7 +49,7 @@ async def read(sources: Sources, model: OpenModel, name: str, calls: int) -> dic
     query = Query("1", "1#0", QUESTION, QUESTION, QUESTION)
     rows = list(range(4))
     task = Task(Topic("1", QUESTION), read_context(sources, rows, [query]), 60, list)
-    settings = READER_SETTINGS[name].model_validate({"name": name, "calls": calls})
+    settings = READERS[name].settings.model_validate({"name": name, "calls": calls})
     reader = open_reader(Tools(sources, model, AnswerSettings("retrieval", window=WINDOW_TOKENS), settings))  # type: ignore[arg-type]
     before = sum(usage.calls for usage in model.usage.values())
     found = await reader.gather(task, (tuple(rows),))
@@ -66,7 +66,7 @@ async def main(index: Path, engine_model: Path, calls: int, report: Path) -> Non
     settings = ModelSettings(name="tiny", backend="vllm", cache=cache, engine=engine, concurrency=5)
     async with open_model(settings, report.parent) as model:
         asked = await ask(model)
-        readers = {name: await read(sources, model, name, calls) for name in READERS}
+        readers = {name: await read(sources, model, name, calls) for name in MEASURED}
     report.write_text(json.dumps({**asked, "readers": readers}))
 
 

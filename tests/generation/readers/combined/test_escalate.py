@@ -13,15 +13,13 @@ from keystone.fusion.evidence import fuse_reciprocal_ranks, interleave
 from keystone.generation.context.topic import Sources, read_context
 from keystone.generation.readers.combined.escalate import read_open
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
-from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.generation.readers.settings import READERS
 from keystone.generation.types import EvidenceSet, Reply, Request
 from keystone.indexing.errors import Unusable
 from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
 from tests.support.models.scripted import Scripted
-
-pytestmark = pytest.mark.slow
 
 QUERIES = ("How do bees find flowers?", "Who says words about sugar in the kitchen?")
 
@@ -43,7 +41,7 @@ def escalate(sources: Sources, model: Scripted | None, **settings: object) -> tu
     hits = (tuple(task.context.documents),)
     found = []
     for name, own in (("plain", {}), ("escalate", {"to": ["rdr2"], **settings})):
-        reader = READER_SETTINGS[name].model_validate({"name": name, **own})
+        reader = READERS[name].settings.model_validate({"name": name, **own})
         method = "retrieval" if model else "rules"
         tools = Tools(sources, model, AnswerSettings(method, window=4096), reader)  # type: ignore[arg-type]
         found.append(asyncio.run(open_reader(tools).gather(task, hits)))
@@ -77,6 +75,7 @@ def test_only_open_queries_are_escalated(sources: Sources) -> None:
     assert {step.query_id for step in found.steps[1:]} == {"1#1"}
 
 
+@pytest.mark.slow
 def test_without_a_model_cosines_decide(sources: Sources) -> None:
     _, nothing_open = escalate(sources, None, least_cosine=-1.0)
     _, all_open = escalate(sources, None, least_cosine=1.0)
@@ -118,7 +117,7 @@ def test_a_reply_without_objects_is_refused() -> None:
 def test_fused_readers_read_the_same_documents(sources: Sources) -> None:
     task = make_task(sources)
     hits = (tuple(task.context.documents),)
-    reader = READER_SETTINGS["fused"].model_validate({"name": "fused", "readers": ["plain", "rdr2"]})
+    reader = READERS["fused"].settings.model_validate({"name": "fused", "readers": ["plain", "rdr2"]})
     tools = Tools(sources, None, AnswerSettings("retrieval", window=400), reader)  # type: ignore[arg-type]
     found = asyncio.run(open_reader(tools).gather(task, hits))
     assert found.reader == "fused"

@@ -18,16 +18,15 @@ from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.rst.joints import check_binary
 from keystone.indexing.structures.tree import Tree, leaves
+from tests.support.fuzz import FUZZ_CASES
 from tests.support.mutation import mutate
 from tests.support.structures.rhetoric import write_graph, write_tree
-
-pytestmark = pytest.mark.slow
 
 TEXT = (
     "The musical began with previews in 1997. Critics praised it, but tickets were dear. (Some seats were not.) "
     "In 2006 it moved to another theatre; the move made room for a newer show. It still runs."
 )
-MUTATIONS = 10_000
+MUTATIONS = FUZZ_CASES or 1_000
 
 
 def check_tree(tree: Tree) -> None:
@@ -65,6 +64,7 @@ def read(reply: Reply, name: str) -> str:
     return "used"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_mutated_replies_are_valid_or_refused_and_some_are_each(name: str) -> None:
     good, chance = READERS[name][0], Random(13)

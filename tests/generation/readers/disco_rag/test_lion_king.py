@@ -16,8 +16,6 @@ from keystone.retrieval.types import Query, Topic
 from tests.support.models.scripted import Said, Scripted
 from tests.support.structures.rhetoric import write_tree
 
-pytestmark = pytest.mark.slow
-
 QUESTION = "When did The Lion King open on Broadway?"
 CORPUS = {
     "premiere": "The first Broadway audience saw The Lion King in previews at the New Amsterdam Theatre on 15 October "

@@ -23,6 +23,7 @@ from keystone.generation.readers.question import Question
 from keystone.generation.readers.settings import DiscoRagSettings
 from keystone.generation.types import Failure, Step, Stop
 from keystone.indexing.vectors.types import Vectors
+from tests.support.fuzz import FUZZ_CASES
 from tests.support.models.scripted import Said, Scripted
 from tests.support.mutation import mutate
 from tests.support.structures.discourse_trees import GURN_TEXTS, GURN_VECTORS, draw_gurn, make_discourse
@@ -203,11 +204,11 @@ def test_the_prompt_of_a_long_walk_stays_within_the_window() -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_damaged_replies_never_end_in_an_error_or_beyond_the_limits() -> None:
+def test_damaged_replies_never_end_in_an_error_or_beyond_the_limits() -> None:
     seeds = [*(text.encode() for text in TRACE), b"Action: Text[0]", b"Ancestors[35]", b"Action: Finish[Done]"]
     stops = set()
     used = number = 0
-    while used < 10_000:
+    while used < (FUZZ_CASES or 1_000):
         chance = Random(number)
         replies = [mutate(chance.choice(seeds), chance).decode("utf-8", "replace") for _ in range(12)]
         calls, tokens = chance.randint(1, 16), chance.choice([5_000, 20_000, 400_000])

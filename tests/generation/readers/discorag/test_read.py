@@ -23,8 +23,6 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
 from tests.support.models.scripted import Said, Scripted
 
-pytestmark = pytest.mark.slow
-
 ASKED = "Why do bees dance, and who feeds them in winter?"
 FACT = "Who feeds bees in winter?"
 SUBJECTS = ("bees dance", "a keeper feeds bees in winter", "rain falls", "stones lie still")
@@ -88,6 +86,7 @@ class Shuffled(Scripted):
             yield found
 
 
+@pytest.mark.slow
 def test_agents_gather_what_they_wrote_interleaved(sources: Sources) -> None:
     model = Scripted(write_next_leaf)
     settings = DiscoRagSettings(name="discorag", entries=4, entries_per_document=2, kept=5)

@@ -25,8 +25,6 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
 from tests.support.models.scripted import Said, Scripted
 
-pytestmark = pytest.mark.slow
-
 ASKED = "How do honey bees find flowers and keep the hive warm?"
 TEXT = """Bees
 

@@ -12,8 +12,6 @@ from tests.support.places import ROOT
 from tests.support.runs.command_line import keystone
 from tests.support.servers.chat import serving
 
-pytestmark = pytest.mark.slow
-
 REFERENCES = [
     {"id": "1", "question": "Why?", "references": ["bees dance"], "answers": [["bees"]], "gold_ids": ["d1"]},
     {"id": "2", "question": "How?", "references": ["by night"], "answers": [["day"]], "gold_ids": ["d2"]},
@@ -54,6 +52,7 @@ def judge(body: dict[str, Any]) -> str:
     return "Yes, partially" if "partially" in system else "No"
 
 
+@pytest.mark.slow
 def test_the_documented_commands_run_as_they_stand(folder: Path) -> None:
     plain, judged = list_documented_commands()
     done = keystone(*plain, cwd=folder)

@@ -15,8 +15,6 @@ from tests.support.runs.answered_runs import judge, write_answered_run
 from tests.support.runs.command_line import keystone
 from tests.support.servers.chat import Server, serving
 
-pytestmark = pytest.mark.slow
-
 GOOD = {"1": ["Bees dance to tell.", "They dance in eights.", "Ants walk."], "2": ["Ants dance."]}
 BAD = {"1": ["Ants walk."], "2": ["The sources do not say it."]}
 
@@ -43,6 +41,7 @@ def name_model(server: Server) -> list[str]:
     return ["--set", f"model={{name: m, urls: ['{server.url}']}}"]
 
 
+@pytest.mark.slow
 def test_use_is_judged_once_and_evaluated_without_references(folder: Path, server: Server) -> None:
     before = len(server.requests)
     judged = ["judge", "use", "out/good", "out/bad", *name_model(server)]
@@ -67,6 +66,7 @@ def test_use_is_judged_once_and_evaluated_without_references(folder: Path, serve
     assert [means["out/bad", name] for name in ("answered", "gaps admitted", "lead")] == ["0.0", "0.5", "0.0"]
 
 
+@pytest.mark.slow
 def test_a_pair_is_judged_in_both_orders_with_a_table_and_a_file(folder: Path, server: Server) -> None:
     fought = ["judge", "pair", "out/good", "out/bad", *name_model(server)]
     done = keystone(*fought, cwd=folder)
@@ -95,6 +95,7 @@ def test_a_pair_is_judged_in_both_orders_with_a_table_and_a_file(folder: Path, s
     assert (folder / "battles.jsonl").read_bytes() == verdicts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "number"), [("use", 4), ("pair", 4)])
 def test_a_batch_has_all_requests_and_is_answered_later(folder: Path, command: str, number: int) -> None:
     judged = ["judge", command, "out/good", "out/bad", "--set", "model={name: m, backend: batch}"]

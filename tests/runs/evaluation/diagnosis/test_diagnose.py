@@ -13,6 +13,7 @@ import yaml
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
+from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.store import build_store, open_store
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Stage, diagnose, list_stages
@@ -22,14 +23,11 @@ from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevan
 from keystone.runs.evaluation.diagnosis.worth import insert_by_grade, measure_worth
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.nuggets.read import read_nuggets
-from keystone.runs.pipeline.artifacts import write_json_lines
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import make_run
 from tests.support.indexes.small_corpus import CORPUS, write_index_file, write_topics
 from tests.support.runs.command_line import keystone
-
-pytestmark = pytest.mark.slow
 
 SETTINGS = ["retrieval.depth=9", "fusion.depth=9", "answer.documents=9"]
 NUGGETS = [
@@ -157,6 +155,9 @@ DAMAGES: dict[Stage, Callable[[Path], None]] = {
 """The damage of each stage. What a stage lost, the later ones do not have either."""
 
 
+OF_RERANKERS = ("placed", "reranked")
+
+
 def write_wanted(folder: Path, kind: str) -> Path:
     path = folder / kind
     if kind == "qrels":
@@ -186,7 +187,7 @@ def test_every_loss_of_a_damaged_stage_is_attributed_to_it(graded: Path, tmp_pat
             DAMAGES[later](directory)
     for kind in ("qrels", "nuggets"):
         found = diagnose_by(directory, write_wanted(tmp_path, kind))
-        assert found.stages == tuple(LOSSES)
+        assert found.stages == tuple(stage for stage in LOSSES if stage not in OF_RERANKERS)
         assert [one.lost for one in found.findings] == [stage, stage, None, None]
         assert (found.sum_worth(stage), found.sum_worth(None), found.left_out) == (0.5, 0.5, 1)
         if kind == "qrels":
@@ -208,7 +209,7 @@ def test_answers_to_queries_are_made_from_the_documents_of_each_query(graded: Pa
             edit_first(tmp_path / "run", "grades", change)
             run = open_stored_run(tmp_path / "run")
             assert run.list_selected()["1"] == selected
-            assert [stage for stage in LOSSES if stage not in list_stages(run)] == ["queries"]
+            assert [stage for stage in LOSSES if stage not in list_stages(run)] == ["queries", *OF_RERANKERS]
 
 
 def grade_nothing(record: dict[str, Any]) -> None:
@@ -219,6 +220,27 @@ def grade_weather_alone(record: dict[str, Any]) -> None:
     record["grades"] = [[float(name == "weather") for name in record["documents"]] for _ in record["queries"]]
 
 
+@pytest.mark.parametrize(("place", "lost"), [("first", "reranked"), ("last", "placed")])
+def test_what_a_reranker_puts_too_low_is_its_loss(index: Index, tmp_path: Path, place: str, lost: Stage) -> None:
+    """Before the reranker, the lost documents are first or last; after it, they are last."""
+    directory = make(index, tmp_path, "answer.documents=2")
+    leave_out_of_evidence(directory)
+    leave_out_of_answer(directory)
+    hits = read_run(directory / "narrative.trec").list_hits()
+    others = [(doc, score) for doc, score in hits["1"] if doc not in DAMAGED]
+    for name, first in (("narrative", place == "first"), ("reranked", False)):
+        ids = [*DAMAGED, *(doc for doc, _ in others)] if first else [*(doc for doc, _ in others), *DAMAGED]
+        ranked = {**hits, "1": [(doc, float(len(ids) - rank)) for rank, doc in enumerate(ids)]}
+        write_run(directory / f"{name}.trec", make_run("run", ranked))
+    config = yaml.safe_load((directory / "config.yaml").read_text())
+    config["model"] = {"name": "m", "urls": ["http://localhost:9/v1"]}
+    config["rerank"]["method"] = "listwise"
+    (directory / "config.yaml").write_text(yaml.safe_dump(config))
+    found = diagnose_by(directory, write_wanted(tmp_path, "qrels"))
+    assert found.stages == ("corpus", "search", "systems", "queries", *OF_RERANKERS, "read", "used", "cited")
+    assert {one.lost for one in found.findings if one.wanted.doc_id in DAMAGED} == {lost}
+
+
 @pytest.mark.parametrize("kind", ["qrels", "nuggets"])
 def test_an_undamaged_run_keeps_everything(graded: Path, tmp_path: Path, kind: str) -> None:
     found = diagnose_by(graded, write_wanted(tmp_path, kind))
@@ -227,6 +249,7 @@ def test_an_undamaged_run_keeps_everything(graded: Path, tmp_path: Path, kind: s
     assert all(one.grade == 3 and set(one.ranks) == {"search", "systems", "queries"} for one in found.findings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "stage"),
     [
@@ -287,6 +310,7 @@ def test_a_text_says_a_nugget_if_it_has_nearly_all_its_words(text: str, said: bo
     assert says(text, "Mites are the worst enemy of a colony.") == said
 
 
+@pytest.mark.slow
 def test_the_command_prints_writes_and_draws_and_refuses_bad_nuggets(graded: Path, tmp_path: Path) -> None:
     nuggets = write_wanted(tmp_path, "nuggets")
     files: list[str | Path] = ["--out", tmp_path / "losses.svg", "--out", tmp_path / "losses.json"]

@@ -22,8 +22,6 @@ from keystone.runs.trec.judge_record import JudgeRecord, name_record, read_recor
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import Server, serving
 
-pytestmark = pytest.mark.slow
-
 RUNS = {
     "a.trec": "1 Q0 bees 1 2 a\n1 Q0 wasps 2 1 a\n2 Q0 volcano 1 2 a\n2 Q0 glacier 2 1 a\n",
     "b.trec": "1 Q0 twin-a 1 2 b\n1 Q0 bees 2 1 b\n2 Q0 volcano#w0_0 1 2 b\n3 Q0 bees 1 1 b\n2 Q0 gone 2 1 b\n",
@@ -77,6 +75,7 @@ def made(tmp_path: Path, index: Index, topics: Path, server: Server) -> Made:
     return Made(tmp_path, ["run_id=r", f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}", model])
 
 
+@pytest.mark.slow
 def test_the_pool_is_judged_once_and_the_record_tells_by_whom(
     made: Made, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +106,7 @@ def test_a_document_that_the_index_lacks_has_no_judgment(made: Made, capsys: pyt
     assert found == ["bees", "twin-a", "wasps", "glacier", "volcano", "volcano#w0_0"]
 
 
+@pytest.mark.slow
 def test_repeats_are_sampled_and_their_median_counts(made: Made, server: Server) -> None:
     before = len(server.requests)
     made.start(repeats=5)
@@ -128,6 +128,7 @@ def test_a_cascade_asks_a_third_prompt_only_where_two_grades_differ_widely(made:
         assert int(row[3]) == sorted(own)[(len(own) - 1) // 2]
 
 
+@pytest.mark.slow
 def test_agreement_with_other_judgments_is_printed_and_feeds_the_intervals(
     made: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,6 +193,7 @@ def test_an_impossible_command_is_an_error(made: Made, options: dict[str, Any], 
         made.start(**options)
 
 
+@pytest.mark.slow
 def test_evaluate_prints_and_writes_intervals_over_judges(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
     made.start(repeats=3)
     qrels, json = made.folder / "q", made.folder / "report.json"

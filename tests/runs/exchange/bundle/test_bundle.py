@@ -25,13 +25,11 @@ from keystone.runs.exchange.bundle.archive import SUMS
 from keystone.runs.exchange.bundle.remake import FACTS
 from keystone.runs.exchange.bundle.reproduce import Reproduction, reproduce
 from keystone.runs.exchange.bundle.write import METADATA, Contents, write_bundle
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.models.reading_model import say
 from tests.support.mutation import mutate
 from tests.support.servers.chat import serving
-
-pytestmark = pytest.mark.slow
 
 EFFORT = Effort(threads=2)
 KEY = "sk-a-secret-of-the-bundle"
@@ -136,6 +134,7 @@ def test_a_bundle_holds_no_key_and_no_folder_of_the_machine(
     assert steps["keystone"]["reranks"] == "graded"
 
 
+@pytest.mark.slow
 def test_each_changed_missing_or_added_file_is_named(bundles: dict[str, tuple[Path, Contents]], tmp_path: Path) -> None:
     bundle = bundles["model"][0]
     with zipfile.ZipFile(bundle) as archive:
@@ -193,6 +192,7 @@ def test_files_that_contradict_each_other_are_no_traceback(
         reproduce(change(bundles["rules"][0], tmp_path / "c.zip", lose_the_index, True), None, EFFORT)
 
 
+@pytest.mark.slow
 def test_damaged_files_with_right_hashes_are_differences_or_errors(
     bundles: dict[str, tuple[Path, Contents]], tmp_path: Path
 ) -> None:
@@ -208,6 +208,7 @@ def test_damaged_files_with_right_hashes_are_differences_or_errors(
             reproduce(change(bundles["rules"][0], tmp_path / "m.zip", damage, True), None, EFFORT)
 
 
+@pytest.mark.slow
 def test_a_change_with_right_hashes_is_found_in_the_artifacts_that_follow(
     bundles: dict[str, tuple[Path, Contents]], tmp_path: Path
 ) -> None:
@@ -282,6 +283,7 @@ def test_only_a_whole_run_of_the_same_inputs_is_bundled(runs: dict[str, Path], t
     assert not (tmp_path / "out.zip").exists()
 
 
+@pytest.mark.slow
 def test_the_commands_tell_the_documents_the_stored_stages_and_each_difference(
     runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ from keystone.indexing.store import build_store, open_store
 from keystone.indexing.types import Document, Segment, Span, Store
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.answering.evidence_links import name_segments, point_to_evidence
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 
 TEXT = "Bees dance. Bees sleep. Wasps hunt."
 SEGMENTS = {"d#0": (0, 23), "d#1": (12, 35)}

@@ -18,17 +18,15 @@ from keystone.indexing.index import Index
 from keystone.runs.cli.commands import run_commands
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.foresight import Ask, foresee
 from keystone.runs.pipeline.model_runner import USAGE_FILE
-from keystone.runs.pipeline.stages import run
-from keystone.runs.report.foresight.asks import Ask, foresee
+from keystone.runs.pipeline.run import run
 from keystone.runs.report.foresight.foresee import Foresight, foresee_run
 from keystone.runs.report.foresight.show import list_foresight
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models import reading_model
 from tests.support.servers import rerank
 from tests.support.servers.chat import Server, serving
-
-pytestmark = pytest.mark.slow
 
 WHOLE = ["grading.rounds=2", "grading.deeper=3", "grading.bounds=false", "queries.passages=both"]
 RUNS = {
@@ -74,6 +72,7 @@ def count_most(found: Foresight) -> tuple[int, int, int]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_costs_no_more_than_was_foreseen(name: str, index: Index, tmp_path: Path, server: Server) -> None:
     preset, changes = RUNS[name]
@@ -96,6 +95,7 @@ def test_a_run_costs_no_more_than_was_foreseen(name: str, index: Index, tmp_path
     assert ({stage.plan for stage in again.stages}, again.calls) == ({"kept"}, ())
 
 
+@pytest.mark.slow
 def test_bounds_are_met_if_the_settings_fix_the_calls(index: Index, tmp_path: Path, server: Server) -> None:
     model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
     config = configure(index, tmp_path, "keystone", model, "queries.passages=none", "answer.method=rules")
@@ -161,6 +161,7 @@ def test_a_prompt_fills_the_window_at_most() -> None:
     assert found.likely.prompt_tokens == 3 * (len("user") + 3000 + 2 * MESSAGE_TOKENS) / 4
 
 
+@pytest.mark.slow
 def test_the_summaries_of_a_candidate_pool_are_counted_once_for_all_topics(tmp_path: Path, server: Server) -> None:
     texts = {"bees": "Honey bees dance for flowers. " * 1_200, "volcano": "A volcano erupts on the planet."}
     corpus = tmp_path / "corpus.jsonl"

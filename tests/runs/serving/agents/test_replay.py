@@ -20,8 +20,6 @@ from keystone.runs.serving.service import Service
 from keystone.runs.serving.web.answers import stream_events
 from tests.support.indexes.small_corpus import NARRATIVES
 
-pytestmark = pytest.mark.slow
-
 CALLS = (
     Call("mcp", "decompose", {"narrative": NARRATIVES["1"]}, "s1"),
     Call("mcp", "search", {"query": "honey bees", "k": 3}, "s1"),
@@ -62,6 +60,7 @@ def edit(session: Path, path: Path, number: int, /, **values: Any) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_session_repeats_byte_for_byte_and_is_scored(
     session: Path, index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +78,7 @@ def test_a_session_repeats_byte_for_byte_and_is_scored(
     assert err == ""
 
 
+@pytest.mark.slow
 def test_a_reply_of_other_bytes_is_named_and_fails(
     session: Path, index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,6 +97,7 @@ def test_a_reply_of_other_bytes_is_named_and_fails(
     assert err == f"{log}:{LINES + 1}: the last line is torn after 15 bytes; it is left out\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "values"),
     [
@@ -115,6 +116,7 @@ def test_a_line_that_no_server_wrote_is_an_error_that_names_it(
         replay(log, index.folder, session="s1")
 
 
+@pytest.mark.slow
 def test_one_of_several_sessions_is_repeated(
     session: Path, index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,6 +127,7 @@ def test_one_of_several_sessions_is_repeated(
         replay(log, index.folder, session="s3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["index", "settings"])
 def test_a_log_of_another_index_or_setting_is_an_error_unless_asked(
     session: Path, index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
@@ -157,6 +160,7 @@ def test_a_damaged_line_is_an_error_that_names_it(tmp_path: Path, line: bytes, m
         read_calls(log)
 
 
+@pytest.mark.slow
 def test_every_beginning_of_a_log_is_read_up_to_its_torn_line(tmp_path: Path) -> None:
     whole = (orjson.dumps(LINE) + b"\n") * 2
     length = len(whole) // 2

@@ -11,8 +11,6 @@ from keystone.retrieval.backends import open_store
 from keystone.runs.serving.agents.score import Judged, Stage, Unit, locate, read_relevant, read_wanted_nuggets
 from keystone.runs.serving.agents.score import score_session as score
 
-pytestmark = pytest.mark.slow
-
 BEES, FLOWERS, WASPS = "bees#w0_0", "flowers#w0_0", "wasps#w0_0"
 QRELS = "1 0 bees 3\n1 0 beekeeping 2\n1 0 flowers 1\n1 0 wasps 0\n2 0 volcano 2\n"
 

@@ -21,8 +21,6 @@ from keystone.runs.serving.service import Service
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES
 from tests.support.waiting import LIMIT_S
 
-pytestmark = pytest.mark.slow
-
 T = TypeVar("T")
 CALLS_AT_ONCE = 64
 
@@ -59,6 +57,7 @@ def test_a_model_is_told_what_each_tool_and_argument_is_for(service: Service) ->
     assert warned == set(TOOLS) - {"decompose"}  # which shows the agent's own words
 
 
+@pytest.mark.slow
 def test_an_agent_searches_reads_and_answers(service: Service, log_file: Path) -> None:
     async def work(client: Client) -> None:
         queries = (await call(client, "decompose", narrative=NARRATIVES["1"]))["queries"]
@@ -90,6 +89,7 @@ def test_an_agent_searches_reads_and_answers(service: Service, log_file: Path) -
     assert lines[7]["cited"]
 
 
+@pytest.mark.slow
 def test_a_cut_search_goes_on_where_it_ended(service: Service) -> None:
     async def work(client: Client) -> None:
         whole = await call(client, "search", query="honey bees and flowers", k=9)
@@ -191,6 +191,7 @@ def test_a_bug_is_an_error_in_the_reply_and_a_traceback_in_the_log(caplog: pytes
     assert "AttributeError" in caplog.text
 
 
+@pytest.mark.slow
 def test_calls_at_the_same_time_are_all_answered(service: Service, log_file: Path) -> None:
     queries = [
         f"{words} {number}" for number in range(16) for words in ("queen dancing", "volcano", "glacier", "wasps")

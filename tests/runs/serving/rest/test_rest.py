@@ -19,8 +19,6 @@ from keystone.runs.serving.server.guard import Guard
 from keystone.runs.serving.service import Service, open_service
 from tests.support.servers.asgi import Answered, ask_app
 
-pytestmark = pytest.mark.slow
-
 QUESTION = "How do honey bees find flowers?"
 ASKED = "query=How%20do%20honey%20bees%20find%20flowers%3F"
 
@@ -80,6 +78,7 @@ def test_a_search_has_the_reply_of_pyserini_1(app: Any) -> None:
     assert first == {"docid": "bees", "score": score, "document_img_path": None, "encoded_img": None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["dense", "hybrid", "decomposed"])
 def test_other_methods_rank_as_the_python_api_does(app: Any, index: Index, method: str) -> None:
     topic = keystone.Topic("1", QUESTION)
@@ -266,6 +265,7 @@ def test_parameters_of_bm25_change_the_scores(app: Any) -> None:
     assert other.json["candidates"][0]["score"] != default.json["candidates"][0]["score"]
 
 
+@pytest.mark.slow
 def test_the_log_repeats_every_call_byte_for_byte(app: Any, service: Service, tmp_path: Path, index: Index) -> None:
     targets = [
         f"/v1/index/search?{ASKED}&hits=2&run_id=agent-1&step=0",

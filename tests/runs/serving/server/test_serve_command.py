@@ -23,8 +23,6 @@ from tests.support.servers.chat import serving
 from tests.support.servers.keystone_server import Served, keystone_server
 from tests.support.waiting import LIMIT_S, join
 
-pytestmark = pytest.mark.slow
-
 TEXTS = ["honey bees in the kitchen", "ash of a volcano", "insects", "zzyzx"]
 CLIENTS = 16
 TEXTS_OF_ONE = {"title": str, "contents": str}
@@ -61,6 +59,7 @@ def rank(index: Index) -> list[list[tuple[str, float]]]:
     return [list(zip(store.ids(found.of(i)), found.scores_of(i).tolist(), strict=True)) for i in range(len(TEXTS))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", rest_server.FORMS)
 def test_the_rest_corpus_has_the_rankings_and_scores_of_the_local_index(
     served: Served, index: Index, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -171,6 +170,7 @@ def test_health_and_metrics(served: Served) -> None:
     assert b"# TYPE keystone_bm25_batches_total counter\n" in body
 
 
+@pytest.mark.slow
 def test_sigterm_under_load_loses_no_accepted_call(index: Index, tmp_path: Path) -> None:
     replies: list[bytes] = []
     lost: list[str] = []
@@ -205,6 +205,7 @@ def test_sigterm_under_load_loses_no_accepted_call(index: Index, tmp_path: Path)
         assert len(own.log.read_bytes().splitlines()) == len(replies)
 
 
+@pytest.mark.slow
 def test_a_request_that_takes_too_long_is_refused(index: Index, tmp_path: Path) -> None:
     with serving(model=say, latency=20) as model:
         settings = [f"model={{name: plain, urls: ['{model.url}'], window: 4096}}", "queries.method=model"]

@@ -23,12 +23,10 @@ from keystone.runs.cli.outputs import check_outputs
 from keystone.runs.config.read import read_config
 from keystone.runs.exchange.bundle.reproduce import reproduce
 from keystone.runs.exchange.bundle.write import write_bundle
-from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.run import run
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.runs.beir_folders import write_folder
-
-pytestmark = pytest.mark.slow
 
 
 class Collection(BaseQueries, BaseQrels):  # type: ignore[misc]
@@ -50,6 +48,7 @@ def make_run(index: Index, topics: Path, out: Path) -> Path:
     return run(read_config(None, ["run_id=r", f"index={index.folder}", f"topics={topics}", f"out={out}"]))
 
 
+@pytest.mark.slow
 def test_topics_and_judgments_of_a_folder(index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_folder(tmp_path / "small")
     dev = Path(f"{folder}:dev")
@@ -75,6 +74,7 @@ def test_a_run_is_made_again_if_the_queries_of_its_folder_change(index: Index, t
     assert before["number"] == after["number"] == 1
 
 
+@pytest.mark.slow
 def test_topics_and_judgments_of_a_data_set(index: Index, data_set: Path, tmp_path: Path) -> None:
     made = make_run(index, data_set, tmp_path / "out")
     assert read_run(made / "narrative.trec").query_ids == ("1", "2")
@@ -87,6 +87,7 @@ def test_topics_and_judgments_of_a_data_set(index: Index, data_set: Path, tmp_pa
     assert sorted(answered) == ["1", "2"]
 
 
+@pytest.mark.slow
 def test_a_bundle_holds_the_topics_of_a_data_set(index: Index, data_set: Path, tmp_path: Path) -> None:
     write_bundle(make_run(index, data_set, tmp_path / "out"), tmp_path / "r.zip", Effort())
     assert not any(one.difference for one in reproduce(tmp_path / "r.zip", None, Effort()).remade)

@@ -1,14 +1,50 @@
-"""The requests of one kind that a run may send, and the most that they can cost."""
+"""The requests that a run may send, and the most that they can cost."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import find_most_usage
 from keystone.generation.types import Request, Usage
+from keystone.retrieval.types import Topic
+from keystone.runs.pipeline.job import Job
 
 REPAIR_TOKENS = 1000
 """More tokens than a repair says besides the reply that it repeats."""
+
+UNKNOWN_DOCUMENTS = 10**12
+"""The documents of an index whose engine does not tell their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTopic:
+    """A topic with the number of its decomposed queries, and the characters of their questions, both at most."""
+
+    topic: Topic
+    queries: int
+    characters: int
+    words: int
+    """The most words of the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The topics of a run before they are asked, with the run's model and the number of documents in its index."""
+
+    job: Job
+    topics: Sequence[AskedTopic]
+
+    @property
+    def model(self) -> ModelSettings:
+        """The settings of the model, which the configuration must have."""
+        assert self.job.config.model is not None
+        return self.job.config.model
+
+    @property
+    def documents(self) -> int:
+        """The number of documents in the index."""
+        return UNKNOWN_DOCUMENTS if self.job.index.documents is None else self.job.index.documents
 
 
 @dataclass(frozen=True, slots=True)

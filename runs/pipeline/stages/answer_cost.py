@@ -20,8 +20,7 @@ from keystone.generation.prompts.answers import check_support
 from keystone.generation.readers.write import LEAST_WORDS_SHARE
 from keystone.generation.types import Request
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.report.foresight.asks import Ask
-from keystone.runs.report.foresight.of_topics import AskedTopic
+from keystone.runs.pipeline.foresight import Ask, AskedTopic
 
 SENTENCE_CHARACTERS = 40
 """More characters than the JSON of a listed sentence or claim has besides its text."""

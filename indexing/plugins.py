@@ -1,0 +1,97 @@
+"""Tables that other packages extend: an entry point of a package adds a row by its name."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, distributions
+from typing import Generic, TypeVar
+
+from keystone.indexing.errors import UserError
+
+Row = TypeVar("Row")
+PREFIX = "keystone."
+"""The beginning of the name of every group of entry points."""
+
+
+class OpenTable(Mapping[str, Row], Generic[Row]):
+    """The rows of Keystone by name, and those that other packages add in a group of entry points.
+
+    A package is imported when its row is asked for; listing the names imports nothing. `UserError`, with the name of
+    the package, for a row that cannot be loaded or is not of type `kind`, and for a name that two rows have.
+    `reserved` lists other names that no package may take.
+    """
+
+    def __init__(
+        self, group: str, kind: type[Row], own: Mapping[str, Row], reserved: Callable[[], Iterable[str]] = tuple
+    ) -> None:
+        self.group, self.kind, self.own, self._reserved = group, kind, own, reserved
+
+    def __getitem__(self, name: str) -> Row:
+        added = find_entry_points(self.group).get(name, ())
+        if not added:
+            return self.own[name]
+        rivals = [*map(describe_package, added)]
+        if name in self.own or name.lower() in map(str.lower, self._reserved()):
+            rivals.insert(0, "Keystone")
+        if len(rivals) > 1:
+            expected = "a name that nothing else has: uninstall one of them, or rename its entry point"
+            raise UserError(f"{self.group}: found {name!r} in {' and in '.join(rivals)}; expected {expected}")
+        return self._load(added[0])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self.own, *self.list_added()]))
+
+    def __len__(self) -> int:
+        return len({*self.own, *self.list_added()})
+
+    def list_added(self) -> list[str]:
+        """List the names that other packages add."""
+        return list(find_entry_points(self.group))
+
+    def find_package(self, name: str) -> dict[str, str]:
+        """Find the package that adds a row: its version by its name. It is empty for a row of Keystone."""
+        return {
+            point.dist.name: point.dist.version for point in find_entry_points(self.group).get(name, ()) if point.dist
+        }
+
+    def _load(self, point: EntryPoint) -> Row:
+        source = f"{self.group}: {point.name!r} of {describe_package(point)} ({point.value})"
+        try:
+            row = point.load()
+        except Exception as error:
+            raise UserError(f"{source} cannot be loaded: {type(error).__name__}: {error}") from error
+        if not isinstance(row, self.kind):
+            expected = f"{self.kind.__module__}.{self.kind.__qualname__}"
+            raise UserError(f"{source}: found an object of type {type(row).__name__}, expected {expected}")
+        if (name := getattr(row, "name", point.name)) != point.name:
+            raise UserError(f"{source}: found the name {name!r} in it, expected the name of its entry point")
+        return row
+
+
+def describe_package(point: EntryPoint) -> str:
+    """The name and the version of the package that an entry point belongs to."""
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "a package without a name"
+
+
+def find_entry_points(group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Find the entry points of a group by name. A name has several if several packages add it."""
+    return _find_all().get(group, {})
+
+
+def list_groups() -> list[str]:
+    """List the groups of entry points of all packages whose names begin as those of Keystone do."""
+    return sorted(_find_all())
+
+
+@cache
+def _find_all() -> dict[str, dict[str, tuple[EntryPoint, ...]]]:
+    found: dict[str, dict[str, tuple[EntryPoint, ...]]] = {}
+    seen = set[str]()
+    for package in distributions():
+        points = [point for point in package.entry_points if point.group.startswith(PREFIX)]
+        if not points or package.name in seen:  # a package further down the path is hidden by the first of its name
+            continue
+        seen.add(package.name)
+        for point in points:
+            rows = found.setdefault(point.group, {})
+            rows[point.name] = (*rows.get(point.name, ()), point)
+    return found

@@ -1,0 +1,95 @@
+"""What a stage of a run is: a row of the table of stages, with everything that the program knows about it.
+
+A module of `pipeline/stages/` has the whole of a stage, or of two that do the same work at different places.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from keystone.retrieval.types import Rankings
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.foresight import Asked, Foreseen
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.values import Artifact, Values
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A configuration at one stage, with the last rankings that the stages before it make."""
+
+    config: RunConfig
+    query_rankings: tuple[Artifact[Rankings], ...] = ()
+    """The rankings of the queries, one after another."""
+    narrative_rankings: tuple[Artifact[Rankings], ...] = ()
+    """The rankings of the narratives, one after another."""
+
+    @property
+    def query_ranking(self) -> Artifact[Rankings]:
+        """The last ranking of each query."""
+        return self.query_rankings[-1]
+
+    @property
+    def narrative_ranking(self) -> Artifact[Rankings]:
+        """The last ranking of each narrative."""
+        return self.narrative_rankings[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a stage works with: the values of the run, its model, and the configuration at this stage."""
+
+    values: Values
+    run_with_model: RunWithModel
+    before: Before
+
+    @property
+    def job(self) -> Job:
+        """The job of the run."""
+        return self.values.job
+
+
+def _always(_config: RunConfig) -> bool:
+    return True
+
+
+def _nothing(_: Any) -> tuple[()]:
+    return ()
+
+
+def _never(_config: RunConfig) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageKind:
+    """A row of the table of stages.
+
+    The files of a stage depend on the configuration, and on the rankings that the stages before it make.
+    """
+
+    name: str
+    makes: Callable[[Before], tuple[Artifact[Any], ...]]
+    work: Callable[[Work], None]
+    """Gets what it reads from the values of the run, and puts what it makes."""
+    key: Callable[[Job, Before], Any]
+    """What the result depends on besides the artifacts that it reads, as values of JSON."""
+    wanted: Callable[[RunConfig], bool] = _always
+    reads: Callable[[Before], tuple[Artifact[Any], ...]] = _nothing
+    ranks_queries: Callable[[RunConfig], Artifact[Rankings]] | None = None
+    """The file with the ranking of each query that the stage makes, if it makes one."""
+    ranks_narratives: Callable[[RunConfig], Artifact[Rankings]] | None = None
+    """The file with the ranking of each narrative that the stage makes, if it makes one."""
+    asks: tuple[str, ...] = ()
+    """The settings by which the stage asks the model, as `RunConfig.list_model_steps` has them."""
+    foresee: Callable[[Asked], Iterable[Foreseen]] = _nothing
+    """The calls of the stage that topics may cost."""
+    records: Callable[[Before], tuple[Artifact[list[Any]], ...]] = _nothing
+    """The artifacts whose records tell in which steps the model gave no usable reply."""
+    why_kept: Callable[[RunConfig], str] = _never
+    """Why no bundle can make the stage again; empty if it can."""
+    describe: Callable[[Before], Iterable[Mapping[str, Any]]] = _nothing
+    """The steps of the ranking that the metadata of a run tells of."""
+    notes: Callable[[Before], tuple[Artifact[Any], ...]] = _nothing
+    """Those of the files that only tell how the stage was made."""

@@ -1,0 +1,83 @@
+"""The cited answer to each narrative, written from its evidence."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Answer, EvidenceSet
+from keystone.runs.pipeline import file_names
+from keystone.runs.pipeline.answering.evidence_links import point_to_evidence
+from keystone.runs.pipeline.foresight import Asked, Foreseen, foresee
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.model_runner import describe_model
+from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.stages.answer_cost import list_answer_asks
+from keystone.runs.pipeline.stages.gather import (
+    ASKS,
+    EVIDENCE_FILE,
+    has_answers,
+    list_chosen,
+    list_chosen_inputs,
+    work_on_each_topic,
+)
+from keystone.runs.pipeline.topic_steps import SearchedTopic, open_run_reader, open_task
+from keystone.runs.pipeline.values import make_records_artifact
+
+
+def _encode(answer: Answer) -> dict[str, Any]:
+    """Encode an answer, without the keys that only some methods fill."""
+    record = {key: value for key, value in asdict(answer).items() if value or key not in ("checks", "missing")}
+    sentences = [
+        {key: value for key, value in one.items() if value or key != "question"} for one in record["sentences"]
+    ]
+    return {**record, "sentences": sentences}
+
+
+ANSWERS_FILE = make_records_artifact(file_names.ANSWERS, Answer, _encode)
+
+
+def answer_narratives(work: Work) -> None:
+    """Answer each narrative from its evidence, with citations."""
+    job = work.job
+
+    async def answer(model: Model | None, searched: SearchedTopic, selected: Sequence[int], own: EvidenceSet) -> Answer:
+        task, _ = await open_task(job, searched, selected, own.added)
+        return point_to_evidence(await open_run_reader(job, model).answer(task, own), own)
+
+    evidence = work.values.get(EVIDENCE_FILE)
+    topics = [
+        partial(answer, searched=searched, selected=selected, own=own)
+        for (searched, selected), own in zip(list_chosen(work), evidence, strict=True)
+    ]
+    work.values.put(ANSWERS_FILE, work_on_each_topic(work, "Answering", topics))
+
+
+def _make_key(job: Job, _: Before) -> Any:
+    config = job.config
+    settings = config.model_dump(mode="json", include={"answer"})["answer"]
+    model = describe_model(config, ASKS)
+    return [
+        config.reader.name, job.index.key, job.plain_topics, job.plain_track, settings, model, *job.segment_settings,
+    ]  # fmt: skip
+
+
+def _foresee(asked: Asked) -> Iterator[Foreseen]:
+    config, model = asked.job.config, asked.model
+    if config.answer.method != "rules":
+        for one in asked.topics:
+            yield from (foresee(ask, model) for ask in list_answer_asks(config, one, model, "answer"))
+
+
+STAGE = StageKind(
+    name="answer",
+    wanted=has_answers,
+    makes=lambda _: (ANSWERS_FILE,),
+    reads=lambda before: (EVIDENCE_FILE, *list_chosen_inputs(before)),
+    key=_make_key,
+    work=answer_narratives,
+    asks=ASKS,
+    foresee=_foresee,
+    records=lambda _: (ANSWERS_FILE,),
+)

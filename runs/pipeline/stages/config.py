@@ -1,0 +1,37 @@
+"""The configuration of the run, as it was resolved."""
+
+from pathlib import Path
+
+import yaml
+
+from keystone.indexing.io.writing import write_whole
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline import file_names
+from keystone.runs.pipeline.stage import StageKind, Work
+from keystone.runs.pipeline.values import Artifact
+
+
+def write_config(path: Path, config: RunConfig) -> None:
+    """Write a configuration as a YAML file, with all defaults."""
+    with write_whole(path) as out:
+        out.write(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True).encode())
+
+
+CONFIG_FILE = Artifact(
+    file_names.CONFIG, lambda path, _: read_config(path), lambda path, config, _: write_config(path, config)
+)
+
+
+def keep_config(work: Work) -> None:
+    """Keep the configuration of the run."""
+    work.values.put(CONFIG_FILE, work.job.config)
+
+
+STAGE = StageKind(
+    name="config",
+    makes=lambda _: (CONFIG_FILE,),
+    key=lambda job, _: job.config.model_dump(mode="json"),
+    notes=lambda _: (CONFIG_FILE,),
+    work=keep_config,
+)

@@ -1,0 +1,134 @@
+"""The ranking of each narrative after the reranker, which follows the fusion or the grades."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from keystone.fusion.blocks import list_windows, make_blocks
+from keystone.generation.ask import run_together
+from keystone.generation.context.fit_window import share_window
+from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.llm.model import Model
+from keystone.generation.rerank.endpoint import BATCH_PASSAGES
+from keystone.generation.rerank.listwise import request_ranking
+from keystone.generation.types import Fallback, Usage
+from keystone.retrieval.types import Rankings, Topic
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline import file_names
+from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen, foresee
+from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job
+from keystone.runs.pipeline.model_runner import describe_model
+from keystone.runs.pipeline.ranking.rerank import open_job_reranker, rank_by_place, rerank_rows
+from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.values import Artifact, make_records_artifact, rank_topics_in
+
+ASKS = ("rerank.method",)
+
+
+@dataclass(frozen=True, slots=True)
+class RerankRecord:
+    """How many documents of a topic were ranked again, and each step in which the model gave no usable reply."""
+
+    topic_id: str
+    documents: int
+    fallbacks: tuple[Fallback, ...] = ()
+
+
+RERANKED_FILE = rank_topics_in(file_names.RERANKED)
+KEYSTONE_FILE = rank_topics_in(file_names.KEYSTONE)
+"""The ranking that grades, or a reranker after them, make of each narrative: the keystone documents first."""
+RERANKS_FILE = make_records_artifact(file_names.RERANKS, RerankRecord)
+
+
+def rerank_narratives(work: Work, into: Artifact[Rankings]) -> None:
+    """Rank the first documents of each narrative again. The configuration must name a reranker."""
+    job, narrative = work.job, work.values.get(work.before.narrative_ranking)
+
+    async def rerank_all(model: Model | None) -> list[tuple[list[int], RerankRecord]]:
+        with job.progress("Reranking", len(job.topics)) as tick:
+            async with open_job_reranker(job, model) as rerank:
+                assert rerank is not None
+
+                async def rerank_one(topic: Topic, rows: list[int]) -> tuple[list[int], RerankRecord]:
+                    ranked, found = await rerank_rows(job, rerank, topic, rows)
+                    tick(1)
+                    return ranked, RerankRecord(topic.id, len(found.order), found.fallbacks)
+
+                topics = [partial(rerank_one, topic, narrative.of(i).tolist()) for i, topic in enumerate(job.topics)]
+                return await run_together(topics, TOPICS_AT_ONCE)
+
+    found = work.run_with_model(rerank_all)
+    work.values.put(into, rank_by_place(narrative.query_ids, [rows for rows, _ in found]))
+    work.values.put(RERANKS_FILE, [record for _, record in found])
+
+
+def _make_key(job: Job, _: Before) -> Any:
+    """The settings of the reranker, without the place and the key of its server."""
+    settings = job.config.rerank.model_dump(mode="json")
+    endpoint = settings["endpoint"] or {}
+    described = {**settings, "endpoint": {key: endpoint[key] for key in ("name", "form") if key in endpoint}}
+    topics = [[one.id, one.narrative] for one in job.topics]
+    return [job.identity, topics, described, describe_model(job.config, ASKS)]
+
+
+def _list_asks(config: RunConfig, one: AskedTopic, asked: Asked) -> Iterator[Ask]:
+    """List the requests to the language model for one topic."""
+    settings, depth = config.rerank, min(config.rerank.depth, config.fusion.get_depth(one.topic.id), asked.documents)
+    tokens = min(settings.tokens, share_window(asked.model.window, settings.block))
+    if settings.method == "listwise":
+        number = len(make_blocks(depth, settings.block))
+    elif settings.method == "sliding":
+        number = len(list_windows(depth, settings.block, settings.stride))
+    else:
+        return
+    block = min(settings.block, depth)
+    request = request_ranking(one.topic.narrative, [""] * block)
+    yield Ask("rerank", number, request, number * block * CHARACTERS_PER_TOKEN * tokens)
+
+
+def _foresee(asked: Asked) -> Iterator[Foreseen]:
+    config = asked.job.config
+    yield from (foresee(ask, asked.model) for one in asked.topics for ask in _list_asks(config, one, asked))
+
+
+def foresee_endpoint(asked: Asked) -> Foreseen | None:
+    """Foresee the requests to the reranker's server. A segment's tokens are bounded as those of a prompt."""
+    settings = asked.job.config.rerank
+    if settings.method != "endpoint" or settings.endpoint is None:
+        return None
+    deepest = max((asked.job.config.fusion.get_depth(one.topic.id) for one in asked.topics), default=0)
+    depth = min(settings.depth, deepest, asked.documents)
+    passages = depth * settings.segments
+    requests = len(asked.topics) * -(-passages // BATCH_PASSAGES)
+    shown = CHARACTERS_PER_TOKEN * settings.tokens
+    characters = sum(passages * (len(one.topic.narrative) + shown) for one in asked.topics)
+    likely = Usage(requests, characters // CHARACTERS_PER_TOKEN)
+    return Foreseen("rerank", settings.endpoint.name, Usage(requests, characters), likely)
+
+
+def _make_stage(into: Artifact[Rankings]) -> StageKind:
+    return StageKind(
+        name="rerank",
+        makes=lambda _: (into, RERANKS_FILE),
+        reads=lambda before: (before.narrative_ranking,),
+        key=_make_key,
+        work=partial(rerank_narratives, into=into),
+        ranks_narratives=lambda _: into,
+        asks=ASKS,
+        foresee=_foresee,
+        notes=lambda _: (RERANKS_FILE,),
+        records=lambda _: (RERANKS_FILE,),
+        why_kept=lambda config: "asks the server of the reranker" if config.rerank.method == "endpoint" else "",
+        describe=lambda before: [
+            {
+                "name": into.name.removesuffix(".trec"),
+                "method": before.config.rerank.method,
+                "reranks": before.narrative_ranking.name.removesuffix(".trec"),
+            }
+        ],
+    )
+
+
+AFTER_FUSION = replace(_make_stage(RERANKED_FILE), wanted=lambda config: config.reranks_after("fusion"))
+AFTER_GRADES = replace(_make_stage(KEYSTONE_FILE), wanted=lambda config: config.reranks_after("grades"))

@@ -1,0 +1,47 @@
+"""The ranking that is submitted: of documents, or of their segments, as the track and the configuration demand."""
+
+from typing import Any
+
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.ranking.rank import rank_for_track
+from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
+from keystone.runs.pipeline.values import Artifact
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.trec.run_files import read_run, write_run
+from keystone.runs.trec.types import Run, make_run
+
+
+def get_retrieval_file(config: RunConfig) -> Artifact[Run]:
+    """Get the file of the ranking that is submitted. The configuration must name a track."""
+    assert config.track is not None
+    name = TRACKS[config.track].retrieval_file
+    return Artifact(name, lambda path, _: read_run(path), lambda path, run, _: write_run(path, run))
+
+
+def rank_units(work: Work) -> None:
+    """Rank, for each topic, what the track judges: documents or segments."""
+    job, values = work.job, work.values
+    queries = get_queries(values) if job.config.ranks_segments else []
+    found = rank_for_track(job, queries, values.get(work.before.narrative_ranking))
+    values.put(get_retrieval_file(job.config), make_run(job.config.run_id, found))
+
+
+def _list_inputs(before: Before) -> tuple[Artifact[Any], ...]:
+    return (before.narrative_ranking, *((QUERIES_FILE,) if before.config.ranks_segments else ()))
+
+
+def _make_key(job: Job, _: Before) -> Any:
+    depths = [job.config.fusion.depths] if job.config.fusion.depths else []
+    return [job.identity, job.plain_topics, job.plain_track, *job.segment_settings, *depths]
+
+
+STAGE = StageKind(
+    name="segments",
+    wanted=lambda config: config.track is not None,
+    makes=lambda before: (get_retrieval_file(before.config),),
+    reads=_list_inputs,
+    key=_make_key,
+    work=rank_units,
+)

@@ -1,0 +1,46 @@
+"""The answer file that is submitted to the track."""
+
+from dataclasses import asdict
+from typing import Any
+
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.io.writing import write_json_lines
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
+from keystone.runs.pipeline.stages.gather import has_answers
+from keystone.runs.pipeline.values import Artifact
+from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_records
+from keystone.runs.tracks.rules import TRACKS
+
+
+def get_submission_file(config: RunConfig) -> Artifact[list[dict[str, Any]]]:
+    """Get the answer file that is submitted: an object for each topic. The configuration must name a track."""
+    assert config.track is not None
+    return Artifact(
+        TRACKS[config.track].answer_file,
+        lambda path, _: [record for _, record in read_json_lines(path)],
+        lambda path, records, _: write_json_lines(path, records),
+    )
+
+
+def write_submission(work: Work) -> None:
+    """Write the objects of the track's answer file, one for each topic."""
+    job = work.job
+    made = {answer.topic_id: cite_by_track_ids(answer, job.track) for answer in work.values.get(ANSWERS_FILE)}
+    work.values.put(get_submission_file(job.config), make_answer_records(job.topics, made, job.track, job.author))
+
+
+def _make_key(job: Job, _: Before) -> Any:
+    return [job.identity, job.plain_topics, job.plain_track, asdict(job.author)]
+
+
+STAGE = StageKind(
+    name="submission",
+    wanted=has_answers,
+    makes=lambda before: (get_submission_file(before.config),),
+    reads=lambda _: (ANSWERS_FILE,),
+    key=_make_key,
+    work=write_submission,
+)

@@ -1,0 +1,157 @@
+"""Functions of the caller's as parts of Keystone: an encoder of texts, a reranker, a reader and a method of fusion.
+
+`keystone.index`, `rerank`, `answer` and `fuse` take one each. What a function returns is checked here, and what it
+raises reaches the caller as it is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from keystone.generation.types import Answer, Sentence
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.types import Document, Embedding, Store, Tick
+from keystone.indexing.vectors.embed import use_embedder
+from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
+from keystone.retrieval.types import Query, Topic
+from keystone.runs.python.checks import check_ranked
+from keystone.runs.trec.types import Run, make_run
+
+Encode = Callable[[list[str]], Any]
+"""Returns a vector for each text: floats[texts, dimension], or a list of lists."""
+Score = Callable[[str, list[str]], Sequence[float]]
+"""Scores texts for a narrative; the highest is the best."""
+Fuse = Callable[[list[dict[str, float]]], Mapping[str, float]]
+"""Fuses rankings, each with the score of each document id, best first, into the score of each document id."""
+Read = Callable[[str, list[Document]], str | Sequence[tuple[str, Sequence[str]]]]
+"""Answers a narrative from documents, best first: a text, or the sentences, each with the ids that it cites."""
+
+PROBE = "Keystone"
+"""The text by whose vector an index knows its encoder again."""
+
+
+class FunctionEmbedder:
+    """An `Embedder` that asks a function. The length of vectors does not matter, since all are scaled to one length."""
+
+    def __init__(self, encode: Encode) -> None:
+        if not callable(encode):
+            raise UserError(f"encoder: found {type(encode).__name__}, expected a function of a list of texts")
+        self._encode = encode
+        self.probe = self._embed([PROBE])
+        self.dimension: int = self.probe.shape[1]
+
+    def find_long(self, texts: Sequence[str]) -> list[int]:  # noqa: ARG002
+        """Find no text, because nobody knows the function's window."""
+        return []
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        threads: int = 1,  # noqa: ARG002
+        tick: Tick = lambda _: None,
+        cut: ReportCut = lambda _: None,  # noqa: ARG002
+    ) -> Vectors:
+        """Vectors on the grid, float32[len(texts), dimension]. `UserError` for vectors of another shape."""
+        found = self._embed(list(texts)) if texts else np.empty((0, self.dimension), np.float32)
+        if found.shape[1] != self.dimension:
+            raise UserError(f"encoder: found vectors of {found.shape[1]} and of {self.dimension} entries")
+        tick(len(texts))
+        return found
+
+    def _embed(self, texts: list[str]) -> Vectors:
+        values = self._encode(texts)
+        try:
+            found = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise UserError(f"encoder: found {type(values).__name__}, expected a vector for each text") from None
+        if found.ndim != 2 or len(found) != len(texts) or not np.isfinite(found).all():
+            shape = " x ".join(map(str, found.shape)) or "a number"
+            raise UserError(f"encoder: found {shape} for {len(texts)} texts, expected a finite vector for each text")
+        return round_to_grid(found)
+
+
+def name_encoder(encode: Encode) -> Embedding:
+    """Make a function the model of an embedding. Its name has the function's, and tells functions apart by a vector."""
+    embedder = FunctionEmbedder(encode)
+    name = getattr(encode, "__qualname__", type(encode).__qualname__)
+    made = Embedding(f"{name} {digest((embedder.probe > 0).tolist())[:8]}")
+    use_embedder(made, embedder)
+    return made
+
+
+def rerank_by(score: Score, store: Store, topics: Sequence[Topic], run: Run, depth: int, tag: str) -> Run:
+    """Rank the first `depth` documents of each topic again by a function; the others follow. Ties stay as they were.
+
+    A score is the number of documents from one to the end. `UserError` unless each text has a finite score, and for a
+    document that the store lacks.
+    """
+    check_ranked([run], [topic.id for topic in topics], "ranking")
+    listed, found = run.select([topic.id for topic in topics]).list_hits(), {}
+    for topic in topics:
+        ids = [doc_id for doc_id, _ in listed[topic.id]]
+        order = _order_texts(score, topic.narrative, [one.contents for one in _get(store, ids[:depth])])
+        best = [*(ids[place] for place in order), *ids[depth:]]
+        found[topic.id] = [(doc_id, float(len(best) - place)) for place, doc_id in enumerate(best)]
+    return make_run(tag, found)
+
+
+def _get(store: Store, ids: Sequence[str]) -> list[Document]:
+    rows = store.rows(ids)
+    for name, row in zip(ids, rows.tolist(), strict=True):
+        if row < 0:
+            raise UserError(f"ranking: found document {name!r}, which the index lacks")
+    return store.get(rows)
+
+
+def _order_texts(score: Score, narrative: str, texts: list[str]) -> list[int]:
+    if not texts:
+        return []
+    values = score(narrative, texts)
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"reranker: found {type(values).__name__}, expected a score for each text") from None
+    if found.shape != (len(texts),) or not np.isfinite(found).all():
+        shape = " x ".join(map(str, found.shape)) or "one"
+        raise UserError(f"reranker: found {shape} scores for {len(texts)} texts, expected a finite one for each")
+    order: list[int] = np.argsort(-found, kind="stable").tolist()
+    return order
+
+
+def fuse_by(fuse: Fuse, runs: Sequence[Run], queries: Sequence[Query], depth: int, tag: str) -> Run:
+    """Fuse the systems' rankings of each query by a function, then in the same way the queries of each topic."""
+    check_ranked(runs, [query.id for query in queries], "runs")
+    listed, hybrid = [run.list_hits() for run in runs], dict[str, list[dict[str, float]]]()
+    for query in queries:
+        own = _sort(fuse([dict(hits[query.id]) for hits in listed if query.id in hits]))
+        hybrid.setdefault(query.topic_id, []).append(own)
+    return make_run(tag, {topic: list(_sort(fuse(own)).items())[:depth] for topic, own in hybrid.items()})
+
+
+def read_by(read: Read, topic: Topic, documents: list[Document]) -> Answer:
+    """Answer a narrative by a reader. `UserError` if it returns no sentences, or cites another document."""
+    found = read(topic.narrative, documents)
+    known = {document.id for document in documents} | {one.id for document in documents for one in document.segments}
+    sentences = []
+    for one in [(found, ())] if isinstance(found, str) else found:
+        if not isinstance(one, tuple | list) or len(one) != 2 or not isinstance(one[0], str):
+            raise UserError(f"reader: found {one!r:.100}, expected a text, or (sentence, cited ids) pairs")
+        if other := [name for name in one[1] if name not in known]:
+            raise UserError(
+                f"reader: found a citation of {other[0]!r}, expected the id of a document that it was given"
+            )
+        sentences.append(Sentence(one[0], tuple(one[1])))
+    return Answer(topic.id, tuple(sentences))
+
+
+def _sort(scores: Any) -> dict[str, float]:
+    """Sort fused scores: the highest first, ties by id. `UserError` for anything but scores by document id."""
+    if not isinstance(scores, Mapping):
+        raise UserError(f"method: found {type(scores).__name__}, expected a dictionary from document id to score")
+    try:
+        found = [(str(name), float(score)) for name, score in scores.items()]
+    except (TypeError, ValueError) as error:
+        raise UserError(f"method: {error}, expected a score for each document id") from None
+    return dict(sorted(found, key=lambda one: (-one[1], one[0])))

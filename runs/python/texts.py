@@ -1,0 +1,194 @@
+"""Texts in memory: an index of documents without a file, its documents by id, and a search by plain text."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from html import escape
+from itertools import count
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, overload
+from warnings import warn
+
+import orjson
+
+from keystone.generation.queries.compose import make_narrative_query
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS
+from keystone.indexing.errors import BadRecord, NotFound, UserError
+from keystone.indexing.index import Index
+from keystone.indexing.io.fields import find_field
+from keystone.indexing.types import MINILM, Document
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Topic
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.python import steps
+from keystone.runs.python.callables import Encode, name_encoder
+from keystone.runs.python.checks import check_index, check_path
+from keystone.runs.python.files import AnyPath
+from keystone.runs.python.incoming import to_topics
+from keystone.runs.trec.types import Run
+
+SHOWN_CHARACTERS = 300
+"""How much of a hit's text a notebook shows."""
+FIELDS = (ID_KEYS, TEXT_KEYS, ("title",), ("url",), ("headings",))
+"""The names of each field of a document; the first that has a value counts, whatever its case."""
+
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document that a search found, with its score. The text is read from the index when it is asked for."""
+
+    id: str
+    score: float
+    index: Index = field(repr=False, compare=False)
+
+    @property
+    def document(self) -> Document:
+        """The whole document, with its title and its segments."""
+        return documents(self.index, [self.id])[0]
+
+    @property
+    def text(self) -> str:
+        """The text of the document."""
+        return self.document.text
+
+
+class Hits(list[Hit]):
+    """The documents that a search found, best first. A notebook shows them with the beginnings of their texts."""
+
+    def _repr_html_(self) -> str:
+        found = documents(self[0].index, [hit.id for hit in self]) if self else []
+        rows = (
+            f"<tr><td>{escape(hit.id)}</td><td>{hit.score:.4g}</td><td><b>{escape(document.title)}</b> "
+            f"{escape(document.text[:SHOWN_CHARACTERS])}</td></tr>"
+            for hit, document in zip(self, found, strict=True)
+        )
+        return f"<table><tr><th>id</th><th>score</th><th>text</th></tr>{''.join(rows)}</table>"
+
+
+def index(documents: Any, folder: AnyPath | None = None, *, dense: bool = True, encoder: Encode | None = None) -> Index:
+    """Index documents for BM25 and, if `dense`, for search by embeddings.
+
+    The documents are texts, whose ids are their places from 0, or (id, text) pairs, a dictionary from id to text,
+    dictionaries with `id`, `text` and perhaps `title`, `url` and `headings`, or a data frame with such columns. An
+    iterator is read once. The index lies in `folder`; without one it lasts as long as the process. A function
+    `encoder` embeds texts in place of the model that comes with Keystone: it returns a vector for each text of a list,
+    and `open_index` takes it again for an index in a folder.
+
+    A warning counts documents that are left out, such as those without text. `UserError` if none is left, and if the
+    folder holds another index.
+    """
+    made_by = (MINILM if encoder is None else name_encoder(encoder)) if dense else None
+    if encoder is not None and not dense:
+        raise UserError("encoder: found a function with dense=False, expected it for an index with embeddings")
+    left_out: list[str] = []
+    out = _make_folder() if folder is None else check_path(folder, "folder").absolute()
+    with TemporaryDirectory() as place:
+        file = Path(place) / "documents.jsonl"
+        with file.open("wb") as lines:
+            for number, record in enumerate(_list_documents(documents)):
+                lines.write(_encode(record, number))
+
+        def report(error: BadRecord) -> None:
+            left_out.append(str(error).replace(f"{file}:", "documents: row ", 1))
+
+        settings = BuildSettings(format="jsonl", embedding=made_by, passages=None, threads=steps.THREADS)
+        try:
+            made, _ = build_index(file, out, settings, report=report)
+        except UserError as error:
+            first = f": {left_out[0]}" if left_out else ""
+            raise UserError(f"{str(error).replace(str(file), 'documents')}{first}") from None
+    if left_out:
+        warn(f"{len(left_out):,} documents are left out, such as {left_out[0]}", stacklevel=2)
+    return made
+
+
+def documents(index: Index, ids: Iterable[str]) -> list[Document]:
+    """Read documents by their ids: each has a `text`, a `title` and `segments`. `UserError` for an unknown id."""
+    store, wanted = open_store(check_index(index)), [ids] if isinstance(ids, str) else list(ids)
+    rows = store.rows(wanted)
+    if missing := [name for name, row in zip(wanted, rows.tolist(), strict=True) if row < 0]:
+        raise NotFound(f"ids: found {missing[0]!r}, which is no document of {index!r}")
+    return store.get(rows)
+
+
+@overload
+def search(index: Index, queries: str, config: RunConfig | None = None, *, k: int = 10) -> Hits: ...
+@overload
+def search(index: Index, queries: Sequence[Query], config: RunConfig | None = None) -> dict[str, Run]: ...
+@overload
+def search(
+    index: Index,
+    queries: list[str] | list[tuple[str, str]] | list[Topic] | Mapping[str, str],
+    config: RunConfig | None = None,
+    *,
+    k: int = 10,
+) -> Run: ...
+def search(index: Index, queries: Any, config: RunConfig | None = None, *, k: int = 10) -> Any:
+    """Search by a text, by texts or topics, or by the queries of `decompose`.
+
+    | queries | result |
+    |---|---|
+    | a text | the `k` best documents as `Hits`, each with `id`, `score` and `text` |
+    | anything that `to_topics` takes, such as a list of texts | a `Run` with the `k` best documents of each topic |
+    | a list of `Query` | a dictionary with a `Run` for each system by its name, as deep as `config` says |
+
+    For texts, the rankings of all systems are fused. All queries are searched in one batch.
+    """
+    if not isinstance(queries, str | Mapping) and not hasattr(queries, "columns") and isinstance(queries, Iterable):
+        queries = list(queries)
+        if any(isinstance(one, Query) for one in queries):
+            return steps.search(index, queries, config)
+    if not isinstance(k, int) or k < 1:
+        raise UserError(f"k: found {k!r}, expected the number of documents, 1 or more")
+    topics = to_topics([queries] if isinstance(queries, str) else queries)
+    own = [make_narrative_query(topic) for topic in topics]
+    runs = steps.search(index, own, config)
+    found = (next(iter(runs.values())) if len(runs) == 1 else steps.fuse_systems(runs, own, config)).top(k)
+    if not isinstance(queries, str):
+        return found
+    return Hits(Hit(doc_id, score, index) for doc_id, score in found[topics[0].id])
+
+
+@cache
+def _open_memory() -> TemporaryDirectory[str]:
+    """Open the folder of all indexes in memory, which disappears with the process."""
+    return TemporaryDirectory(prefix="keystone-", ignore_cleanup_errors=True)
+
+
+def _make_folder() -> Path:
+    return Path(_open_memory().name) / f"index-{next(_numbers)}"
+
+
+def _list_documents(value: Any) -> Iterator[Any]:
+    """List documents as records with names; a text gets its place as id."""
+    if hasattr(value, "columns"):
+        value = value.astype(object).where(value.notna(), None).to_dict("records")
+    if isinstance(value, str | PathLike) or not isinstance(value, Iterable):
+        found = f"documents: found {type(value).__name__}"
+        raise UserError(f"{found}, expected a list of texts, pairs or dictionaries, a dictionary or a data frame")
+    for place, one in enumerate(value.items() if isinstance(value, Mapping) else value):
+        if isinstance(one, str):
+            yield {"id": str(place), "text": one}
+        elif isinstance(one, tuple | list) and len(one) == 2:
+            yield {"id": one[0], "text": one[1]}
+        elif isinstance(one, Document):
+            yield {"id": one.id, "text": one.text, "title": one.title, "url": one.url, "headings": one.headings}
+        elif isinstance(one, Mapping):
+            keys = (find_field(dict(one), names) for names in FIELDS)
+            yield {key: one[key] for key in keys if key is not None}
+        else:
+            found = f"documents: row {place + 1}: found {type(one).__name__}"
+            raise UserError(f"{found}, expected a text, an (id, text) pair, or a dictionary with id and text")
+
+
+def _encode(record: Any, number: int) -> bytes:
+    try:
+        return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
+    except TypeError as error:
+        raise UserError(f"documents: row {number + 1}: {error}, expected texts in Unicode") from None

@@ -1,0 +1,115 @@
+"""The table of stages: its keys stay as they were, and whatever tells of stages follows it."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.vectors.types import Effort
+from keystone.runs.config.presets import find_presets
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.exchange.bundle.metadata import describe_run
+from keystone.runs.exchange.bundle.remake import find_searching_stages
+from keystone.runs.exchange.bundle.write import write_bundle
+from keystone.runs.pipeline import table
+from keystone.runs.pipeline.directory import MANIFEST
+from keystone.runs.pipeline.job import open_job
+from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.stage import StageKind, Work
+from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
+from keystone.runs.pipeline.values import rank_topics_in
+from keystone.runs.report.foresight.foresee import foresee_run
+from keystone.runs.report.html.read_run import read_view
+
+KEYS = Path(__file__).with_name("stage_keys.json")
+"""A digest of the stages of each configuration: their names, files and settings, made when the table was begun."""
+MODEL = ["model.name=tiny", "model.urls=[http://localhost:1/v1]"]
+RULES = ["queries.method=rules", "answer.method=rules"]
+VARIANTS = [
+    [*RULES, "grading.method=none"],
+    [*RULES, "grading.method=none", "rerank.method=listwise"],
+    [*RULES, "grading.method=grid", "rerank.method=listwise"],
+    [*RULES, "grading.method=grid", "rerank.method=listwise", "rerank.after=fusion"],
+    [*RULES, "grading.method=grid", "grading.rounds=2"],
+    ["grading.method=grid", "grading.rounds=2", "rerank.method=sliding", "queries.passages=both"],
+    ["queries.method=model", "reader.name=graphreader", "answer.method=retrieval", "grading.method=none"],
+    ["queries.method=contract", "answer.method=whole", "answer.rounds=1", "grading.method=none"],
+    [*RULES, "grading.method=none", "ranking=segments"],
+    ["queries.method=narrative", "track=rag24", "fusion.depths={'1': 5}", "answer.method=none"],
+    ["retrieval.systems=[bm25]", "queries.method=narrative", "grading.method=none", "track=none"],
+]
+
+
+def configure(index: Index, folder: Path, settings: Sequence[str] = (), preset: str | None = None) -> RunConfig:
+    places = ["run_id=r", f"index={index.folder}", f"topics={folder / 'topics.jsonl'}", f"out={folder / 'out'}"]
+    return read_config(None, [*places, *settings], preset)
+
+
+def test_the_keys_of_all_stages_are_those_of_stored_runs(
+    index: Index, topics: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, every stored run is made anew. A change of a key needs a reason, and then other digests here."""
+    monkeypatch.setattr("keystone.runs.pipeline.model_runner._digest_prompts", lambda: "prompts")
+    found = {}
+    for preset, settings in [*((name, []) for name in sorted(find_presets())), *((None, own) for own in VARIANTS)]:
+        job = open_job(configure(index, topics.parent, [*MODEL, *settings], preset))
+        config = job.config.model_copy(update={"out": Path("out"), "index": Path("index"), "topics": Path("topics")})
+        job = replace(job, config=config, index=replace(job.index, key="key"))
+        stages = [[one.name, one.artifacts, one.inputs, one.settings] for one in table.bind_stages(job)]
+        found[" ".join([preset or "", *settings]).strip()] = digest(stages)
+    assert found == orjson.loads(KEYS.read_bytes())
+
+
+TRIMMED_FILE = rank_topics_in("trimmed.trec")
+
+
+def trim(work: Work) -> None:
+    """Rank the first two documents of each narrative alone."""
+    work.values.put(TRIMMED_FILE, work.values.get(work.before.narrative_ranking).top(2))
+
+
+TRIM = StageKind(
+    name="trim",
+    makes=lambda _: (TRIMMED_FILE,),
+    reads=lambda before: (before.narrative_ranking,),
+    key=lambda job, _: [job.identity, 2],
+    work=trim,
+    ranks_narratives=lambda _: TRIMMED_FILE,
+    why_kept=lambda _: "is not recorded",
+    describe=lambda before: [{"name": "trimmed", "method": "the first two", "reranks": before.narrative_ranking.name}],
+)
+
+
+@pytest.mark.slow
+def test_whatever_tells_of_stages_follows_the_table(
+    index: Index, topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stage that is a row of the table, and nothing else, is made, reported, foreseen, explained and bundled."""
+    place = next(place for place, stage in enumerate(table.STAGES) if stage.name == "segments")
+    monkeypatch.setattr(table, "STAGES", (*table.STAGES[:place], TRIM, *table.STAGES[place:]))
+    config = configure(index, topics.parent, ["answer.documents=2", "team_id=team"])
+    before = {stage.name: stage.plan for stage in foresee_run(config).stages}
+    assert before["trim"] == "made"
+    directory = run(config, threads=2)
+    assert table.find_last_ranking(directory).name == "trimmed.trec"
+    submitted = (directory / "r_output_trec_rag_2025.tsv").read_text().split("\n")
+    assert len(list(filter(None, submitted))) == 4, "two documents of two topics"
+    manifest = orjson.loads((directory / MANIFEST).read_bytes())
+    assert "trimmed.trec" in manifest["artifacts"]
+    steps = describe_run(config, manifest)["method"]["retrieval"]
+    assert steps[-1] == {"name": "trimmed", "method": "the first two", "reranks": NARRATIVE_FILE.name}
+    assert find_searching_stages(config)["trim"] == "is not recorded"
+    assert {stage.name: stage.plan for stage in foresee_run(config).stages}["trim"] == "kept"
+    assert read_view(directory, "r").remarks == ()
+    shutil.copytree(directory, tmp_path / "whole")
+    (directory / "trimmed.trec").unlink()
+    assert read_view(directory, "r").remarks == ("unfinished: the run has no trimmed.trec yet",)
+    with pytest.raises(UserError, match=r"trimmed\.trec: missing, or changed since it was made"):
+        write_bundle(directory, tmp_path / "bundle.zip", Effort(1))

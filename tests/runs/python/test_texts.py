@@ -1,0 +1,140 @@
+"""Texts in memory: indexed, searched and read again, and functions of the caller's in place of Keystone's parts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import keystone
+
+pytestmark = pytest.mark.slow
+
+TEXTS = ["Honey bees live in colonies.", "A volcano erupts lava and ash.", "Wasps hunt other insects."]
+
+
+@pytest.fixture(scope="module")
+def made() -> keystone.Index:
+    return keystone.index(TEXTS, dense=False)
+
+
+@pytest.fixture(autouse=True)
+def nothing_appears_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    yield
+    assert not list((tmp_path / "here").iterdir())
+
+
+def test_a_text_finds_documents_that_can_be_read(made: keystone.Index) -> None:
+    hits = keystone.search(made, "Where do bees live?", k=1)
+    assert [(hit.id, hit.text) for hit in hits] == [("0", TEXTS[0])]
+    assert hits[0].score > 0
+    assert TEXTS[0] in hits._repr_html_()
+    assert [one.text for one in keystone.documents(made, ["2", "1"])] == [TEXTS[2], TEXTS[1]]
+    with pytest.raises(keystone.UserError, match="ids: found '9', which is no document"):
+        keystone.documents(made, ["9"])
+
+
+def test_several_texts_find_a_run_that_can_be_measured(made: keystone.Index) -> None:
+    run = keystone.search(made, ["bees", "lava"], k=1)
+    assert (len(run), list(run), [doc_id for doc_id, _ in run["1"]]) == (2, ["0", "1"], ["1"])
+    assert keystone.search(made, [("a", "bees")])["a"] == run["0"]
+    assert keystone.search(made, {"0": "bees", "1": "lava"}, k=1) == run
+    assert run != keystone.search(made, ["lava", "bees"], k=1)
+    qrels = keystone.to_qrels({"0": {"0": 1}, "1": {"1": 1}})
+    assert qrels["1"] == {"1": 1}
+    found = keystone.evaluate(run, qrels, "nDCG@10")
+    assert found == keystone.evaluate(run, qrels, "nDCG@10")
+    assert found["nDCG@10"].tolist() == [1, 1]
+    assert "<pre>" in run._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        {"a": "red clay", "b": "blue sky"},
+        [("a", "red clay"), ("b", "blue sky")],
+        [{"id": "a", "text": "red clay"}, {"docno": "b", "contents": "blue sky", "other": object()}],
+        pd.DataFrame({"docno": ["a", "b"], "text": ["red clay", "blue sky"]}),
+        ({"id": name, "text": text} for name, text in [("a", "red clay"), ("b", "blue sky")]),
+    ],
+    ids=["dictionary", "pairs", "dictionaries", "frame", "generator"],
+)
+def test_documents_come_in_any_usual_form(documents: Any) -> None:
+    assert [hit.id for hit in keystone.search(keystone.index(documents, dense=False), "sky")] == ["b"]
+
+
+def test_a_document_without_text_is_left_out_with_a_warning() -> None:
+    frame = pd.DataFrame({"id": [1, 2], "text": ["red clay", None]})
+    with pytest.warns(UserWarning, match="1 documents are left out, such as documents: row 2: "):
+        assert keystone.index(frame, dense=False).documents == 1
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ("corpus.jsonl", "documents: found str, expected a list of texts"),
+        ([1], "documents: row 1: found int, expected a text"),
+        (["a \ud800"], "documents: row 1: "),
+        ([], "documents"),
+        ([{"id": "1"}], "documents: .*row 1: expected one of the keys text"),
+    ],
+)
+def test_what_are_no_documents_is_named(documents: Any, message: str) -> None:
+    with pytest.raises(keystone.UserError, match=f"^{message}") as raised:
+        keystone.index(documents, dense=False)
+    assert "/" not in str(raised.value)
+
+
+def encode(texts: list[str]) -> Any:
+    return [[text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
+
+
+def test_a_function_embeds_texts_also_for_an_index_that_is_opened_again(tmp_path: Path) -> None:
+    config = keystone.configure(retrieval={"systems": ["dense"]})
+    first = keystone.index(TEXTS, tmp_path / "index", encoder=encode)
+    opened = keystone.open_index(tmp_path / "index", encoder=encode)
+    assert opened == first
+    assert keystone.search(opened, TEXTS[1], config)[0].id == "1"
+    with pytest.raises(keystone.UserError, match="encoder: found another function"):
+        keystone.open_index(tmp_path / "index", encoder=lambda texts: -np.ones((len(texts), 3)))
+    with pytest.raises(keystone.UserError, match="encoder: found 2 for 1 texts"):
+        keystone.index(TEXTS, encoder=lambda _: [1.0, 2.0])
+
+
+def test_functions_fuse_rerank_and_answer(made: keystone.Index) -> None:
+    topics = ["Where do bees live, and what is lava?"]
+    runs = {"bm25": {"0": {"0": 2.0, "1": 1.0}}, "other": {"0": {"1": 9.0}}}
+    query = keystone.Query("0", "0", "q", "q", "q")
+
+    def add(rankings: list[dict[str, float]]) -> dict[str, float]:
+        return {name: sum(own.get(name, 0) for own in rankings) for name in rankings[0] | rankings[-1]}
+
+    fused = keystone.fuse(runs, [query], method=add)
+    assert fused["0"] == [("1", 10.0), ("0", 2.0)]
+    again = keystone.rerank(made, topics, fused, reranker=lambda _, texts: [text.count("bees") for text in texts])
+    assert [doc_id for doc_id, _ in again["0"]] == ["0", "1"]
+    (answer,) = keystone.answer(made, topics, ranking=again, reader=lambda _, found: [(found[0].text, [found[0].id])])
+    assert (answer.sentences[0].text, answer.sentences[0].citations) == (TEXTS[0], ("0",))
+    with pytest.raises(keystone.UserError, match="reader: found a citation of '7'"):
+        keystone.answer(made, topics, ranking=again, reader=lambda _, __: [("It is.", ["7"])])
+    with pytest.raises(keystone.UserError, match="reranker: found 1 scores for 2 texts"):
+        keystone.rerank(made, topics, fused, reranker=lambda _, __: [1.0])
+    with pytest.raises(keystone.UserError, match="method: found list"):
+        keystone.fuse(runs, [query], method=lambda _: [])  # type: ignore[arg-type, return-value]
+
+
+def test_a_configuration_is_changed_and_depths_follow() -> None:
+    small = keystone.configure(retrieval={"depth": 10})
+    assert (small.fusion.depth, small.answer.documents) == (10, 10)
+    changed = keystone.configure(small, fusion={"depth": 5})
+    assert (changed.retrieval.depth, changed.fusion.depth, changed.answer.documents) == (10, 5, 5)
+    with pytest.raises(keystone.UserError, match=r"fusion\.depth: found 50, above retrieval\.depth 10"):
+        keystone.configure(retrieval={"depth": 10}, fusion={"depth": 50})
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert keystone.__version__

@@ -1,0 +1,198 @@
+"""Rows from other packages: the example of docs/packages.md is installed and used by the command line, end to end."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from keystone.fusion.methods import METHODS
+from keystone.indexing import plugins
+from keystone.indexing.corpora.forms import FORMATS
+from keystone.indexing.errors import UserError
+from keystone.runs.doctor.packages import TABLES, examine_packages
+from keystone.runs.exchange.table import get_form
+from tests.support import programs
+from tests.support.places import ROOT
+from tests.support.runs.command_line import keystone
+
+PAGE = (ROOT / "docs" / "packages.md").read_text()
+NOTES = """\
+Bees: Honey bees live in colonies of many thousand workers. Workers collect nectar and pollen from flowers.
+Flowers: Flowers attract insects with colour, scent and nectar. Insects carry pollen from one flower to another.
+Volcanoes: A volcano is an opening in the crust of the earth. Lava, ash and gases escape from it.
+"""
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder into which pip installed the example of the page."""
+    source, target = tmp_path_factory.mktemp("keystone-tiny"), tmp_path_factory.mktemp("installed")
+    (source / "pyproject.toml").write_text(blocks("toml")[0])
+    (source / "keystone_tiny.py").write_text(blocks("python")[0])
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    programs.run([*pip, "--target", str(target), str(source)], check=True)
+    return target
+
+
+def with_package(*words: str, cwd: Path, installed: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line beside the installed example."""
+    path = f"import sys\nsys.path.insert(0, {str(installed)!r})\n"
+    forget = "from keystone.indexing import plugins\nplugins._find_all.cache_clear()\n"
+    return keystone(*words, cwd=cwd, code=path + forget)
+
+
+def add_package(folder: Path, name: str, points: str, code: str = "") -> None:
+    """Add a package of one module, `NAME.py`, with its entry points, as a folder of metadata and a file."""
+    metadata = folder / f"{name}-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(points)
+    (folder / f"{name}.py").write_text(code)
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on the path, whose packages Keystone looks for anew in this test, and forgets after it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "_find_all", plugins._find_all.__wrapped__)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_use_one_row_of_each_table(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "garden.notes").write_text(NOTES)
+    (tmp_path / "topics.jsonl").write_text('{"id": "1", "narrative": "How do bees and flowers help each other?"}\n')
+    (tmp_path / "qrels.txt").write_text("1 0 garden.notes:1 2\n1 0 garden.notes:2 1\n1 0 garden.notes:3 0\n")
+    shown = {}
+    for line in [line for block in blocks("console") for line in block.splitlines() if line.startswith("keystone ")]:
+        words = shlex.split(line)[1:]
+        done = with_package(*words, cwd=tmp_path, installed=installed)
+        assert done.returncode == 0, (line, done.stderr)
+        shown[words[0]] = done.stdout
+    assert blocks("text")[0] in shown["doctor"]
+    plain = keystone("doctor", cwd=tmp_path, PYTHONPATH=f"{ROOT}:{installed}")
+    assert blocks("text")[0] in plain.stdout
+    fused = [line.split() for line in (tmp_path / "fused.trec").read_text().splitlines()]
+    assert float(fused[0][4]) == 1
+    again = [line.split() for line in (tmp_path / "again.trec").read_text().splitlines()]
+    assert [row[:4] for row in again] == [row[:4] for row in fused]
+    assert "FirstRank@10" in shown["evaluate"]
+    assert "FirstRank(rel=2)" in shown["evaluate"]
+    evidence = (tmp_path / "out" / "tiny" / "evidence.jsonl").read_text()
+    assert '"reader":"openings"' in evidence
+    assert "opens the document" in evidence
+    assert '"keystone-tiny":"0.1"' in re.sub(r"\s", "", (tmp_path / "out" / "tiny" / "manifest.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        pytest.param("fuse a b --method best --out c", "expected one of min, .*, best_rank", id="fusion"),
+        pytest.param("index x.notes --format note --out c", "expected one of .*, notes, ", id="corpora"),
+        pytest.param("evaluate a --qrels q -m Firstrank@3.5", "expected one of .*, FirstRank", id="measures"),
+        pytest.param("convert a b --to pair", "expected one of .*, pairs", id="forms"),
+        pytest.param(
+            "run --set run_id=a --set index=i --set topics=t --set reader.name=opening",
+            "reader.name: found 'opening'; expected one of .*, openings, ",
+            id="readers",
+        ),
+        pytest.param(
+            "run --set run_id=a --set index=i --set topics=t --set reader.name=openings --set reader.characters=x",
+            "--set reader.characters: found 'x'; input should be a valid integer",
+            id="a wrong setting of an added reader",
+        ),
+        pytest.param(
+            "run --set run_id=a --set index=i --set topics=t --set reader.name=openings --set reader.x=1",
+            "--set reader.x: unknown key .*; expected one of .*characters",
+            id="an unknown setting of an added reader",
+        ),
+        pytest.param(
+            "run --set run_id=a --set index=i --set topics=t --set reader.name=fused --set reader.readers=[x]",
+            "reader.readers.0: found 'x'; input should be 'plain', .* or 'openings'",
+            id="readers to fuse",
+        ),
+    ],
+)
+def test_errors_list_the_added_names(command: str, message: str, installed: Path, tmp_path: Path) -> None:
+    done = with_package(*command.split(), cwd=tmp_path, installed=installed)
+    assert done.returncode == 1
+    assert re.search(message, done.stderr.replace("\n", " "))
+    assert "Traceback" not in done.stderr
+
+
+def test_a_row_that_cannot_be_loaded_is_a_clear_error(beside: Path) -> None:
+    add_package(beside, "absent_part", "[keystone.fusion]\nlost = absent_part:GONE\n", "import nothing_of_this_name\n")
+    with pytest.raises(UserError, match=r"'lost' of absent_part 1.0 \(absent_part:GONE\) cannot be loaded: ModuleNot"):
+        METHODS["lost"]
+    assert "lost" in list(METHODS)
+    assert METHODS["rrf"].weighted
+    (found,) = examine_packages()
+    assert (found.state, "nothing_of_this_name" in found.message) == ("problem", True)
+
+
+def test_an_object_of_another_type_is_refused(beside: Path) -> None:
+    add_package(beside, "no_row", "[keystone.fusion]\nfunction = no_row:score\n", "def score(hits): return hits\n")
+    with pytest.raises(UserError, match=r"no_row 1.0 .*: found an object of type function, expected keystone\.fusion"):
+        METHODS["function"]
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        pytest.param("fusion", "rrf", id="ours"),
+        pytest.param("fusion", "borda", id="an alias of ours"),
+        pytest.param("corpora", "jsonl", id="a format of ours"),
+        pytest.param("readers", "plain", id="a reader of ours"),
+        pytest.param("forms", "run", id="a form of ours"),
+        pytest.param("measures", "nDCG", id="a measure of ours"),
+        pytest.param("measures", "RBP", id="a measure of ir_measures"),
+        pytest.param("measures", "recall", id="a measure of trec_eval"),
+    ],
+)
+def test_a_name_of_ours_is_refused_with_the_package(group: str, name: str, beside: Path) -> None:
+    add_package(beside, "rival", f"[keystone.{group}]\n{name} = rival:ROW\n")
+    (found,) = examine_packages()
+    assert found.state == "problem"
+    assert f"keystone.{group}: found {name!r} in Keystone and in rival 1.0; expected a name" in found.message
+
+
+def test_two_packages_with_one_name_are_refused_and_other_rows_are_not(beside: Path) -> None:
+    code = "from keystone.fusion.methods import METHODS\nROW = METHODS['isr']\n"
+    add_package(beside, "left", "[keystone.fusion]\nsame = left:ROW\nother = left:ROW\n", code)
+    add_package(beside, "right", "[keystone.fusion]\nsame = right:ROW\n", code)
+    with pytest.raises(UserError, match=r"found 'same' in (left|right) 1.0 and in (left|right) 1.0"):
+        METHODS["same"]
+    assert METHODS["other"] is METHODS["isr"]
+    assert len(METHODS) == len(METHODS.own) + 2
+
+
+def test_an_unknown_group_is_a_problem(beside: Path) -> None:
+    add_package(beside, "misspelt", "[keystone.fusions]\nx = misspelt:X\n")
+    (found,) = examine_packages()
+    assert found.state == "problem"
+    assert found.message.startswith("keystone.fusions: found in misspelt 1.0, expected one of keystone.corpora")
+
+
+def test_without_other_packages_the_tables_are_ours() -> None:
+    assert list(examine_packages()) == []
+    assert list(FORMATS) == list(FORMATS.own)
+    assert METHODS.find_package("rrf") == {}
+    with pytest.raises(UserError, match="--to x: unknown"):
+        get_form("x", "--to")
+
+
+def test_the_page_names_every_table() -> None:
+    assert re.findall(r"^\| `(keystone\.\w+)` \|", PAGE, re.MULTILINE) == list(TABLES)
+
+
+def test_help_looks_for_no_package() -> None:
+    code = "import sys\nfrom keystone.runs.cli.main import app\nfrom typer.main import get_command\nget_command(app)\n"
+    code += "assert 'keystone.indexing.plugins' not in sys.modules"
+    programs.run([sys.executable, "-c", code], check=True)
