@@ -41,7 +41,7 @@ class Bm25System(System):
         """The parameters with which an engine opens the search."""
         return Bm25(self.k1, self.b, self.statistics)
 
-    def describe(self, _models: Mapping[str, str]) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Describe the method: BM25 with its parameters."""
         return {"method": "BM25", "k1": self.k1, "b": self.b}
 

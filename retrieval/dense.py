@@ -1,6 +1,6 @@
 """Systems of the kind `dense`: inner products of embeddings, of a query or of a passage that answers it (HyDE)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -55,9 +55,9 @@ class DenseSystem(System):
         """Tell whether the index leaves embedding to runs, which embed no more than candidates."""
         return index.with_vectors(self.vectors).pooled
 
-    def describe(self, models: Mapping[str, str]) -> dict[str, Any]:
-        """Describe the method: the embedding model."""
-        return {"method": models.get(self.vectors or "")}
+    def describe(self) -> dict[str, Any]:
+        """Name the set of vectors, whose embedding model is the method."""
+        return {} if self.vectors is None else {"vectors": self.vectors}
 
     def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
         """Rank documents for each query by the inner product of embeddings.

@@ -3,7 +3,7 @@
 Each kind of system has a file beside this one, and a row in the table `keystone.retrieval.search.KINDS`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -66,10 +66,10 @@ class System(StrictSettings):
         """Tell whether the system can only rank documents of an index that another system has found."""
         return False
 
-    def describe(self, _models: Mapping[str, str]) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Describe the method of the system in the words of `ir_metadata`.
 
-        `models` are the names of the embedding models by the sets of vectors of the index, of which the main one is "".
+        Without a `method`, it is the embedding model of the main set of vectors, or of the set `vectors`.
         """
         raise NotImplementedError
 

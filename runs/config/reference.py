@@ -116,12 +116,12 @@ def _list_alternatives(annotation: Any) -> list[Any]:
 def _describe_type(annotation: Any, key: str) -> str:
     """Describe a type in words."""
     arguments = get_args(annotation)
-    if get_origin(annotation) is Annotated:
-        return _describe_type(arguments[0], key)
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{value}`" for value in arguments)
     if get_origin(annotation) is Annotated and isinstance(arguments[1], OneOf):
         return ", ".join(f"`{value}`" for value in arguments[1].list_names())
+    if get_origin(annotation) is Annotated:
+        return _describe_type(arguments[0], key)
     if get_origin(annotation) is list:
         return f"list of {_describe_type(arguments[0], key)}"
     if get_origin(annotation) is dict:

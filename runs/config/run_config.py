@@ -215,13 +215,12 @@ class RunConfig(StrictSettings):
 
     def list_model_steps(self) -> dict[str, Any]:
         """List the settings that need a language model: their values by key."""
+        systems = self.retrieval.make_systems().items()
+        own = [f"{name} with reads: passage" for name, system in systems if system.reads == "passage"]
         needed = {
             "queries.method": (self.queries.method, ("model", "contract")),
             "queries.passages": (self.queries.passages, ("hyde", "query2doc", "both")),
-            **{
-                f"retrieval.systems.{name}.reads": (system.reads, ("passage",))
-                for name, system in (self.retrieval.systems.items() if isinstance(self.retrieval.systems, dict) else ())
-            },
+            "retrieval.systems": (next(iter(own), None), own),
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
             "rerank.method": (self.rerank.method, ("listwise", "sliding")),
             "grading.method": (self.grading.method, ("pointwise", "grid")),

@@ -49,6 +49,13 @@ class Job:
         return self.config.out / self.config.run_id
 
     @property
+    def ranks_candidates(self) -> bool:
+        """Whether a system ranks what another one finds for any query, so that all queries of a topic go together."""
+        return self.index.pooled or any(
+            system.base or system.needs_candidates(self.index) for system in self.config.make_systems().values()
+        )
+
+    @property
     def identity(self) -> dict[str, str]:
         """The id of the run and the key of its index, as values of JSON."""
         return {"run_id": self.config.run_id, "index": self.index.key}
@@ -67,13 +74,6 @@ class Job:
     def segment_settings(self) -> list[int]:
         """The number of segments of a document that are ranked; empty for a run that ranks documents."""
         return [self.config.segments_per_document] if self.config.ranks_segments else []
-
-    @property
-    def ranks_candidates(self) -> bool:
-        """Whether a system ranks what another one finds for any query, so that all queries of a topic go together."""
-        return self.index.pooled or any(
-            system.base or system.needs_candidates(self.index) for system in self.config.make_systems().values()
-        )
 
     @property
     def words(self) -> int:

@@ -37,7 +37,11 @@ def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, An
         "method": {
             "automatic": True,
             "score ties": "the document id that is first in the order of bytes",
-            "retrieval": [step for stage, before in list_wanted(config) for step in stage.describe(before, models)],
+            "retrieval": [
+                {"method": models.get(step.get("vectors", "")), **step}
+                for stage, before in list_wanted(config)
+                for step in stage.describe(before)
+            ],
         },
         "actor": {"team": config.team_id, "role": "experimenter"},
         "data": {

@@ -31,7 +31,7 @@ from keystone.runs.pipeline.queries import QUERY_METHODS, UnderstoodTopic, list_
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.values import Artifact, Values, make_rankings_artifact
 
-ASKS = ("queries.method", "queries.passages")
+ASKS = ("queries.method", "queries.passages", "retrieval.systems")
 
 _read_queries = TypeAdapter(tuple[Query, ...]).validate_python
 _read_fallbacks = TypeAdapter(tuple[Fallback, ...]).validate_python
@@ -94,9 +94,8 @@ def _make_key(job: Job, _: Before) -> Any:
     config = job.config
     settings = config.queries.model_dump(mode="json")
     weightless = {**settings, "narrative_weight": config.queries.narrative_weight > 0, "passage_weight": None}
-    if isinstance(config.retrieval.systems, dict):
-        weightless |= {"passages": "systems" if config.list_passage_systems() else None}
-    asks = [key for key in config.list_model_steps() if key.startswith(("queries.", "retrieval.systems."))]
+    if isinstance(config.retrieval.systems, dict) and config.list_passage_systems():
+        weightless["passages"] = "systems"
     topics = [[one.id, one.narrative] for one in job.topics]
     return [topics, job.index.key, weightless, describe_model(config, asks)]
 

@@ -76,7 +76,7 @@ def describe_retrieval(job: Job) -> dict[str, Any]:
     unused = {"runs"} if job.index.passages else {"runs", "first_passage_weight"}
     given = {"runs": [one.sha256 for one in job.given]} if job.given else {}
     settings = job.config.retrieval.model_dump(mode="json")
-    if isinstance(job.config.retrieval.systems, dict):
+    if isinstance(settings["systems"], dict):  # a weight changes no search
         settings["systems"] = {name: {**own, "weight": None} for name, own in settings["systems"].items()}
     return {key: value for key, value in settings.items() if key not in unused} | given
 
@@ -102,9 +102,9 @@ def _foresee(asked: Asked) -> Iterator[Foreseen]:
         yield foresee(Ask("search", number, request_summary("", "", limit), shown), model)
 
 
-def _describe(before: Before, models: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _describe(before: Before) -> Iterator[dict[str, Any]]:
     for name, system in before.config.make_systems().items():
-        yield {"name": name, **system.describe(models), "depth": system.depth}
+        yield {"name": name, **system.describe(), "depth": system.depth}
     for name in before.config.list_given_systems():
         yield {"name": name, "method": "run of another system", "depth": before.config.retrieval.depth}
 
