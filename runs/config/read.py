@@ -161,7 +161,7 @@ def shorten_option(text: str) -> str:
 def _list_keys(item: Any) -> list[str]:
     """List the keys that lead to an error. pydantic adds the name of a reader after the key `reader`.
 
-    pydantic adds the form of `retrieval.systems`, and the kind of a system after its name.
+    It also adds the form of `retrieval.systems`, and the kind of a system after its name.
     """
     keys = [str(part) for part in item["loc"]]
     if keys[:2] == ["retrieval", "systems"]:

@@ -89,7 +89,7 @@ class StageKind:
     """The artifacts whose records tell in which steps the model gave no usable reply."""
     why_kept: Callable[[RunConfig], str] = _never
     """Why no bundle can make the stage again; empty if it can."""
-    describe: Callable[[Before, Mapping[str, str]], Iterable[Mapping[str, Any]]] = lambda _before, _models: ()
-    """The steps of the ranking that the metadata of a run tell of, by the models of the sets of vectors."""
+    describe: Callable[[Before], Iterable[Mapping[str, Any]]] = _nothing
+    """The steps of the ranking that the metadata of a run tells of."""
     notes: Callable[[Before], tuple[Artifact[Any], ...]] = _nothing
     """Those of the files that only tell how the stage was made."""

@@ -3,7 +3,7 @@
 `stages/rounds.py` has the same for runs that search again for what the grades leave open.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -138,7 +138,7 @@ def _foresee(asked: Asked) -> Iterator[Foreseen]:
             yield foresee(ask, asked.model)
 
 
-def describe_grades(before: Before, _: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def describe_grades(before: Before) -> Iterator[dict[str, Any]]:
     """Describe the grades as a step of the ranking."""
     config = before.config
     model = {} if config.model is None else {"model": config.model.name}

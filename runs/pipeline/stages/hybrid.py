@@ -33,7 +33,7 @@ STAGE = StageKind(
     key=_make_key,
     work=fuse_systems,
     ranks_queries=lambda _: HYBRID_FILE,
-    describe=lambda before, _: [
+    describe=lambda before: [
         {"name": "hybrid", **before.config.describe_first_stage(), "interpolates": before.config.list_systems()}
     ],
 )

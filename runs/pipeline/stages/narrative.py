@@ -1,6 +1,6 @@
 """The ranking of each narrative: the rankings of its queries, fused."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from keystone.runs.pipeline import file_names
@@ -26,7 +26,7 @@ def _make_key(job: Job, _: Before) -> Any:
     return [job.identity, plain["fusion"], plain["queries"]]
 
 
-def _describe(before: Before, _: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _describe(before: Before) -> Iterator[dict[str, Any]]:
     fusion = before.config.fusion
     depths = {"depths": fusion.depths} if fusion.depths else {}
     yield {

@@ -97,7 +97,7 @@ def _make_key(job: Job, _: Before) -> Any:
     if isinstance(config.retrieval.systems, dict) and config.list_passage_systems():
         weightless["passages"] = "systems"
     topics = [[one.id, one.narrative] for one in job.topics]
-    return [topics, job.index.key, weightless, describe_model(config, asks)]
+    return [topics, job.index.key, weightless, describe_model(config, ASKS)]
 
 
 def bound_queries(config: RunConfig, one: Topic, thinking: int) -> tuple[int, int]:

@@ -120,7 +120,7 @@ def _make_stage(into: Artifact[Rankings]) -> StageKind:
         notes=lambda _: (RERANKS_FILE,),
         records=lambda _: (RERANKS_FILE,),
         why_kept=lambda config: "asks the server of the reranker" if config.rerank.method == "endpoint" else "",
-        describe=lambda before, _: [
+        describe=lambda before: [
             {
                 "name": into.name.removesuffix(".trec"),
                 "method": before.config.rerank.method,

@@ -1,6 +1,6 @@
 """Grades with further rounds of search: for what they leave open, the model writes new texts to search by."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
@@ -62,11 +62,11 @@ def _foresee(asked: Asked) -> Iterator[Foreseen]:
             yield foresee(ask, asked.model)
 
 
-def _describe(before: Before, models: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _describe(before: Before) -> Iterator[dict[str, Any]]:
     grading, name = before.config.grading, JOINED_FILE.name.removesuffix(".trec")
     settings = {"rounds": grading.rounds, "documents": grading.round_documents}
     yield {"name": name, "method": "further rounds of search", **settings, "interpolates": ["hybrid"]}
-    for step in grades.describe_grades(before, models):
+    for step in grades.describe_grades(before):
         yield {**step, "interpolates": [name]}
 
 

@@ -1,6 +1,6 @@
 """The ranking of each query by each system, in one batch: by search, and by the runs of other systems."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 

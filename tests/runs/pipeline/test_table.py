@@ -83,9 +83,7 @@ TRIM = StageKind(
     work=trim,
     ranks_narratives=lambda _: TRIMMED_FILE,
     why_kept=lambda _: "is not recorded",
-    describe=lambda before, _: [
-        {"name": "trimmed", "method": "the first two", "reranks": before.narrative_ranking.name}
-    ],
+    describe=lambda before: [{"name": "trimmed", "method": "the first two", "reranks": before.narrative_ranking.name}],
 )
 
 
