@@ -1,7 +1,7 @@
-"""Options that several commands have, and their completion in the shell."""
+"""Options and arguments that several commands have, and their completion in the shell."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,3 +57,12 @@ JsonFile = Annotated[
 CORES = os.cpu_count() or 1
 REPORTED_RECORDS = 5
 """The number of skipped records, and of violations of each kind, that are printed one by one."""
+
+
+def find_run_files(paths: Sequence[Path]) -> list[Path]:
+    """Find the run files that paths name: the last ranking of a run directory, or else the path itself."""
+    if not any(path.is_dir() for path in paths):
+        return list(paths)  # without the modules of all stages
+    from keystone.runs.pipeline.table import find_ranking
+
+    return list(map(find_ranking, paths))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import Json, JsonFile, Quiet, SkipOwn, complete_setting
+from keystone.runs.cli.options import Json, JsonFile, Quiet, SkipOwn, complete_setting, find_run_files
 from keystone.runs.report.say import say, say_report
 
 if TYPE_CHECKING:
@@ -95,12 +95,11 @@ def evaluate(
     from keystone.indexing.io.writing import write_whole
     from keystone.runs.cli.outputs import check_outputs, check_run_outputs
     from keystone.runs.evaluation.judging.redraw import find_judge_intervals
-    from keystone.runs.pipeline.table import find_ranking
     from keystone.runs.report.judging import format_judge_intervals
     from keystone.runs.report.tables import TABLES
     from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, progress_bars
 
-    runs = runs if answers else list(map(find_ranking, runs))
+    runs = runs if answers else find_run_files(runs)
     if (qrels is None) != answers or (references is not None and not answers):
         raise UserError("expected --qrels with judgments of runs, or --answers, with or without --references")
     if (skip_own or condensed or strict or resample_judges or relevant_from > 1) if answers else (config or set):

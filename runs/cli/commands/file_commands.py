@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import REPORTED_RECORDS, Json, Quiet
+from keystone.runs.cli.options import REPORTED_RECORDS, Json, Quiet, find_run_files
 from keystone.runs.report.say import say, say_output, say_result
 from keystone.runs.wording import plural
 
@@ -48,7 +48,6 @@ def fuse(
     from keystone.fusion.fuse import FusionSettings
     from keystone.fusion.methods import find_method
     from keystone.runs.cli.outputs import check_outputs
-    from keystone.runs.pipeline.table import find_ranking
     from keystone.runs.trec.fuse_files import fuse_files, parse_numbers
     from keystone.runs.trec.run_files import write_run
 
@@ -58,7 +57,7 @@ def fuse(
     values = parse_numbers("--set", [value for _, _, value in assignments])
     parameters = {name: value for (name, _, _), value in zip(assignments, values, strict=True)}
     settings = FusionSettings(find_method(method), depth, norm, parameters)
-    write_run(out, fuse_files(list(map(find_ranking, runs)), tag, settings, weight_of_run))
+    write_run(out, fuse_files(find_run_files(runs), tag, settings, weight_of_run))
     say_output("fuse", runs, out, json)
 
 

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Json, Overrides, Quiet, Threads
+from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Json, Overrides, Quiet, Threads, find_run_files
 from keystone.runs.report.say import say, say_result
 from keystone.runs.wording import plural
 
@@ -80,7 +80,6 @@ def judge(
     from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.pipeline.job import open_job
     from keystone.runs.pipeline.model_runner import open_model_runner
-    from keystone.runs.pipeline.table import find_ranking
     from keystone.runs.report.judging import list_comparison, print_comparison
     from keystone.runs.report.terminal import progress_bars
     from keystone.runs.trec.judge_record import name_record
@@ -88,7 +87,7 @@ def judge(
 
     if cascade and repeats > 1:
         raise UserError(f"found --cascade and --repeats {repeats}, expected one of them")
-    ordered_by, runs = parse_measure(measure), list(map(find_ranking, runs))
+    ordered_by, runs = parse_measure(measure), find_run_files(runs)
     settings = read_config(config, ["run_id=judge", *(set or ())] if config is None else set)
     if settings.model is None:
         raise UserError("model: missing; expected a language model, with its name and urls")

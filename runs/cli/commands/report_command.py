@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import Json, Quiet
+from keystone.runs.cli.options import Json, Quiet, find_run_files
 from keystone.runs.report.say import say, say_output, say_report
 
 if TYPE_CHECKING:
@@ -164,7 +164,6 @@ def plot(
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.evaluate import evaluate_files
     from keystone.runs.evaluation.measures import parse_measures
-    from keystone.runs.pipeline.table import find_ranking
     from keystone.runs.report.plots import RECALL_DEPTHS, draw_runs, write_figure
     from keystone.runs.report.terminal import print_cautions, progress_bars
 
@@ -184,7 +183,7 @@ def plot(
         write_figure(figure, out)
         say_output("plot", runs, out, json)
         return
-    files = list(map(find_ranking, runs))
+    files = find_run_files(runs)
     with progress_bars(quiet) as progress, progress("Measuring", None):
         evaluations = evaluate_files(files, qrels, list(dict.fromkeys([*bars, *depths])))
     write_figure(draw_runs(evaluations, list(dict.fromkeys(map(str, bars)))), out)
