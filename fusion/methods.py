@@ -172,9 +172,9 @@ class Method:
 
 ALIASES = {
     "borda": "bordafuse",
-    "borda_count": "bordafuse",
-    "condorcet_fuse": "condorcet",
-    "reciprocal_rank_fusion": "rrf",
+    "bordacount": "bordafuse",
+    "condorcetfuse": "condorcet",
+    "reciprocalrankfusion": "rrf",
 }
 """Other names of methods, beside those that begin with Comb, such as CombSUM."""
 
@@ -208,7 +208,7 @@ METHODS = OpenTable(
 """The fusion methods by name, those of other packages included."""
 
 
-_COMB = re.compile(r"comb_?(?=(?:min|med|max|sum|anz|mnz|gmnz)$)")
+_COMB = re.compile(r"comb(?=(?:min|med|max|sum|anz|mnz|gmnz)$)")
 
 
 def find_method(name: str) -> str:
@@ -218,9 +218,8 @@ def find_method(name: str) -> str:
     """
     if name in METHODS:
         return name
-    plain = _COMB.sub("", name.lower().replace("-", "_").replace(" ", "_"))
-    found = ALIASES.get(plain, plain)
-    return found if found in METHODS else name
+    plain = _COMB.sub("", re.sub(r"[-_ ]", "", name.lower()))
+    return {method.replace("_", ""): method for method in METHODS}.get(ALIASES.get(plain, plain), name)
 
 
 OF_PYSERINI = {

@@ -30,7 +30,9 @@ def has_lone_surrogate(text: str) -> bool:
 
 def describe_id(name: object, longest: int = LONGEST_ID) -> str:
     """Describe the id that an error expects in place of `name`, which cannot be an id, by its first fault."""
-    if isinstance(name, str) and name and not any(map(str.isspace, name)):
+    if not isinstance(name, str):
+        return "an id as a text or a whole number"
+    if name and not any(map(str.isspace, name)):
         if hidden := next((letter for letter in name if not letter.isprintable()), ""):
             return f"an id without the invisible character U+{ord(hidden):04X}"
         return f"an id of at most {longest} characters"

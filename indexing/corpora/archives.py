@@ -4,6 +4,7 @@ import struct
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple
@@ -36,9 +37,10 @@ _PIECE_BYTES = 2**20
 
 
 class Member(NamedTuple):
-    """A file of an archive: the temporary file that holds it, its URL-quoted path in the archive, and its name."""
+    """A file of an archive: the temporary file that holds it, its path, that URL-quoted, and as messages show it."""
 
     file: Path
+    path: PurePosixPath
     name: str
     shown: str
 
@@ -46,6 +48,14 @@ class Member(NamedTuple):
 def is_archive(file: Path) -> bool:
     """Whether a file has the name of an archive."""
     return strip_compression(file).endswith(TAR_SUFFIXES) or file.name.lower().endswith(".zip")
+
+
+def list_names(archive: Path) -> list[PurePosixPath]:
+    """The paths of the files of an archive, without hidden ones; those before the damage if it is damaged."""
+    names: list[PurePosixPath] = []
+    with suppress(*_DAMAGE):
+        names.extend(_relative(path) for path, _, _ in _open(archive) if not _is_hidden(path))
+    return names
 
 
 def unpack(archive: Path, report: Report) -> Iterator[Member]:
@@ -56,20 +66,19 @@ def unpack(archive: Path, report: Report) -> Iterator[Member]:
     """
     count = 0
     try:
-        opened = _open_zip(archive) if archive.name.lower().endswith(".zip") else _open_tar(archive)
         with TemporaryDirectory(prefix="keystone-") as folder:
-            for path, source, fault in opened:
+            for path, source, fault in _open(archive):
                 count += 1
-                bare = PurePosixPath(path)
-                if any(part.startswith((".", "__MACOSX")) and part not in (".", "..") for part in bare.parts):
+                if _is_hidden(path):
                     continue
+                bare = _relative(path)
                 shown = f"{archive}/{path}"
                 if fault or source is None:
                     report(BadRecord(f"{shown}: {fault}", "link not followed" if "link" in fault else "file not read"))
                     continue
                 file = Path(folder) / _quote(bare.name or "file")[-100:]
                 if _copy(source, file, shown, report):
-                    yield Member(file, _quote(bare.as_posix().lstrip("/")), shown)
+                    yield Member(file, bare, _quote(bare.as_posix()), shown)
                 file.unlink(missing_ok=True)
     except _DAMAGE as error:
         report(BadRecord(f"{archive}: cannot be read beyond file {count}: {error}", "unreadable file"))
@@ -77,6 +86,19 @@ def unpack(archive: Path, report: Report) -> Iterator[Member]:
 
 _Opened = Iterator[tuple[str, IO[bytes] | None, str]]
 """The path of each file, its content, and the reason if it cannot be read."""
+
+
+def _open(archive: Path) -> _Opened:
+    return _open_zip(archive) if archive.name.lower().endswith(".zip") else _open_tar(archive)
+
+
+def _relative(path: str) -> PurePosixPath:
+    return PurePosixPath(path.lstrip("/"))
+
+
+def _is_hidden(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return any(part.startswith((".", "__MACOSX")) and part not in (".", "..") for part in parts)
 
 
 def _open_tar(archive: Path) -> _Opened:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keystone.indexing.corpora import jsonl, pyserini, text
-from keystone.indexing.corpora.archives import is_archive, unpack
+from keystone.indexing.corpora.archives import is_archive, list_names, unpack
 from keystone.indexing.corpora.folders import find_unfollowed_links
 from keystone.indexing.corpora.forms import (
     ALL,
@@ -18,6 +18,7 @@ from keystone.indexing.corpora.forms import (
     FORMATS,
     MAIN,
     CorpusFile,
+    choose_members,
     find_form,
     guess_format,
     list_corpus_files,
@@ -58,14 +59,19 @@ def _read_file(file: CorpusFile, extract: str, report: Report) -> Iterator[Docum
 
 def _read_archive(archive: CorpusFile, extract: str, report: Report) -> Iterator[Document]:
     """The documents of all files of an archive; their places and reports name the path in the archive."""
+    named, main = choose_members(list_names(archive.path), archive.given)
+    chosen = set(named)
     for member in unpack(archive.path, report):
 
         def told(error: BadRecord, file: Path = member.file, shown: str = member.shown) -> None:
             report(BadRecord(str(error).replace(str(file), shown), error.kind))
 
-        form = None if is_archive(member.file) else find_form(member.file, archive.given)
+        if member.path not in chosen:
+            continue
+        form = None if is_archive(member.file) else find_form(member.file, member.path, archive.given, main)
         if form is None:
             report(_unread_error(member.shown))
+        if not form:
             continue
         bare = member.name
         for ending in COMPRESSIONS:

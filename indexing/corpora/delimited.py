@@ -5,6 +5,7 @@ from pathlib import Path
 
 from keystone.indexing.corpora.folders import strip_compression
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS, make_document
+from keystone.indexing.corpora.tables import warn_of_ids
 from keystone.indexing.errors import BadRecord, Report, stop
 from keystone.indexing.io.columns import Layout, read_columns
 from keystone.indexing.io.fields import find_names
@@ -29,6 +30,8 @@ def read(file: Path, _name: str = "", report: Report = stop) -> Iterator[Documen
     rows = read_columns(file, read_text_lines(file, report), LAYOUT, report)
     for row, (number, record) in enumerate(rows):
         if not find_names(record, ID_KEYS):
+            if row == 0:
+                warn_of_ids(file, record)
             record = {**record, "docid": f"{Path(strip_compression(file)).stem}_{row}"}
         try:
             yield make_document(record, f"{file}:{number}")

@@ -4,7 +4,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from urllib.parse import quote
 
 from keystone.indexing.errors import UserError
@@ -55,7 +55,7 @@ def is_folder(path: Path) -> bool:
         raise UserError(f"{path}: no such file or folder") from error
 
 
-def strip_compression(file: Path) -> str:
+def strip_compression(file: PurePath) -> str:
     """A file's name in lower case, without the ending of a compression."""
     name = file.name.lower()
     return name[: -len(file.suffix)] if name.endswith(COMPRESSIONS) else name

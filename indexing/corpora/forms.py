@@ -5,11 +5,12 @@ docs/corpora.md lists the irregularities of a corpus and how Keystone treats eac
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
-from typing import NamedTuple
+from os.path import commonpath
+from pathlib import Path, PurePath
+from typing import NamedTuple, TypeVar
 
 from keystone.indexing.corpora import archives, delimited, ir_datasets, jsonl, pyserini, tables, text, trec, wikitext
 from keystone.indexing.corpora.folders import (
@@ -26,6 +27,8 @@ from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import DAMAGE, hash_file, open_binary, read_byte_lines
 from keystone.indexing.plugins import OpenTable
 from keystone.indexing.types import Document
+
+_Path = TypeVar("_Path", bound=PurePath)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ def _check_format(format: str) -> None:
         raise UserError(f"corpus format: found {format!r}, expected one of {', '.join(sorted(FORMATS))}")
 
 
-def _choose_corpus(folder: Path, files: list[Path], format: str) -> list[Path]:
+def _choose_corpus(folder: PurePath, files: Sequence[_Path], format: str) -> list[_Path]:
     """The documents of this format alone, if the folder is a data set that names its parts; otherwise an empty list.
 
     BEIR has `corpus.jsonl` beside `queries.jsonl`. Its copies on hubs have files `corpus-*.parquet`, or a folder
@@ -183,7 +186,7 @@ def _choose_corpus(folder: Path, files: list[Path], format: str) -> list[Path]:
     return [file for file in files if re.fullmatch(r"collection\.(tsv|csv)", strip_compression(file))]
 
 
-def _name_part(file: Path, folder: Path) -> str:
+def _name_part(file: PurePath, folder: PurePath) -> str:
     """The part of a data set that the path of a file begins with: the name of its folder, or that of the file."""
     first = file.relative_to(folder).parts[0]
     return first if file.parent != folder else re.split(r"[-.]", strip_compression(file))[0]
@@ -208,23 +211,36 @@ def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Pa
     chosen = _choose_corpus(path, files, main)
     found, unread = list[CorpusFile](), list[Path]()
     for file in chosen or files:
-        own = ARCHIVE if archives.is_archive(file) else find_form(file, given, main)
-        if own == "folder" and main != "folder" and _DESCRIPTION.fullmatch(file.name.lower()):
-            continue
+        own = ARCHIVE if archives.is_archive(file) else find_form(file, file.relative_to(path), given, main)
         if own:
             found.append(CorpusFile(file, name_documents(file, path), own, given))
-        elif not _is_beside(file, path, main):
+        elif own is None:
             unread.append(file)
     if not found:
         list_corpus_files(path, main)  # says what was expected
     return found, unread
 
 
-def find_form(file: Path, given: str | None, main: str = "folder") -> str | None:
-    """The form of a file; None if Keystone does not read it. `main` is the form of the first files of its folder."""
+def find_form(file: Path, within: PurePath, given: str | None, main: str) -> str | None:
+    """The form of a file; None if Keystone cannot read it, and empty if it is known to hold no document.
+
+    `within` is its path in the corpus, and `main` the form of the first files there.
+    """
     if given:
-        return given if FORMATS[given].names.fullmatch(strip_compression(file)) else None
-    return _own_form(file, main)
+        form = given if FORMATS[given].names.fullmatch(strip_compression(file)) else None
+    else:
+        form = _own_form(file, main)
+    described = form == "folder" and main != "folder" and _DESCRIPTION.fullmatch(within.name.lower())
+    return "" if described or (form is None and _is_beside(within, main)) else form
+
+
+def choose_members(paths: Sequence[_Path], given: str | None) -> tuple[list[_Path], str]:
+    """Those files of an archive that are read, and the form of its documents: as for a folder, but by names alone."""
+    names = [name for name in map(strip_compression, paths) if not _DESCRIPTION.fullmatch(name)]
+    forms = (form for form in _NAMED_FORMS if any(map(FORMATS[form].names.fullmatch, names)))
+    main = given or next(forms, "folder")
+    folder = PurePath(commonpath([path.parent for path in paths])) if paths else PurePath()
+    return _choose_corpus(folder, paths, main) or list(paths), main
 
 
 def _own_form(file: Path, main: str) -> str | None:
@@ -273,6 +289,9 @@ def _is_binary(file: Path) -> bool:
         return True
 
 
+_NAMED_FORMS = ("jsonl", "arrow", "parquet", "folder", "tsv")
+"""The forms that show in the names of an archive's files; the first one that a file has is that of its documents."""
+
 _SURE_SUFFIXES = tuple(ending for ending in text.SUFFIXES if ending != ".txt")
 """Endings that tell the form of a file by themselves."""
 
@@ -284,10 +303,10 @@ _DESCRIPTION = re.compile(r"(readme|licen[cs]e|copying)(\..*)?")
 """The names of files that describe a data set."""
 
 
-def _is_beside(file: Path, folder: Path, main: str) -> bool:
-    """Whether a file that is not read lies beside the documents of its folder, and is known to hold none."""
-    name = file.name.lower()
-    if _DESCRIPTION.fullmatch(name) or any(part.startswith(".") for part in file.relative_to(folder).parts):
+def _is_beside(within: PurePath, main: str) -> bool:
+    """Whether a file that is not read lies beside the documents of its corpus, and is known to hold none."""
+    name = within.name.lower()
+    if _DESCRIPTION.fullmatch(name) or any(part.startswith(".") for part in within.parts):
         return True
     if main == "trec":
         return not FORMATS["trec"].names.fullmatch(name)

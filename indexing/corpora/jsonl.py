@@ -14,7 +14,7 @@ from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines, read_text, read_text_lines
 from keystone.indexing.types import Document, Segment, Span, describe_id, document_id, is_id
 
-ID_KEYS = ("docid", "_id", "id", "doc_id", "docno", "pid")
+ID_KEYS = ("docid", "_id", "id", "doc_id", "docno", "pid", "document_id")
 TEXT_KEYS = ("text", "contents", "body", "passage", "segment")
 """The names of the id and of the text; `keystone.indexing.io.fields` has the rule by which they are found."""
 LEAST_OVERLAP_CHARACTERS = 10

@@ -5,6 +5,7 @@ the id of a row as in TREC RAG 2026. The id is the file's name without its endin
 `shard_00017_4242`.
 """
 
+import logging
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS, make_document
 from keystone.indexing.errors import BadRecord, Report, printable, stop
-from keystone.indexing.io.fields import find_names
+from keystone.indexing.io.fields import find_names, reads_as_id
 from keystone.indexing.io.reading import COMPRESSIONS, open_binary
 from keystone.indexing.types import Document
 
@@ -30,6 +31,10 @@ BUFFER_BYTES = 2**20
 
 DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 """The errors of `pyarrow` for a damaged file. Sizes can be damaged too, so it may ask for more memory than there is."""
+
+_log = logging.getLogger(__name__)
+
+_ARROW_FILE = b"ARROW1"
 
 Batches = tuple[list[str], Iterable[pa.RecordBatch]]
 """The names of all columns of a file, and its rows."""
@@ -53,11 +58,20 @@ def _read_documents(file: Path, form: str, report: Report) -> Iterator[Document]
     """
     for row, names, values in read_rows(file, form, COLUMNS, TEXT_KEYS, report):
         if not find_names(names, ID_KEYS):
+            if row == 0:
+                warn_of_ids(file, names)
             values = {**values, "docid": f"{file.stem}_{row}"}
         try:
             yield make_document(values, f"{file}: row {row}")
         except BadRecord as error:
             report(error)
+
+
+def warn_of_ids(file: Path, names: Iterable[str]) -> None:
+    """Say that the ids of a file are made, if it has a column that seems to hold ids under a name that is not known."""
+    if found := next(filter(reads_as_id, names), None):
+        known = ", ".join(ID_KEYS)
+        _log.warning("%s: the ids are made from the file's name: expected a column %s, found %r", file, known, found)
 
 
 def find_form(file: Path) -> str | None:
@@ -102,8 +116,14 @@ def _open_parquet(source: IO[bytes], wanted: Sequence[str]) -> Batches:
 
 
 def _open_arrow(source: IO[bytes], _wanted: Sequence[str]) -> Batches:
-    stream = pa.ipc.open_stream(source)
-    return stream.schema.names, stream
+    """Open a file in Arrow's streaming format, or in its file format, which begins with a mark."""
+    is_file = source.read(len(_ARROW_FILE)) == _ARROW_FILE
+    source.seek(0)
+    if not is_file:
+        stream = pa.ipc.open_stream(source)
+        return stream.schema.names, stream
+    file = pa.ipc.open_file(source)
+    return file.schema.names, map(file.get_batch, range(file.num_record_batches))
 
 
 def _list_rows(
@@ -112,12 +132,19 @@ def _list_rows(
     """The values of each row by column, or the error of a row with invalid values, which would crash the process."""
     for batch in batches:
         columns_read = set(find_names(batch.schema.names, wanted))
-        rows = batch.select([at for at, name in enumerate(batch.schema.names) if name in columns_read])
+        rows = _as_texts(batch.select([at for at, name in enumerate(batch.schema.names) if name in columns_read]))
         columns = list(zip(rows.schema.names, rows.columns, strict=True))
         sound = _find_fault(rows) is None
         for at in range(rows.num_rows):
             fault = None if sound else _find_fault(rows.slice(at, 1))
             yield fault or {name: column[at].as_py() for name, column in columns}
+
+
+def _as_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows with columns of bytes as texts: some writers of Parquet do not mark texts. Nothing is copied."""
+    types = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}
+    columns = [column.view(types.get(column.type, column.type)) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names) if columns else rows
 
 
 def _find_fault(rows: pa.RecordBatch) -> pa.ArrowException | None:

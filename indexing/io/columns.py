@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from keystone.indexing.errors import BadRecord, Report, stop
-from keystone.indexing.io.fields import find_names
+from keystone.indexing.io.fields import find_names, reads_as_id
 
 MOST_LINES = 10_000
 """The most lines of a value in quotes."""
@@ -75,15 +75,20 @@ def name_columns(values: Sequence[str], layout: Layout) -> list[str] | None:
     """The names of the columns if the values of a first row are a header; None for a row of data.
 
     Of two columns, one may have a name that is not known: a word beside a name of ids, or letters beside that of texts.
+    The first column may also have a name that only reads as one of ids, if all others are single words.
     """
     known = set(find_names(values, [*layout.ids, *layout.texts, *layout.others]))
     if not all(map(str.isprintable, values)):
         return None
+    name, *others = values
+    are_names = " " in name or all(other in known or len(other.split()) == 1 for other in others)
+    if others and are_names and reads_as_id(name) and not find_names(values, layout.ids):
+        return [layout.ids[0], *(others if known or len(others) > 1 else layout.texts[:1])]
     if len(values) != 2 or len(known) == 2:
         return list(values) if len(known) > 1 else None
-    name, text = values
+    (text,) = others
     if find_names([name], layout.ids):
-        return [name, layout.texts[0]] if len(text.split()) == 1 else None
+        return [name, layout.texts[0]] if are_names else None
     return [layout.ids[0], text] if find_names([text], layout.texts) and name.isalpha() else None
 
 

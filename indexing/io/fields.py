@@ -8,10 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from typing import Any
 
+_ID_NAME = re.compile(
+    r"[A-Za-z]\w*?[ _-](?i:u?id|no|nr|num|number)|[A-Za-z]\w*?[a-z](Id|ID|No|Nr|Num|Number)"
+    r"|(?i:topic|query|question|doc|document|passage|paper|article)(?i:id|no|nr|num|number)"
+)
+
 
 def fold_name(name: str) -> str:
     """The form in which equal names agree: without case, spaces and punctuation."""
     return re.sub(r"[\W_]+", "", name).casefold()
+
+
+def reads_as_id(name: str) -> bool:
+    """Whether a name that no reader knows is one of ids, such as `topic_number`, `Doc No` or `paperId`."""
+    return _ID_NAME.fullmatch(name) is not None
 
 
 def is_missing(value: Any) -> bool:

@@ -21,6 +21,7 @@ OF_OTHER_TOOLS: Mapping[str, Mapping[str, str]] = {
         "--index": "name the index first: keystone search INDEX TEXT",
         "--query": "name the text second: keystone search INDEX TEXT",
         "--hits": "name the number of documents by --top",
+        "--k": "name the number of documents by --top",
         "--bm25": "use --set 'retrieval.systems=[bm25]'",
         "--rm3": "use --set retrieval.feedback=rm3",
         "--rocchio": "use --set retrieval.feedback=rocchio",

@@ -213,4 +213,5 @@ def _explain_refusal(line: str, columns: int) -> str:
         return f"score: expected a finite number, found {fields[4]!r}"
     if len(fields) != QRELS_COLUMNS:
         return f"expected {QRELS_COLUMNS} columns, found {len(fields)}"
-    return f"grade: expected a whole number, found {fields[3]!r}"
+    bounds = " between -2^53 and 2^53" if re.fullmatch(r"[+-]?\d+", fields[3]) else ""
+    return f"grade: expected a whole number{bounds}, found {fields[3]!r}"

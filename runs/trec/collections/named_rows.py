@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from keystone.indexing.corpora.tables import find_form, read_rows
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.columns import Layout, choose_delimiter, name_columns, read_columns
-from keystone.indexing.io.fields import find_field
+from keystone.indexing.io.fields import find_field, find_names
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_bytes
 
-QUERY_NAMES = ("query_id", "qid", "q_id", "topic_id", "narrative_id", "topic")
-DOCUMENT_NAMES = ("corpus_id", "docno", "doc_id", "document_id", "document", "segment_id", "passage_id", "pid")
+QUERY_NAMES = ("query_id", "qid", "q_id", "topic_id", "narrative_id", "request_id", "topic")
+DOCUMENT_NAMES = ("corpus_id", "docno", "doc_id", "document_id", "document", "segment_id", "passage_id", "pid", "doc")
 GRADE_NAMES = ("label", "relevance", "relevancy", "rel", "grade", "judgment", "judgement", "score")
 SECOND_NAMES = ("iteration", "iter", "subtopic", "subtopic_id", "q0")
 """The names of the four columns of judgments; `keystone.indexing.io.fields` has the rule by which they are found."""
@@ -28,10 +28,11 @@ _GAPS = re.compile(r"[ \t]+")
 
 def names_columns(line: str) -> bool:
     """Whether a first line of judgments names their columns."""
-    if line.lstrip().startswith("{"):
+    if line.lstrip().startswith(("{", "[")):
         return True
     columns = line.strip().split(choose_delimiter(line)) if re.search("[\t,]", line) else line.split()
-    return len(columns) > 2 and name_columns([column.strip('" ') for column in columns], _LAYOUT) is not None
+    found = name_columns([column.strip('" ') for column in columns], _LAYOUT)
+    return len(columns) > 2 and found is not None and bool(find_names(found, (*DOCUMENT_NAMES, *GRADE_NAMES)))
 
 
 def read_judgment_bytes(path: Path) -> NDArray[np.uint8]:
@@ -49,6 +50,8 @@ def read_judgment_bytes(path: Path) -> NDArray[np.uint8]:
     if not names_columns(line):
         return data
     numbered = _list_lines(path, data.tobytes())
+    if line.startswith("["):
+        return _render(_read_array(path, numbered), lambda number: f"{path}: object {number}")
     rows = _read_json(path, numbered) if line.startswith("{") else _read_header(path, numbered, line)
     return _render(rows, lambda number: f"{path}:{number}")
 
@@ -65,13 +68,25 @@ def _list_lines(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
 def _read_json(path: Path, numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for number, line in numbered:
         if line.strip():
-            try:
-                record = parse_json(line)
-            except ValueError as error:
-                raise UserError(f"{path}:{number}: not JSON: {error}") from error
+            record = _parse(path, number, line)
             if not isinstance(record, dict):
                 raise UserError(f"{path}:{number}: expected a JSON object, found {type(record).__name__}")
             yield number, record
+
+
+def _read_array(path: Path, numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The objects of a file that is one JSON array, with their numbers instead of those of lines."""
+    for number, record in enumerate(_parse(path, 1, "\n".join(line for _, line in numbered)), 1):
+        if not isinstance(record, dict):
+            raise UserError(f"{path}: object {number}: expected a JSON object, found {type(record).__name__}")
+        yield number, record
+
+
+def _parse(path: Path, number: int, text: str) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise UserError(f"{path}:{number}: not JSON: {error}") from error
 
 
 def _read_header(

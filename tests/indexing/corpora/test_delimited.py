@@ -51,6 +51,11 @@ def test_the_queries_beside_a_collection_are_no_documents(tmp_path: Path) -> Non
     assert [error.kind for error in errors] == ["file not read", "file not read"]
 
 
+def test_a_first_row_of_other_names_is_no_document(tmp_path: Path) -> None:
+    (tmp_path / "c.tsv").write_text("doc_number\tcontent\n1\tx\n")
+    assert list(read_corpus(tmp_path / "c.tsv")) == [Document("1", "x")]
+
+
 def test_columns_beside_other_documents_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("x")
     (tmp_path / "table.csv").write_text("id,text\n1,x\n")

@@ -160,6 +160,36 @@ def test_an_archive_holds_the_documents_of_its_files(tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize("name", PACKED)
+@pytest.mark.parametrize(
+    ("files", "ids"),
+    [
+        pytest.param(
+            {"b/queries.jsonl": line("q"), "b/corpus.jsonl": line("a"), "b/qrels/test.tsv": b"q\ta\t1\n"},
+            ["a"],
+            id="BEIR",
+        ),
+        pytest.param(
+            {"queries.dev.tsv": b"q\tx\n", "./collection.tsv": b"0\tx\n1\ty\n", "qrels.dev.tsv": b"q\t0\t0\t1\n"},
+            ["0", "1"],
+            id="MS MARCO",
+        ),
+        pytest.param({"/d/a.tsv": b"a\tx\n", "d/b.csv": b"id,text\nb,x\n"}, ["a", "b"], id="columns"),
+        pytest.param({"d/README.md": b"# Card", "d/a.jsonl": line("a")}, ["a"], id="a description"),
+    ],
+)
+def test_an_archive_of_a_data_set_is_read_like_its_folder(
+    tmp_path: Path, name: str, files: Mapping[str, bytes], ids: list[str]
+) -> None:
+    (tmp_path / name).write_bytes(PACKED[name](files))
+    assert [document.id for document in read_corpus(tmp_path / name)] == ids
+
+
+def test_columns_beside_other_documents_of_an_archive_are_reported(tmp_path: Path) -> None:
+    packed = tar({"a.tsv": b"1\tx\n", "b.md": b"x"})
+    assert read(tmp_path / "c", {"d.tar": packed}) == (["d.tar/b.md"], ["file not read"])
+
+
+@pytest.mark.parametrize("name", PACKED)
 def test_a_damaged_archive_gives_what_comes_before_the_damage(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     raw = PACKED[name]({f"{n}.jsonl": line(str(n)) for n in range(9)})

@@ -49,6 +49,10 @@ def test_rows_without_ids_are_named_by_file_and_row(tmp_path: Path) -> None:
             Document("a", "x"),
             id="other types of text",
         ),
+        pytest.param(
+            {"docno": [b"a"], "text": pa.array([b"\xc3\xbc"], pa.large_binary())}, Document("a", "ü"), id="bytes"
+        ),
+        pytest.param({"document_id": ["a"], "text": ["x"]}, Document("a", "x"), id="document_id"),
     ],
 )
 def test_columns_have_the_names_of_keys_of_jsonl(tmp_path: Path, columns: dict[str, Any], expected: Document) -> None:
@@ -56,6 +60,36 @@ def test_columns_have_the_names_of_keys_of_jsonl(tmp_path: Path, columns: dict[s
     assert list(read_corpus(file)) == [expected]
     Dataset(pa.table(columns)).save_to_disk(tmp_path / "saved")
     assert list(read_corpus(tmp_path / "saved")) == [expected]
+
+
+def test_a_file_in_the_file_format_of_arrow_is_read(tmp_path: Path) -> None:
+    table = pa.table({"DocNo": ["a", "b"], "Passage": ["x", "y"]})
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as out, pa.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1)
+    assert list(read_corpus(tmp_path / "t.arrow")) == [Document("a", "x"), Document("b", "y")]
+    raw = (tmp_path / "t.arrow").read_bytes()
+    (tmp_path / "t.arrow").write_bytes(raw[: len(raw) // 2])
+    with pytest.raises(UserError, match=r"t\.arrow: cannot be read beyond row 0"):
+        list(read_corpus(tmp_path / "t.arrow"))
+
+
+def test_bytes_that_are_no_text_are_left_out_by_row(tmp_path: Path) -> None:
+    errors: list[BadRecord] = []
+    file = write_parquet(tmp_path / "c" / "t.parquet", {"id": ["a", "b", "c"], "text": [b"x", b"\xff", b"z"]})
+    assert [document.id for document in read_corpus(file, report=errors.append)] == ["a", "c"]
+    assert [error.kind for error in errors] == ["not UTF-8"]
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv"])
+def test_ids_are_not_made_in_silence_beside_a_column_that_seems_to_hold_them(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if name.endswith(".csv"):
+        (tmp_path / name).write_text("text,title,paper_id\nx,T,a\n")
+    else:
+        write_parquet(tmp_path / name, {"text": ["x"], "paper_id": ["a"]})
+    assert [document.id for document in read_corpus(tmp_path / name)] == ["t_0"]
+    assert [record.message.rpartition(", ")[2] for record in caplog.records] == ["found 'paper_id'"]
 
 
 def test_irregular_rows_are_left_out_with_file_and_row(tmp_path: Path) -> None:

@@ -27,6 +27,17 @@ def read(text: str) -> tuple[list[tuple[int, Row]], list[str]]:
         pytest.param("1\ta", [(1, {"id": "1", "text": "a"})], id="TSV without a header"),
         pytest.param("qid\tquery\n1\ta", [(2, {"qid": "1", "query": "a"})], id="TSV with a header"),
         pytest.param("Q-ID\tutterance\n1\ta", [(2, {"Q-ID": "1", "text": "a"})], id="a header with one known name"),
+        pytest.param("query_number\tquery\n1\ta", [(2, {"id": "1", "query": "a"})], id="an unknown name of ids"),
+        pytest.param("topicNo\twords\n1\ta", [(2, {"id": "1", "text": "a"})], id="two unknown names"),
+        pytest.param("Topic No\tThe words\n1\ta", [(2, {"id": "1", "text": "a"})], id="names with spaces"),
+        pytest.param("Q ID\tThe words\n1\ta", [(2, {"Q ID": "1", "text": "a"})], id="a known name with a space"),
+        pytest.param(
+            "doc no\theadline\ttext\n1\ta\tb",
+            [(2, {"id": "1", "headline": "a", "text": "b"})],
+            id="an unknown name of ids among three",
+        ),
+        pytest.param("casino\tlamp", [(1, {"id": "casino", "text": "lamp"})], id="an id that ends like a name of ids"),
+        pytest.param("a_no\tb c", [(1, {"id": "a_no", "text": "b c"})], id="an id beside a text of several words"),
         pytest.param("qid\ta b", [(1, {"id": "qid", "text": "a b"})], id="an id that looks like a header"),
         pytest.param("\n\n1\ta", [(3, {"id": "1", "text": "a"})], id="blank lines"),
         pytest.param(

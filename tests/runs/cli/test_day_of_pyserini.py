@@ -49,6 +49,8 @@ def test_a_day_of_one_who_knows_pyserini(tmp_path: Path, monkeypatch: pytest.Mon
         ("reciprocal-rank fusion", "rrf"),
         ("BordaFuse", "bordafuse"),
         ("Borda count", "bordafuse"),
+        ("logISR", "log_isr"),
+        ("w-condorcet", "w_condorcet"),
         ("combsumx", "combsumx"),
         *((name, name) for name in METHODS),
     ],

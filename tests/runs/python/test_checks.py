@@ -48,7 +48,7 @@ def run_of(*query_ids: str) -> keystone.Run:
         (lambda: search([query("a b")]), "queries: found the id 'a b', expected an id without space"),
         (lambda: search([query("a\u202eb")]), r"queries: .* without the invisible character U\+202E"),
         (lambda: search([query(topic="a b")]), "queries: found the id 'a b', expected an id without space"),
-        (lambda: search([query(topic=1)]), "queries: found the id 1, expected an id without space"),
+        (lambda: search([query(topic=1)]), "queries: found the id 1, expected an id as a text"),
         (lambda: search([query(sparse_text=None)]), "query '1-1': sparse_text: found NoneType, expected text"),
         (lambda: search([query(dense_text="\ud800")]), "query '1-1': dense_text: found half of a surrogate pair"),
         (lambda: keystone.search("index", [query()]), "index: found str, expected what open_index returns"),

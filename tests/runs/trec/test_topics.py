@@ -87,8 +87,8 @@ def test_topics_keep_the_order_of_the_file(tmp_path_factory: pytest.TempPathFact
         pytest.param({"id": " 2", "title": "x"}, "id: expected an id without space, found ' 2'", id="id after a space"),
         pytest.param({"id": "", "title": "x"}, "id: expected an id without space, found ''", id="empty id"),
         pytest.param({"id": "#2", "title": "x"}, "id: found '#2'; expected no # at its beginning", id="a comment"),
-        pytest.param({"id": True, "title": "x"}, "id: expected an id without space, found True", id="boolean id"),
-        pytest.param({"id": 2.5, "title": "x"}, "id: expected an id without space, found 2.5", id="fraction as id"),
+        pytest.param({"id": True, "title": "x"}, "id: .* a whole number, found True", id="boolean id"),
+        pytest.param({"id": 2.5, "title": "x"}, "id: .* a whole number, found 2.5", id="fraction as id"),
         pytest.param(["2", "x"], "expected a JSON object, found list", id="a list instead of an object"),
     ],
 )

@@ -25,6 +25,15 @@ FORMS = {
         json.dumps({"query-id": query, "corpus-id": doc, "score": grade}) + "\n"
         for query, doc, grade in [("1", "a", 2.0), (1, "b", 0), ("2", "a", 1)]
     ),
+    "a JSON array": json.dumps(
+        [
+            {"qid": "1", "docid": "a", "rel": 2},
+            {"qid": 1, "docid": "b", "rel": 0},
+            {"qid": "2", "docid": "a", "rel": 1},
+        ],
+        indent=1,
+    ),
+    "an unknown name of queries": "query no,doc,label\n1,a,2\n1,b,0\n2,a,1\n",
     "TREC with a decimal point": "1 0 a 2.0\n1 0 b 0\n2 0 a 1.0\n",
 }
 
