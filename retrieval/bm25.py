@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from keystone.indexing.lucene.java import detach_thread
 from keystone.indexing.settings.none_named import NoneNamed
 from keystone.indexing.types import Store
 from keystone.retrieval.backends import Sparse, open_sparse
@@ -60,6 +59,8 @@ class Bm25System(System):
             expanded = _expand_queries(opened.store, searcher, texts, first, self.feedback)
         with progress("BM25 search", len(queries)) as tick:
             found = searcher.search(ids, expanded, self.depth, opened.threads, tick)
+        from keystone.indexing.lucene.java import detach_thread
+
         detach_thread()
         return found
 

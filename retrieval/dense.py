@@ -1,4 +1,7 @@
-"""Systems of the kind `dense`: inner products of embeddings, of a query or of a passage that answers it (HyDE)."""
+"""Systems of the kind `dense`: inner products of embeddings, of a query or of a passage that answers it (HyDE).
+
+A search imports what it needs, so that a configuration is read without the packages for numbers.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,15 +11,8 @@ from pydantic import Field
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.indexing.vectors.embed import embed_queries
-from keystone.indexing.vectors.faiss_index import import_faiss
-from keystone.indexing.vectors.of_documents import document_vectors
-from keystone.indexing.vectors.of_segments import segment_vectors
-from keystone.indexing.vectors.passages import hold_passages
 from keystone.indexing.vectors.types import Effort, Vectors
 from keystone.retrieval.backends import open_dense
-from keystone.retrieval.passages import rank_by_passages
-from keystone.retrieval.pool import search_pool
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import PassageScore, Query, Rankings
 
@@ -65,6 +61,8 @@ class DenseSystem(System):
         If the index has no embeddings, or if the model's vectors have changed their length, the function raises
         `UserError`. It also raises `UserError` for search parameters that the index does not support.
         """
+        from keystone.indexing.vectors.embed import embed_queries
+
         index = opened.index.with_vectors(self.vectors)
         if index.embedding is None:
             raise UserError(
@@ -92,6 +90,14 @@ class DenseSystem(System):
 
     def _search_candidates(self, opened: OpenIndex, queries: Sequence[Query], rows: Rows) -> Rankings:
         """Rank the documents of `rows` exactly. In an index of passages, their segments are embedded."""
+        from keystone.indexing.vectors.embed import embed_queries
+        from keystone.indexing.vectors.faiss_index import import_faiss
+        from keystone.indexing.vectors.of_documents import document_vectors
+        from keystone.indexing.vectors.of_segments import segment_vectors
+        from keystone.indexing.vectors.passages import hold_passages
+        from keystone.retrieval.passages import rank_by_passages
+        from keystone.retrieval.pool import search_pool
+
         if self.faiss:
             raise UserError(
                 f"retrieval.faiss: found {self.faiss!r}, expected none: a candidate pool is searched exactly"

@@ -12,11 +12,6 @@ from keystone.retrieval.faiss_search import search_dense
 from keystone.retrieval.types import Rankings, offsets_of
 
 
-def pool_of(rankings: Rankings) -> NDArray[np.int32]:
-    """Return the rows of the documents in any ranking, each once, ascending: int32[documents]."""
-    return np.unique(rankings.docs)
-
-
 def search_pool(
     pool: NDArray[np.int32], vectors: Vectors, query_ids: Sequence[str], queries: Vectors, depth: int
 ) -> Rankings:

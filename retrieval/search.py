@@ -12,7 +12,6 @@ from pydantic import Discriminator
 
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.dense import DenseSystem
-from keystone.retrieval.pool import pool_of
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import Query, Rankings, offsets_of
 
@@ -41,7 +40,7 @@ def search_all(
     def rank(system: System) -> Rankings:
         if system not in known:
             base = find_base(system)
-            within = None if base is None else pool_of(rank(base))
+            within = None if base is None else np.unique(rank(base).docs)
             known[system] = _search_one(system, opened, queries, within)
         return known[system]
 

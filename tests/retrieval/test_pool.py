@@ -18,7 +18,7 @@ from keystone.indexing.types import Document, Embedding
 from keystone.indexing.vectors.of_documents import document_vectors, join_title_and_text
 from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_store
-from keystone.retrieval.pool import pool_of, search_pool
+from keystone.retrieval.pool import search_pool
 from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.types import Query, Rankings, offsets_of
 from tests.support.indexes.searches import make_system, search_all, search_embeddings
@@ -53,14 +53,14 @@ def test_the_pool_ranks_as_the_whole_index_restricted_to_it(
     bm25 = search_all(index, open_store(index), QUERIES, systems=["bm25"], depth=depth)["bm25"]
     expected = restricted(search_embeddings(index, QUERIES, depth=100), bm25.docs.tolist(), depth)
     assert restricted(found["dense"], range(100), 100) == expected
-    assert 0 < len(pool_of(bm25)) < (index.documents or 0)
+    assert 0 < len(np.unique(bm25.docs)) < (index.documents or 0)
     assert not pooled.dense.exists()
 
 
 def test_passages_rank_the_documents_that_queries_find_by_bm25(pooled: Index) -> None:
     queries = [replace(QUERIES[0], passage="Lava and ash."), QUERIES[1]]
     found = search_all(pooled, open_store(pooled), queries, ["bm25", "hyde", "query2doc"], 100)
-    assert sorted(found["hyde"].of(0)) == pool_of(found["bm25"]).tolist()
+    assert sorted(found["hyde"].of(0)) == np.unique(found["bm25"].docs).tolist()
     assert not len(found["hyde"].of(1))
     assert not len(found["query2doc"].of(1))
 
@@ -117,7 +117,7 @@ def test_a_setting_that_a_pool_cannot_serve_is_an_error(tmp_path: Path, pooled: 
     bare = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(embedding=None))[0]
     nothing = Rankings((), offsets_of([]), np.empty(0, np.int32), np.empty(0, np.float32))
     with pytest.raises(UserError, match="has no embeddings"):
-        make_system("dense").search(OpenIndex(bare, open_store(bare)), [], pool_of(nothing))
+        make_system("dense").search(OpenIndex(bare, open_store(bare)), [], np.unique(nothing.docs))
     with pytest.raises(UserError, match="expected all-MiniLM-L6-v2"):
         build_index(tmp_path / "c.jsonl", tmp_path / "other", BuildSettings(embedding=Embedding("unknown"), faiss=None))
 

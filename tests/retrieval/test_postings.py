@@ -23,6 +23,7 @@ from keystone.retrieval.lucene.postings import RANGE_DOCUMENTS, PostingsSearcher
 from keystone.retrieval.lucene.search import LuceneSearcher
 from keystone.retrieval.types import BM25, Bm25, Rankings
 from tests.support.indexes.small_corpus import CORPUS
+from tests.support.waiting import LIMIT_S
 
 WORDS = ["bee", "hive", "honey", "queen", "worker", "wasp", "ice", "é", "x1"]
 
@@ -105,7 +106,7 @@ def test_no_java_is_started_for_a_search(index: Index) -> None:
         "found = open_sparse(index, open_store(index)).search(['1'], ['Honey bees’ dances — where?'], 5); "
         "assert len(found.docs); assert 'jnius' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=LIMIT_S)
 
 
 @pytest.mark.parametrize("name", ["terms", "term_ends.npy", "offsets.npy", "rows.npy", "lengths.npy", "counts.json"])

@@ -139,7 +139,7 @@ def test_an_index_in_files_is_built_by_the_command_and_searched_like_the_other(
     index, _ = build_index(corpus, tmp_path / "index", BuildSettings(faiss_shard=2))
     assert {path: (index.folder / path.name).stat().st_mtime_ns for path in times} == times, "made again"
     names = [f"dense-000{n}.faiss" for n in range(5)]
-    assert sorted(path.name for path in index.folder.iterdir()) == [*names, "index.json", "lucene", "store"]
+    assert sorted(path.name for path in index.folder.iterdir()) == [*names, "index.json", "lucene", "postings", "store"]
     assert (index.faiss, index.faiss_shards, whole.faiss_shards) == ("Flat", 5, 0)
     assert same(one, search_embeddings(index, queries, depth=5))
     assert not build_index(corpus, tmp_path / "index", BuildSettings(faiss_shard=2))[1]
