@@ -1,7 +1,6 @@
 """BM25 over mapped postings: Lucene's ranking to the last tie, and postings that are damaged."""
 
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +21,8 @@ from keystone.retrieval.backends import open_sparse, open_store
 from keystone.retrieval.lucene.postings import RANGE_DOCUMENTS, PostingsSearcher
 from keystone.retrieval.lucene.search import LuceneSearcher
 from keystone.retrieval.types import BM25, Bm25, Rankings
+from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS
-from tests.support.waiting import LIMIT_S
 
 WORDS = ["bee", "hive", "honey", "queen", "worker", "wasp", "ice", "é", "x1"]
 
@@ -106,7 +105,7 @@ def test_no_java_is_started_for_a_search(index: Index) -> None:
         "found = open_sparse(index, open_store(index)).search(['1'], ['Honey bees’ dances — where?'], 5); "
         "assert len(found.docs); assert 'jnius' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=LIMIT_S)
+    programs.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", ["terms", "term_ends.npy", "offsets.npy", "rows.npy", "lengths.npy", "counts.json"])
