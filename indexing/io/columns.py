@@ -78,7 +78,7 @@ def name_columns(values: Sequence[str], layout: Layout) -> list[str] | None:
     The first column may also have a name that only reads as one of ids, if all others are single words.
     """
     known = set(find_names(values, [*layout.ids, *layout.texts, *layout.others]))
-    if not all(map(str.isprintable, values)):
+    if not values or not all(map(str.isprintable, values)):
         return None
     name, *others = values
     are_names = " " in name or all(other in known or len(other.split()) == 1 for other in others)
