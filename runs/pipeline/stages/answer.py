@@ -42,7 +42,9 @@ def answer_narratives(work: Work) -> None:
     job = work.job
 
     async def answer(model: Model | None, searched: SearchedTopic, selected: Sequence[int], own: EvidenceSet) -> Answer:
-        task, _ = await open_task(job, searched, selected, own.added)
+        task = None if own.added else work.values.get_held(searched.topic.id)
+        if task is None:
+            task, _ = await open_task(job, searched, selected, own.added)
         return point_to_evidence(await open_run_reader(job, model).answer(task, own), own)
 
     evidence = work.values.get(EVIDENCE_FILE)

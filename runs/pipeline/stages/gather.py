@@ -91,6 +91,7 @@ def gather_evidence(work: Work) -> None:
 
     async def gather(model: Model | None, searched: SearchedTopic, selected: Sequence[int]) -> EvidenceSet:
         task, hits = await open_task(job, searched, selected)
+        work.values.hold(searched.topic.id, task)
         work.watch("chosen", job.store.ids(list_rows(hits)))
         reader = open_run_reader(job, model, search)
         return name_segments(await reader.gather(task, hits), job.store)
