@@ -58,7 +58,6 @@ class Values:
         if self._out == self.directory:
             self._kept[artifact.name] = value
 
-
     def hold(self, name: str, value: Any) -> None:
         """Hold a value that is no artifact for a later stage. A run directory holds none: all topics are too many."""
 
