@@ -183,7 +183,7 @@ def _explain(item: Any) -> str:
             known = sorted(READERS)
             found = item["input"].get("name") if isinstance(item["input"], dict) else item["input"]
             return f"{location}.name: found {shorten_value(found)}; expected one of {', '.join(known)}"
-        case "union_tag_invalid" | "union_tag_not_found":
+        case "unknown_kind":
             found = item["input"].get("kind") if isinstance(item["input"], dict) else item["input"]
             return f"{location}.kind: found {shorten_value(found)}; expected one of {', '.join(KINDS)}"
         case "missing":

@@ -15,6 +15,7 @@ from keystone.generation.types import Answered, Support, SupportAction
 from keystone.indexing.corpora.segments import is_window
 from keystone.indexing.lucene.java import find_anserini_jar
 from keystone.indexing.vectors.faiss_index import import_faiss
+from keystone.retrieval.search import KINDS
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.doctor.server_records import select_facts
 from keystone.runs.pipeline.directory import MANIFEST
@@ -38,6 +39,7 @@ def describe_inputs(job: Job) -> dict[str, Any]:
     if job.index.vectors:
         counted["vectors"] = {name: asdict(one.embedding) for name, one in job.index.vectors.items()}
     config, plain = job.config, job.config.model_dump(mode="json")
+    systems = config.make_systems().values()
     return {
         "run_id": config.run_id,
         "index": {"key": job.index.key, "documents": job.index.documents, "embedding": embedding, **counted},
@@ -53,6 +55,7 @@ def describe_inputs(job: Job) -> dict[str, Any]:
             **{package: version(package) for package in packages},
             **METHODS.find_package(config.fusion.method),
             **READERS.find_package(config.reader.name),
+            **{name: own for one in systems for name, own in KINDS.find_package(one.kind).items()},
             **({} if "url" in job.index.at else {"anserini": find_anserini_jar().name}),  # a server has its own
             "faiss": import_faiss().__version__,
         },
