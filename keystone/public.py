@@ -23,7 +23,7 @@ from keystone.runs.python.steps import (
     open_index,
     rerank,
 )
-from keystone.runs.python.texts import Hit, Hits, documents, index, search
+from keystone.runs.python.texts import Hit, Hits, documents, index, search, update_index
 from keystone.runs.tracks.validate import Verdict
 from keystone.runs.trec.types import Qrels, Run
 
@@ -68,6 +68,7 @@ __all__ = [
     "to_ranx",
     "to_run",
     "to_topics",
+    "update_index",
     "validate",
     "write_qrels",
     "write_run",
