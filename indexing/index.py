@@ -62,6 +62,8 @@ class Index:
     """Whether each segment has a vector of its own, a passage; otherwise each document has one."""
     vectors: dict[str, VectorSet] = field(default_factory=dict)
     """The further sets of vectors by their names."""
+    faiss_shard: int | None = None
+    """The number of vectors in each of these files; None for a single file, and if an older version built them."""
     set_name: str = ""
     """The name of the set of vectors that `embedding` and the files of vectors belong to; empty for the main set."""
 
@@ -156,7 +158,7 @@ def open_index(folder: Path) -> Index:
         return Index(
             folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"], found["faiss"],
             found["at"], found.get("faiss_shards", 0), found.get("segments", {}), found.get("passages", False),
-            further,
+            further, found.get("faiss_shard"),
         )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error

@@ -32,7 +32,7 @@ from keystone.runs.python.steps import (
     open_index,
     rerank,
 )
-from keystone.runs.python.texts import Hit, Hits, documents, index, search
+from keystone.runs.python.texts import Hit, Hits, documents, index, search, update_index
 from keystone.runs.tracks.validate import Verdict
 from keystone.runs.trec.types import Qrels, Run
 
@@ -83,6 +83,7 @@ __all__ = [
     "to_run",
     "to_topics",
     "tune",
+    "update_index",
     "validate",
     "write_nuggets",
     "write_qrels",

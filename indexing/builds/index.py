@@ -7,7 +7,7 @@ at any moment, running it again goes on from there.
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -28,8 +28,8 @@ from keystone.indexing.io.writing import unicode_name, write_whole
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document, Embedding, Progress, silent
 from keystone.indexing.vectors.embed import load_embedder
-from keystone.indexing.vectors.passages import Passages, prefer_passages, write_offsets
-from keystone.indexing.vectors.shards import Shards, embed_store
+from keystone.indexing.vectors.passages import Offsets, Passages, prefer_passages, write_offsets
+from keystone.indexing.vectors.shards import Shards, Texts, embed_store
 from keystone.indexing.vectors.types import Effort
 
 PARTS = ("store", "lucene", "postings", "dense.faiss", "dense-*.faiss", "passages.npy", "index.json")
@@ -61,7 +61,6 @@ def build_index(
             make_corpus_key(corpus, settings.format, settings.extract),
             *([make_corpus_key(segments, "segments")] if segments else []),
         ]
-    model = asdict(embedding) if embedding else None
     made_by = embedding.made_by if embedding else None
     made_of = [FORMAT, format, made_by, [faiss, settings.faiss_shard] if embedding else None, inputs]
     if opensearch:
@@ -91,48 +90,82 @@ def build_index(
                 read_corpus, corpus, settings.format, segments, read=engine.read, extract=settings.extract
             )
             read = stage(folder, "store", lambda path: _build_store(documents, settings, path, progress, report))
-            store, shards, faiss_files = DocumentStore(folder / "store"), None, 0
-            passages, offsets = settings.passages, None
+            store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress)
             if not opensearch:
-                stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
-                stage(folder, "postings", lambda path: _write_postings(folder / "lucene", path, progress))
-            models = [*([embedding] if embedding else []), *settings.vectors.values()]
-            for one in models:
-                _check_model(one, None if opensearch else faiss)
-            further = {name: VectorSet(one, None, passages=bool(passages)) for name, one in settings.vectors.items()}
-            if models and faiss is not None:
-                effort = Effort(settings.threads, progress)
-                if passages is None:
-                    passages = prefer_passages(store, models[0])
-                texts = _find_passages(store, folder, progress) if passages else store
-                offsets = texts.offsets if isinstance(texts, Passages) else None
-                if embedding:
-                    shards = embed_store(texts, embedding, folder / "vectors", effort, engine.embed)
-                if shards and not opensearch:
-                    faiss_files = _build_dense(shards, faiss, settings.faiss_shard, folder, progress)
-                for name, one in settings.vectors.items():
-                    (place := folder / "vectors" / name).mkdir(parents=True, exist_ok=True)
-                    vectors = embed_store(texts, one, place / "shards", effort, engine.embed)
-                    files = _build_dense(vectors, faiss, settings.faiss_shard, place, progress)
-                    further[name] = VectorSet(one, faiss, files, bool(passages), vectors.cut)
-            meta = {"format": FORMAT, "key": passages_key if passages else key, "embedding": model}
-            meta |= {"faiss": faiss if embedding else None, "passages": bool(passages)}
-            meta |= {**read, "faiss_shards": faiss_files, "cut": shards.cut if shards else 0}
+                write_postings(store, folder, progress)
+
+            def embed(texts: Texts, one: Embedding, _name: str, place: Path) -> Shards:
+                return embed_store(texts, one, place, effort, engine.embed)
+
+            made, shards, offsets = write_vectors(store, settings, folder, embed, progress)
+            meta = {"format": FORMAT, "key": passages_key if made["passages"] else key, **read, **made}
             meta |= {"corpus": unicode_name(corpus.name)}
-            meta |= {"vectors": {name: asdict(one) for name, one in further.items()}} if further else {}
             if opensearch:
                 from keystone.indexing.opensearch.build import load_stage
                 from keystone.indexing.opensearch.load import Upload
 
                 upload = Upload(opensearch, meta, store, shards, folder / "acknowledged", offsets=offsets)
                 load_stage(folder, upload, progress)
-            with write_whole(folder / "index.json") as file:
-                file.write(orjson.dumps({**meta, "at": at}, option=orjson.OPT_INDENT_2))
-        _remove_shards(folder, settings.vectors)
+            write_description(folder, {**meta, "at": at})
+        remove_shards(folder, settings.vectors)
     return open_index(out), True
 
 
-def _remove_shards(folder: Path, names: Iterable[str]) -> None:
+def write_description(folder: Path, meta: Mapping[str, Any]) -> None:
+    """Write `index.json`, the description of an index, which makes its folder whole."""
+    with write_whole(folder / "index.json") as file:
+        file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
+
+
+def write_postings(store: DocumentStore, folder: Path, progress: Progress) -> None:
+    """Build the Lucene index of a store and its mapped postings in a folder, unless an earlier try has done so."""
+    from keystone.indexing.lucene import postings, write
+
+    stage(folder, "lucene", lambda path: write.build_lucene(store, path, progress))
+    stage(folder, "postings", lambda path: postings.write_postings(folder / "lucene", path, progress))
+
+
+EmbedSet = Callable[[Texts, Embedding, str, Path], Shards]
+"""Makes the vectors of texts by a model for the set of this name, and keeps what it makes in a folder."""
+
+
+def write_vectors(
+    store: DocumentStore, settings: BuildSettings, folder: Path, embed: EmbedSet, progress: Progress
+) -> tuple[dict[str, Any], Shards | None, Offsets | None]:
+    """Embed the texts of a store, and write the FAISS index of each set of vectors.
+
+    Returns what `index.json` says of the vectors, then the main set and the offsets of its passages for an engine that
+    holds vectors itself. `UserError` for a model or a FAISS index that cannot be, and as from `embed`.
+    """
+    embedding, passages, faiss, size = settings.embedding, settings.passages, settings.faiss, settings.faiss_shard
+    models = [*([embedding] if embedding else []), *settings.vectors.values()]
+    for one in models:
+        _check_model(one, None if settings.opensearch else faiss)
+    shards, offsets, faiss_files = None, None, 0
+    further = {name: VectorSet(one, None, passages=bool(passages)) for name, one in settings.vectors.items()}
+    if models and faiss is not None:
+        if passages is None:
+            passages = prefer_passages(store, models[0])
+        texts = _find_passages(store, folder, progress) if passages else store
+        offsets = texts.offsets if isinstance(texts, Passages) else None
+        if embedding:
+            shards = embed(texts, embedding, "", folder / "vectors")
+        if shards and not settings.opensearch:
+            faiss_files = _build_dense(shards, faiss, size, folder, progress)
+        for name, one in settings.vectors.items():
+            (place := folder / "vectors" / name).mkdir(parents=True, exist_ok=True)
+            vectors = embed(texts, one, name, place / "shards")
+            files = _build_dense(vectors, faiss, size, place, progress)
+            further[name] = VectorSet(one, faiss, files, bool(passages), vectors.cut)
+    meta: dict[str, Any] = {"embedding": asdict(embedding) if embedding else None}
+    meta |= {"faiss": faiss if embedding else None, "passages": bool(passages)}
+    meta |= {"faiss_shards": faiss_files, "cut": shards.cut if shards else 0}
+    meta |= {"faiss_shard": size} if size else {}
+    meta |= {"vectors": {name: asdict(one) for name, one in further.items()}} if further else {}
+    return meta, shards, offsets
+
+
+def remove_shards(folder: Path, names: Iterable[str]) -> None:
     """Remove what the build of sets of vectors has left beside their FAISS indexes in the folder `vectors`."""
     for place in [folder / "vectors" / name for name in names]:
         for left in [*place.parent.glob("*.npy"), *place.parent.glob("*.json"), *place.glob("*.json")]:
@@ -151,53 +184,59 @@ def _build_store(
 ) -> dict[str, Any]:
     """Build the document store; returns the numbers of documents, left-out records and segments for `index.json`."""
     left_out: Counter[str] = Counter()
-    segments = {"official": 0, "windows": 0}
+    segments: Counter[str] = Counter()
 
     def counted(error: BadRecord) -> None:
         left_out[error.kind] += 1
         report(error)
 
     def cut() -> Iterator[Document]:
-        for document in map(cut_segments, documents(report=counted)):
-            if not document.contents.strip():
-                counted(BadRecord(f"{document.place}: document {document.id}: has neither text nor title", "empty"))
-                continue
-            if not settings.windows:
-                refuse_windows(document, settings.segments)
-            _count_segments(document, segments)
+        for document in cut_documents(documents(report=counted), settings, counted):
+            segments.update(count_segments(document))
             yield document
 
     count = build_store(cut(), path, progress, counted)
     if left_out["repeated id"]:
-        segments = dict.fromkeys(segments, 0)
-        for document in DocumentStore(path):
-            _count_segments(document, segments)
-    return {"documents": count, "left_out": dict(left_out), "segments": segments}
+        segments = sum_segments(DocumentStore(path))
+    return {"documents": count, "left_out": dict(left_out), "segments": show_segments(segments)}
 
 
-def _count_segments(document: Document, segments: dict[str, int]) -> None:
-    """Add a document's segments to the numbers of official segments and of windows; without a text, to the `blank`."""
-    segments["windows" if is_window(document.segments[0].id) else "official"] += len(document.segments)
-    if not document.text.strip():
-        segments["blank"] = segments.get("blank", 0) + 1
+def cut_documents(documents: Iterable[Document], settings: BuildSettings, report: Report) -> Iterator[Document]:
+    """Yield documents with their segments, as an index holds them; `report` receives those without text and title.
+
+    `UserError` for a document of MS MARCO V2.1 with neither official segments nor `settings.windows`.
+    """
+    for document in map(cut_segments, documents):
+        if not document.contents.strip():
+            report(BadRecord(f"{document.place}: document {document.id}: has neither text nor title", "empty"))
+            continue
+        if not settings.windows:
+            refuse_windows(document, settings.segments)
+        yield document
+
+
+def count_segments(document: Document) -> Counter[str]:
+    """Count a document's `official` segments or its `windows`; a document without a text also counts as `blank`."""
+    kind = "windows" if is_window(document.segments[0].id) else "official"
+    return Counter({kind: len(document.segments), "blank": int(not document.text.strip())})
+
+
+def sum_segments(documents: Iterable[Document]) -> Counter[str]:
+    """Sum what `count_segments` counts of each document."""
+    return sum(map(count_segments, documents), Counter())
+
+
+def show_segments(counted: Mapping[str, int]) -> dict[str, int]:
+    """Name the numbers of segments as `index.json` holds them: `blank` only if there are such documents."""
+    return {
+        kind: counted.get(kind, 0) for kind in ("official", "windows", "blank") if counted.get(kind) or kind != "blank"
+    }
 
 
 def _find_passages(store: DocumentStore, folder: Path, progress: Progress) -> Passages:
     """Find the passages of all documents, unless an earlier try has done so."""
     stage(folder, "passages.npy", lambda path: write_offsets(store, path, progress))
     return Passages(store, np.load(folder / "passages.npy", mmap_mode="r"))
-
-
-def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:
-    from keystone.indexing.lucene.write import build_lucene
-
-    build_lucene(store, path, progress)
-
-
-def _write_postings(lucene: Path, path: Path, progress: Progress) -> None:
-    from keystone.indexing.lucene.postings import write_postings
-
-    write_postings(lucene, path, progress)
 
 
 def _check_model(embedding: Embedding, faiss: str | None) -> None:

@@ -65,6 +65,16 @@ def open_kept(path: Path) -> Iterator[Kept]:
         raise UserError(f"{path}: damaged: delete it, it will be made again: {error}") from error
 
 
+def copy_kept(path: Path, folder: Path) -> None:
+    """Copy a file of contents into a folder while others may write it. A file that cannot be read is left out."""
+    copy = folder / path.name
+    try:
+        with closing(sqlite3.connect(path, timeout=WRITER_TIMEOUT_S)) as file, closing(sqlite3.connect(copy)) as out:
+            file.backup(out)
+    except sqlite3.Error:
+        copy.unlink(missing_ok=True)
+
+
 def hash_parts(maker: bytes, parts: Sequence[str]) -> bytes:
     """The key of what a maker makes of some texts: a SHA-256, bytes[32]."""
     hashed = sha256(maker)

@@ -14,14 +14,20 @@ from typing import Any
 import orjson
 
 from keystone.indexing.errors import NotWritten
-from keystone.indexing.io.writing import lock_folder, reason_of, write_whole
+from keystone.indexing.io.writing import exchange, lock_folder, reason_of, write_whole
 
 KEY_FILE = "key"
 
 
+class Unneeded(Exception):
+    """Raised in the block of `partial_folder` if the folder is not needed after all: the block ends and leaves none."""
+
+
 @contextmanager
-def partial_folder(path: Path, key: str, parts: Collection[str]) -> Iterator[Path]:
+def partial_folder(path: Path, key: str, parts: Collection[str], replaces: bool = False) -> Iterator[Path]:
     """A folder to fill by `stage`. At the end of the block, it keeps only its `parts` and gets its name.
+
+    If it `replaces` a folder of that name, the name leads to one of them at any moment, and the old folder is removed.
 
     If an earlier try had the same key, its finished stages are in the folder; otherwise the folder is empty. After an
     error, finished stages stay for the next try; if no stage is finished, the folder is removed. In the names of
@@ -38,7 +44,13 @@ def partial_folder(path: Path, key: str, parts: Collection[str]) -> Iterator[Pat
                     out.write(key.encode())
             yield beside
             _empty(beside, keep=parts)
-            beside.replace(path)
+            if replaces:
+                exchange(beside, path)
+                shutil.rmtree(beside, ignore_errors=True)
+            else:
+                beside.replace(path)
+        except Unneeded:
+            shutil.rmtree(beside, ignore_errors=True)
         except BaseException as error:
             if not any(beside.glob("*.json")):
                 shutil.rmtree(beside, ignore_errors=True)
@@ -47,6 +59,16 @@ def partial_folder(path: Path, key: str, parts: Collection[str]) -> Iterator[Pat
             if isinstance(error, OSError):
                 raise NotWritten(path, reason_of(error)) from error
             raise
+
+
+def recover(path: Path) -> None:
+    """Give a folder its name again, or remove it, if a stop during three renames of `exchange` has left it aside."""
+    aside = path.with_name(f".{path.name}.partial.old")
+    if aside.exists():
+        if path.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.rename(path)
 
 
 def stage(folder: Path, name: str, make: Callable[[Path], Any]) -> Any:

@@ -1,5 +1,6 @@
 """Writing files that appear whole or not at all, reserving space on the disk, and locking folders."""
 
+import ctypes
 import errno
 import fcntl
 import gzip
@@ -20,6 +21,11 @@ from numpy.lib.format import open_memmap
 from numpy.typing import DTypeLike, NDArray
 
 from keystone.indexing.errors import NotWritten, UserError
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+"""Arguments of Linux's `renameat2`: paths from the working directory, and an exchange."""
+RENAME_SWAP = 2
+"""The same for `renamex_np` of macOS."""
 
 
 @contextmanager
@@ -53,6 +59,26 @@ def link_whole(source: Path, path: Path) -> None:
     except OSError:
         with source.open("rb") as file, write_whole(path) as out:
             shutil.copyfileobj(file, out)
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Exchange the names of two folders at once, or by three renames where the system or the disk has no such call.
+
+    `OSError` if they cannot be renamed.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(one), os.fsencode(other)
+    if swap := getattr(library, "renameat2", None):
+        failed = swap(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE)
+    elif swap := getattr(library, "renamex_np", None):
+        failed = swap(*names, RENAME_SWAP)
+    else:
+        failed = True
+    if failed:
+        aside = one.with_name(f"{one.name}.old")
+        other.rename(aside)
+        one.rename(other)
+        aside.rename(one)
 
 
 def append(file: IO[bytes], content: bytes) -> None:

@@ -40,7 +40,7 @@ class Shards:
         return int(self._open(0).shape[1])
 
     def __iter__(self) -> Iterator[Vectors]:
-        for number in range(len(self.files)):
+        for number in range(self._count()):
             vectors = self._open(number)
             if vectors.shape[1] != self.dimension:
                 raise UserError(
@@ -70,6 +70,9 @@ class Shards:
             np.array(vectors[rows[rows // SHARD_DOCUMENTS == i] % SHARD_DOCUMENTS]) for i, vectors in enumerate(self)
         ]
         return np.concatenate(shards)
+
+    def _count(self) -> int:
+        return len(self.files)
 
     def _open(self, number: int) -> Vectors:
         vectors: Vectors = np.load(self.files[number], mmap_mode="r")

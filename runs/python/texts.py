@@ -1,6 +1,7 @@
 """Texts in memory: an index of documents without a file, its documents by id, and a search by plain text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from html import escape
@@ -14,10 +15,11 @@ from warnings import warn
 import orjson
 
 from keystone.generation.queries.compose import make_narrative_query
+from keystone.indexing.builds import update as updates
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS
-from keystone.indexing.errors import BadRecord, NotFound, UserError
+from keystone.indexing.errors import NotFound, Report, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.types import MINILM, Document
@@ -26,7 +28,7 @@ from keystone.retrieval.types import Query, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.python import steps
 from keystone.runs.python.callables import Encode, name_encoder
-from keystone.runs.python.checks import check_index, check_path
+from keystone.runs.python.checks import check_id, check_index, check_path
 from keystone.runs.python.files import AnyPath
 from keystone.runs.python.incoming import to_topics
 from keystone.runs.trec.types import Run
@@ -86,26 +88,62 @@ def index(documents: Any, folder: AnyPath | None = None, *, dense: bool = True, 
     made_by = (MINILM if encoder is None else name_encoder(encoder)) if dense else None
     if encoder is not None and not dense:
         raise UserError("encoder: found a function with dense=False, expected it for an index with embeddings")
-    left_out: list[str] = []
     out = _make_folder() if folder is None else check_path(folder, "folder").absolute()
+    settings = BuildSettings(format="jsonl", embedding=made_by, passages=None, threads=steps.THREADS)
+    with _write_documents(documents) as (file, report):
+        made, _ = build_index(file, out, settings, report=report)
+    return made
+
+
+def update_index(index: Index, documents: Any = (), delete: Iterable[str] = (), encoder: Encode | None = None) -> Index:
+    """Update an index in its folder, as `keystone index --update` does; returns the new index.
+
+    The documents are anything that `index` takes, but each needs an id. New ids are added, and other contents replace
+    those of the same ids. `delete` are ids of documents to remove. The index keeps its models; if a function embedded
+    its texts, `encoder` is this function. `index` itself cannot be used any more.
+
+    A warning counts what is left out, such as unknown ids. `UserError` as from the command.
+    """
+    if encoder is not None:
+        steps.open_index(check_index(index).folder, encoder=encoder)
+    settings = BuildSettings(format="jsonl", threads=steps.THREADS)
+    removed = [delete] if isinstance(delete, str) else list(delete)
+    for one in removed:
+        check_id(one, "delete")
+    with _write_documents(documents, named=True) as (file, report):
+        ids = file.with_name("delete")
+        ids.write_text("".join(f"{one}\n" for one in removed), encoding="utf-8")
+        given = [file] if file.stat().st_size else []
+        made, _ = updates.update_index(check_index(index).folder, given, ids, settings, report=report)
+    return made
+
+
+@contextmanager
+def _write_documents(documents: Any, named: bool = False) -> Iterator[tuple[Path, Report]]:
+    """Write documents to a file for the block, with a `Report`; then warn of what was left out.
+
+    `UserError` for a text without an id if the documents must be `named`. Errors and reports name `documents` in place
+    of the file.
+    """
+    left_out: list[str] = []
     with TemporaryDirectory() as place:
         file = Path(place) / "documents.jsonl"
         with file.open("wb") as lines:
-            for number, record in enumerate(_list_documents(documents)):
+            for number, record in enumerate(_list_documents(documents, named)):
                 lines.write(_encode(record, number))
 
-        def report(error: BadRecord) -> None:
-            left_out.append(str(error).replace(f"{file}:", "documents: row ", 1))
+        def name(error: UserError) -> str:
+            ids = file.with_name("delete")
+            said = str(error).replace(f"{file}:", "documents: row ", 1).replace(f"{ids}:", "delete: row ", 1)
+            return said.replace(str(file), "documents").replace(str(ids), "delete")
 
-        settings = BuildSettings(format="jsonl", embedding=made_by, passages=None, threads=steps.THREADS)
         try:
-            made, _ = build_index(file, out, settings, report=report)
+            yield file, lambda error: left_out.append(name(error))
         except UserError as error:
             first = f": {left_out[0]}" if left_out else ""
-            raise UserError(f"{str(error).replace(str(file), 'documents')}{first}") from None
+            raise UserError(f"{name(error)}{first}") from None
     if left_out:
-        warn(f"{len(left_out):,} documents are left out, such as {left_out[0]}", stacklevel=2)
-    return made
+        warn(f"{len(left_out):,} documents are left out, such as {left_out[0]}", stacklevel=4)
 
 
 def documents(index: Index, ids: Iterable[str]) -> list[Document]:
@@ -165,15 +203,15 @@ def _make_folder() -> Path:
     return Path(_open_memory().name) / f"index-{next(_numbers)}"
 
 
-def _list_documents(value: Any) -> Iterator[Any]:
-    """List documents as records with names; a text gets its place as id."""
+def _list_documents(value: Any, named: bool) -> Iterator[Any]:
+    """List documents as records with names; a text gets its place as id, unless documents must be `named`."""
     if hasattr(value, "columns"):
         value = value.astype(object).where(value.notna(), None).to_dict("records")
     if isinstance(value, str | PathLike) or not isinstance(value, Iterable):
         found = f"documents: found {type(value).__name__}"
         raise UserError(f"{found}, expected a list of texts, pairs or dictionaries, a dictionary or a data frame")
     for place, one in enumerate(value.items() if isinstance(value, Mapping) else value):
-        if isinstance(one, str):
+        if isinstance(one, str) and not named:
             yield {"id": str(place), "text": one}
         elif isinstance(one, tuple | list) and len(one) == 2:
             yield {"id": one[0], "text": one[1]}
@@ -184,7 +222,8 @@ def _list_documents(value: Any) -> Iterator[Any]:
             yield {key: one[key] for key in keys if key is not None}
         else:
             found = f"documents: row {place + 1}: found {type(one).__name__}"
-            raise UserError(f"{found}, expected a text, an (id, text) pair, or a dictionary with id and text")
+            either = "" if named else "a text, "
+            raise UserError(f"{found}, expected {either}an (id, text) pair, or a dictionary with id and text")
 
 
 def _encode(record: Any, number: int) -> bytes:

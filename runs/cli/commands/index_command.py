@@ -43,16 +43,38 @@ class Dense(StrEnum):
     none = "none"
 
 
+_OF_UPDATES = {
+    "update", "delete", "out", "format", "extract", "segments", "windows", "engine", "structures", "strict", "json",
+    "threads", "quiet",
+}  # fmt: skip
+"""The parameters of an update. All others are settled by the index."""
+
+
 def index(
+    context: typer.Context,
     corpus: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="A file, folder or archive (also .gz, .zst, .bz2, .xz), ir_datasets:ID or pyserini:NAME. "
             "Or an index searched in place: "
-            "rest:URL/NAME of a Pyserini server, or opensearch:URL/NAME that another machine loaded."
+            "rest:URL/NAME of a Pyserini server, or opensearch:URL/NAME that another machine loaded.",
+            show_default=False,
         ),
-    ],
-    out: Annotated[Path, typer.Option(help="The index folder to make.")],
+    ] = None,
+    *,
+    out: Annotated[Path, typer.Option(help="The index folder to make, or to update.")],
+    update: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="CORPUS",
+            help="Add the documents of this corpus to the index, or replace those with the same ids. Can be given "
+            "several times.",
+        ),
+    ] = None,
+    delete: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Remove documents from the index: a file with an id in each line."),
+    ] = None,
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
     extract: Annotated[
         Extract, typer.Option(help="What to index of a page of HTML: main leaves out navigation, menus and notices.")
@@ -145,15 +167,18 @@ def index(
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Index a corpus: make its document store, BM25 index and embeddings.
+    """Index a corpus: make its document store, BM25 index and embeddings. Or update an index.
 
     If the command is interrupted, the same command continues.
 
     It skips invalid records, and reports them with file and line.
 
     Example: keystone index corpus.jsonl.gz --out index
+
+    Example: keystone index --update new.jsonl --delete old-ids.txt --out index
     """
     from keystone.indexing.builds.settings import BuildSettings
+    from keystone.indexing.builds.update import Changes, update_index
     from keystone.indexing.types import Embedding
     from keystone.runs.cli.make_index import (
         attach_index,
@@ -167,8 +192,14 @@ def index(
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.report.terminal import progress_bars
 
-    check_outputs([corpus, segments], {"--out": out})
-    chosen, searched_in_place = list_kinds(structures), in_place or is_attached(corpus)
+    updates = bool(update or delete)
+    if updates:
+        _refuse_settings(context)
+    elif corpus is None:
+        raise typer.BadParameter("missing; expected CORPUS, --update CORPUS or --delete FILE", param_hint="'[CORPUS]'")
+    source = str(corpus or out)
+    check_outputs([corpus, segments, *(update or ()), delete], {"--out": out})
+    chosen, searched_in_place = list_kinds(structures), in_place or is_attached(source)
     model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix, embedding_key_env)
     numbers = itertools.count(1)
 
@@ -178,8 +209,8 @@ def index(
         if (number := next(numbers)) <= REPORTED_RECORDS:
             say(f"left out: {error}{'; further ones are counted' if number == REPORTED_RECORDS else ''}", err=True)
 
-    if rest_key_env is not None and not corpus.startswith("rest:"):
-        raise UserError(f"--rest-key-env: found with {corpus}, expected with rest:URL/NAME")
+    if rest_key_env is not None and not source.startswith("rest:"):
+        raise UserError(f"--rest-key-env: found with {source}, expected with rest:URL/NAME")
     holds_passages = not (searched_in_place or (opensearch and faiss != "Flat"))
     chooses = dense is Dense.auto and holds_passages and not no_dense
     settings = BuildSettings(
@@ -197,20 +228,24 @@ def index(
         threads=threads,
     )
     quicker = "; --dense all makes one vector a document, and --no-dense none"
+    changes = Changes()
     with progress_bars(quiet, {"Embedding documents": quicker}) as progress:
-        if searched_in_place:
-            made, built = attach_index(corpus, out, settings, progress, rest_key_env)
+        if updates:
+            made, changes = update_index(out, update or [], delete, settings, progress, tell)
+            built = bool(changes)
+        elif searched_in_place:
+            made, built = attach_index(source, out, settings, progress, rest_key_env)
         else:
-            made, built = make_index(corpus, out, settings, progress, tell)
+            made, built = make_index(source, out, settings, progress, tell)
         if chosen:
             make_structures(made, chosen, threads, progress)
     if made.cut:
         texts = "passages" if made.passages else "documents"
         summary = f"{made.folder}: {texts} longer than the model's window, embedded by their beginning: {made.cut}"
         say(summary, err=True)
-    if made.left_out:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(made.left_out.items()))
-        summary = f"{made.folder}: records left out of the corpus: {sum(made.left_out.values())} ({kinds})"
+    if left_out := changes.left_out if updates else made.left_out:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(left_out.items()))
+        summary = f"{made.folder}: records left out of the corpus: {sum(left_out.values())} ({kinds})"
         if strict:
             raise UserError(f"{summary}; --strict expects none")
         say(summary, err=True)
@@ -226,8 +261,24 @@ def index(
         say(f"{made.folder}: {blank:,} {whose} and never cited", err=True)
     if json:
         told = {"out": made.folder, "documents": made.documents, "new": built, "structures": chosen}
-        say_result("index", corpus, {**told, "left_out": made.left_out, "cut": made.cut})
+        changed = {"added": changes.added, "replaced": changes.replaced, "removed": changes.removed} if updates else {}
+        say_result("index", source, {**told, "left_out": left_out, "cut": made.cut, **changed})
         return
     number = "documents of a server" if made.documents is None else plural(made.documents, "document")
     structures = f", structures: {', '.join(chosen)}" if chosen else ""
-    say(f"{made.folder}: {number}{'' if built else ', already indexed'}{structures}")
+    news = "" if built else ", already indexed"
+    if updates:
+        news = f": {changes.added:,} added, {changes.replaced:,} replaced, {changes.removed:,} removed"
+    say(f"{made.folder}: {number}{news}{structures}")
+
+
+def _refuse_settings(context: typer.Context) -> None:
+    """Raise `UserError` for a parameter on the command line that an update does not take."""
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        source = context.get_parameter_source(name)
+        if name not in _OF_UPDATES and source is not None and source.name == "COMMANDLINE":
+            raise UserError(
+                f"found {parameter.opts[0] if name != 'corpus' else 'CORPUS'} with --update or --delete, expected only "
+                "one of them: an update keeps the models and kinds of the index, and names its corpora by --update"
+            )

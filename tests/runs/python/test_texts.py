@@ -138,3 +138,18 @@ def test_a_configuration_is_changed_and_depths_follow() -> None:
 
 def test_the_version_is_that_of_the_package() -> None:
     assert keystone.__version__
+
+
+def test_documents_of_an_index_are_added_replaced_and_removed(tmp_path: Path) -> None:
+    index = keystone.index(TEXTS, tmp_path / "index", encoder=encode)
+    documents = {"0": "Ants build hills.", "new": "Rain falls."}
+    with pytest.warns(UserWarning, match="1 documents are left out, such as delete: row 2: the index holds no"):
+        updated = keystone.update_index(index, documents, delete=["1", "zz"], encoder=encode)
+    assert [one.text for one in keystone.documents(updated, documents)] == list(documents.values())
+    assert keystone.search(updated, "hills")[0].id == "0"
+    with pytest.raises(keystone.UserError, match=r"documents: row 1: found str, expected an \(id, text\) pair"):
+        keystone.update_index(updated, ["Ants build hills."])
+    with pytest.raises(keystone.UserError, match="delete: row 1: found the id 'new' of a document in documents"):
+        keystone.update_index(updated, documents, delete="new")
+    with pytest.raises(keystone.UserError, match="was replaced or removed"):
+        keystone.search(index, "hills")

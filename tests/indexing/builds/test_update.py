@@ -1,0 +1,277 @@
+"""An updated index equals a new one of the documents that result, and embeds only texts that it lacks."""
+
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keystone.indexing.builds import update as updates
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.builds.update import Changes, update_index
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.types import Embedding
+from keystone.indexing.vectors import shards as vectors
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query
+from tests.support.fuzz import FUZZ_CASES
+from tests.support.indexes.index_folders import SAME_BYTES_NAMES, read_contents
+from tests.support.indexes.searches import search_all
+from tests.support.indexes.small_corpus import CORPUS, write_corpus
+from tests.support.servers.embeddings import Server, serving, status
+
+SENTENCES = [sentence for _, text in CORPUS.values() for sentence in text.split(". ")]
+KINDS: Mapping[str, BuildSettings] = {
+    "documents": BuildSettings(),
+    "passages": BuildSettings(passages=True),
+    "files": BuildSettings(faiss_shard=3),
+    "HNSW": BuildSettings(faiss="HNSW4"),
+    "lists": BuildSettings(faiss="IVF2,Flat"),
+    "compressed": BuildSettings(faiss="SQ8"),
+    "no vectors": BuildSettings(embedding=None),
+    "pool": BuildSettings(faiss=None),
+    "two sets": BuildSettings(vectors={"b": Embedding(query_prefix="q: ")}),
+    "two sets of passages": BuildSettings(vectors={"b": Embedding(query_prefix="q: ")}, passages=True, faiss_shard=5),
+    "a further set alone": BuildSettings(embedding=None, vectors={"b": Embedding(passage_prefix="p: ")}),
+}
+
+Texts = dict[str, str]
+
+
+def write(path: Path, texts: Mapping[str, str]) -> Path:
+    path.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()))
+    return path
+
+
+def change(texts: Texts, choose: random.Random) -> tuple[Texts, list[str]]:
+    """Choose new documents, new texts of documents, equal documents, and ids to remove."""
+    known = choose.sample(sorted(texts), min(len(texts), 4))
+    removed, replaced, equal = known[:1] * choose.randint(0, 1), known[1:3], known[3:]
+    made = {f"d{choose.randint(0, 99)}": "" for _ in range(choose.randint(0, 3))}
+    given = {name: draw_text(choose) for name in [*made, *replaced] if name not in removed}
+    given |= {name: texts[name] for name in equal}
+    if removed and choose.random() < 0.5:  # a document that moves keeps its vectors
+        given["moved-" + removed[0]] = texts[removed[0]]
+    names = list(given)
+    choose.shuffle(names)
+    return {name: given[name] for name in names}, removed
+
+
+def draw_text(choose: random.Random) -> str:
+    return ". ".join(choose.sample(SENTENCES, choose.randint(1, 16)))
+
+
+def apply(texts: Texts, given: Texts, removed: list[str]) -> Texts:
+    """The documents that result, in their order: those that stay, then the others in the order of the file."""
+    changed = {name: text for name, text in given.items() if texts.get(name) != text}
+    return {name: text for name, text in texts.items() if name not in (*removed, *changed)} | changed
+
+
+def describe(index: Index) -> dict[str, Any]:
+    """What an index holds, without the name of its corpus and the records that it left out."""
+    names = [name for name in SAME_BYTES_NAMES if name != "index.json"]
+    further = [*(f"vectors/{name}" for name in index.vectors), "dense-0000.faiss", "dense-0001.faiss"]
+    found: dict[str, Any] = dict(read_contents(index.folder, [*names, *further]))
+    found["files"] = sorted(path.name for path in index.folder.iterdir() if path.suffix != ".sqlite")
+    said = json.loads((index.folder / "index.json").read_text())
+    return found | {name: said[name] for name in said if name not in ("key", "corpus", "left_out")}
+
+
+def rankings(index: Index) -> list[Any]:
+    queries = [Query(str(n), f"{n}-1", text, text, text) for n, (text, _) in enumerate(CORPUS.values())]
+    systems = ["bm25", "dense"] if index.embedding and not index.pooled else ["bm25"]
+    found = search_all(index, open_store(index), queries, systems=systems, depth=9).values()
+    return [(ranked.docs.tolist(), ranked.scores.tolist()) for ranked in found]
+
+
+def check(index: Index, texts: Texts, settings: BuildSettings, place: Path) -> None:
+    fresh, _ = build_index(write(place.with_suffix(".jsonl"), texts), place, settings)
+    assert describe(index) == describe(fresh)
+    assert rankings(index) == rankings(fresh)
+
+
+class Killed(BaseException):
+    """Ends a build at once, as a signal would."""
+
+
+STAGES = ["_find_changes", "write_store", "write_postings", "write_vectors", "write_description", "copy_kept", "none"]
+
+
+def update_after_stops(monkeypatch: pytest.MonkeyPatch, stage: str, *arguments: Any) -> tuple[Index, Changes]:
+    """Update an index; a first try ends after one of its stages."""
+    before = open_index(arguments[0]).key
+    if stage != "none":
+        with monkeypatch.context() as patch:
+            perform = getattr(updates, stage)
+
+            def stop(*given: Any, **named: Any) -> None:
+                perform(*given, **named)
+                raise Killed
+
+            patch.setattr(updates, stage, stop)
+            try:
+                return update_index(*arguments)
+            except Killed:
+                assert open_index(arguments[0]).key == before
+    return update_index(*arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(200 if FUZZ_CASES else 22))
+def test_any_sequence_of_updates_ends_in_the_index_of_a_new_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 4)
+    settings, choose = list(KINDS.values())[number % len(KINDS)], random.Random(number)
+    texts = {f"d{n}": draw_text(choose) for n in range(6, 16)}
+    out = tmp_path / "index"
+    build_index(write(tmp_path / "corpus.jsonl", texts), out, settings)
+    for turn in range(2):
+        given, removed = change(texts, choose)
+        corpora = [write(tmp_path / f"{turn}.jsonl", given)] if given else []
+        (gone := tmp_path / "gone").write_text("\n".join(removed))
+        texts = apply(texts, given, removed)
+        index, _ = update_after_stops(monkeypatch, choose.choice(STAGES), out, corpora, gone)
+        assert update_index(out, corpora)[1] == Changes()
+        assert not list(tmp_path.glob(".*"))
+        check(index, texts, settings, tmp_path / f"fresh-{turn}")
+
+
+def test_a_text_that_the_index_holds_is_not_embedded_again(tmp_path: Path) -> None:
+    texts = {name: text for name, (_, text) in CORPUS.items() if name != "twin-b"}
+    out = tmp_path / "index"
+    with serving() as server:
+        settings = BuildSettings(embedding=Embedding("letters", server.url))
+        build_index(write(tmp_path / "corpus.jsonl", texts), out, settings)
+        server.requests.clear()
+        given = {"bees": "Bees hum.", "new": "Ants build.", "wasps-again": texts["wasps"], "flowers": texts["flowers"]}
+        (tmp_path / "gone").write_text("wasps\nglacier\n")
+        _, changes = update_index(out, [write(tmp_path / "new.jsonl", given)], tmp_path / "gone")
+        assert sorted(sent(server)) == ["Ants build.", "Bees hum."]
+        assert changes == Changes(added=2, replaced=1, removed=2)
+
+
+def test_a_stopped_update_does_not_embed_a_finished_shard_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 2)
+    out = tmp_path / "index"
+    with serving() as server:
+        build_index(
+            write_corpus(tmp_path / "corpus.jsonl"), out, BuildSettings(embedding=Embedding("letters", server.url))
+        )
+        before = read_contents(out)
+        new = write(tmp_path / "new.jsonl", {f"n{n}": f"New text {n}." for n in range(6)})
+        server.requests.clear()
+        refuses = iter([False, False, True])
+        server.always = lambda handler, texts: next(refuses, True) and status(403, "closed")(handler, texts)
+        with pytest.raises(UserError, match="closed"):
+            update_index(out, [new])
+        assert read_contents(out) == before
+        kept = sent(server)[:-2]
+        server.requests.clear()
+        server.always = None
+        index, _ = update_index(out, [new])
+        assert index.documents == len(CORPUS) + 6
+        assert sorted(kept + sent(server)) == [f"New text {n}." for n in range(6)]
+
+
+def sent(server: Server) -> list[str]:
+    return [text for request in server.requests for text in request if text != "dimension"]
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """An index without embeddings of the documents a and b."""
+    corpus = write(tmp_path / "corpus.jsonl", {"a": "Honey bees.", "b": "A volcano."})
+    return build_index(corpus, tmp_path / "index", BuildSettings(embedding=None))[0].folder
+
+
+def test_an_unknown_id_is_reported_with_its_line(plain: Path, tmp_path: Path) -> None:
+    (gone := tmp_path / "gone").write_text("a\n\nzz\n")
+    said: list[BadRecord] = []
+    index, changes = update_index(plain, delete=gone, report=said.append)
+    assert [str(error) for error in said] == [f"{gone}:3: the index holds no document 'zz'"]
+    assert (index.documents, changes.removed, changes.left_out) == (1, 1, {"unknown id": 1})
+
+
+@pytest.mark.parametrize(
+    ("removed", "given", "message"),
+    [
+        ("a\nb\n", {}, "names all 2 documents of the index, expected one to be left"),
+        ("a\nb\n", {"b": "New."}, ":2: found the id 'b' of a document in .*new.jsonl, expected it in one of them"),
+    ],
+)
+def test_an_update_that_cannot_be_leaves_the_index_as_it_was(
+    plain: Path, tmp_path: Path, removed: str, given: Texts, message: str
+) -> None:
+    (gone := tmp_path / "gone").write_text(removed)
+    before = open_index(plain)
+    with pytest.raises(UserError, match=message):
+        update_index(plain, [write(tmp_path / "new.jsonl", given)] if given else [], gone)
+    assert open_index(plain) == before
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_an_index_of_another_engine_is_refused(plain: Path, tmp_path: Path) -> None:
+    said = json.loads((plain / "index.json").read_text())
+    (plain / "index.json").write_text(json.dumps(said | {"at": {"backend": "opensearch", "url": "http://x"}}))
+    with pytest.raises(UserError, match="holds its documents in opensearch, expected an index in the folder"):
+        update_index(plain, [write(tmp_path / "new.jsonl", {"c": "New."})])
+
+
+def test_an_opened_index_keeps_its_documents_or_says_that_it_changed(plain: Path, tmp_path: Path) -> None:
+    index = open_index(plain)
+    store = open_store(index)
+    update_index(plain, [write(tmp_path / "new.jsonl", {"a": "Wasps."})])
+    assert [document.text for document in store] == ["Honey bees.", "A volcano."]
+    with pytest.raises(UserError, match="was replaced or removed while it was in use"):
+        open_store(index)
+
+
+def test_the_same_documents_have_the_same_key(plain: Path, tmp_path: Path) -> None:
+    new, old = (write(tmp_path / f"{text}.jsonl", {"b": text}) for text in ("Lava", "Ash"))
+    keys = [update_index(plain, [corpus])[0].key for corpus in (old, new, old)]
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_another_update_at_the_same_time_is_refused(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = write(tmp_path / "new.jsonl", {"c": "New."})
+    perform = getattr(updates, "write_postings")  # noqa: B009
+
+    def meet(*arguments: Any) -> None:
+        with pytest.raises(UserError, match="another process is writing here"):
+            update_index(plain, [new])
+        perform(*arguments)
+
+    monkeypatch.setattr(updates, "write_postings", meet)
+    assert update_index(plain, [new])[0].documents == 3
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_names_are_exchanged_also_without_a_call_of_the_system(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    """A stop between the renames loses nothing."""
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
+    rename = Path.rename
+
+    def stop(path: Path, target: Path) -> Path:
+        moved = rename(path, target)
+        if (path == plain) != replaced:
+            raise Killed
+        return moved
+
+    new = write(tmp_path / "new.jsonl", {"c": "New."})
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", stop)
+        with pytest.raises(Killed):
+            update_index(plain, [new])
+    assert update_index(plain, [new])[0].documents == 3
+    assert not list(tmp_path.glob(".*"))
