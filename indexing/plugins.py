@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, distributions
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from keystone.indexing.errors import UserError
 
@@ -17,13 +17,21 @@ class OpenTable(Mapping[str, Row], Generic[Row]):
 
     A package is imported when its row is asked for; listing the names imports nothing. `UserError`, with the name of
     the package, for a row that cannot be loaded or is not of type `kind`, and for a name that two rows have.
-    `reserved` lists other names that no package may take.
+    `reserved` lists other names that no package may take. If `classes` is true, a row is a class that extends `kind`.
+    `name_of` returns the name that a row has in itself; None if it has none.
     """
 
     def __init__(
-        self, group: str, kind: type[Row], own: Mapping[str, Row], reserved: Callable[[], Iterable[str]] = tuple
+        self,
+        group: str,
+        kind: type,
+        own: Mapping[str, Row],
+        reserved: Callable[[], Iterable[str]] = tuple,
+        classes: bool = False,
+        name_of: Callable[[Row], str | None] = lambda row: getattr(row, "name", None),
     ) -> None:
-        self.group, self.kind, self.own, self._reserved = group, kind, own, reserved
+        self.group, self.kind, self.own = group, kind, own
+        self._reserved, self._classes, self._name_of = reserved, classes, name_of
 
     def __getitem__(self, name: str) -> Row:
         added = find_entry_points(self.group).get(name, ())
@@ -56,15 +64,18 @@ class OpenTable(Mapping[str, Row], Generic[Row]):
     def _load(self, point: EntryPoint) -> Row:
         source = f"{self.group}: {point.name!r} of {describe_package(point)} ({point.value})"
         try:
-            row = point.load()
+            row: Any = point.load()
         except Exception as error:
             raise UserError(f"{source} cannot be loaded: {type(error).__name__}: {error}") from error
-        if not isinstance(row, self.kind):
-            expected = f"{self.kind.__module__}.{self.kind.__qualname__}"
+        expected = f"{self.kind.__module__}.{self.kind.__qualname__}"
+        if self._classes and not (isinstance(row, type) and issubclass(row, self.kind)):
+            raise UserError(f"{source}: found {row!r}, expected a class that extends {expected}")
+        if not self._classes and not isinstance(row, self.kind):
             raise UserError(f"{source}: found an object of type {type(row).__name__}, expected {expected}")
-        if (name := getattr(row, "name", point.name)) != point.name:
+        if (name := self._name_of(row)) not in (None, point.name):
             raise UserError(f"{source}: found the name {name!r} in it, expected the name of its entry point")
-        return row
+        found: Row = row
+        return found
 
 
 def describe_package(point: EntryPoint) -> str:

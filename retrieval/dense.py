@@ -95,8 +95,8 @@ class DenseSystem(System):
         from keystone.indexing.vectors.of_documents import document_vectors
         from keystone.indexing.vectors.of_segments import segment_vectors
         from keystone.indexing.vectors.passages import hold_passages
+        from keystone.retrieval.faiss_search import search_pool
         from keystone.retrieval.passages import rank_by_passages
-        from keystone.retrieval.pool import search_pool
 
         if self.faiss:
             raise UserError(

@@ -1,20 +1,25 @@
-"""Dense search: the inner product of query and document vectors, by FAISS."""
+"""Dense search: the inner product of query and document vectors, by FAISS.
+
+Dense search in a candidate pool (Keystone-Docs RAG, section 2.2): documents that a system finds for any query.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from keystone.indexing.index import Index
 from keystone.indexing.vectors.faiss_files import load_dense_shards, search_shards
-from keystone.indexing.vectors.faiss_index import bind_search, import_faiss, load_dense
+from keystone.indexing.vectors.faiss_index import bind_search, import_faiss, load_dense, make_faiss_index
 from keystone.indexing.vectors.passages import PassageIndex, load_offsets
 from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.backends import Dense
 from keystone.retrieval.passages import rank_by_found_passages, rank_by_passages
-from keystone.retrieval.types import PassageScore, Rankings, ranked
+from keystone.retrieval.types import PassageScore, Rankings, offsets_of, ranked
 
 PASSAGES_OF_A_HIT = 2
 """For each passage that counts in a wanted hit, the passages that the first search of an inexact index asks for."""
@@ -110,3 +115,20 @@ def search_dense(index: Any | Sequence[Any], query_ids: Sequence[str], queries: 
         [row[:count] for row, count in zip(scores, counts, strict=True)],
         depth,
     )
+
+
+def search_pool(
+    pool: NDArray[np.int32], vectors: Vectors, query_ids: Sequence[str], queries: Vectors, depth: int
+) -> Rankings:
+    """Rank the top `depth` documents of the pool for each query vector, exactly; ties by document id.
+
+    `pool` int32[documents] holds ascending rows, `vectors` float32[documents, dimension] the embeddings beside them,
+    and `queries` float32[queries, dimension] the query vectors.
+    """
+    if not len(pool):
+        counts = np.zeros(len(query_ids), dtype=np.int64)
+        return Rankings(tuple(query_ids), offsets_of(counts), pool, np.empty(0, np.float32))
+    index = make_faiss_index(vectors.shape[1], "Flat")
+    index.add(vectors)
+    found = search_dense(index, query_ids, queries, depth)
+    return replace(found, docs=pool[found.docs])

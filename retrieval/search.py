@@ -1,24 +1,49 @@
 """The search of a batch of queries by several systems at once, and the table of the kinds of systems.
 
-To add a kind, write its file after the class `keystone.retrieval.system.System`, and add it to `AnySystem`.
+To add a kind, write its file after the class `keystone.retrieval.system.System`, and add it to `KINDS`.
 """
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, get_args
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Discriminator
+from pydantic import PlainSerializer, PlainValidator
+from pydantic_core import PydanticCustomError
 
+from keystone.indexing.plugins import OpenTable
+from keystone.indexing.settings.strict_settings import read_settings
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.dense import DenseSystem
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import Query, Rankings, offsets_of
 
-AnySystem = Annotated[Bm25System | DenseSystem, Discriminator("kind")]
+KINDS: OpenTable[type[System]] = OpenTable(
+    "keystone.systems",
+    System,
+    {"bm25": Bm25System, "dense": DenseSystem},
+    classes=True,
+    name_of=lambda one: str(one.model_fields["kind"].default),
+)
+"""The kinds of systems by their names, those of other packages included."""
+
+
+def _read_system(value: Any) -> System:
+    """Read the settings of a system of the kind that a value names."""
+    if isinstance(value, System):
+        return value
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise PydanticCustomError("unknown_kind", "unknown kind")
+    return read_settings(KINDS[kind], value, kind)
+
+
+AnySystem = Annotated[
+    System,
+    PlainValidator(_read_system),
+    PlainSerializer(lambda system, info: system.model_dump(mode=info.mode)),
+]
 """The settings of a system of any kind."""
-KINDS: Mapping[str, type[System]] = {one.model_fields["kind"].default: one for one in get_args(get_args(AnySystem)[0])}
-"""The kinds of systems by their names."""
 
 
 def search_all(

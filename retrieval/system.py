@@ -53,6 +53,17 @@ class System(StrictSettings):
     depth: int = Field(default=1000, ge=1, le=100_000)
     """How many documents the system returns for a query. If it is not set, `retrieval.depth` gives it."""
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Raise `TypeError` for a kind that does not state its name, its lowest score or its lane."""
+        if (
+            not isinstance(cls.model_fields["kind"].default, str)
+            or not hasattr(cls, "lowest")
+            or not hasattr(cls, "lane")
+        ):
+            expected = "lowest, lane, and kind with one value, as in kind: Literal['mine'] = 'mine'"
+            raise TypeError(f"{cls.__qualname__}: expected {expected}")
+
     @property
     def base(self) -> str | None:
         """The name of the system whose documents alone this one ranks; None if it ranks all documents."""
@@ -71,7 +82,7 @@ class System(StrictSettings):
 
         Without a `method`, it is the embedding model of the main set of vectors, or of the set `vectors`.
         """
-        raise NotImplementedError
+        return {"method": self.kind}
 
     def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
         """Rank the top `depth` documents of each query; ties by document id.

@@ -12,6 +12,7 @@ from keystone.fusion.methods import METHODS
 from keystone.indexing import plugins
 from keystone.indexing.corpora.forms import FORMATS
 from keystone.indexing.errors import UserError
+from keystone.retrieval.search import KINDS
 from keystone.runs.doctor.packages import TABLES, examine_packages
 from keystone.runs.exchange.table import get_form
 from tests.support import programs
@@ -86,6 +87,8 @@ def test_the_commands_of_the_page_use_one_row_of_each_table(installed: Path, tmp
     assert "FirstRank@10" in shown["evaluate"]
     assert "FirstRank(rel=2)" in shown["evaluate"]
     evidence = (tmp_path / "out" / "tiny" / "evidence.jsonl").read_text()
+    titles = (tmp_path / "out" / "tiny" / "titles.trec").read_text().splitlines()
+    assert {line.split()[2] for line in titles} == {"garden.notes:1", "garden.notes:2"}
     assert '"reader":"openings"' in evidence
     assert "opens the document" in evidence
     assert '"keystone-tiny":"0.1"' in re.sub(r"\s", "", (tmp_path / "out" / "tiny" / "manifest.json").read_text())
@@ -112,6 +115,23 @@ def test_the_commands_of_the_page_use_one_row_of_each_table(installed: Path, tmp
             "run --set run_id=a --set index=i --set topics=t --set reader.name=openings --set reader.x=1",
             "--set reader.x: unknown key .*; expected one of .*characters",
             id="an unknown setting of an added reader",
+        ),
+        pytest.param(
+            "run --set run_id=a --set index=i --set topics=t --set retrieval.systems.a.kind=title",
+            "retrieval.systems.a.kind: found 'title'; expected one of bm25, dense, titles",
+            id="systems",
+        ),
+        pytest.param(
+            "run --set run_id=a --set index=i --set topics=t --set retrieval.systems.a.kind=titles "
+            "--set retrieval.systems.a.letters=x",
+            "retrieval.systems.a.letters: found 'x'; input should be a valid integer",
+            id="a wrong setting of an added system",
+        ),
+        pytest.param(
+            "run --set run_id=a --set index=i --set topics=t --set retrieval.systems.a.kind=titles "
+            "--set retrieval.systems.a.k1=1",
+            "retrieval.systems.a.k1: unknown key .*; expected one of .*letters",
+            id="an unknown setting of an added system",
         ),
         pytest.param(
             "run --set run_id=a --set index=i --set topics=t --set reader.name=fused --set reader.readers=[x]",
@@ -144,11 +164,43 @@ def test_an_object_of_another_type_is_refused(beside: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("package", "code", "message"),
+    [
+        pytest.param(
+            "number",
+            "ROW = 5",
+            "found 5, expected a class that extends keystone.retrieval.system.System",
+            id="no class",
+        ),
+        pytest.param("strange", "class ROW: pass", "ROW'>, expected a class that extends", id="another class"),
+        pytest.param(
+            "nameless",
+            "class ROW(System): pass",
+            "cannot be loaded: TypeError: ROW: expected lowest, lane",
+            id="no name",
+        ),
+        pytest.param(
+            "renamed",
+            "from keystone.retrieval.bm25 import Bm25System as ROW",
+            "found the name 'bm25' in it, expected the name of its entry point",
+            id="another name",
+        ),
+    ],
+)
+def test_a_class_that_is_no_system_is_refused(package: str, code: str, message: str, beside: Path) -> None:
+    code = f"from keystone.retrieval.system import System\n{code}\n"
+    add_package(beside, package, f"[keystone.systems]\nmine = {package}:ROW\n", code)
+    with pytest.raises(UserError, match=f"keystone.systems: 'mine' of {package} 1.0 .*{message}"):
+        KINDS["mine"]
+
+
+@pytest.mark.parametrize(
     ("group", "name"),
     [
         pytest.param("fusion", "rrf", id="ours"),
         pytest.param("fusion", "borda", id="an alias of ours"),
         pytest.param("corpora", "jsonl", id="a format of ours"),
+        pytest.param("systems", "dense", id="a kind of system of ours"),
         pytest.param("readers", "plain", id="a reader of ours"),
         pytest.param("forms", "run", id="a form of ours"),
         pytest.param("measures", "nDCG", id="a measure of ours"),

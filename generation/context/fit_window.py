@@ -1,13 +1,26 @@
-"""The part of each document that a model is shown, so that all documents of a prompt fit its window."""
+"""The part of each document that a model is shown, so that all documents of a prompt fit its window.
 
+Stretches of a long document that a model is shown: whole blocks, with the headings that they stand under.
+
+A block is a paragraph, a list, a table or a piece of code. No stretch begins or ends within one, unless the block alone
+is longer than the room for the document.
+"""
+
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from keystone.generation.context.passages import choose_best_spans, join_spans
-from keystone.generation.context.stretches import choose_stretches
 from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.types import Evidence
-from keystone.indexing.types import Span
+from keystone.indexing.structures.formats import detect_format
+from keystone.indexing.structures.sections import section_tree
+from keystone.indexing.structures.tree import ancestors
+from keystone.indexing.types import Document, Span
+from keystone.indexing.vectors.types import Vectors
 
 LEAST_DOCUMENT_TOKENS = 64
 """The least tokens that a document may have in a prompt."""
@@ -83,3 +96,83 @@ def _show_document(context: TopicContext, row: int, queries: slice, limit: int) 
 def share_window(window: int, documents: int) -> int:
     """Share half of a window between documents; returns the tokens of each."""
     return window // 2 // max(documents, 1)
+
+
+_PART = re.compile(r"[ \t]*(?:[-*+\u2022\u00b7]\s|\(?(?:\d{1,3}|[a-z])[.)]\s|[|+]|>>>|\.\.\.|\$ )|(?: {4}|\t)\s*\S")
+"""The beginning of an item of a list, a row of a table, or a line of code."""
+
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+
+
+class Stretch(NamedTuple):
+    """A stretch of a document's text, `text[start:end]`, and the headings above it, outermost first."""
+
+    start: int
+    end: int
+    heading: str = ""
+
+
+def list_blocks(document: Document) -> list[Stretch]:
+    """List the blocks of a document in order: paragraphs, and lists, tables and code as a whole.
+
+    Lines without a blank line between them are one block. So are items, rows or lines of code that follow each other. A
+    block goes on after a colon.
+    """
+    text = document.text
+    tree = section_tree(document, detect_format(document))
+    found: list[Stretch] = []
+    for node in tree.nodes:
+        if node.kind != "content" or node.start == node.end:
+            continue
+        heading = " > ".join(one.label for one in reversed(ancestors(tree, node.id)) if one.parent is not None)
+        if found and heading == found[-1].heading and _belongs(text, found[-1], node.start):
+            found[-1] = found[-1]._replace(end=node.end)
+        else:
+            found.append(Stretch(node.start, node.end, heading))
+    return found
+
+
+def _belongs(text: str, before: Stretch, start: int) -> bool:
+    """Whether a line that begins at `start` goes on with the block before it."""
+    gap, line = text[before.end : start], text[text.rfind("\n", 0, start) + 1 : start + 8]
+    last = text[max(text.rfind("\n", 0, before.end) + 1, before.start) : before.end]
+    both_parts = bool(_PART.match(line) and _PART.match(last))
+    return not _BLANK_LINE.search(gap) or both_parts or last.endswith(":")
+
+
+def choose_stretches(document: Document, cosines: Vectors, tokens: int) -> list[Stretch]:
+    """Choose the blocks of a document for several queries, within `tokens` tokens with their headings and the title.
+
+    `cosines` is float[queries, segments]. A block rates as the best segment that it overlaps. The best block of each
+    query comes first, then the second best of each. Ties go to the closer block, then to the earlier one. A block that
+    does not fit any more is left out. Blocks under the same heading that touch become one stretch.
+    """
+    blocks = list_blocks(document)
+    if not blocks or not len(document.segments):
+        return []
+    held = [
+        [n for n, one in enumerate(document.segments) if one.span.start < block.end and block.start < one.span.end]
+        for block in blocks
+    ]
+    rows = np.array([cosines[:, own].max(axis=1, initial=-1.0) for own in held]).T
+    places = np.argsort(np.argsort(-rows, axis=1, kind="stable"), axis=1).min(axis=0)
+    left = tokens - count_tokens(document.title)
+    chosen = set[int]()
+    for place in sorted(range(len(blocks)), key=lambda n: (places[n], -rows[:, n].max(), n)):
+        block = blocks[place]
+        cost = count_tokens(f"{block.heading}\n{document.text[block.start : block.end]}\n[...]\n")
+        if cost <= left:
+            chosen.add(place)
+            left -= cost
+    return _join(blocks, chosen)
+
+
+def _join(blocks: Sequence[Stretch], chosen: set[int]) -> list[Stretch]:
+    found: list[Stretch] = []
+    for place in sorted(chosen):
+        block = blocks[place]
+        if found and place - 1 in chosen and found[-1].heading == block.heading:
+            found[-1] = found[-1]._replace(end=block.end)
+        else:
+            found.append(block)
+    return found

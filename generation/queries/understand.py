@@ -1,4 +1,7 @@
-"""Decomposition, topic extraction and expansion of narratives by a model (paper, section 2.1)."""
+"""Decomposition, topic extraction and expansion of narratives by a model (paper, section 2.1).
+
+Proper nouns that a narrative gives as examples. Expansion by them leads the search astray (paper, 2.1.3).
+"""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -10,11 +13,11 @@ from keystone.generation.answers.sentences import tidy
 from keystone.generation.ask import ask_all
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.queries import decompose, expand, expand_narrative, topic
-from keystone.generation.queries.example_names import find_example_names
 from keystone.generation.rules.queries import extract_topic
-from keystone.generation.rules.words import find_content_words
+from keystone.generation.rules.words import INTERROGATIVES, find_content_words
 from keystone.generation.structured import read_string, read_strings
 from keystone.generation.types import Failure, Fallback, Reply, Request, Understanding
+from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.errors import Unusable
 from keystone.retrieval.types import Topic
 
@@ -209,3 +212,30 @@ def _read_tidy(reply: Reply, name: str) -> list[str]:
 
 def _make_request(purpose: str, prompt: Any, user: str) -> Request:
     return Request(purpose, (("system", prompt.SYSTEM), ("user", user)), prompt.MAX_TOKENS, prompt.SCHEMA)
+
+
+_CUE = re.compile(
+    r"\b(?:such\s+as|(?<!would\s)(?<!['\u2019]d\s)like(?!\s+to\b)|including|for\s+(?:example|instance)|namely"
+    r"|especially|e\.g\.?)(?!\w)",
+    re.IGNORECASE,
+)
+_END = re.compile(rf"[;:)]|\b(?:{'|'.join(INTERROGATIVES)})\b", re.IGNORECASE)
+_CAPITALISED = r"[^\W\d_a-z][\w'\u2019.&-]*\w"
+_NAME = re.compile(rf"\b{_CAPITALISED}(?:\s+(?:(?:of|the|de|van|von|for)\s+)*{_CAPITALISED})*")
+_POSSESSIVE = re.compile(r"['\u2019]s$")
+_PRONOUN = re.compile(r"I['\u2019](?:m|d|ll|ve)")
+
+
+def find_example_names(narrative: str) -> tuple[str, ...]:
+    """Find the capitalised names after a cue such as `like` or `for example`, in order.
+
+    The examples end with their sentence, with a semicolon, colon or bracket, or before a question word.
+    """
+    found: dict[str, str] = {}
+    for start, end in split_sentences(narrative):
+        for cue in _CUE.finditer(narrative, start, end):
+            for name in _NAME.findall(_END.split(narrative[cue.end() : end], maxsplit=1)[0]):
+                if not _PRONOUN.fullmatch(name):
+                    name = _POSSESSIVE.sub("", name)
+                    found.setdefault(name.casefold(), name)
+    return tuple(found.values())

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, PlainSerializer, PlainValidator, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import Field, PlainSerializer, PlainValidator
+from pydantic_core import PydanticCustomError
 
 from keystone.indexing.plugins import OpenTable
-from keystone.indexing.settings.strict_settings import OneOf, StrictSettings
+from keystone.indexing.settings.strict_settings import OneOf, StrictSettings, read_settings
 
 AnswerMethod = Literal["rules", "retrieval", "whole", "answers", "claims"]
 """`rules` chooses sentences of the documents. `retrieval` has the model write one answer from all documents. `whole`
@@ -244,19 +244,7 @@ def _read_settings(value: Any) -> Any:
     name = value.get("name", "plain") if isinstance(value, dict) else None
     if not isinstance(name, str) or name not in READERS:
         raise PydanticCustomError("unknown_reader", "unknown reader")
-    try:
-        return READERS[name].settings.model_validate(value)
-    except ValidationError as error:
-        raise _place_errors(error, name) from error
-
-
-def _place_errors(error: ValidationError, name: str) -> ValidationError:
-    """The same errors with the name of the reader before their keys."""
-    found = [
-        InitErrorDetails(type=one["type"], loc=(name, *one["loc"]), input=one["input"], ctx=one.get("ctx", {}))
-        for one in error.errors()
-    ]
-    return ValidationError.from_exception_data(error.title, found)
+    return read_settings(READERS[name].settings, value, name)
 
 
 ReaderSettings = Annotated[

@@ -1,9 +1,15 @@
-"""Anserini's analyzer for English, which turns a text into stems."""
+"""Anserini's analyzer for English, which turns a text into stems.
 
-from functools import cache
+Anserini's analyzer for English without Java: tokens by Unicode's rules, lower case, no stop words, Porter stems.
+
+It knows the texts that consist of ASCII, Latin-1 and the usual quotation marks and dashes, which is nearly every query
+in English. `find_stems` returns None for any other text, which Lucene's own analyzer then reads.
+"""
+
+import re
+from functools import cache, lru_cache
 from typing import Any
 
-from keystone.indexing.lucene.english import find_stems
 from keystone.indexing.lucene.java import JAVA_LOCK, java_class
 from keystone.indexing.lucene.write import make_analyzer
 
@@ -25,3 +31,131 @@ def find_lucene_stems(text: str) -> list[str]:
 @cache
 def _analysis() -> tuple[Any, Any]:
     return java_class("io.anserini.analysis.AnalyzerUtils"), make_analyzer()
+
+
+KEPT_STEMS = 1 << 16
+"""The words whose stems are kept."""
+LONGEST_TOKEN = 255
+"""The characters of the longest token that Lucene does not divide."""
+
+_LETTER, _DIGIT = "A-Za-zªµºÀ-ÖØ-öø-ÿ", "0-9"
+_KNOWN = re.compile(rf"[\t\n\r -~{_LETTER}¡-¨«¬¯-´¶¸¹»-¿×÷‘’“”–—…]*")
+# Unicode Standard Annex 29, rules WB5 to WB13b: some marks join two letters, or two digits, and end a token elsewhere.
+_TOKEN = re.compile(
+    rf"[{_LETTER}{_DIGIT}_](?:[{_LETTER}{_DIGIT}_]"
+    rf"|(?<=[{_LETTER}])[:.'‘’](?=[{_LETTER}])|(?<=[{_DIGIT}])[,;.'‘’](?=[{_DIGIT}]))*"
+)
+_POSSESSIVE = ("'s", "’s", "'S", "’S")
+_STOP_WORDS = frozenset(
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
+    "to was will with".split()
+)
+
+
+def find_stems(text: str) -> list[str] | None:
+    """Find the stems of a text in order, as Lucene's analyzer does; None for a text that only Lucene can read."""
+    if _KNOWN.fullmatch(text) is None:
+        return None
+    stems = []
+    for token in _TOKEN.findall(text):
+        if len(token) > LONGEST_TOKEN:
+            return None
+        if stem := _reduce_token(token):
+            stems.append(stem)
+    return stems
+
+
+@lru_cache(KEPT_STEMS)
+def _reduce_token(token: str) -> str:
+    """Reduce a token to its stem; "" for a stop word, and for a token without a letter or digit."""
+    word = (token[:-2] if token.endswith(_POSSESSIVE) else token).lower()
+    return "" if word in _STOP_WORDS or not word.strip("_") else stem_word(word)
+
+
+# Porter (1980), with the two changes of his later program, as Lucene has them: "bli" in place of "abli", and "logi".
+_STEP_2 = {
+    "ational": "ate", "tional": "tion", "enci": "ence", "anci": "ance", "izer": "ize", "bli": "ble", "alli": "al",
+    "entli": "ent", "eli": "e", "ousli": "ous", "ization": "ize", "ation": "ate", "ator": "ate", "alism": "al",
+    "iveness": "ive", "fulness": "ful", "ousness": "ous", "aliti": "al", "iviti": "ive", "biliti": "ble", "logi": "log",
+}  # fmt: skip
+_STEP_3 = {"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic", "ful": "", "ness": ""}
+_STEP_4 = dict.fromkeys(
+    "al ance ence er ic able ible ant ement ment ent ion ou ism ate iti ous ive ize".split(), ""
+)  # fmt: skip
+
+
+def stem_word(word: str) -> str:
+    """Stem a word in lower case by Porter's algorithm (Program 14(3), 1980)."""
+    if len(word) <= 2:
+        return word
+    word = _drop_inflection(word)
+    if word[-1] == "y" and _has_vowel(word[:-1]):
+        word = word[:-1] + "i"
+    word = _replace_suffix(word, _STEP_2, 0)
+    word = _replace_suffix(word, _STEP_3, 0)
+    word = _replace_suffix(word, _STEP_4, 1)
+    if word[-1] == "e":
+        measure = _measure(word[:-1])
+        if measure > 1 or (measure == 1 and not _ends_short(word[:-1])):
+            word = word[:-1]
+    return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
+
+
+def _drop_inflection(word: str) -> str:
+    """Steps 1a and 1b: plurals, -ed and -ing."""
+    if word[-1] == "s":
+        if word.endswith(("sses", "ies")):
+            word = word[:-2]
+        elif word[-2] != "s":
+            word = word[:-1]
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    for suffix in ("ed", "ing"):
+        if word.endswith(suffix) and _has_vowel(word[: -len(suffix)]):
+            word = word[: -len(suffix)]
+            if word.endswith(("at", "bl", "iz")):
+                return word + "e"
+            if _ends_double(word):
+                return word if word[-1] in "lsz" else word[:-1]
+            return word + "e" if _measure(word) == 1 and _ends_short(word) else word
+    return word
+
+
+def _replace_suffix(word: str, suffixes: dict[str, str], least: int) -> str:
+    """Replace the longest of the suffixes, if the measure of the rest is above `least`."""
+    for length in range(min(7, len(word)), 1, -1):
+        if (suffix := word[-length:]) in suffixes:
+            rest = word[:-length]
+            if suffix == "ion" and rest[-1:] not in ("s", "t"):
+                return word
+            return rest + suffixes[suffix] if _measure(rest) > least else word
+    return word
+
+
+_FORMS = dict.fromkeys("aeiou", "v")
+
+
+def _form(word: str) -> str:
+    """Write a v for each vowel and a c for each consonant of a word; y is a vowel after a consonant."""
+    form = ""
+    for letter in word:
+        form += _FORMS.get(letter) or ("v" if letter == "y" and form[-1:] == "c" else "c")
+    return form
+
+
+def _measure(word: str) -> int:
+    """Count the times that a consonant follows a vowel."""
+    return _form(word).count("vc")
+
+
+def _has_vowel(word: str) -> bool:
+    return "v" in _form(word)
+
+
+def _ends_double(word: str) -> bool:
+    return len(word) > 1 and word[-1] == word[-2] and _form(word)[-1] == "c"
+
+
+def _ends_short(word: str) -> bool:
+    """Whether a word ends by consonant, vowel, consonant, and the last is no w, x or y."""
+    return _form(word)[-3:] == "cvc" and word[-1] not in "wxy"

@@ -2,16 +2,31 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
-from pydantic_core import CoreSchema, PydanticKnownError, core_schema
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticKnownError, core_schema
 
 
 class StrictSettings(BaseModel):
     """A part of the settings. It admits no unknown key, no value of another type, no infinite number and no change."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+Settings = TypeVar("Settings", bound=StrictSettings)
+
+
+def read_settings(model: type[Settings], value: Any, row: str) -> Settings:
+    """Read the settings of a row of an open table. `ValidationError` has the name of the row before its keys."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        found = [
+            InitErrorDetails(type=one["type"], loc=(row, *one["loc"]), input=one["input"], ctx=one.get("ctx", {}))
+            for one in error.errors()
+        ]
+        raise ValidationError.from_exception_data(error.title, found) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,18 @@
 """Embedding texts by the model that an index names."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from zlib import crc32
+
+import numpy as np
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import LOCAL, WORDS, Embedding, Tick
-from keystone.indexing.vectors.types import Embedder, ReportCut, Vectors
+from keystone.indexing.vectors.types import Embedder, ReportCut, Vectors, round_to_grid
+from keystone.indexing.words import list_stems
 
 _stand_ins: dict[Embedding, Embedder] = {}
 
@@ -38,8 +44,6 @@ def load_model(embedding: Embedding) -> Embedder:
     `UserError` if the model is neither the local one nor at a URL. `MissingPackage` if the local one is not installed.
     """
     if embedding == WORDS:
-        from keystone.indexing.vectors.words import WordVectors
-
         return WordVectors()
     if embedding.url:
         from keystone.indexing.vectors.endpoint import Endpoint
@@ -69,3 +73,36 @@ def embed_passages(
 ) -> Vectors:
     """The vectors of passages, float32[len(texts), dimension]. Errors are those of `Embedder.embed`."""
     return load_embedder(embedding).embed([embedding.passage_prefix + text for text in texts], threads, tick, cut)
+
+
+DIMENSION = 2048
+"""The entries of a vector. Two stems share one of them by chance, and half of these cancel out."""
+
+
+class WordVectors:
+    """An `Embedder` that gives each stem of a content word an entry, by its hash.
+
+    A stem that occurs n times weighs 1 + log n.
+    """
+
+    dimension = DIMENSION
+
+    def find_long(self, texts: Sequence[str]) -> list[int]:  # noqa: ARG002
+        """Find no text, because none is too long."""
+        return []
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        threads: int = 1,  # noqa: ARG002
+        tick: Tick = lambda _: None,
+        cut: ReportCut = lambda _: None,  # noqa: ARG002
+    ) -> Vectors:
+        """Vectors on the grid, float32[len(texts), dimension]. A text without content words has zeros."""
+        found = np.zeros((len(texts), DIMENSION))
+        for row, text in zip(found, texts, strict=True):
+            for stem, count in sorted(Counter(list_stems(text)).items()):
+                code = crc32(stem.encode())
+                row[code % DIMENSION] += (1 if code // DIMENSION % 2 else -1) * (1 + math.log(count))
+        tick(len(texts))
+        return round_to_grid(found)

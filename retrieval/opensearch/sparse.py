@@ -1,10 +1,12 @@
 """BM25 by OpenSearch. It gives the rankings of Lucene: same scores, ties by row.
 
 OpenSearch 2.x multiplies BM25 scores by (k1 + 1), and Keystone divides them again.
+
+The exact best sums of several searches, by the threshold algorithm (Fagin, Lotem and Naor, PODS 2001).
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,6 @@ from keystone.indexing.opensearch.search import open_cluster, search_each, searc
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
 from keystone.retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
-from keystone.retrieval.threshold import find_best_sums
 from keystone.retrieval.types import K1, Bm25, Rankings, Statistics, ranked
 
 DEFAULT_CLAUSES = 1024
@@ -146,3 +147,29 @@ def _of_stems(weights: Mapping[str, float]) -> dict[str, Any]:
 
 def _of_stem(stem: str, weight: float) -> dict[str, Any]:
     return {"term": {CONTENTS: {"value": stem, "boost": weight}}}
+
+
+DEPTH_FACTOR = 4
+"""The factor between the depths of one try and the next."""
+
+
+def find_best_sums(
+    best: Callable[[int], Rankings], sums: Callable[[NDArray[np.int32]], NDArray[np.float64]], depth: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Find the `depth` documents with the highest sum of scores over all searches; ties by row.
+
+    `best(n)` ranks the top n documents of each search, with scores above 0. `sums(rows)` returns the exact sums of
+    int32[n] rows: float64[n]. A document that no search has found yet cannot exceed the sum of the searches' last
+    scores. The function looks deeper until that bound is below the last wanted sum. Returns rows int32[n] and sums
+    float64[n], n <= depth.
+    """
+    deep = depth
+    while True:
+        found = best(deep)
+        rows = np.unique(found.docs)
+        totals = sums(rows)
+        order = np.lexsort((rows, -totals))[:depth]
+        last = [float(found.scores_of(i)[-1]) for i in range(len(found)) if len(found.of(i)) == deep]
+        if not last or (len(order) == depth and totals[order[-1]] > sum(last)):
+            return rows[order], totals[order]
+        deep *= DEPTH_FACTOR

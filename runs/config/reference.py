@@ -73,7 +73,7 @@ def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
             below += [(one.settings, f"{inner}` with `name: {of}") for of, one in READERS.own.items()]
             continue
         if name == "systems" and key == "retrieval":
-            below += [(one, f"{inner}.NAME` with `kind: {of}") for of, one in KINDS.items()]
+            below += [(one, f"{inner}.NAME` with `kind: {of}") for of, one in KINDS.own.items()]
         if part:
             below.append((part, inner))
         if part is None or field.default is None:

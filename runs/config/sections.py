@@ -2,6 +2,7 @@
 
 import math
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -10,13 +11,37 @@ from keystone.fusion.methods import find_impossible_setting, find_method
 from keystone.generation.llm.chat import MOST_TOKENS
 from keystone.generation.llm.settings import AnyPath
 from keystone.generation.readers.settings import AnswerMethod
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_text_lines
 from keystone.indexing.settings.none_named import NoneNamed
 from keystone.indexing.settings.strict_settings import StrictSettings
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.search import KINDS, AnySystem
 from keystone.retrieval.system import System
 from keystone.retrieval.types import K1, B
-from keystone.runs.config.depths import load_depths
+from keystone.runs.tracks.violations import shorten_value
+
+
+def load_depths(value: Any) -> Any:
+    """Load the depths that a setting names by their file. Any other value is kept, with ids as text."""
+    if isinstance(value, str | Path):
+        return _read_depths(Path(value))
+    return {str(topic): depth for topic, depth in value.items()} if isinstance(value, dict) else value
+
+
+def _read_depths(path: Path) -> dict[str, int]:
+    """Read a topic id and a number from each line. `UserError` with file and line for another one."""
+    found: dict[str, int] = {}
+    for number, line in read_text_lines(path):
+        columns = line.split()
+        if not columns:
+            continue
+        if len(columns) != 2 or not columns[1].isdecimal() or len(columns[1]) > 9:
+            raise UserError(f"{path}:{number}: expected a topic id and a whole number, found {shorten_value(line)}")
+        if columns[0] in found:
+            raise UserError(f"{path}:{number}: topic {shorten_value(columns[0])} has a depth already")
+        found[columns[0]] = int(columns[1])
+    return found
 
 
 class Queries(StrictSettings):

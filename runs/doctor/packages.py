@@ -10,6 +10,7 @@ from keystone.runs.doctor.machine import Finding
 TABLES = {
     "keystone.corpora": "keystone.indexing.corpora.forms:FORMATS",
     "keystone.fusion": "keystone.fusion.methods:METHODS",
+    "keystone.systems": "keystone.retrieval.search:KINDS",
     "keystone.readers": "keystone.generation.readers.settings:READERS",
     "keystone.measures": "keystone.runs.evaluation.measures:FAMILIES",
     "keystone.forms": "keystone.runs.exchange.table:FORMS",

@@ -101,7 +101,8 @@ class Track:
     run_id_length: int | None = None
     """The most characters of a run id, which then has only letters, digits, `-`, `_`, `.`, and no `.` first."""
     has_gate: bool = False
-    """Whether `auto-judge-report verify` has rules for the track. `keystone.runs.tracks.known_keys` then holds, too."""
+    """Whether `auto-judge-report verify` has rules for the track. `keystone.runs.tracks.check_answers` then holds what
+    the organisers' program reads, too."""
     accepted: tuple[str, ...] = ()
     """The kinds of violations that this track's organisers accept: they are warnings."""
     length_key: str | None = None

@@ -30,7 +30,7 @@ from keystone.generation.queries.passages import read_passage
 from keystone.generation.queries.search_again import read_search_texts
 from keystone.generation.queries.understand import read_questions, read_topic
 from keystone.generation.readers.combined.escalate import read_open
-from keystone.generation.readers.disco_rag import plan, tree_reply
+from keystone.generation.readers.disco_rag import parts, tree_reply
 from keystone.generation.readers.disco_rag.graph import read_graph
 from keystone.generation.readers.discorag.parse import read_action
 from keystone.generation.readers.graphreader import replies as graphreader
@@ -103,7 +103,7 @@ READERS: list[tuple[str, Read]] = [
         partial(tree_reply.read_tree, text=BEES[0]),
     ),
     ("1 -> 2: ELABORATION", partial(read_graph, count=2)),
-    ("PLAN: First the dances.", plan.read_plan),
+    ("PLAN: First the dances.", parts.read_plan),
     ("[ANSWER] 41, 44", partial(read_choice, view=VIEW)),
     ('[{"id": "41", "tag": "[ANSWER]"}]', partial(read_choice, view=VIEW)),
 ]

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.retrieval.opensearch.dense import inner_products
-from keystone.retrieval.opensearch.passages import ONE_BITS, read_passage_scores
-from keystone.retrieval.threshold import find_best_sums
+from keystone.retrieval.opensearch.dense import ONE_BITS, inner_products, read_passage_scores
+from keystone.retrieval.opensearch.sparse import find_best_sums
 from keystone.retrieval.types import Rankings, ranked
 
 

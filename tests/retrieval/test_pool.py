@@ -18,7 +18,7 @@ from keystone.indexing.types import Document, Embedding
 from keystone.indexing.vectors.of_documents import document_vectors, join_title_and_text
 from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_store
-from keystone.retrieval.pool import search_pool
+from keystone.retrieval.faiss_search import search_pool
 from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.types import Query, Rankings, offsets_of
 from tests.support.indexes.searches import make_system, search_all, search_embeddings

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.indexing.lucene.analyzer import find_lucene_stems, stems_of
-from keystone.indexing.lucene.english import find_stems
+from keystone.indexing.lucene.analyzer import find_lucene_stems, find_stems, stems_of
 from keystone.indexing.lucene.postings import open_postings, write_postings
 from keystone.indexing.lucene.write import build_lucene
 from keystone.indexing.types import Document

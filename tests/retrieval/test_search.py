@@ -25,8 +25,8 @@ from keystone.indexing.types import Document
 from keystone.indexing.vectors.faiss_index import import_faiss, load_dense
 from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_store
+from keystone.retrieval.bm25 import Feedback, rm3, rocchio
 from keystone.retrieval.faiss_search import search_dense
-from keystone.retrieval.feedback import Feedback, rm3, rocchio
 from keystone.retrieval.lucene.postings import MOST_WORDS
 from keystone.retrieval.lucene.search import LuceneSearcher
 from keystone.retrieval.types import K1, B, Query, Rankings, ranked

@@ -4,13 +4,14 @@ A sentence cites the segments of its claims. If it holds a name or a number that
 texts stand in its place. If it shares too few words with its claims, their texts stand in its place too.
 """
 
+import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from keystone.generation.answers.claims.choose import join_citations
-from keystone.generation.answers.claims.collect import Claim
+from keystone.generation.answers.claims.choose import choose_claims, join_citations, merge_claims
+from keystone.generation.answers.claims.collect import Claim, ClaimTask, collect_claims
 from keystone.generation.answers.claims.names import find_names, split_words
 from keystone.generation.answers.sentences import (
     allow_tokens,
@@ -28,6 +29,8 @@ from keystone.generation.reply_types import read_parts
 from keystone.generation.rules.words import find_stems
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.types import Vectors
 
 MOST_JOINED = 3
 """The most claims that one sentence may say."""
@@ -116,3 +119,27 @@ async def write_prose(model: Model, task: ProseTask) -> tuple[Answer, list[Fallb
     sentences, refused = found
     reasons = [Fallback(task.topic_id, "write_claims", f"{why}: the claims' own texts stand") for why in refused]
     return Answer(task.topic_id, sentences), reasons
+
+
+async def answer_from_claims(
+    model: Model,
+    tasks: Sequence[ClaimTask],
+    documents: Mapping[str, Document],
+    embed: Callable[[Sequence[str]], Vectors],
+    words: int,
+) -> tuple[Answer | None, list[Fallback]]:
+    """Answer a topic in at most `words` words. `tasks` are its queries, in order; None if there is no claim.
+
+    `documents` are those of the passages, by id. `embed` embeds texts as float32[texts, d], unit vectors. The answer
+    cites segments.
+    """
+    claims, fallbacks = await collect_claims(model, tasks, documents)
+    vectors = await asyncio.to_thread(embed, [claim.text for claim in claims])
+    chosen = choose_claims(merge_claims(claims, vectors), len(tasks), words)
+    if not chosen:
+        return None, fallbacks
+    queries = tuple(task.query for task in tasks)
+    answer, missed = await write_prose(
+        model, ProseTask(tasks[0].topic_id, tasks[0].narrative, queries, tuple(chosen), words)
+    )
+    return answer, [*fallbacks, *missed]

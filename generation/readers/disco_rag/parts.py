@@ -1,21 +1,27 @@
 """The trees, the graph and the plan: each is asked for within its share of the allowance, or made by rules."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
+from keystone.generation.answers.sentences import make_messages, tidy
+from keystone.generation.context.delimit import neutralise
+from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.llm.model import Model
+from keystone.generation.prompts.readers import rhetorical_graph, rhetorical_plan, rst_tree
 from keystone.generation.readers.allowance import Allowance, Asked, ask_within
-from keystone.generation.readers.disco_rag.blueprint import Blueprint
-from keystone.generation.readers.disco_rag.chunks import Chunk
+from keystone.generation.readers.disco_rag.blueprint import Blueprint, show_structures
+from keystone.generation.readers.disco_rag.chunks import Chunk, rank_chunks, show_chunks
 from keystone.generation.readers.disco_rag.graph import Graph, infer_graph, read_graph
-from keystone.generation.readers.disco_rag.plan import make_plan, read_plan
-from keystone.generation.readers.disco_rag.replies import Found
-from keystone.generation.readers.disco_rag.requests import request_graph, request_plan, request_tree
-from keystone.generation.readers.disco_rag.tree import grow_tree
+from keystone.generation.readers.disco_rag.relations import INTER, INTRA, UNRELATED
+from keystone.generation.readers.disco_rag.replies import Found, tidy_lines
+from keystone.generation.readers.disco_rag.tree import grow_tree, show_units
 from keystone.generation.readers.disco_rag.tree_reply import read_tree
 from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.tree import Tree
 
 T = TypeVar("T")
@@ -87,3 +93,74 @@ async def _make(
         made = infer()
         return Part(made.value, [asked.found.reason, *made.remarks], asked)
     return Part(asked.found.value, asked.found.remarks, asked)
+
+
+PLAN_TOKENS = 400
+"""The most tokens of a plan that the writer is shown."""
+
+_PLAN = re.compile(r"(?:rhetorical )?plan ?[:-] ?|plan\Z", re.IGNORECASE)
+_ANSWER = re.compile(r"answer ?:", re.IGNORECASE)
+
+
+def read_plan(reply: Reply) -> str:
+    """Read the paragraph after `PLAN:`, up to a line `ANSWER:`. `Unusable` if there is none, or it was cut."""
+    if reply.finish == "length":
+        raise Unusable("it was cut before its end")
+    lines = list(tidy_lines(reply))
+    for place, line in enumerate(lines):
+        if mark := _PLAN.match(line):
+            rest = takewhile(lambda one: not _ANSWER.match(one), [line[mark.end() :], *lines[place + 1 :]])
+            if plan := clip(tidy(" ".join(rest)), PLAN_TOKENS).rstrip():
+                return plan
+            break
+    raise Unusable("it has no paragraph after PLAN:")
+
+
+def make_plan(chunks: Sequence[Chunk], graph: Graph) -> str:
+    """Make a plan by rules: the chunk closest to the question first, each other one with its tie to one before it."""
+    first, *others = rank_chunks(chunks)
+    sentences, named = [f"Begin with CHUNK[{first.number}], the closest to the question."], [first.number]
+    for chunk in others:
+        ties = (
+            f"CHUNK[{i}] -> CHUNK[{j}]: {graph[i, j]}"
+            for known in named
+            for i, j in ((chunk.number, known), (known, chunk.number))
+            if graph.get((i, j), UNRELATED) != UNRELATED
+        )
+        tie = next(ties, "")
+        sentences.append(f"Go on with CHUNK[{chunk.number}]" + (f" ({tie})." if tie else ", which stands by itself."))
+        named.append(chunk.number)
+    return " ".join(sentences)
+
+
+SPARE_TOKENS = 1024
+"""Tokens of each reply for thoughts and for words around what is asked for."""
+EDGE_TOKENS = 16
+"""Tokens of a reply's line on one pair of chunks."""
+PLAN_REPLY_TOKENS = 512
+"""Tokens of a reply's plan."""
+
+
+def request_tree(chunk: Chunk) -> Request:
+    """Make the request for the tree of a chunk. The reply repeats the chunk, and has about as many relations."""
+    user = rst_tree.USER.format(chunk=show_chunks([chunk]), relations=INTRA)
+    tokens = 2 * count_tokens(chunk.text) + SPARE_TOKENS
+    return Request("rst_tree", make_messages(rst_tree.SYSTEM, user), tokens)
+
+
+def request_graph(chunks: Sequence[Chunk]) -> Request:
+    """Make the one request for the relations of all ordered pairs of chunks."""
+    pairs = len(chunks) * (len(chunks) - 1)
+    user = rhetorical_graph.USER.format(chunks=show_chunks(chunks), relations=INTER, pairs=pairs)
+    tokens = EDGE_TOKENS * pairs + SPARE_TOKENS
+    return Request("rhetorical_graph", make_messages(rhetorical_graph.SYSTEM, user), tokens)
+
+
+def request_plan(question: str, blueprint: Blueprint) -> Request:
+    """Make the request for the plan. If there are trees, each chunk is shown unit by unit, so it stands there once."""
+    chunks = blueprint.chunks
+    lines = [show_units(tree, chunk.text) for tree, chunk in zip(blueprint.trees, chunks, strict=False)]
+    user = rhetorical_plan.USER.format(
+        question=neutralise(question), chunks=show_chunks(chunks, lines), structures=show_structures(blueprint)
+    )
+    return Request("rhetorical_plan", make_messages(rhetorical_plan.SYSTEM, user), PLAN_REPLY_TOKENS + SPARE_TOKENS)

@@ -1,4 +1,9 @@
-"""Writing the bundle of a run: its later stages are made once more, and the parts of index and model are noted."""
+"""Writing the bundle of a run: its later stages are made once more, and the parts of index and model are noted.
+
+The metadata of a run in the schema `ir_metadata`, version 0.1 (Breuer et al., SIGIR 2022; ir-metadata.org).
+
+It holds known facts only: a field that nobody recorded, such as the machine's processor, is absent.
+"""
 
 import re
 import shutil
@@ -25,7 +30,6 @@ from keystone.indexing.vectors.types import Effort, Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.exchange.bundle.archive import pack
-from keystone.runs.exchange.bundle.metadata import describe_run
 from keystone.runs.exchange.bundle.note_parts import NotingRunner, PartReader
 from keystone.runs.exchange.bundle.parts import KnownVectors, PartStore, describe_index, open_sealed_index, save_vectors
 from keystone.runs.exchange.bundle.remake import (
@@ -43,10 +47,10 @@ from keystone.runs.exchange.bundle.remake import (
 )
 from keystone.runs.pipeline.directory import MANIFEST, read_entries
 from keystone.runs.pipeline.file_names import CONFIG
-from keystone.runs.pipeline.job import Job, open_job
+from keystone.runs.pipeline.job import Job, describe_settings, open_job
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.stages.config import write_config
-from keystone.runs.pipeline.table import list_files
+from keystone.runs.pipeline.table import list_files, list_wanted
 from keystone.runs.trec.topics import hash_topics, names_collection
 
 METADATA = "ir_metadata.yaml"
@@ -207,3 +211,44 @@ def _note_parts(job: Job, folder: Path, stored: Mapping[str, str], effort: Effor
                 if made.difference:
                     failed.setdefault(made.stage, f"{made.name}: {made.difference}")
     return parts, failed
+
+
+TOOLKITS = ("keystone-rag", "anserini", "faiss")
+"""The packages that the schema calls retrieval toolkits."""
+
+
+def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a run by its configuration and its manifest, in the components of the PRIMAD model."""
+    versions = manifest["versions"]
+    packages = {
+        kind: [f"{name}=={version}" for name, version in versions.items() if (name in TOOLKITS) == is_toolkit]
+        for kind, is_toolkit in (("libraries", False), ("retrieval toolkit", True))
+    }
+    embedding, further = manifest["index"]["embedding"], manifest["index"].get("vectors", {})
+    models = {name: one["model"] for name, one in {"": embedding, **further}.items() if one}
+    return {
+        "tag": config.run_id,
+        "platform": {"software": {**packages, "libraries": {"python": packages["libraries"]}}},
+        "research goal": {
+            **({} if config.track is None else {"venue": {"name": config.track}}),
+            "description": config.run_desc or describe_settings(config),
+        },
+        "implementation": {
+            "executable": {"cmd": "keystone run config.yaml"},
+            "source": {"lang": ["python", "java"]},
+        },
+        "method": {
+            "automatic": True,
+            "score ties": "the document id that is first in the order of bytes",
+            "retrieval": [
+                {"method": models.get(step.get("vectors", "")), **step}
+                for stage, before in list_wanted(config)
+                for step in stage.describe(before)
+            ],
+        },
+        "actor": {"team": config.team_id, "role": "experimenter"},
+        "data": {
+            "test collection": {"topics": str(config.topics), "topics sha256": manifest["topics"]["sha256"]},
+            "other": {"index": manifest["index"]["key"], "documents": manifest["index"]["documents"]},
+        },
+    }

@@ -11,8 +11,7 @@ from keystone.runs.report.html.narratives import list_topic_ids, render_narrativ
 from keystone.runs.report.html.opening.answer import render_answer
 from keystone.runs.report.html.opening.result import rank_values, render_result
 from keystone.runs.report.html.parts import make_policy, read_parts
-from keystone.runs.report.html.read_answers import read_answer_view
-from keystone.runs.report.html.read_run import read_view
+from keystone.runs.report.html.read_run import read_answer_view, read_view
 from keystone.runs.report.html.settings import render_settings
 from keystone.runs.report.html.types import RunView
 from keystone.runs.report.html.use import add_use

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.prompts.queries.expand import NUM_QUERIES
-from keystone.generation.queries.example_names import find_example_names
 from keystone.generation.queries.understand import (
     expand_topics,
+    find_example_names,
     find_names_to_avoid,
     read_questions,
     read_topic,

@@ -22,7 +22,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.lucene.java import java_class
 from keystone.indexing.lucene.write import make_analyzer
-from keystone.indexing.opensearch import bulk as opensearch_bulk
+from keystone.indexing.opensearch import load as opensearch_bulk
 from keystone.indexing.opensearch import missing as opensearch_rows
 from keystone.indexing.opensearch.build import adopt_loaded
 from keystone.indexing.opensearch.cluster import connect, place_at, place_of

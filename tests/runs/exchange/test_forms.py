@@ -10,7 +10,7 @@ import pytest
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io import reading
-from keystone.runs.exchange.recognise import recognise
+from keystone.runs.exchange.convert import recognise
 from keystone.runs.exchange.table import FORMS
 from tests.runs.exchange.examples import EXAMPLES
 from tests.support.mutation import mutate

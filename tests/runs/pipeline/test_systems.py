@@ -14,7 +14,7 @@ from keystone.indexing.index import open_index
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.dense import DenseSystem
 from keystone.runs.config.read import read_config
-from keystone.runs.exchange.bundle.metadata import describe_run
+from keystone.runs.exchange.bundle.write import describe_run
 from keystone.runs.pipeline.run import run
 from keystone.runs.report.explain import explain
 from keystone.runs.serving import service as operations

@@ -10,7 +10,7 @@ import pytest
 
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
-from keystone.runs.exchange.recognise import recognise
+from keystone.runs.exchange.convert import recognise
 from keystone.runs.trec.topics import read_topics
 
 CAST = [

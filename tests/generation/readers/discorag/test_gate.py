@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from keystone.generation.readers.discorag.gate import find_marker
+from keystone.generation.readers.discorag.read import find_marker
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.runs.evaluation.answers.short_answers import (
+from keystone.runs.evaluation.answers.families import (
     FUNCTION_WORDS,
     find_f1_tokens,
     measure_exact_match,

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from keystone.runs.evaluation.judging.noise import (
+from keystone.runs.evaluation.judging.redraw import (
     Ints,
     draw_grades,
     draw_topics,
     find_bands,
+    find_best_ranks,
     find_interval_over_judges,
     tabulate_confusion,
     tabulate_repeats,
 )
-from keystone.runs.evaluation.judging.redraw import find_best_ranks
 from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.trec.types import make_qrels, make_run
 

@@ -3,7 +3,7 @@
 import pytest
 
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.exchange.bundle.metadata import describe_run
+from keystone.runs.exchange.bundle.write import describe_run
 
 MANIFEST = {
     "versions": {"numpy": "2"},

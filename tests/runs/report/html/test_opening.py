@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.report.html.measures import Measures
 from keystone.runs.report.html.opening.answer import choose_answer, render_answer
-from keystone.runs.report.html.opening.picture import ROW_PIXELS, Row, render_picture
-from keystone.runs.report.html.opening.result import rank_values, render_result
+from keystone.runs.report.html.opening.result import ROW_PIXELS, Row, rank_values, render_picture, render_result
 from keystone.runs.report.html.opening.verdict import choose_measure, tell_result, tell_without_judgments
 from keystone.runs.report.html.types import AnswerView, CitedText, PlacedDocument, RunView, TopicView
 
