@@ -141,6 +141,7 @@ def test_any_sequence_of_updates_ends_in_the_index_of_a_new_build(
         check(index, texts, settings, tmp_path / f"fresh-{turn}")
 
 
+@pytest.mark.slow
 def test_a_text_that_the_index_holds_is_not_embedded_again(tmp_path: Path) -> None:
     texts = {name: text for name, (_, text) in CORPUS.items() if name != "twin-b"}
     out = tmp_path / "index"
@@ -155,6 +156,7 @@ def test_a_text_that_the_index_holds_is_not_embedded_again(tmp_path: Path) -> No
         assert changes == Changes(added=2, replaced=1, removed=2)
 
 
+@pytest.mark.slow
 def test_a_stopped_update_does_not_embed_a_finished_shard_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +226,7 @@ def test_an_index_of_another_engine_is_refused(plain: Path, tmp_path: Path) -> N
         update_index(plain, [write(tmp_path / "new.jsonl", {"c": "New."})])
 
 
+@pytest.mark.slow
 def test_an_opened_index_keeps_its_documents_or_says_that_it_changed(plain: Path, tmp_path: Path) -> None:
     index = open_index(plain)
     store = open_store(index)
@@ -233,12 +236,14 @@ def test_an_opened_index_keeps_its_documents_or_says_that_it_changed(plain: Path
         open_store(index)
 
 
+@pytest.mark.slow
 def test_the_same_documents_have_the_same_key(plain: Path, tmp_path: Path) -> None:
     new, old = (write(tmp_path / f"{text}.jsonl", {"b": text}) for text in ("Lava", "Ash"))
     keys = [update_index(plain, [corpus])[0].key for corpus in (old, new, old)]
     assert keys[0] == keys[2] != keys[1]
 
 
+@pytest.mark.slow
 def test_another_update_at_the_same_time_is_refused(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +259,7 @@ def test_another_update_at_the_same_time_is_refused(
     assert update_index(plain, [new])[0].documents == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replaced", [False, True])
 def test_names_are_exchanged_also_without_a_call_of_the_system(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
