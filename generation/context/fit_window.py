@@ -16,7 +16,7 @@ from keystone.generation.context.passages import choose_best_spans, join_spans
 from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.types import Evidence
-from keystone.indexing.structures.formats import detect_format
+from keystone.indexing.structures.markup import detect_format
 from keystone.indexing.structures.sections import section_tree
 from keystone.indexing.structures.tree import ancestors
 from keystone.indexing.types import Document, Span

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from keystone.generation.rules.terms import find_terms
+from keystone.generation.rules.words import find_terms
 from keystone.generation.types import Answer, EvidenceSet, Sentence
 from keystone.indexing.types import Store
 
