@@ -11,6 +11,15 @@ from keystone.runs.python.analysis import compare, diagnose, explain, plot
 from keystone.runs.python.files import evaluate, read_qrels, read_run, read_topics, validate, write_qrels, write_run
 from keystone.runs.python.frame_steps import as_pyterrier_transformer
 from keystone.runs.python.incoming import to_qrels, to_run, to_topics
+from keystone.runs.python.judging import (
+    assign_nuggets,
+    create_nuggets,
+    judge,
+    read_nuggets,
+    score_nuggets,
+    tune,
+    write_nuggets,
+)
 from keystone.runs.python.outgoing import to_ir_measures, to_pandas, to_ranx
 from keystone.runs.python.steps import (
     Grades,
@@ -44,8 +53,10 @@ __all__ = [
     "Verdict",
     "answer",
     "as_pyterrier_transformer",
+    "assign_nuggets",
     "compare",
     "configure",
+    "create_nuggets",
     "decompose",
     "diagnose",
     "documents",
@@ -54,13 +65,16 @@ __all__ = [
     "fuse",
     "grade",
     "index",
+    "judge",
     "make_run",
     "open_index",
     "plot",
+    "read_nuggets",
     "read_qrels",
     "read_run",
     "read_topics",
     "rerank",
+    "score_nuggets",
     "search",
     "to_ir_measures",
     "to_pandas",
@@ -68,7 +82,9 @@ __all__ = [
     "to_ranx",
     "to_run",
     "to_topics",
+    "tune",
     "validate",
+    "write_nuggets",
     "write_qrels",
     "write_run",
 ]

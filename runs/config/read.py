@@ -31,7 +31,8 @@ LONGEST_OPTION_CHARACTERS = 200
 def read_config(path: Path | None, overrides: list[str] | None = None, preset: str | None = None) -> RunConfig:
     """Read the run that a preset, a YAML file and `key.key=value` overrides (values in YAML) describe.
 
-    The file's values are laid over the preset's, and the overrides over both. `UserError` names every key that is
+    A folder stands for the one YAML file in it, as a run directory does. The file's values are laid over the preset's,
+    and the overrides over both. `UserError` names every key that is
     unknown or has an impossible value, and the file or the override that holds it.
     """
     values: dict[str, Any] = {}
@@ -40,6 +41,7 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
             raise UserError(f"--preset {preset}: unknown; expected one of {', '.join(PRESETS)}")
         values = yaml.safe_load(find_presets()[preset].read_text(encoding="utf-8"))
     if path is not None:
+        path = _find_file(path)
         _merge(values, _read_yaml(path))
     layers = [("", deepcopy(values))]
     for override in overrides or []:
@@ -76,6 +78,17 @@ def _format_error(message: str, key: str, override: str, source: str) -> str:
     if override.startswith(f"{key}="):
         return f"--set {message}"
     return f"--set {shorten_option(override)}: {message}" if override else f"{source}: {message}"
+
+
+def _find_file(path: Path) -> Path:
+    """Find the one YAML file of a folder; a path of no folder is returned. `UserError` for none and for several."""
+    if not path.is_dir():
+        return path
+    found = sorted(path.glob("*.yaml"))
+    if len(found) != 1:
+        names = ", ".join(file.name for file in found) or "none"
+        raise UserError(f"{path}: is a folder, expected a YAML file, or a run directory with one; found {names} in it")
+    return found[0]
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

@@ -202,9 +202,14 @@ class RunConfig(StrictSettings):
         ]
 
     @property
+    def has_answers(self) -> bool:
+        """Whether a run answers its topics."""
+        return self.track is not None and self.answer.method is not None
+
+    @property
     def has_default_team(self) -> bool:
         """Whether the submitted answers name a team, and that team is the default."""
-        if self.answer.method is None or self.track is None:
+        if self.track is None or not self.has_answers:
             return False
         return TRACKS[self.track].is_default_team(self.team_id)
 

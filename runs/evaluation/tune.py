@@ -1,10 +1,9 @@
 """The search for the best settings of queries and fusion: they are tried and cross-validated on judged topics."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import yaml
@@ -14,7 +13,6 @@ from keystone.fusion.methods import METHODS
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.types import Progress, silent
-from keystone.retrieval.types import Query, Rankings
 from keystone.runs.config.read import parse_value, read_config, shorten_option
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate
@@ -22,11 +20,10 @@ from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.queries import QUERY_METHODS as QUERY_METHODS
-from keystone.runs.pipeline.queries import list_queries, understand_topics
-from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
-from keystone.runs.pipeline.ranking.rank import search_systems
-from keystone.runs.pipeline.stages.search import choose_texts
-from keystone.runs.pipeline.values import convert_to_run
+from keystone.runs.pipeline.stage import Work
+from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
+from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted
+from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels
 from keystone.runs.trec.types import Qrels
 
@@ -154,28 +151,44 @@ def list_default_tries(config: RunConfig) -> list[str]:
 
 
 class _Scorer:
-    """Measures configurations. If a configuration differs from the last only in fusion, it reuses the last searches."""
+    """Measures the rankings of narratives. If a stage has the key that it had last time, it is not performed again."""
 
     def __init__(self, qrels: Qrels, trials: Trials, threads: int, progress: Progress) -> None:
         self._qrels, self._trials = qrels, trials
         self._open: Callable[[RunConfig], Job] = lambda config: open_job(config, threads, progress)
-        self._key, self._queries, self._systems = "", list[Query](), dict[str, Rankings]()
+        self._keys: dict[str, str] = {}
+        self._values: Values | None = None
 
     def __call__(self, config: RunConfig) -> Evaluation:
         job = self._open(config)
         topic_ids = {topic.id for topic in job.topics}
         if not topic_ids & set(self._qrels.query_ids):
             raise UserError(f"{config.topics}: none of its topics is judged")
-        behind: dict[str, Any] = {"fusion": True, "queries": {"narrative_weight", "passage_weight"}}
-        key = digest([config.model_dump(mode="json", exclude=behind), config.queries.narrative_weight > 0])
-        if key != self._key:
-            with open_model_runner(config, None) as run_with_model:
-                self._queries = list_queries(run_with_model(lambda model: understand_topics(job, model)))
-                self._systems, self._key = search_systems(job, self._queries, choose_texts(job, run_with_model)), key
-        hybrid = fuse_each_query(config, self._systems)
-        run = convert_to_run(job.store, fuse_each_narrative(config, job.topics, self._queries, hybrid), config.run_id)
+        values = self._rank(job)
+        run = convert_to_run(values.job.store, values.get(NARRATIVE_FILE), config.run_id)
         run = drop_own_documents(run) if self._trials.skip_own else run
         return evaluate(config.run_id, run, self._qrels, self._trials.measures)
+
+    def _rank(self, job: Job) -> Values:
+        """Rank the narratives, by the stages of a run up to that one."""
+        last, known = self._values, self._keys
+        if last and last.job.index.key == job.index.key:  # the rows of kept rankings are those of their store
+            job = replace(job, store=last.job.store)
+        values, keys = MemoryValues(job), dict[str, str]()
+        with open_model_runner(job.config, None) as run_with_model:
+            for kind, before in list_wanted(job.config):
+                if kind not in NARRATIVE_STAGES:
+                    continue
+                key = digest([kind.name, kind.key(job, before), [keys[file.name] for file in kind.reads(before)]])
+                made = kind.makes(before)
+                if last and all(known.get(file.name) == key for file in made):
+                    for file in made:
+                        values.put(file, last.get(file))
+                else:
+                    kind.work(Work(values, run_with_model, before))
+                keys.update(dict.fromkeys((file.name for file in made), key))
+        self._values, self._keys = values, keys
+        return values
 
 
 def parse_try(attempt: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import read_cut_prompt
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
-from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE, has_answers
+from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
 from keystone.runs.pipeline.stages.segments import get_retrieval_file
 from keystone.runs.pipeline.table import list_records
@@ -97,7 +97,7 @@ def _collect_model_facts(values: Values) -> dict[str, Any]:
         return {}
     recorded = list_records(values)
     grades = values.get(GRADES_FILE) if config.grading.method is not None else []
-    answers = values.get(ANSWERS_FILE) if has_answers(config) else []
+    answers = values.get(ANSWERS_FILE) if config.has_answers else []
     summary: dict[str, Any] = {"fallbacks": [asdict(fallback) for one in recorded for fallback in one.fallbacks]}
     if empty := sum(not answer.sentences for answer in answers):
         summary["empty_answers"] = empty
@@ -105,7 +105,7 @@ def _collect_model_facts(values: Values) -> dict[str, Any]:
         levels = Counter(check.support for check in checks)
         summary["support"] = {"checked": len(checks) - levels["unchecked"], **levels}
         summary["support"] |= Counter(check.action for check in checks)
-    evidence = values.get(EVIDENCE_FILE) if has_answers(config) and config.answer.method == "whole" else []
+    evidence = values.get(EVIDENCE_FILE) if config.has_answers and config.answer.method == "whole" else []
     if questions := Counter(check.found for one in evidence for check in one.checks):
         added = sum(len(one.added) for one in evidence)
         open_parts = sum(bool(answer.missing) for answer in answers)

@@ -1,6 +1,5 @@
 """From topics to queries: by rules, by the model, or with the whole narrative alone (paper, section 2.1)."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -20,6 +19,8 @@ from keystone.runs.pipeline.job import Job
 
 SearchLock = AbstractAsyncContextManager[Any]
 """A lock that is held during a search."""
+NO_LOCK: SearchLock = nullcontext()
+"""For a caller that searches alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,12 @@ def list_queries(topics: Iterable[UnderstoodTopic]) -> list[Query]:
     return [query for one in topics for query in one.queries]
 
 
-async def understand_topics(
-    job: Job, model: Model | None, search_lock: asyncio.Lock | None = None
-) -> list[UnderstoodTopic]:
+async def understand_topics(job: Job, model: Model | None, search_lock: SearchLock = NO_LOCK) -> list[UnderstoodTopic]:
     """Find the understanding and the queries of each topic, by the configuration's method.
 
     If passages are searched, each query has one. `search_lock` is held while a method searches.
     """
-    found = await QUERY_METHODS[job.config.queries.method].understand(job, model, search_lock or nullcontext())
+    found = await QUERY_METHODS[job.config.queries.method].understand(job, model, search_lock)
     if not job.config.list_passage_systems():
         return found
     assert model is not None  # the configuration has been checked

@@ -5,14 +5,31 @@ A module of `pipeline/stages/` has the whole of a stage, or of two that do the s
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from keystone.retrieval.types import Rankings
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.foresight import Asked, Foreseen
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.searches import ALONE, Means
 from keystone.runs.pipeline.values import Artifact, Values
+
+Step = Literal["queries", "rankings", "grades", "chosen", "sentence", "run"]
+"""A step of one answer, in order, with its value:
+
+* `queries`: a tuple of `Query`.
+* `rankings`: the best `Hits` of each query, by the query's id, and those of the narrative before a reranker.
+* `grades`: a list of `Judgment`, if the configuration has grades.
+* `chosen`: the ids of the documents that the answer is made from.
+* `sentence`: a `Sentence` of the answer. This step occurs once for each sentence.
+* `run`: the `Hits` of the run file that the track demands, documents or segments.
+"""
+Watch = Callable[[Step, Any], None]
+
+
+def tell_nobody(_step: Step, _value: Any) -> None:
+    """Be told a step, and do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +55,16 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a stage works with: the values of the run, its model, and the configuration at this stage."""
+    """What a stage works with: the values of the run, its model, and the configuration at this stage.
+
+    `means` are how it searches. `watch` is told the steps of an answer that no artifact has.
+    """
 
     values: Values
     run_with_model: RunWithModel
     before: Before
+    means: Means = ALONE
+    watch: Watch = tell_nobody
 
     @property
     def job(self) -> Job:
@@ -62,6 +84,10 @@ def _never(_config: RunConfig) -> str:
     return ""
 
 
+def _is_needed(_job: Job) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageKind:
     """A row of the table of stages.
@@ -76,6 +102,8 @@ class StageKind:
     key: Callable[[Job, Before], Any]
     """What the result depends on besides the artifacts that it reads, as values of JSON."""
     wanted: Callable[[RunConfig], bool] = _always
+    answers_need: Callable[[Job], bool] = _is_needed
+    """Whether answers need the stage, if nothing else is made of the run."""
     reads: Callable[[Before], tuple[Artifact[Any], ...]] = _nothing
     ranks_queries: Callable[[RunConfig], Artifact[Rankings]] | None = None
     """The file with the ranking of each query that the stage makes, if it makes one."""

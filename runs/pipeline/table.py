@@ -45,6 +45,8 @@ STAGES: Sequence[StageKind] = (
     submission.STAGE,
 )
 """All stages that a run may have, in their order."""
+NARRATIVE_STAGES = (queries.STAGE, search.STAGE, hybrid.STAGE, narrative.STAGE)
+"""Those up to the first ranking of the narratives."""
 
 
 def list_wanted(config: RunConfig) -> Iterator[tuple[StageKind, Before]]:

@@ -58,12 +58,28 @@ class Values:
         if self._out == self.directory:
             self._kept[artifact.name] = value
 
+    def hold(self, name: str, value: Any) -> None:
+        """Hold a value that is no artifact for a later stage. A run directory holds none: all topics are too many."""
+
+    def get_held(self, _name: str) -> Any | None:
+        """Get a value that is held; None if it is not."""
+        return None
+
 
 class MemoryValues(Values):
     """The artifacts of a job that are only kept in memory."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job.directory, job)
+        self._held: dict[str, Any] = {}
+
+    def hold(self, name: str, value: Any) -> None:
+        """Hold a value that is no artifact for a later stage."""
+        self._held[name] = value
+
+    def get_held(self, name: str) -> Any | None:
+        """Get a value that is held; None if it is not."""
+        return self._held.get(name)
 
     def put(self, artifact: Artifact[T], value: T) -> None:
         """Keep the value of an artifact."""

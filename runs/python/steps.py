@@ -109,7 +109,7 @@ def decompose(index: Index, topics: Any, config: RunConfig | None = None) -> lis
 
     `topics` are anything that `to_topics` takes, here and in the other functions.
     """
-    with _open(index, to_topics(topics), config) as (job, ask):
+    with open_job_of(index, to_topics(topics), config) as (job, ask):
         values = MemoryValues(job)
         _perform(values, ask, [query_stages.STAGE])
         return get_queries(values)
@@ -118,7 +118,7 @@ def decompose(index: Index, topics: Any, config: RunConfig | None = None) -> lis
 def search(index: Index, queries: Sequence[Query], config: RunConfig | None = None) -> dict[str, Run]:
     """Search all queries by each system, in one batch; returns a run of queries for each system, by its name."""
     queries = check_queries(queries)
-    with _open(index, list_topics(queries), config) as (job, ask):
+    with open_job_of(index, list_topics(queries), config) as (job, ask):
         found = search_systems(job, queries, choose_texts(job, ask))
         return {system: convert_to_run(job.store, rankings, system) for system, rankings in found.items()}
 
@@ -172,7 +172,7 @@ def rerank(
         return rerank_by(reranker, store, to_topics(topics), to_run(ranking), config.rerank.depth, config.run_id)
     if config.rerank.method is None:
         raise UserError("rerank.method: found none, expected a reranker")
-    with _open(index, to_topics(topics), config) as (job, ask):
+    with open_job_of(index, to_topics(topics), config) as (job, ask):
         values = MemoryValues(job)
         values.put(NARRATIVE_FILE, _find_rows(job, to_run(ranking), job.topics))
         rerank_narratives(Work(values, ask, Before(config, (), (NARRATIVE_FILE,))), into=RERANKED_FILE)
@@ -187,7 +187,7 @@ def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str
     if check_config(config).grading.method is None:
         raise UserError("grading.method: found none, expected pointwise or grid")
     queries = check_queries(queries)
-    with _open(index, to_topics(topics), config) as (job, ask):
+    with open_job_of(index, to_topics(topics), config) as (job, ask):
         values = MemoryValues(job)
         values.put(QUERIES_FILE, _understood(queries))
         hybrid = fuse_each_query(config, {name: _find_rows(job, run, queries) for name, run in runs.items()})
@@ -214,7 +214,7 @@ def answer(
     config = _choose_config(config)
     if config.answer.method is None and reader is None:
         raise UserError(f"answer.method: found none, expected one of {', '.join(get_args(AnswerMethod))}")
-    with _open(index, to_topics(topics), config) as (job, ask):
+    with open_job_of(index, to_topics(topics), config) as (job, ask):
         values = MemoryValues(job)
         _perform(values, ask, [query_stages.STAGE])
         if ranking is None:
@@ -262,7 +262,7 @@ def _choose_config(config: Any) -> RunConfig:
 
 
 @contextmanager
-def _open(index: Index, topics: list[Topic], config: RunConfig | None) -> Iterator[tuple[Job, RunWithModel]]:
+def open_job_of(index: Index, topics: list[Topic], config: RunConfig | None) -> Iterator[tuple[Job, RunWithModel]]:
     """Open a job over an index and topics, and the means to ask its model."""
     check_index(index)
     config = fit_systems(_choose_config(config), index)

@@ -13,14 +13,18 @@ from keystone.generation.types import Answer
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.answering.one_topic import Searches, answer_topic
-from keystone.runs.pipeline.answering.watch import Watch
+from keystone.runs.pipeline.answering.one_topic import answer_topic, perform, work_on_topic
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.model_runner import open_model_runner
-from keystone.runs.pipeline.queries import understand_topics
-from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
+from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
+from keystone.runs.pipeline.ranking.fuse import fuse_each_query
 from keystone.runs.pipeline.ranking.rank import Hits, search_by_one, search_systems
 from keystone.runs.pipeline.ranking.rerank import open_job_reranker
+from keystone.runs.pipeline.searches import Searches
+from keystone.runs.pipeline.stage import Watch
+from keystone.runs.pipeline.stages import queries
+from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
+from keystone.runs.pipeline.stages.queries import get_queries
+from keystone.runs.pipeline.table import NARRATIVE_STAGES
 from keystone.runs.serving.batches import Batches
 
 T = TypeVar("T")
@@ -46,19 +50,25 @@ class Engine:
 
     async def decompose(self, topic: Topic) -> tuple[Query, ...]:
         """Make the queries of a narrative."""
-        (found,) = await understand_topics(replace(self.job, topics=[topic]), self.model, self.searches.java)
-        return found.queries
+
+        def make(job: Job, run_with_model: RunWithModel) -> tuple[Query, ...]:
+            values = perform(job, run_with_model, self.searches, lambda kind: kind is queries.STAGE)
+            return tuple(get_queries(values))
+
+        return await work_on_topic(self.job, self.model, topic, make)
 
     async def search_decomposed(self, topic: Topic) -> Hits:
         """Make the ranking of a narrative: decompose it, search each query, fuse all."""
-        job = self.job if not self.job.ranks_candidates else replace(self.job, store=open_store(self.job.index))
-        queries = await self.decompose(topic)
-        hybrid = await self.searches.hybrid(job, queries)
-        ranking = fuse_each_narrative(job.config, [topic], queries, hybrid)
-        return list(zip(job.store.ids(ranking.of(0)), ranking.scores_of(0).tolist(), strict=True))
+
+        def rank(job: Job, run_with_model: RunWithModel) -> Hits:
+            values = perform(job, run_with_model, self.searches, lambda kind: kind in NARRATIVE_STAGES)
+            ranking = values.get(NARRATIVE_FILE)
+            return list(zip(job.store.ids(ranking.of(0)), ranking.scores_of(0).tolist(), strict=True))
+
+        return await work_on_topic(self.job, self.model, topic, rank)
 
     async def answer(self, topic: Topic, watch: Watch | None) -> Answer:
-        """Answer a narrative; `watch` is called in this event loop."""
+        """Answer a narrative; `watch` is called in a thread."""
         return await answer_topic(self.job, self.model, self.searches, topic, watch)
 
 
@@ -92,7 +102,7 @@ def open_engine(job: Job) -> Iterator[Engine]:
 
 
 def _make_engine(job: Job, model: Model | None, rerank: Rerank | None) -> Engine:
-    searches = Searches(job, model, rerank)
+    searches = Searches(job, rerank)
     most = 1 if job.ranks_candidates else MOST_QUERIES  # the queries of a batch share their candidates
     by_name = {name: Batches(_search_by(name, job), most, searches.java) for name in list_systems(job.config)}
     hybrid = Batches(_search_by(None, job), most, searches.java)

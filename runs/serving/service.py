@@ -19,9 +19,9 @@ from keystone.indexing.types import Document, Span, Store, document_id, has_lone
 from keystone.retrieval.backends import open_store, renew_store
 from keystone.retrieval.types import Bm25, Query, Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.answering.watch import Step, Watch
 from keystone.runs.pipeline.job import open_job
 from keystone.runs.pipeline.ranking.rank import Hits
+from keystone.runs.pipeline.stage import Step, Watch
 from keystone.runs.report.passages import Passage, make_passage
 from keystone.runs.serving.bm25 import Bm25Batches, open_bm25
 from keystone.runs.serving.call_log import CallLog
@@ -64,7 +64,7 @@ class Service:
     @property
     def answers(self) -> bool:
         """Whether the service answers narratives: whether the configuration asks for answers."""
-        return None not in (self.config.track, self.config.answer.method)
+        return self.config.has_answers
 
 
 class Hit(NamedTuple):
@@ -173,7 +173,7 @@ async def answer(service: Service, narrative: str, watch: Watch | None = None) -
     `UserError` if the configuration asks for no answers.
     """
     check_text("narrative", narrative)
-    if service.config.track is None or service.config.answer.method is None:
+    if not service.answers:
         raise UserError("found track: none or answer.method: none, expected a track and a method of answers")
     loop = asyncio.get_running_loop()
 

@@ -101,7 +101,11 @@ def evaluate(
 
     runs = runs if answers else find_run_files(runs)
     if (qrels is None) != answers or (references is not None and not answers):
-        hint = "; trec_eval's QRELS RUN is RUN --qrels QRELS here" if qrels is None and len(runs) > 1 else ""
+        hint = (
+            "; trec_eval's QRELS RUN is RUN --qrels QRELS here, and its -q is --out FILE"
+            if qrels is None and len(runs) > 1
+            else ""
+        )
         raise UserError(f"expected --qrels with judgments of runs, or --answers, with or without --references{hint}")
     if (skip_own or condensed or strict or resample_judges or relevant_from > 1) if answers else (config or set):
         of_runs = "--relevant-from, --skip-own, --condensed, --strict and --resample-judges"

@@ -19,7 +19,7 @@ from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.grading.grade_files import GradeRecord, find_grades
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
-from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE, has_answers
+from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE
 from keystone.runs.pipeline.stages.search import list_system_files
@@ -150,13 +150,13 @@ def open_stored_run(directory: Path) -> StoredRun:
     files: list[Artifact[Any]] = [QUERIES_FILE, *list_system_files(config), *rankings.query_rankings]
     files += rankings.narrative_rankings[: 1 if config.rerank.method is None else None]
     files += [] if config.grading.method is None else [GRADES_FILE]
-    files += [EVIDENCE_FILE, ANSWERS_FILE] if has_answers(config) else []
+    files += [EVIDENCE_FILE, ANSWERS_FILE] if config.has_answers else []
     for file in files:
         if not (directory / file.name).exists():
             raise UserError(f"{directory}: has no {file.name} yet: finish the run by keystone run")
     queries = {one.understanding.topic_id: one.queries for one in values.get(QUERIES_FILE)}
     grades = {} if config.grading.method is None else {one.topic_id: one for one in values.get(GRADES_FILE)}
-    if not has_answers(config):
+    if not config.has_answers:
         return StoredRun(directory, config, job.store, queries, grades)
     gathered = values.get(EVIDENCE_FILE)
     evidence = dict(zip(queries, gathered, strict=True))

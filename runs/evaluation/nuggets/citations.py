@@ -166,11 +166,21 @@ def assign_to_files(
     A missing answer states no nugget, and the model is not asked. `UserError` without a model, for two files of one
     run, and for a file without a topic of the nuggets.
     """
-    banks, submissions = read_nuggets(nuggets_path), read_submissions(paths)
+    return assign_banks(paths, read_nuggets(nuggets_path), str(nuggets_path), run_with_model)
+
+
+def assign_banks(
+    paths: Sequence[Path], banks: Sequence[NuggetBank], name: str, run_with_model: RunWithModel
+) -> tuple[list[NuggetBank], list[str]]:
+    """Assign nuggets to the answers of files or run directories, as `assign_to_files` does.
+
+    `name` is the name of the nuggets in messages.
+    """
+    submissions = read_submissions(paths)
     topics, cautions = [bank.topic_id for bank in banks], list[str]()
-    for name, count in Counter(topics).items():
+    for topic_id, count in Counter(topics).items():
         if count > 1:
-            raise UserError(f"{nuggets_path}: topic {name!r} occurs more than once, expected nuggets without runs")
+            raise UserError(f"{name}: topic {topic_id!r} occurs more than once, expected nuggets without runs")
     for one in submissions:
         if not one.answers.keys() & set(topics):
             own = next(iter(one.answers))

@@ -1,6 +1,7 @@
 """Creation of nuggets by a model from the documents that judgments call relevant."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from keystone.generation.rules.support import rate_support
 from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
-from keystone.indexing.types import document_id
+from keystone.indexing.types import Store, document_id
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
@@ -21,7 +22,17 @@ from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank, Source, r
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.topics import read_topics
+from keystone.runs.trec.types import Qrels
 from keystone.runs.wording import plural
+
+
+@dataclass(frozen=True, slots=True)
+class Judgments:
+    """Judgments by the name of their file, and the grade from which a document or segment gives nuggets."""
+
+    name: str
+    qrels: Qrels
+    relevant_from: int = 2
 
 
 def create_banks(
@@ -32,16 +43,24 @@ def create_banks(
     The passages of a topic are the documents or segments with at least the grade `relevant_from`, best first.
     `UserError` without a model, and if the index has no relevant document of a topic.
     """
+    topics, store = read_topics(config.topics), open_store(open_index(config.index))
+    judged = Judgments(str(qrels_path), read_qrels(qrels_path), relevant_from)
+    return create_banks_for(topics, store, judged, config, run_with_model)
+
+
+def create_banks_for(
+    topics: Sequence[Topic], store: Store, judged: Judgments, config: RunConfig, run_with_model: RunWithModel
+) -> tuple[list[NuggetBank], list[str]]:
+    """Create the nuggets of these topics, as `create_banks` does. The configuration names the model."""
     model_settings = config.model
     if model_settings is None:
         raise UserError("nuggets: needs a language model; expected one under the key model")
-    topics = read_topics(config.topics)
-    passages, cautions = _read_passages(config, topics, qrels_path, relevant_from)
+    passages, cautions = _read_passages(store, topics, judged)
     asked = [topic for topic in topics if passages.get(topic.id)]
     if not asked:
         raise UserError(
-            f"{qrels_path}: names no document of grade {relevant_from} or more that {config.index} has, for any topic "
-            f"of {config.topics}"
+            f"{judged.name}: names no document of grade {judged.relevant_from} or more that the index has, for any of "
+            f"{plural(len(topics), 'topic')}"
         )
 
     async def create(model: Model | None) -> list[tuple[NuggetBank, list[str]]]:
@@ -56,13 +75,13 @@ def create_banks(
 
 
 def _read_passages(
-    config: RunConfig, topics: Sequence[Topic], path: Path, relevant_from: int
+    store: Store, topics: Sequence[Topic], judged: Judgments
 ) -> tuple[Mapping[str, dict[str, str]], list[str]]:
     """Read the texts of the relevant documents of each topic by id, best first, and caution about missing ones."""
-    qrels = read_qrels(path).select([topic.id for topic in topics])
-    relevant = np.flatnonzero(qrels.grades >= relevant_from)
+    qrels = judged.qrels.select([topic.id for topic in topics])
+    relevant = np.flatnonzero(qrels.grades >= judged.relevant_from)
     ids = qrels.docs[relevant].decode_ids()
-    texts = read_texts(open_store(open_index(config.index)), ids)
+    texts = read_texts(store, ids)
     found: dict[str, dict[str, str]] = {}
     for place, name in zip(np.searchsorted(qrels.offsets, relevant, side="right") - 1, ids, strict=True):
         if name in texts:
@@ -70,7 +89,7 @@ def _read_passages(
     missing = sorted(set(ids) - set(texts))
     if not missing:
         return found, []
-    return found, [f"{path}: {plural(len(missing), 'relevant document')} not in the index, such as {missing[0]}"]
+    return found, [f"{judged.name}: {plural(len(missing), 'relevant document')} not in the index, such as {missing[0]}"]
 
 
 async def _create_bank(

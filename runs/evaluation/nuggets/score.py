@@ -46,21 +46,27 @@ def score_files(paths: Sequence[Path], topics: Collection[str] = ()) -> list[Eva
     if any(of_citations) != all(of_citations):
         raise UserError(f"{paths[of_citations.index(True)]}: holds rated citations, another file has nuggets")
     if not any(of_citations):
-        banks = [bank for path in paths for bank in _read_assigned(path)]
-        return _score_runs(banks, NUGGET_MEASURES, lambda bank: score_nuggets(bank.nuggets), "nugget", topics)
+        return score_banks([bank for path in paths for bank in _read_assigned(path)], topics)
     answers = [answer for path in paths for answer in read_cited_answers(path)]
     return _score_runs(answers, CITATION_MEASURES, lambda one: score_citations(one.sentences), "rating", topics)
+
+
+def score_banks(banks: Sequence[NuggetBank], topics: Collection[str] = ()) -> list[Evaluation]:
+    """Score runs from the nuggets that are assigned to their answers, as `score_files` does."""
+    for bank in banks:
+        for one in bank.nuggets:
+            if one.assignment is None:
+                place = f"{one.place}: " if one.place else ""
+                raise UserError(
+                    f"{place}topic {bank.topic_id!r}: {one.text!r} is not assigned to an answer: "
+                    "`keystone nuggets assign` makes a file that can be scored"
+                )
+    return _score_runs(banks, NUGGET_MEASURES, lambda bank: score_nuggets(bank.nuggets), "nugget", topics)
 
 
 def _read_assigned(path: Path) -> Iterator[NuggetBank]:
     """Read assigned nuggets. Those without a run get the name of the file."""
     for bank in read_nuggets(path):
-        for one in bank.nuggets:
-            if one.assignment is None:
-                raise UserError(
-                    f"{one.place}: topic {bank.topic_id!r}: {one.text!r} is not assigned to an answer: "
-                    "`keystone nuggets assign` makes a file that can be scored"
-                )
         yield replace(bank, run_id=bank.run_id or unicode_name(path))
 
 

@@ -19,18 +19,17 @@ from keystone.retrieval.types import Topic
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.answering.answer_file import AnswerFile, open_answer_file
-from keystone.runs.pipeline.answering.one_topic import Searches, answer_topic
-from keystone.runs.pipeline.job import Job, open_job
+from keystone.runs.pipeline.answering.one_topic import answer_topic
+from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job, open_job
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.ranking.rerank import open_job_reranker
+from keystone.runs.pipeline.searches import Searches
 from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_record
 from keystone.runs.tracks.rules import set_topic_limits
 from keystone.runs.trec.topics import read_topics, stream_topics
 
 DEFAULT_RUN_ID = "keystone"
 """The run id, if neither a configuration nor a preset names one."""
-TOPICS_AT_ONCE = 64
-"""If the run has a model, this number of topics is under way at one time."""
 
 
 def make_config(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
@@ -50,10 +49,8 @@ def answer_to_file(
     Topics of a pipe are answered as they come; topics of a file are all read first. Returns the fallbacks. `UserError`
     if the configuration asks for no answers.
     """
-    if config.track is None or config.answer.method is None:
+    if not config.has_answers:
         raise UserError("found track: none or answer.method: none, expected a track and a method of answers")
-    if config.grading.rounds:
-        raise UserError(f"grading.rounds: found {config.grading.rounds}, expected 0: only a run makes further rounds")
     piped = config.topics.exists() and not (config.topics.is_file() or config.topics.is_dir())
     topics = None if piped else read_topics(config.topics)
     job = open_job(config, threads, progress, topics or [])
@@ -94,7 +91,7 @@ def answer_topics(
         arrived = ArrivingTopics(topics, at_once)
         with job.progress("Answering", number) as tick:
             async with open_job_reranker(job, model) as rerank:
-                searches = Searches(job, model, rerank)
+                searches = Searches(job, rerank)
 
                 async def answer_some() -> None:
                     waits = None

@@ -1,6 +1,6 @@
 """Further rounds of search: new texts for queries without a relevant document, and more candidates to grade."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,13 +11,14 @@ from keystone.generation.grading.grade import GradedTopic
 from keystone.generation.llm.model import Model
 from keystone.generation.queries.search_again import OpenQuery, write_search_texts
 from keystone.generation.types import Fallback
-from keystone.indexing.vectors.of_documents import TextsOf
 from keystone.retrieval.types import Query, Rankings, ranked
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.ranking.fuse import fuse_each_query, round_scores
-from keystone.runs.pipeline.ranking.rank import choose_pool, search_systems
+from keystone.runs.pipeline.ranking.rank import choose_pool
 
+Search = Callable[[Sequence[Query]], dict[str, Rankings]]
+"""Ranks documents for queries by each system."""
 RELEVANT_GRADE = 2
 """A query with a document of this grade or above is not searched again."""
 SHOWN_DOCUMENTS = 5
@@ -72,7 +73,7 @@ def find_open_queries(graded: Sequence[GradedTopic]) -> list[Query]:
 
 
 def search_again(
-    job: Job, run_with_model: RunWithModel, texts_of: TextsOf, found: Found, graded: Sequence[GradedTopic]
+    job: Job, run_with_model: RunWithModel, search: Search, found: Found, graded: Sequence[GradedTopic]
 ) -> Found | None:
     """Search open queries by new texts of the model. None if no query is open.
 
@@ -94,7 +95,7 @@ def search_again(
         for one in asked
         for place, text in enumerate(texts[one.query.id], start=1)
     ]
-    searched = fuse_each_query(job.config, search_systems(job, new, texts_of)) if new else NO_RANKINGS
+    searched = fuse_each_query(job.config, search(new)) if new else NO_RANKINGS
     pools, rounds = dict(found.pools), list(found.rounds)
     added = _find_new_candidates(job, found, new, searched)
     for topic_id in dict.fromkeys(one.query.topic_id for one in asked):

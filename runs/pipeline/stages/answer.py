@@ -1,14 +1,14 @@
 """The cited answer to each narrative, written from its evidence."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 from keystone.generation.llm.model import Model
-from keystone.generation.types import Answer, EvidenceSet
+from keystone.generation.rules.words import find_terms
+from keystone.generation.types import Answer, EvidenceSet, Sentence
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.answering.evidence_links import point_to_evidence
 from keystone.runs.pipeline.foresight import Asked, Foreseen, foresee
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import describe_model
@@ -17,7 +17,6 @@ from keystone.runs.pipeline.stages.answer_cost import list_answer_asks
 from keystone.runs.pipeline.stages.gather import (
     ASKS,
     EVIDENCE_FILE,
-    has_answers,
     list_chosen,
     list_chosen_inputs,
     work_on_each_topic,
@@ -43,7 +42,9 @@ def answer_narratives(work: Work) -> None:
     job = work.job
 
     async def answer(model: Model | None, searched: SearchedTopic, selected: Sequence[int], own: EvidenceSet) -> Answer:
-        task, _ = await open_task(job, searched, selected, own.added)
+        task = None if own.added else work.values.get_held(searched.topic.id)
+        if task is None:
+            task, _ = await open_task(job, searched, selected, own.added)
         return point_to_evidence(await open_run_reader(job, model).answer(task, own), own)
 
     evidence = work.values.get(EVIDENCE_FILE)
@@ -52,6 +53,26 @@ def answer_narratives(work: Work) -> None:
         for (searched, selected), own in zip(list_chosen(work), evidence, strict=True)
     ]
     work.values.put(ANSWERS_FILE, work_on_each_topic(work, "Answering", topics))
+
+
+def point_to_evidence(answer: Answer, found: EvidenceSet) -> Answer:
+    """Point each sentence to its evidence: for each citation, the item in that segment with most of its terms.
+
+    If several items have the same number of terms, the first one counts. A citation of a segment without evidence adds
+    no pointer.
+    """
+    terms = [find_terms(item.text) for item in found.items]
+
+    def point(sentence: Sentence) -> Sentence:
+        own = find_terms(sentence.text)
+        places = (
+            max(inside, key=lambda place: len(own & terms[place]))
+            for citation in sentence.citations
+            if (inside := [place for place, item in enumerate(found.items) if citation in item.segments])
+        )
+        return replace(sentence, evidence=tuple(dict.fromkeys(places)))
+
+    return replace(answer, sentences=tuple(map(point, answer.sentences)))
 
 
 def _make_key(job: Job, _: Before) -> Any:
@@ -72,7 +93,7 @@ def _foresee(asked: Asked) -> Iterator[Foreseen]:
 
 STAGE = StageKind(
     name="answer",
-    wanted=has_answers,
+    wanted=lambda config: config.has_answers,
     makes=lambda _: (ANSWERS_FILE,),
     reads=lambda before: (EVIDENCE_FILE, *list_chosen_inputs(before)),
     key=_make_key,

@@ -34,4 +34,5 @@ STAGE = StageKind(
     key=lambda job, _: job.config.model_dump(mode="json"),
     notes=lambda _: (CONFIG_FILE,),
     work=keep_config,
+    answers_need=lambda _: False,
 )

@@ -1,8 +1,8 @@
 """The evidence for each narrative, which a reader gathers from its documents."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
-from functools import partial
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache, partial
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -10,19 +10,20 @@ from pydantic import TypeAdapter
 from keystone.generation.ask import run_together
 from keystone.generation.llm.model import Model
 from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.readers.reader import list_rows
 from keystone.generation.readers.settings import READERS, EscalateSettings, FusedSettings, StructureSettings
 from keystone.generation.types import EvidenceSet, Step
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
+from keystone.indexing.types import Store
 from keystone.retrieval.types import Query
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.answering.evidence_links import name_segments
-from keystone.runs.pipeline.answering.one_topic import Searches, search_rows
 from keystone.runs.pipeline.foresight import Asked, AskedTopic, Foreseen, foresee, foresee_reader
 from keystone.runs.pipeline.grading.grade_files import find_grades, find_selected_rows
 from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job
 from keystone.runs.pipeline.model_runner import describe_model
+from keystone.runs.pipeline.searches import Searches, search_rows
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.answer_cost import list_answer_asks
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
@@ -79,16 +80,20 @@ TRACE_FILE = make_records_artifact(
 
 def gather_evidence(work: Work) -> None:
     """Gather the evidence for each narrative from its documents. A structure-aware reader's steps come with it."""
-    job, shared = work.job, list[Searches]()
+    job = work.job
 
-    async def search(queries: Sequence[Query], model: Model | None) -> list[list[int]]:
-        if not shared:  # it belongs to the loop that runs now
-            shared.append(Searches(job, model, None))
-        return await search_rows(job, shared[0], queries)
+    @cache
+    def open_searches() -> Searches:  # it belongs to the loop that runs now
+        return work.means.open_searches(job)
+
+    async def search(queries: Sequence[Query]) -> list[list[int]]:
+        return await search_rows(job, open_searches(), queries)
 
     async def gather(model: Model | None, searched: SearchedTopic, selected: Sequence[int]) -> EvidenceSet:
         task, hits = await open_task(job, searched, selected)
-        reader = open_run_reader(job, model, partial(search, model=model))
+        work.values.hold(searched.topic.id, task)
+        work.watch("chosen", job.store.ids(list_rows(hits)))
+        reader = open_run_reader(job, model, search)
         return name_segments(await reader.gather(task, hits), job.store)
 
     topics = [partial(gather, searched=searched, selected=selected) for searched, selected in list_chosen(work)]
@@ -99,6 +104,19 @@ def gather_evidence(work: Work) -> None:
         work.values.put(TRACE_FILE, steps)
 
 
+def name_segments(found: EvidenceSet, store: Store) -> EvidenceSet:
+    """Name the segments that overlap each item of the evidence."""
+    ids = sorted({item.span.doc_id for item in found.items})
+    segments = {document.id: document.segments for document in store.get(store.rows(ids))}
+    named = (
+        tuple(segment.id for segment in segments[item.span.doc_id] if segment.span.overlaps(item.span))
+        for item in found.items
+    )
+    return replace(
+        found, items=tuple(replace(item, segments=own) for item, own in zip(found.items, named, strict=True))
+    )
+
+
 def list_chosen(work: Work) -> list[tuple[SearchedTopic, list[int]]]:
     """List the topics as searched, each with the rows of its documents, best first.
 
@@ -106,14 +124,14 @@ def list_chosen(work: Work) -> list[tuple[SearchedTopic, list[int]]]:
     """
     job, values, before = work.job, work.values, work.before
     queries, hybrid = get_queries(values), values.get(before.query_ranking)
-    ranking = values.get(before.narrative_ranking)
-    ranked = {topic.id: ranking.of(place).tolist() for place, topic in enumerate(job.topics)}
-    if job.config.grading.method is None:
-        return [(SearchedTopic(one, queries, hybrid), ranked[one.id]) for one in job.topics]
-    records = values.get(GRADES_FILE)
+    records = values.get(GRADES_FILE) if job.config.grading.method else []
     known = find_grades(records, job.store)
-    chosen = ranked if job.answer_settings.reads_ranking else find_selected_rows(records, job.store)
-    return [(SearchedTopic(one, queries, hybrid, known[one.id]), chosen[one.id]) for one in job.topics]
+    if records and not job.answer_settings.reads_ranking:
+        chosen = find_selected_rows(records, job.store)
+    else:
+        ranking = values.get(before.narrative_ranking)
+        chosen = {topic.id: ranking.of(place).tolist() for place, topic in enumerate(job.topics)}
+    return [(SearchedTopic(one, queries, hybrid, known.get(one.id, {})), chosen[one.id]) for one in job.topics]
 
 
 def work_on_each_topic(work: Work, name: str, topics: Sequence[Callable[..., Any]]) -> list[Any]:
@@ -129,11 +147,6 @@ def work_on_each_topic(work: Work, name: str, topics: Sequence[Callable[..., Any
         return work.run_with_model(
             lambda model: run_together([partial(work_on_one, model, start) for start in topics], at_once)
         )
-
-
-def has_answers(config: RunConfig) -> bool:
-    """Whether a run answers its topics."""
-    return config.track is not None and config.answer.method is not None
 
 
 def list_chosen_inputs(before: Before) -> tuple[Artifact[Any], ...]:
@@ -190,7 +203,7 @@ def _list_files(before: Before) -> tuple[Artifact[Any], ...]:
 
 STAGE = StageKind(
     name="gather",
-    wanted=has_answers,
+    wanted=lambda config: config.has_answers,
     makes=_list_files,
     reads=list_chosen_inputs,
     key=_make_key,

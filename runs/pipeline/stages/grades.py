@@ -35,7 +35,6 @@ from keystone.runs.pipeline.topic_steps import (
     SearchedTopic,
     grade_candidates,
     list_grading_steps,
-    open_neighbours,
     rank_graded,
 )
 from keystone.runs.pipeline.values import Artifact, make_records_artifact, rank_topics_in
@@ -71,7 +70,7 @@ def find_first_candidates(work: Work) -> Found:
 def grade_all(work: Work, found: Found) -> list[GradedTopic]:
     """Grade the candidates of all narratives. A model's budget is spent on the first documents of each one first."""
     job, narrative = work.job, work.values.get(work.before.narrative_ranking)
-    find_neighbours = open_neighbours(job)
+    find_neighbours = work.means.open_neighbours(job)
     pools = [Pool(found.pools[topic.id], narrative.of(place).tolist()) for place, topic in enumerate(job.topics)]
     has_budget = job.config.model is not None and job.config.model.budget is not None
 

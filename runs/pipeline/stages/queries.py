@@ -82,7 +82,7 @@ def rank_queries_in(name: str) -> Artifact[Rankings]:
 def make_queries(work: Work) -> None:
     """Make the understanding and the queries of each narrative. `UserError` if two queries have the same id."""
     job = work.job
-    made = work.run_with_model(lambda model: understand_topics(job, model))
+    made = work.run_with_model(lambda model: understand_topics(job, model, work.means.search_lock))
     ids = Counter(query.id for query in list_queries(made))
     repeated, times = ids.most_common(1)[0]
     if times > 1:

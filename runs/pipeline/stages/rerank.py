@@ -19,7 +19,7 @@ from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen, foresee
 from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job
 from keystone.runs.pipeline.model_runner import describe_model
-from keystone.runs.pipeline.ranking.rerank import open_job_reranker, rank_by_place, rerank_rows
+from keystone.runs.pipeline.ranking.rerank import rank_by_place, rerank_rows
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.values import Artifact, make_records_artifact, rank_topics_in
 
@@ -47,7 +47,7 @@ def rerank_narratives(work: Work, into: Artifact[Rankings]) -> None:
 
     async def rerank_all(model: Model | None) -> list[tuple[list[int], RerankRecord]]:
         with job.progress("Reranking", len(job.topics)) as tick:
-            async with open_job_reranker(job, model) as rerank:
+            async with work.means.open_rerank(job, model) as rerank:
                 assert rerank is not None
 
                 async def rerank_one(topic: Topic, rows: list[int]) -> tuple[list[int], RerankRecord]:
@@ -131,4 +131,8 @@ def _make_stage(into: Artifact[Rankings]) -> StageKind:
 
 
 AFTER_FUSION = replace(_make_stage(RERANKED_FILE), wanted=lambda config: config.reranks_after("fusion"))
-AFTER_GRADES = replace(_make_stage(KEYSTONE_FILE), wanted=lambda config: config.reranks_after("grades"))
+AFTER_GRADES = replace(
+    _make_stage(KEYSTONE_FILE),
+    wanted=lambda config: config.reranks_after("grades"),
+    answers_need=lambda job: job.answer_settings.reads_ranking,
+)

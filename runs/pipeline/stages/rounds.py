@@ -1,12 +1,12 @@
 """Grades with further rounds of search: for what they leave open, the model writes new texts to search by."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
 from keystone.generation.prompts.queries import search_again as prompt
 from keystone.generation.queries.search_again import SNIPPET_CHARACTERS, OpenQuery, request_search_texts
-from keystone.retrieval.types import Query
+from keystone.retrieval.types import Query, Rankings
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen, foresee
@@ -29,10 +29,14 @@ JOINED_FILE = rank_queries_in(file_names.JOINED)
 def grade_in_rounds(work: Work) -> None:
     """Grade the candidates of each narrative, search again for queries without a relevant document, and grade again."""
     job = work.job
+
+    def search(queries: Sequence[Query]) -> dict[str, Rankings]:
+        return work.means.search(job, queries, choose_texts(job, work.run_with_model))
+
     found = grades.find_first_candidates(work)
     graded = grades.grade_all(work, found)
     for _ in range(job.config.grading.rounds):
-        again = search_again(job, work.run_with_model, choose_texts(job, work.run_with_model), found, graded)
+        again = search_again(job, work.run_with_model, search, found, graded)
         if again is None:
             break
         found = again

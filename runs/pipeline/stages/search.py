@@ -16,7 +16,7 @@ from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.foresight import Ask, Asked, Foreseen, foresee
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel, describe_model
-from keystone.runs.pipeline.ranking.rank import search_systems, summarise_documents
+from keystone.runs.pipeline.ranking.rank import summarise_documents
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries, rank_queries_in
 from keystone.runs.pipeline.values import Artifact, make_records_artifact
@@ -45,7 +45,7 @@ def rank_by_systems(work: Work) -> None:
     """Rank documents for every query by each system, in one batch. Summaries come with it, if the run has any."""
     job, values = work.job, work.values
     made: list[Summary] = []
-    found = search_systems(job, get_queries(values), choose_texts(job, work.run_with_model, made.append))
+    found = work.means.search(job, get_queries(values), choose_texts(job, work.run_with_model, made.append))
     for file, rankings in zip(list_system_files(job.config), found.values(), strict=True):
         values.put(file, rankings)
     if job.config.retrieval.summarise:

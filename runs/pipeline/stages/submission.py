@@ -9,7 +9,6 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
-from keystone.runs.pipeline.stages.gather import has_answers
 from keystone.runs.pipeline.values import Artifact
 from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_records
 from keystone.runs.tracks.rules import TRACKS
@@ -38,9 +37,10 @@ def _make_key(job: Job, _: Before) -> Any:
 
 STAGE = StageKind(
     name="submission",
-    wanted=has_answers,
+    wanted=lambda config: config.has_answers,
     makes=lambda before: (get_submission_file(before.config),),
     reads=lambda _: (ANSWERS_FILE,),
     key=_make_key,
     work=write_submission,
+    answers_need=lambda _: False,
 )

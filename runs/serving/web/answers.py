@@ -14,8 +14,8 @@ from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Topic
-from keystone.runs.pipeline.answering.watch import Step
 from keystone.runs.pipeline.ranking.rank import Hits
+from keystone.runs.pipeline.stage import Step
 from keystone.runs.serving.call_log import Call, Reply, log_call
 from keystone.runs.serving.server.json_replies import make_error
 from keystone.runs.serving.server.leaving import start

@@ -38,6 +38,16 @@ def test_a_minimal_file_reads_with_the_defaults(tmp_path: Path) -> None:
     assert config.answer == Answer(method="rules", documents=20, words=None)
 
 
+def test_a_run_directory_stands_for_its_configuration(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected a YAML file, or a run directory with one; found none in it"):
+        read_config(tmp_path)
+    (tmp_path / "config.yaml").write_text(MINIMAL)
+    assert read_config(tmp_path) == read_config(tmp_path / "config.yaml")
+    (tmp_path / "other.yaml").write_text(MINIMAL)
+    with pytest.raises(UserError, match=r"found config\.yaml, other\.yaml in it"):
+        read_config(tmp_path)
+
+
 def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
     config = read_config(put(tmp_path, MINIMAL + "retrieval:\n  depth: 200\n"))
     assert config.retrieval == Retrieval(depth=200)

@@ -20,10 +20,11 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation import tune as tuning
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import parse_measure
-from keystone.runs.pipeline.answering import bulk, one_topic
+from keystone.runs.pipeline.answering import bulk
 from keystone.runs.pipeline.file_names import NARRATIVE
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, round_scores
 from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.stages import narrative
 from keystone.runs.pipeline.values import convert_to_run, read_rankings
 from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import Run
@@ -134,7 +135,7 @@ def test_run_answer_and_tune_give_one_narrative_ranking(
         fused.update(hits(convert_to_run(open_store(index), found, "r")))
         return found
 
-    monkeypatch.setattr(one_topic, "fuse_each_narrative", noted)
+    monkeypatch.setattr(narrative, "fuse_each_narrative", noted)
     bulk.answer_to_file(read_config(None, settings), tmp_path / "answers.jsonl")
     assert fused == wanted
 

@@ -132,11 +132,11 @@ def test_a_cancelled_search_leaves_the_others_of_its_batch(index: Index) -> None
     async def work(engine: Engine) -> None:
         queries, searches = await engine.decompose(keystone.Topic("1", NARRATIVES["1"])), engine.searches
         async with searches.java:  # so that both wait for one batch
-            first, second = (asyncio.create_task(searches.hybrid(engine.job, queries)) for _ in range(2))
+            first, second = (asyncio.create_task(searches.search(engine.job, queries)) for _ in range(2))
             await asyncio.sleep(0)
             first.cancel()
         async with asyncio.timeout(LIMIT_S):
-            assert (await second).query_ids == tuple(query.id for query in queries)
+            assert (await second)["bm25"].query_ids == tuple(query.id for query in queries)
 
     with open_service(make_config(None, [], None, Path("-"), index.folder), NO_LOG) as service:
         asyncio.run(service.engine.run(work(service.engine)))

@@ -15,7 +15,6 @@ from keystone.generation.grading.grade import GradedTopic
 from keystone.generation.llm.replay import record_replies
 from keystone.generation.llm.settings import REPLIES_FILE
 from keystone.generation.prompts.queries import search_again
-from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
@@ -23,6 +22,7 @@ from keystone.runs.pipeline.answering.bulk import answer_to_file
 from keystone.runs.pipeline.file_names import JOINED, ROUNDS
 from keystone.runs.pipeline.grading.rounds import find_open_queries
 from keystone.runs.pipeline.run import run
+from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import write_topics
 from tests.support.models.plain_model import say
@@ -120,7 +120,18 @@ def test_a_model_that_gives_no_search_is_recorded_and_the_grades_stay(index: Ind
 
 
 @pytest.mark.slow
-def test_answers_in_bulk_refuse_rounds(index: Index, tmp_path: Path, server: Server) -> None:
-    config = read_config(None, list_settings(index, tmp_path, server, "grading.rounds=1"), "keystone")
-    with pytest.raises(UserError, match=r"grading\.rounds: found 1, expected 0"):
-        answer_to_file(config, tmp_path / "answers.jsonl")
+@pytest.mark.parametrize("budget", ["null", "{calls: 1000}"])
+def test_answers_in_bulk_are_those_of_a_run_with_rounds(
+    index: Index, tmp_path: Path, server: Server, budget: str
+) -> None:
+    settings = list_settings(index, tmp_path, server, "grading.rounds=2", f"model.budget={budget}")
+    config = read_config(None, settings, "keystone")
+    directory = run(config)
+    assert {one["number"] for one in read_lines(directory / ROUNDS)} == {1, 2}
+    asked = len(server.requests)
+    answer_to_file(config, tmp_path / "answers.jsonl")
+    assert len(server.requests) == asked, "the stages of a run ask nothing that the run has not asked"
+    found = {one["metadata"]["narrative_id"]: one for one in read_lines(tmp_path / "answers.jsonl")}
+    assert found == {
+        one["metadata"]["narrative_id"]: one for one in read_lines(directory / TRACKS["rag25"].answer_file)
+    }

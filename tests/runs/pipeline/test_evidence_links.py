@@ -10,8 +10,9 @@ from keystone.indexing.index import Index
 from keystone.indexing.store import build_store, open_store
 from keystone.indexing.types import Document, Segment, Span, Store
 from keystone.runs.config.read import read_config
-from keystone.runs.pipeline.answering.evidence_links import name_segments, point_to_evidence
 from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.stages.answer import point_to_evidence
+from keystone.runs.pipeline.stages.gather import name_segments
 
 TEXT = "Bees dance. Bees sleep. Wasps hunt."
 SEGMENTS = {"d#0": (0, 23), "d#1": (12, 35)}

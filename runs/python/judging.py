@@ -1,0 +1,131 @@
+"""What `keystone tune`, `judge` and `nuggets` find, as values: settings, judgments and nuggets."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from warnings import warn
+
+import orjson
+
+from keystone.generation.grading.judge import JudgeSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation import tune as tuning
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.judging.judge import judge_pool, pool_runs
+from keystone.runs.evaluation.measures import parse_measures
+from keystone.runs.evaluation.nuggets import read, write
+from keystone.runs.evaluation.nuggets.citations import assign_banks
+from keystone.runs.evaluation.nuggets.create import Judgments, create_banks_for
+from keystone.runs.evaluation.nuggets.score import score_banks
+from keystone.runs.evaluation.nuggets.types import NuggetBank
+from keystone.runs.evaluation.tune import Trials, Tuning
+from keystone.runs.pipeline.model_runner import open_model_runner
+from keystone.runs.python.checks import check_config, check_path
+from keystone.runs.python.files import AnyPath
+from keystone.runs.python.incoming import to_qrels, to_run, to_topics
+from keystone.runs.python.steps import THREADS, open_job_of
+from keystone.runs.trec.types import Qrels, make_qrels
+
+
+def tune(
+    config: AnyPath,
+    qrels: AnyPath,
+    tries: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    measures: Sequence[Any] = ("nDCG@10", "R@100"),
+    folds: int = 5,
+    skip_own: bool = False,
+) -> Tuning:
+    """Choose settings of a run's YAML file by cross-validation over judged topics, as `keystone tune` does.
+
+    `tries` has the values to try by key, such as `{"fusion.k_narrative": [10, 60]}`; None: those of the command. The
+    first measure chooses. With `skip_own`, a document that has its topic's id does not count.
+    """
+    attempts = [f"{key}={orjson.dumps(list(values)).decode()}" for key, values in (tries or {}).items()]
+    named = parse_measures(map(str, measures))
+    trials = Trials(check_path(qrels, "qrels"), named, attempts or None, folds, skip_own)
+    return tuning.tune(check_path(config, "config"), [], trials, THREADS)
+
+
+def judge(
+    index: Index,
+    topics: Any,
+    runs: Sequence[Any],
+    config: RunConfig,
+    *,
+    depth: int = 20,
+    repeats: int = 1,
+    cascade: bool = False,
+) -> Qrels:
+    """Judge the first `depth` documents of each run by a model (UMBRELA), as `keystone judge` does.
+
+    `runs` are anything that `to_run` takes. The model grades each document `repeats` times, and the median counts. With
+    `cascade`, a second prompt is asked, and a third if two grades differ by 2 or more. A warning names a document
+    without a grade.
+    """
+    if cascade and repeats > 1:
+        raise UserError(f"judge: found cascade and repeats {repeats}, expected one of them")
+    if check_config(config).model is None:
+        raise UserError("model: missing; expected a language model, with its name and urls")
+    if isinstance(runs, str | Mapping) or not isinstance(runs, Sequence) or not runs:
+        raise UserError(f"runs: found {type(runs).__name__}, expected a list of runs")
+    pool = pool_runs([to_run(run) for run in runs], depth)
+    judged_topics = [topic for topic in to_topics(topics) if topic.id in pool]
+    if not judged_topics:
+        raise UserError("topics: found none of the topics of the runs")
+    with open_job_of(index, judged_topics, config) as (job, ask):
+        found = judge_pool(job, ask, pool, JudgeSettings(repeats, cascade))
+    if lost := [*found.failures, *(f"the index has no document {doc_id}" for doc_id in found.unknown)]:
+        warn(f"judge: {len(lost):,} documents have no grade, such as: {lost[0]}", stacklevel=2)
+    grades: dict[str, dict[str, int]] = {}
+    for one in found.judgments:
+        grades.setdefault(one.query_id, {})[one.doc_id] = one.grade
+    return make_qrels(grades)
+
+
+def create_nuggets(
+    index: Index, topics: Any, qrels: Any, config: RunConfig, relevant_from: int = 2
+) -> list[NuggetBank]:
+    """Create the nuggets of each topic from its relevant documents, vital or okay, by the model of a configuration.
+
+    `qrels` are anything that `to_qrels` takes. The documents and segments with at least the grade `relevant_from` give
+    nuggets. Warnings name what is missing.
+    """
+    judged = Judgments("qrels", to_qrels(qrels), relevant_from)
+    with open_job_of(index, to_topics(topics), check_config(config)) as (job, ask):
+        return _warned(create_banks_for(job.topics, job.store, judged, job.config, ask))
+
+
+def assign_nuggets(answers: Sequence[AnyPath], nuggets: Sequence[NuggetBank], config: RunConfig) -> list[NuggetBank]:
+    """Assign nuggets to the answers of files or run directories by a model; returns those of each run and topic."""
+    paths = [check_path(path, "answers") for path in answers]
+    with open_model_runner(check_config(config), None) as ask:
+        return _warned(assign_banks(paths, nuggets, "nuggets", ask))
+
+
+def score_nuggets(assigned: Sequence[NuggetBank], topics: Collection[str] = ()) -> list[Evaluation]:
+    """Score runs from the nuggets that are assigned to their answers: A, V, W and their strict forms.
+
+    `topics` are the ids of all topics; a topic without an answer counts 0. Without them, they are those of `assigned`.
+    """
+    return score_banks(assigned, topics)
+
+
+def read_nuggets(path: AnyPath) -> list[NuggetBank]:
+    """Read nuggets in any form of `docs/nuggets.md`. `UserError` names file and line of a bad record."""
+    return read.read_nuggets(check_path(path, "path"))
+
+
+def write_nuggets(path: AnyPath, nuggets: Sequence[NuggetBank], form: str = "nuggetizer") -> None:
+    """Write nuggets as a file of `nuggetizer`, `nuggetbank` or `ragtime`. `UserError` for another form."""
+    if form not in write.FORMS:
+        raise UserError(f"form: found {form!r}, expected one of {', '.join(write.FORMS)}")
+    write.write_nuggets(check_path(path, "path"), nuggets, form)
+
+
+def _warned(found: tuple[list[NuggetBank], list[str]]) -> list[NuggetBank]:
+    banks, cautions = found
+    for caution in cautions:
+        warn(caution, stacklevel=3)
+    return banks

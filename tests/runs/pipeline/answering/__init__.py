@@ -1,1 +1,0 @@
-"""Tests of the evidence and the answers of a run."""
