@@ -13,8 +13,13 @@ import numpy as np
 
 from benchmarks.table import Row, compare_costs, take_turns
 from keystone.indexing.index import shard_files
-from keystone.indexing.vectors.faiss_files import build_dense_shards, load_dense_shards
-from keystone.indexing.vectors.faiss_index import build_dense, import_faiss, load_dense
+from keystone.indexing.vectors.faiss_index import (
+    build_dense,
+    build_dense_shards,
+    import_faiss,
+    load_dense,
+    load_dense_shards,
+)
 from keystone.indexing.vectors.shards import SHARD_DOCUMENTS, Shards
 from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.retrieval.faiss_search import search_dense

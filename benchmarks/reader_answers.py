@@ -28,7 +28,7 @@ from keystone.generation.readers.settings import READERS
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.retrieval.types import Query, Topic
-from keystone.runs.evaluation.answers.overlap import measure_rouge_l
+from keystone.runs.evaluation.answers.families import measure_rouge_l
 
 MODEL = "reader-1"
 WINDOW_TOKENS = 8192

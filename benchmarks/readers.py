@@ -28,7 +28,7 @@ from keystone.indexing.index import open_index
 from keystone.indexing.io.reading import read_json_lines
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
-from keystone.runs.evaluation.answers.overlap import Overlap, measure_rouge_l
+from keystone.runs.evaluation.answers.families import Overlap, measure_rouge_l
 
 SQUALITY = Path(__file__).parents[2] / "shared" / "data" / "squality"
 INDEX = Path(__file__).parent / "out" / "squality"

@@ -1,9 +1,10 @@
 """Systems of the kind `bm25`: BM25 for a query, or for the question and a passage that answers it (query2doc).
 
-Pseudo-relevance feedback: the documents that a query finds first add weighted stems to the query.
+By pseudo-relevance feedback, the documents that a query finds first add weighted stems to the query. A term vector maps
+stems to weights. Feedback may add a stem of 2 to 20 ASCII letters or digits that occurs in at most a tenth of all
+documents. The parameters and this filter are those of Anserini's baselines.
 
-A term vector maps stems to weights. Feedback may add a stem of 2 to 20 ASCII letters or digits that occurs in at most
-a tenth of all documents. The parameters and this filter are those of Anserini's baselines.
+For an index without embeddings, `weigh_segments` gives BM25 over the segments of some documents.
 """
 
 import math
@@ -13,10 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from keystone.indexing.settings.none_named import NoneNamed
+from keystone.indexing.settings import NoneNamed
 from keystone.indexing.types import Store
+from keystone.indexing.vectors.types import GRID_STEP, Vectors
+from keystone.indexing.words import list_stems
 from keystone.retrieval.backends import Sparse, open_sparse
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import K1, B, Bm25, Query, Rankings, Statistics
@@ -175,3 +179,38 @@ def _mixture(a: float, first: Vector, b: float, second: Vector) -> Vector:
     _add(mixed, first, a)
     _add(mixed, second, b)
     return mixed
+
+
+def weigh_segments(
+    texts: Sequence[str], documents: Sequence[Sequence[str]], k1: float, b: float
+) -> tuple[Vectors, list[Vectors]]:
+    """Weigh the words of texts, and of the segments of documents, so that their inner products are scores of BM25.
+
+    The segments are the collection, by which rare words weigh more. Each text's scores are divided by the sum of its
+    weights, so that texts of any length compare. Returns float32[texts, words], and float32[segments, words] for each
+    document. Entries are on a grid, so inner products are the same in any order of summation.
+    """
+    asked = [Counter(list_stems(text)) for text in texts]
+    place = {stem: number for number, stem in enumerate(sorted(set().union(*asked)))}
+    held = [[list_stems(segment) for segment in segments] for segments in documents]
+    lengths = [len(stems) for own in held for stems in own]
+    mean = sum(lengths) / (len(lengths) or 1) or 1.0
+    counts = Counter(stem for own in held for stems in own for stem in place.keys() & set(stems))
+
+    weights = np.zeros((len(texts), len(place)))
+    for row, own_counts in zip(weights, asked, strict=True):
+        for stem, count in own_counts.items():
+            row[place[stem]] = count * math.log1p((len(lengths) - counts[stem] + 0.5) / (counts[stem] + 0.5))
+    weights /= np.maximum(weights.sum(axis=1, keepdims=True), GRID_STEP)
+
+    found = [np.zeros((len(own), len(place))) for own in held]
+    for rows, own in zip(found, held, strict=True):
+        for row, stems in zip(rows, own, strict=True):
+            for stem, count in Counter(stem for stem in stems if stem in place).items():
+                row[place[stem]] = count / (count + k1 * (1 - b + b * len(stems) / mean))
+    return _round(weights), [_round(rows) for rows in found]
+
+
+def _round(values: NDArray[np.float64]) -> Vectors:
+    """Round down to multiples of `GRID_STEP`, so that no sum of products exceeds 1."""
+    return (np.floor(values / GRID_STEP) * GRID_STEP).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Dense search: the inner product of query and document vectors, by FAISS.
+"""Dense search: the inner product of query and document vectors, by FAISS. Also the nearest documents of a document.
 
 Dense search in a candidate pool (Keystone-Docs RAG, section 2.2): documents that a system finds for any query.
 """
@@ -13,8 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.index import Index
-from keystone.indexing.vectors.faiss_files import load_dense_shards, search_shards
-from keystone.indexing.vectors.faiss_index import bind_search, import_faiss, load_dense, make_faiss_index
+from keystone.indexing.vectors.faiss_index import (
+    bind_search,
+    import_faiss,
+    load_dense,
+    load_dense_shards,
+    make_faiss_index,
+    search_shards,
+)
 from keystone.indexing.vectors.passages import PassageIndex, load_offsets
 from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.backends import Dense
@@ -132,3 +138,15 @@ def search_pool(
     index.add(vectors)
     found = search_dense(index, query_ids, queries, depth)
     return replace(found, docs=pool[found.docs])
+
+
+def find_neighbours(
+    dense: Dense, rows: Sequence[int], vectors: Vectors, number: int, threads: int = 1
+) -> list[list[int]]:
+    """Find the `number` nearest documents of each of `rows`, without the document itself, the nearest first.
+
+    `dense` is the search that `keystone.retrieval.backends.open_dense` opened. `vectors` holds the embedding of each
+    row, float32[rows, d]. Ties go to the smaller row.
+    """
+    found = dense.search([str(row) for row in rows], vectors, number + 1, threads)
+    return [[other for other in found.of(i).tolist() if other != row][:number] for i, row in enumerate(rows)]

@@ -12,7 +12,7 @@ from pydantic import PlainSerializer, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from keystone.indexing.plugins import OpenTable
-from keystone.indexing.settings.strict_settings import read_settings
+from keystone.indexing.settings import read_settings
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.dense import DenseSystem
 from keystone.retrieval.system import OpenIndex, Rows, System

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from keystone.indexing.index import Index
-from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.settings import StrictSettings
 from keystone.indexing.types import Progress, Store, silent
 from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
 from keystone.retrieval.types import Query, Rankings

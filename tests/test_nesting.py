@@ -43,8 +43,8 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.lucene.java import java_class
-from keystone.indexing.structures.markup.html import read_html
-from keystone.indexing.structures.markup.markdown import read_markdown
+from keystone.indexing.structures.markup import read_html
+from keystone.indexing.structures.markup import read_markdown
 from keystone.indexing.structures.rst.files import read_tree
 from keystone.generation.llm.replay import read_recorded
 from keystone.runs.config.read import parse_value, read_config

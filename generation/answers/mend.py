@@ -21,7 +21,7 @@ from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import mend as prompt
 from keystone.generation.prompts.answers.shorten import SCHEMA, NewText
 from keystone.generation.reply_types import read_parts
-from keystone.generation.rules.terms import find_names, find_numbers, find_terms, find_word_forms
+from keystone.generation.rules.words import find_names, find_numbers, find_terms, find_word_forms
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 

@@ -13,7 +13,7 @@ from keystone.generation.context.delimit import delimit, neutralise, strip_delim
 from keystone.generation.prompts.answers.answer import CitedText
 from keystone.generation.prompts.answers.shorten import NewText
 from keystone.generation.reply_types import read_parts
-from keystone.generation.rules.terms import find_numbers
+from keystone.generation.rules.words import find_numbers
 from keystone.generation.types import Answer, Fallback, Message, Reply, Sentence
 from keystone.indexing.errors import Unusable
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from keystone.generation.answers.answer import request_answers
 from keystone.generation.answers.cite import assign_citations
-from keystone.generation.answers.request_answers import request_answers
 from keystone.generation.answers.sentences import (
     Passage,
     WordRange,

@@ -32,7 +32,7 @@ from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import check_support as prompt
 from keystone.generation.reply_types import read_parts
 from keystone.generation.rules.support import find_added, rate_support, says_nothing
-from keystone.generation.rules.terms import find_numbers, find_terms, find_word_forms
+from keystone.generation.rules.words import find_numbers, find_terms, find_word_forms
 from keystone.generation.types import (
     Answer,
     Checked,

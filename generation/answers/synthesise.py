@@ -16,8 +16,8 @@ from functools import partial
 import numpy as np
 
 from keystone.fusion.coverage import choose
+from keystone.generation.answers.answer import request_answers
 from keystone.generation.answers.cite import assign_citations
-from keystone.generation.answers.request_answers import request_answers
 from keystone.generation.answers.sentences import (
     Passage,
     WordRange,
@@ -37,7 +37,7 @@ from keystone.generation.prompts.answers import edit as edit_prompt
 from keystone.generation.prompts.answers import resynthesise as resynthesise_prompt
 from keystone.generation.prompts.answers import shorten as shorten_prompt
 from keystone.generation.rules.sentences import SAME_COSINE, compute_utilities
-from keystone.generation.rules.terms import find_numbers, find_terms
+from keystone.generation.rules.words import find_numbers, find_terms
 from keystone.generation.structured import read_list
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable

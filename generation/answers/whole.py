@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
 
+from keystone.generation.answers.answer import NOTHING_TO_READ
 from keystone.generation.answers.choose_segments import MOST_CITATIONS
 from keystone.generation.answers.cite import assign_citations
 from keystone.generation.answers.claims.quotes import find_quote
-from keystone.generation.answers.request_answers import NOTHING_TO_READ
 from keystone.generation.answers.sentences import (
     Passage,
     WordRange,

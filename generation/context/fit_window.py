@@ -16,7 +16,7 @@ from keystone.generation.context.passages import choose_best_spans, join_spans
 from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.types import Evidence
-from keystone.indexing.structures.formats import detect_format
+from keystone.indexing.structures.markup import detect_format
 from keystone.indexing.structures.sections import section_tree
 from keystone.indexing.structures.tree import ancestors
 from keystone.indexing.types import Document, Span
@@ -46,7 +46,7 @@ def show_whole_documents(context: TopicContext, rows: Sequence[int], tokens: int
     """Choose the first documents in these rows, while all together have at most `tokens` tokens.
 
     A document of at most `LONG_TOKENS`, or of 1 / `LONG_SHARE` of these tokens, is shown whole. A longer one is
-    shown by its best stretches in that room: see `keystone.generation.context.stretches`. So is the first document that
+    shown by its best stretches in that room. So is the first document that
     does not fit into what is left, unless that is less than `LEAST_DOCUMENT_TOKENS`. Those after it are left out.
     """
     shown: list[Evidence] = []

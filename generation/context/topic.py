@@ -7,8 +7,7 @@ from keystone.fusion.closest import choose_closest_segments
 from keystone.indexing.index import Index
 from keystone.indexing.types import Document, Embedding, Span, Store
 from keystone.indexing.vectors.embed import embed_queries
-from keystone.indexing.vectors.of_segments import segment_vectors
-from keystone.indexing.vectors.of_sentences import sentence_vectors
+from keystone.indexing.vectors.of_segments import segment_vectors, sentence_vectors
 from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.types import Query
 

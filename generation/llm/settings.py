@@ -9,7 +9,7 @@ from pydantic import Field, Strict, field_validator, model_validator
 from keystone.generation.llm.chat import MOST_TOKENS
 from keystone.generation.llm.usage import Budget, Prices
 from keystone.indexing.io.keys import OPENAI_KEY
-from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.settings import StrictSettings
 
 AnyPath = Annotated[Path, Strict(False)]
 """A path, which configuration files hold as text."""

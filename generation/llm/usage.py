@@ -11,7 +11,7 @@ from pydantic import Field
 from keystone.generation.llm.chat import PaidReply
 from keystone.generation.types import Failure, Request, Usage
 from keystone.indexing.errors import TurnedAway, UserError, WrongReply
-from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.settings import StrictSettings
 
 if TYPE_CHECKING:
     from asyncio import Event

@@ -1,18 +1,31 @@
 """The plain reader of Keystone-Docs RAG: documents in the order of their ranking, whole or by their best segments.
 
 The segments of a document stand in the order of its text, as in DOS RAG (arXiv 2506.03989).
+
+The method `whole` reads documents in the order of the last ranking. What they leave open is searched for once more,
+under other names, and the documents that are found are read as well.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 
+from keystone.generation.answers.whole import WholeTask, check_evidence
 from keystone.generation.context.fit_window import show_documents, show_whole_documents
-from keystone.generation.readers.gaps import fill_gaps
+from keystone.generation.context.topic import TopicContext, read_context, skip_blank
+from keystone.generation.llm.model import Model
 from keystone.generation.readers.reader import Hits, Task, Tools, list_rows
 from keystone.generation.readers.settings import AnswerMethod
-from keystone.generation.readers.write import gather_all_sentences, write_answer
-from keystone.generation.types import Answer, Evidence, EvidenceSet
+from keystone.generation.readers.write import (
+    gather_all_sentences,
+    get_word_range,
+    list_asked,
+    make_passages,
+    write_answer,
+)
+from keystone.generation.types import Answer, Evidence, EvidenceSet, QuestionCheck
+from keystone.retrieval.types import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +80,81 @@ GATHERERS: Mapping[AnswerMethod, Callable[[Tools, Task, Hits], list[Evidence]]] 
     "claims": _gather_for_queries,
 }
 """The way in which each method of answers gathers evidence."""
+
+
+ADDED_DOCUMENTS: Mapping[str, int] = {"answered": 0, "partly": 1, "not": 2}
+"""How many of the first documents of each new search are read, by how far its question is answered."""
+
+
+async def fill_gaps(tools: Tools, model: Model, task: Task, rows: Sequence[int], evidence: EvidenceSet) -> EvidenceSet:
+    """Check how far the evidence answers each question, and add documents for the open ones, `rounds` times.
+
+    `rows` are the documents of the evidence, best first. The model sees added documents after them. In the window,
+    however, they have room before those documents that answer no question.
+    """
+    asked = list_asked(task)
+    for _ in range(tools.settings.rounds if asked else 0):
+        passages = make_passages(task.context, evidence.items)
+        whole = WholeTask(task.topic.id, task.topic.narrative, asked, passages, get_word_range(task))
+        documents = {document.id: document for document in task.context.documents.values()}
+        checks, missed = await check_evidence(model, whole, documents, [item.span for item in evidence.items])
+        evidence = replace(evidence, checks=evidence.checks or checks, fallbacks=(*evidence.fallbacks, *missed))
+        added = await find_documents(tools, rows, list_searches(asked, checks))
+        if not added:
+            break
+        task = replace(task, context=await _read_more(tools, task.context, added))
+        quoted = {check.quote.doc_id for check in checks if check.quote}
+        items = choose_evidence(task.context, [*rows, *added], quoted, added, tools.evidence_tokens)
+        ids = [task.context.documents[row].id for row in added]
+        shown = {item.span.doc_id for item in items}
+        evidence = replace(evidence, items=tuple(items), added=(*evidence.added, *(one for one in ids if one in shown)))
+        rows = [*rows, *added]
+    return evidence
+
+
+async def find_documents(
+    tools: Tools, rows: Sequence[int], searches: Sequence[tuple[Query, QuestionCheck]]
+) -> list[int]:
+    """Search for open questions; returns the rows of new documents with a text, those of the first search first."""
+    if not searches or tools.search is None:
+        return []
+    found = await tools.search([query for query, _ in searches])
+    store, new = tools.sources.store, dict[int, None]()
+    for own, (_, check) in zip(found, searches, strict=True):
+        most = ADDED_DOCUMENTS[check.found]
+        new |= dict.fromkeys((await asyncio.to_thread(skip_blank, store, own, most))[:most])
+    known = set(store.ids(rows))
+    return [row for row, doc_id in zip(new, store.ids(list(new)), strict=True) if doc_id not in known]
+
+
+async def _read_more(tools: Tools, context: TopicContext, rows: Sequence[int]) -> TopicContext:
+    """Read further documents into a topic's context, after its own."""
+    more = await asyncio.to_thread(read_context, tools.sources, rows, context.queries)
+    return replace(
+        context, documents={**context.documents, **more.documents}, segments={**context.segments, **more.segments}
+    )
+
+
+def choose_evidence(
+    context: TopicContext, rows: Sequence[int], quoted: AbstractSet[str], added: Sequence[int], tokens: int
+) -> list[Evidence]:
+    """Choose what the model is shown of the documents in these rows, in their order, within `tokens` tokens.
+
+    Documents with an id in `quoted` have room first, then the `added` ones, then the others.
+    """
+    first = [row for row in rows if context.documents[row].id in quoted]
+    shown = show_whole_documents(context, list(dict.fromkeys([*first, *added, *rows])), tokens)
+    place = {context.documents[row].id: number for number, row in enumerate(rows)}
+    return sorted(shown, key=lambda item: place[item.span.doc_id])
+
+
+def list_searches(queries: Sequence[Query], checks: Sequence[QuestionCheck]) -> list[tuple[Query, QuestionCheck]]:
+    """List the further searches for open questions: by the texts of the check, else by the question's own terms."""
+    found = []
+    for query, check in zip(queries, checks, strict=False):
+        terms = (" ".join(query.ask.terms),) if query.ask and query.ask.terms else ()
+        for number, text in enumerate(check.searches or terms, start=1):
+            if check.found != "answered":
+                again = replace(query, id=f"{query.id}+{number}", sparse_text=text, dense_text=text, passage="")
+                found.append((again, check))
+    return found

@@ -8,7 +8,7 @@ from pydantic import Field, PlainSerializer, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from keystone.indexing.plugins import OpenTable
-from keystone.indexing.settings.strict_settings import OneOf, StrictSettings, read_settings
+from keystone.indexing.settings import OneOf, StrictSettings, read_settings
 
 AnswerMethod = Literal["rules", "retrieval", "whole", "answers", "claims"]
 """`rules` chooses sentences of the documents. `retrieval` has the model write one answer from all documents. `whole`
@@ -230,8 +230,8 @@ READERS = OpenTable(
         "discorag": ReaderKind(DiscoRagSettings, "keystone.generation.readers.discorag.read:DiscoRag"),
         "disco_rag": ReaderKind(RhetoricalSettings, "keystone.generation.readers.disco_rag.read:DiscoRag"),
         "graphreader": ReaderKind(GraphReaderSettings, "keystone.generation.readers.graphreader.reader:GraphReader"),
-        "fused": ReaderKind(FusedSettings, "keystone.generation.readers.combined.several:Fused"),
-        "escalate": ReaderKind(EscalateSettings, "keystone.generation.readers.combined.escalate:Escalate"),
+        "fused": ReaderKind(FusedSettings, "keystone.generation.readers.combined:Fused"),
+        "escalate": ReaderKind(EscalateSettings, "keystone.generation.readers.combined:Escalate"),
     },
 )
 """The readers by name, those of other packages included."""

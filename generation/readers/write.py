@@ -11,11 +11,10 @@ from dataclasses import replace
 from functools import partial
 
 from keystone.generation.answers.answer import AnswerTask, write_answers
-from keystone.generation.answers.choose_segments import list_segments
+from keystone.generation.answers.choose_segments import cite_segments, limit_references, list_segments
 from keystone.generation.answers.claims.collect import ClaimTask
 from keystone.generation.answers.claims.write import answer_from_claims
 from keystone.generation.answers.mend import mend_answer, strip_marks
-from keystone.generation.answers.segments import cite_segments, limit_references
 from keystone.generation.answers.sentences import Passage, WordRange, count_words
 from keystone.generation.answers.sub_answers import SubTask, write_sub_answers
 from keystone.generation.answers.support import check_by_model, check_by_rules, drop_fillers, list_unchecked

@@ -4,8 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from keystone.indexing.settings.none_named import NoneNamed
-from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.settings import NoneNamed, StrictSettings
 
 
 class RerankEndpoint(StrictSettings):

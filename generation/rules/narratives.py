@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from string import capwords
 
-from keystone.generation.rules.verbs import THIRD_PERSON, VERBS
+from keystone.generation.rules.stands_alone import THIRD_PERSON, VERBS
 from keystone.generation.rules.words import INTERROGATIVES, STOP_WORDS, find_content_words, find_stems
 from keystone.indexing.types import Document
 

@@ -7,7 +7,7 @@ all names and most of the rare words of the sentence stand in its sources.
 import re
 from collections.abc import Callable, Iterable
 
-from keystone.generation.rules.terms import find_names, find_numbers, find_terms, find_word_forms
+from keystone.generation.rules.words import find_names, find_numbers, find_terms, find_word_forms
 from keystone.generation.types import Support
 
 FULL_SHARE = 0.5

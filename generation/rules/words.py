@@ -1,6 +1,13 @@
-"""English words that open a question or a request, beside the words of a text from `keystone.indexing.words`."""
+"""English words that open a question or a request, and the terms by which sentences are compared with their sources.
 
+Terms are stems of words, numbers and names. The words of a text come from `keystone.indexing.words`.
+"""
+
+import math
 import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from keystone.indexing.words import STEM_LETTERS, STOP_WORDS, WORD, find_content_words, find_stems, find_words
 
@@ -34,3 +41,49 @@ LEAD_IN = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 """Phrases before the content of a sentence, such as "I want to know"."""
+
+
+_NUMBER = re.compile(r"\d+")
+_WORD = re.compile(r"\w+")
+_FORMAL = re.compile(r"\w.*[A-Z_]|(?=.*[^\W\d]).*\d")
+"""A word that is a name wherever it stands: with a capital, an underscore or a digit inside, such as `SharedMemory`."""
+
+
+def find_numbers(text: str) -> set[str]:
+    """Find the numbers of a text, as digits without commas. Numbers within words count."""
+    return set(_NUMBER.findall(text.replace(",", "")))
+
+
+def find_names(text: str) -> set[str]:
+    """Find the names of a sentence, in lower case and without a final `s`.
+
+    Each word with a capital is one, unless the sentence begins with it. Words with a digit, an underscore or a capital
+    inside are names everywhere.
+    """
+    words = _WORD.findall(text)
+    names = (word for place, word in enumerate(words) if (place and word[0].isupper()) or _FORMAL.match(word))
+    return {_fold(name) for name in names if len(name) > 1}
+
+
+def find_word_forms(text: str) -> set[str]:
+    """Find all words of a text in the form of `find_names`."""
+    return set(map(_fold, _WORD.findall(text)))
+
+
+def find_terms(text: str) -> frozenset[str]:
+    """Find the terms of a text: stems of its content words, numbers, and formal words in whole."""
+    formal = {_fold(word) for word in _WORD.findall(text) if _FORMAL.match(word)}
+    return frozenset(find_stems(text) | find_numbers(text) | formal)
+
+
+def _fold(word: str) -> str:
+    return word.lower().removesuffix("s")
+
+
+def make_weigher(texts: Sequence[AbstractSet[str]]) -> Callable[[Iterable[str]], float]:
+    """Make a function that sums the weights of distinct terms, each `log((n + 1) / (df + 0.5))`.
+
+    `n` is the number of `texts`, and `df` the number of those with the term.
+    """
+    counts, n = Counter(term for terms in texts for term in terms), len(texts)
+    return lambda terms: math.fsum(math.log((n + 1) / (counts[term] + 0.5)) for term in terms)

@@ -3,10 +3,8 @@
 Keystone's index folder holds the rows of its documents (`keystone.indexing.lucene.rows`), and `index.json`, which names
 it.
 
-Whether a Lucene index that another program made can be searched by BM25 with Anserini's English analyzer.
-
 A Lucene index records neither its analyzer nor its similarity. So the fields, the lengths and the terms of some
-documents show them.
+documents show whether it can be searched by BM25 with Anserini's English analyzer.
 """
 
 import re

@@ -253,8 +253,7 @@ def _build_dense(shards: Shards, faiss: str, size: int | None, folder: Path, pro
 
     Returns its number of files of `size` documents, or 0 for a single file if `size` is None.
     """
-    from keystone.indexing.vectors.faiss_files import build_dense_shards
-    from keystone.indexing.vectors.faiss_index import build_dense
+    from keystone.indexing.vectors.faiss_index import build_dense, build_dense_shards
 
     if size:
         return build_dense_shards(shards, faiss, size, folder, progress)

@@ -1,21 +1,27 @@
 """An index in OpenSearch: its mapping, its description of itself, and its life from empty to finished.
 
 A document's `_id` is its row, and `_meta.keystone` is the content of `index.json`. A finished index accepts no writes.
+
+One field of a document holds the vectors of its passages, packed. Entries of vectors are whole steps of the grid
+(`keystone.indexing.vectors.types`), so each takes two bytes.
 """
 
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.error_text import describe_error, show_value
 from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected
-from keystone.indexing.opensearch.passages import PASSAGES, passages_field
 from keystone.indexing.opensearch.requests import ask
+from keystone.indexing.vectors.types import GRID_STEP, Vectors
 
 DOCID, ROW, CONTENTS, DOCUMENT, VECTOR = "docid", "row", "contents", "document", "vector"
 """The fields: a document's id, its row, title and text for searches, its record in a store, its embedding."""
@@ -191,3 +197,33 @@ def _ask_all_shards(nodes: Sequence[Node], request: Request, place: Place) -> No
         failed, reason = int(shards["failed"]), describe_error((shards.get("failures") or [{}])[0].get("reason"))
     if failed:
         raise UserError(f"{place}: {request.path.rsplit('/_', 1)[1]} failed on {failed} shards: {reason}")
+
+
+PASSAGES = "passages"
+"""The field of the packed vectors. A document without passages lacks it."""
+
+
+def passages_field(faiss: str, dimension: int) -> dict[str, Any]:
+    """Make the field, which keeps the dimension for searches. `UserError` for any FAISS factory string but Flat."""
+    if faiss != "Flat":
+        raise UserError(f"--faiss {faiss!r}: OpenSearch searches passages exactly; expected Flat, or --dense all")
+    return {"type": "binary", "doc_values": True, "meta": {"dimension": str(dimension)}}
+
+
+def pack_vectors(vectors: Vectors) -> str:
+    """Pack vectors on the grid, float32[passages, dimension], one after the other; the text is base64."""
+    return b64encode(count_steps(vectors).tobytes()).decode()
+
+
+def unpack_vectors(packed: str, dimension: int) -> Vectors:
+    """Read packed vectors: float32[passages, dimension]. `ValueError` for a text that holds none."""
+    vectors: Vectors = np.frombuffer(b64decode(packed), "<i2").reshape(-1, dimension) * np.float32(GRID_STEP)
+    if not len(vectors):
+        raise ValueError("found no vectors of passages")
+    return vectors
+
+
+def count_steps(vectors: Vectors) -> NDArray[np.int16]:
+    """Turn entries on the grid into numbers of its steps: int16 of the same shape, little-endian."""
+    steps: NDArray[np.int16] = np.rint(vectors / GRID_STEP).astype("<i2")
+    return steps

@@ -12,8 +12,7 @@ from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S
 from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect, place_at
-from keystone.indexing.opensearch.index import VECTOR, held_at
-from keystone.indexing.opensearch.passages import PASSAGES
+from keystone.indexing.opensearch.index import PASSAGES, VECTOR, held_at
 from keystone.indexing.opensearch.requests import Dialogue, Read, ask, send_parts
 from keystone.indexing.types import Tick
 

@@ -13,8 +13,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import describe_error, show_value
 from keystone.indexing.opensearch.cluster import Reply, Request
-from keystone.indexing.opensearch.index import DOCID, DOCUMENT, ROW
-from keystone.indexing.opensearch.passages import PASSAGES, unpack_vectors
+from keystone.indexing.opensearch.index import DOCID, DOCUMENT, PASSAGES, ROW, unpack_vectors
 from keystone.indexing.opensearch.requests import Dialogue, Read, send_parts
 from keystone.indexing.opensearch.search import (
     NODE_REQUESTS,

@@ -7,9 +7,7 @@ from itertools import pairwise
 
 from keystone.indexing.structures.blocks import Block, content_blocks, paragraphs
 from keystone.indexing.structures.headings import normal_form, place_headings
-from keystone.indexing.structures.markup.html import read_html
-from keystone.indexing.structures.markup.markdown import read_markdown
-from keystone.indexing.structures.markup.wikitext import read_wikitext
+from keystone.indexing.structures.markup import read_html, read_markdown, read_wikitext
 from keystone.indexing.structures.tree import Node, Tree
 from keystone.indexing.types import Document
 

@@ -2,6 +2,8 @@
 
 Keystone then keeps them in the index's `segments.sqlite`. The segments of a document are embedded as one batch, so a
 vector does not depend on the run that made it.
+
+Vectors of sentences are made when a run first needs them, and kept in the index's `sentences.sqlite`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,10 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
 from keystone.indexing.index import Index
 from keystone.indexing.types import Progress, Store, silent
 from keystone.indexing.vectors.cache import open_cache
-from keystone.indexing.vectors.embed import embed_passages
+from keystone.indexing.vectors.embed import embed_passages, load_embedder
 from keystone.indexing.vectors.passages import open_kept_passages
 from keystone.indexing.vectors.types import Vectors
 
@@ -58,3 +62,18 @@ def segment_vectors(
             found |= zip(chunk, cache.fill(texts, make), strict=True)
             tick(len(chunk))
     return found
+
+
+def sentence_vectors(index: Index, texts: Sequence[str], threads: int = 1) -> Vectors:
+    """The vectors of texts by the index's model, or by words if it has none: float32[len(texts), dimension].
+
+    Each text is embedded once.
+    """
+    embedding = index.compares_by
+
+    def make(missing: Sequence[int]) -> Vectors:
+        return embed_passages(embedding, [texts[i] for i in missing], threads)[:, None]
+
+    with open_cache(index.folder / "sentences.sqlite", embedding) as cache:
+        found = cache.fill([[text] for text in texts], make)
+    return np.concatenate([np.empty((0, load_embedder(embedding).dimension), np.float32), *found])

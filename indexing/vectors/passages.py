@@ -18,8 +18,7 @@ from keystone.indexing.io.writing import map_array, reserve_array
 from keystone.indexing.store import DocumentStore
 from keystone.indexing.types import Document, Embedding, Progress, silent
 from keystone.indexing.vectors.embed import load_embedder
-from keystone.indexing.vectors.faiss_files import load_dense_shards
-from keystone.indexing.vectors.faiss_index import is_flat, make_faiss_index, view_vectors
+from keystone.indexing.vectors.faiss_index import is_flat, load_dense_shards, make_faiss_index, view_vectors
 from keystone.indexing.vectors.types import Vectors
 
 SAMPLE_DOCUMENTS = 1_000

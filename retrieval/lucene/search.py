@@ -1,9 +1,8 @@
 """BM25 over a Lucene index that Keystone built, by Lucene's own `IndexSearcher`.
 
-Lucene searches of a batch of queries in Java: a few calls from Python per batch, none per query or hit.
-
-The threads are Java's, because only one Python thread at a time may call Java. Keystone composes their work from method
-handles (`java.lang.invoke`). Java compiles these like any code, so Keystone neither builds nor ships Java classes.
+A batch of queries takes a few calls from Python to Java, none per query or hit. The threads are Java's, because only
+one Python thread at a time may call Java. Keystone composes their work from method handles (`java.lang.invoke`). Java
+compiles these like any code, so Keystone neither builds nor ships Java classes.
 """
 
 import os

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.indexing.opensearch.index import VECTOR
-from keystone.indexing.opensearch.passages import PASSAGES, count_steps
+from keystone.indexing.opensearch.index import PASSAGES, VECTOR, count_steps
 from keystone.indexing.opensearch.search import open_cluster, read_dimension
 from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.backends import Dense

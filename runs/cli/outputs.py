@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keystone.indexing.errors import UserError
-from keystone.runs.trec.collections.beir import find_folder
+from keystone.runs.trec.collections import find_folder
 
 if TYPE_CHECKING:
     from keystone.runs.config.run_config import RunConfig

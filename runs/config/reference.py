@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from keystone.generation.readers.settings import READERS
-from keystone.indexing.settings.strict_settings import OneOf
+from keystone.indexing.settings import OneOf
 from keystone.retrieval.search import KINDS
 from keystone.runs.config.run_config import RunConfig
 

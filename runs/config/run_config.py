@@ -9,8 +9,7 @@ from keystone.fusion.methods import METHODS
 from keystone.generation.llm.settings import AnyPath, ModelSettings
 from keystone.generation.readers.settings import BY_QUERY, BY_RANKING, AnswerMethod, PlainSettings, ReaderSettings
 from keystone.generation.rerank.settings import RerankSettings
-from keystone.indexing.settings.none_named import NoneNamed
-from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.settings import NoneNamed, StrictSettings
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.system import System
 from keystone.runs.config.sections import SHORT_FORM, Answer, Fusion, Grading, Queries, Retrieval, ShortName

@@ -13,8 +13,7 @@ from keystone.generation.llm.settings import AnyPath
 from keystone.generation.readers.settings import AnswerMethod
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_text_lines
-from keystone.indexing.settings.none_named import NoneNamed
-from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.settings import NoneNamed, StrictSettings
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.search import KINDS, AnySystem
 from keystone.retrieval.system import System

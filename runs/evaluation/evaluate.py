@@ -18,7 +18,7 @@ from keystone.runs.evaluation import cautions
 from keystone.runs.evaluation.circular import find_circular_rows
 from keystone.runs.evaluation.delegated import list_grades, measure_by_function, measure_by_name
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
-from keystone.runs.trec.collections.qrels import find_qrels_file
+from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
 from keystone.runs.trec.types import Qrels, Run, make_run, pair_bounds, show_as_html

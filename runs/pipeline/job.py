@@ -17,7 +17,7 @@ from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.tracks.answer_files import Author
 from keystone.runs.tracks.rules import TRACKS, Track, set_topic_limits
-from keystone.runs.trec.given_runs import GivenRun, read_given_run
+from keystone.runs.trec.run_files import GivenRun, read_given_run
 from keystone.runs.trec.topics import names_collection, read_topics
 
 WORD_CHARACTERS = 6

@@ -26,7 +26,7 @@ from keystone.generation.types import Sentence
 from keystone.indexing.vectors.of_documents import document_vectors
 from keystone.indexing.vectors.types import Effort
 from keystone.retrieval.backends import open_dense
-from keystone.retrieval.neighbours import find_neighbours
+from keystone.retrieval.faiss_search import find_neighbours
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.pipeline.grading.grade_files import make_keystone_rankings
 from keystone.runs.pipeline.grading.rounds import RELEVANT_GRADE

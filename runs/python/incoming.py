@@ -18,8 +18,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_names
 from keystone.indexing.types import describe_id, is_id
 from keystone.retrieval.types import Topic, offsets_of
-from keystone.runs.trec.collections.ir_datasets import make_narrative
-from keystone.runs.trec.collections.named_rows import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES
+from keystone.runs.trec.collections import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES, make_narrative
 from keystone.runs.trec.doc_ids import encode_ids
 from keystone.runs.trec.json_topics import NARRATIVE_KEYS
 from keystone.runs.trec.run_files import arrange_qrels, sort_as_trec_eval

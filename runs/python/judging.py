@@ -15,7 +15,7 @@ from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.judging.judge import judge_pool, pool_runs
 from keystone.runs.evaluation.measures import parse_measures
 from keystone.runs.evaluation.nuggets import read, write
-from keystone.runs.evaluation.nuggets.assign import assign_banks
+from keystone.runs.evaluation.nuggets.citations import assign_banks
 from keystone.runs.evaluation.nuggets.create import Judgments, create_banks_for
 from keystone.runs.evaluation.nuggets.score import score_banks
 from keystone.runs.evaluation.nuggets.types import NuggetBank

@@ -10,8 +10,7 @@ from keystone.runs.report.terminal import format_p_value
 from keystone.runs.wording import escape_controls, plural
 
 if TYPE_CHECKING:
-    from keystone.runs.evaluation.battles.pair import Pair
-    from keystone.runs.evaluation.battles.summary import Interval, Summary
+    from keystone.runs.evaluation.battles import Interval, Pair, Summary
 
 
 def print_pair(pair: "Pair", summary: "Summary") -> None:

@@ -4,8 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Finding, Stage
-from keystone.runs.evaluation.diagnosis.worth import RankingWorth
+from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Finding, RankingWorth, Stage
 from keystone.runs.wording import escape_controls, plural
 
 KEPT = "kept"

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from keystone.generation.queries.compose import make_narrative_query
-from keystone.generation.rules.doubt import is_doubtful
-from keystone.generation.rules.quotes import find_quote
+from keystone.generation.rules.quotes import find_quote, is_doubtful
 from keystone.generation.types import Answer, Sentence
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import NotFound, UserError

@@ -16,8 +16,7 @@ from keystone.retrieval.types import Topic
 from keystone.runs.tracks.answer_files import get_metadata
 from keystone.runs.tracks.check_answers import check_answers, describe_answers, find_topic
 from keystone.runs.tracks.check_run import check_run, describe_run, is_row
-from keystone.runs.tracks.fix_answers import fix_answers
-from keystone.runs.tracks.fix_run import fix_run
+from keystone.runs.tracks.fix import fix_answers, fix_run
 from keystone.runs.tracks.rules import SHARED_FORM, TRACKS, Track
 from keystone.runs.tracks.violations import (
     Lines,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_bytes
 from keystone.retrieval.types import offsets_of
-from keystone.runs.trec.collections.qrels import read_qrels_bytes
+from keystone.runs.trec.collections import read_qrels_bytes
 from keystone.runs.trec.doc_ids import Ids
 from keystone.runs.trec.kernels import THREADS, map_in_threads
 from keystone.runs.trec.scan import LF, POWERS_OF_TEN, QRELS_COLUMNS, RUN_COLUMNS, find_tokens_before, scan_lines

@@ -7,7 +7,7 @@ that way as it reads it. It writes scores that strictly decrease in float32, so 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.writing import write_whole
+from keystone.indexing.types import Store, document_id
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import offsets_of
-from keystone.runs.trec.collections.qrels import find_qrels_file
+from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import Ids, encode_ids, match_ids
 from keystone.runs.trec.kernels import THREADS
 from keystone.runs.trec.render import render_rows
@@ -185,3 +187,33 @@ def find_ranks(path: Path, asked: Mapping[str, Sequence[str]]) -> dict[str, list
     _, rows = match_ids(run.docs, pair_bounds(run.offsets), docs, pair_bounds(offsets))
     ranks = np.where(rows < 0, 0, rows - np.repeat(run.offsets[:-1], np.diff(offsets)) + 1)
     return {name: ranks[offsets[i] : offsets[i + 1]].tolist() for i, name in enumerate(asked)}
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRun:
+    """A run file of another system. `rows` has the documents of each query or narrative, best first."""
+
+    sha256: str
+    rows: Mapping[str, Sequence[int]]
+    unknown: int
+    """How many of the file's lines name a document that the store lacks."""
+
+
+def read_given_run(path: Path, store: Store, topic_ids: Sequence[str]) -> GivenRun:
+    """Read the rankings of these topics and of their queries from a run file, in trec_eval's order.
+
+    The id of a segment counts for its document, which keeps its best place. Without `topic_ids`, all rankings are read.
+    `UserError` for a file that is no run file, and for one that ranks nothing for any of the topics.
+    """
+    run, own = read_run(path), set(topic_ids)
+    kept = [name for name in run.query_ids if not own or name in own or name.rsplit("#", 1)[0] in own]
+    if not kept:
+        found = f"found {run.query_ids[0]!r}" if run.query_ids else "found no line"
+        raise UserError(f"{path}: {found}, expected rankings of the topics, such as {next(iter(topic_ids), '1')!r}")
+    run = run.select(kept)
+    doc_ids, code_of = run.docs.find_distinct()
+    known = store.rows(doc_ids)
+    known = np.where(known < 0, store.rows([document_id(name) for name in doc_ids]), known)[code_of]
+    parts = [known[a:b] for a, b in zip(run.offsets, run.offsets[1:], strict=False)]
+    rows = {name: list(dict.fromkeys(part[part >= 0].tolist())) for name, part in zip(kept, parts, strict=True)}
+    return GivenRun(hash_file(path), rows, int((known < 0).sum()))

@@ -17,8 +17,7 @@ from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file, read_text_lines
 from keystone.indexing.types import describe_id, has_lone_surrogate, is_id
 from keystone.retrieval.types import Topic
-from keystone.runs.trec.collections.beir import find_folder, find_queries, read_judged_ids
-from keystone.runs.trec.collections.ir_datasets import is_data_set, read_queries
+from keystone.runs.trec.collections import find_folder, find_queries, is_data_set, read_judged_ids, read_queries
 from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS, make_raw_topic, name_place, read_json_topics
 from keystone.runs.trec.marked_topics import RawTopic, read_marked_topics
 

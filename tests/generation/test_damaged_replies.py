@@ -19,9 +19,9 @@ from keystone.generation.answers.shorten import read_shorter
 from keystone.generation.answers.support import find_sources, make_claims, read_verdicts
 from keystone.generation.answers.synthesise import read_texts
 from keystone.generation.grading import rate_answers
-from keystone.generation.grading.battles import read_battle
 from keystone.generation.grading.citations import read_rating
 from keystone.generation.grading.nuggets import read_nuggets
+from keystone.generation.grading.rate_answers import read_battle
 from keystone.generation.grading.umbrela import read_grades
 from keystone.generation.grading.use import AskedAnswer, read_use
 from keystone.generation.llm.cache import decode_reply, encode_reply
@@ -29,7 +29,7 @@ from keystone.generation.llm.chat import PaidReply, ReplyBound, read_reply
 from keystone.generation.queries.passages import read_passage
 from keystone.generation.queries.search_again import read_search_texts
 from keystone.generation.queries.understand import read_questions, read_topic
-from keystone.generation.readers.combined.escalate import read_open
+from keystone.generation.readers.combined import read_open
 from keystone.generation.readers.disco_rag import parts, tree_reply
 from keystone.generation.readers.disco_rag.graph import read_graph
 from keystone.generation.readers.discorag.parse import read_action

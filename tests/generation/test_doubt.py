@@ -2,7 +2,7 @@
 
 import pytest
 
-from keystone.generation.rules.doubt import is_doubtful
+from keystone.generation.rules.quotes import is_doubtful
 from keystone.indexing.types import MINILM, Embedding
 
 SENTENCES = ["Bees find flowers by their scent.", "A colony of honey bees has one queen."]

@@ -16,8 +16,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import shard_files
 from keystone.indexing.types import MINILM
 from keystone.indexing.vectors.embed import embed_queries
-from keystone.indexing.vectors.faiss_files import load_dense_shards
-from keystone.indexing.vectors.faiss_index import make_faiss_index, write_dense
+from keystone.indexing.vectors.faiss_index import load_dense_shards, make_faiss_index, write_dense
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.indexing.vectors.passages import PassageIndex
 from keystone.indexing.vectors.types import Vectors, round_to_grid

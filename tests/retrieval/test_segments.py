@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.types import WORDS
 from keystone.indexing.vectors.embed import embed_queries
-from keystone.retrieval.segments import weigh_segments
+from keystone.retrieval.bm25 import weigh_segments
 
 NOUNS = ["bee", "flower", "river", "glacier", "queen", "colony"]
 TEXTS = st.lists(st.sampled_from(NOUNS), max_size=8).map(" ".join)

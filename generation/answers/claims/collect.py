@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from keystone.generation.answers.claims.names import find_names, split_words
 from keystone.generation.answers.claims.quotes import (
     MOST_CITATIONS,
+    find_names,
     find_naming_segments,
     find_quote,
     find_quoted_segments,
+    split_words,
 )
 from keystone.generation.answers.sentences import (
     Passage,

@@ -12,7 +12,7 @@ from functools import partial
 
 from keystone.generation.answers.claims.choose import choose_claims, join_citations, merge_claims
 from keystone.generation.answers.claims.collect import Claim, ClaimTask, collect_claims
-from keystone.generation.answers.claims.names import find_names, split_words
+from keystone.generation.answers.claims.quotes import find_names, split_words
 from keystone.generation.answers.sentences import (
     allow_tokens,
     count_words,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from keystone.generation.prompts.readers import rhetorical_plan
 from keystone.generation.readers.disco_rag.chunks import Chunk
 from keystone.generation.readers.disco_rag.graph import Graph, show_graph, shuffle_graph
-from keystone.generation.readers.disco_rag.tree import show_tree, shuffle_trees
+from keystone.generation.readers.disco_rag.tree_reply import show_tree, shuffle_trees
 from keystone.generation.types import Note
 from keystone.indexing.structures.tree import Tree
 

@@ -18,8 +18,7 @@ from keystone.generation.readers.disco_rag.chunks import Chunk, rank_chunks, sho
 from keystone.generation.readers.disco_rag.graph import Graph, infer_graph, read_graph
 from keystone.generation.readers.disco_rag.relations import INTER, INTRA, UNRELATED
 from keystone.generation.readers.disco_rag.replies import Found, tidy_lines
-from keystone.generation.readers.disco_rag.tree import grow_tree, show_units
-from keystone.generation.readers.disco_rag.tree_reply import read_tree
+from keystone.generation.readers.disco_rag.tree_reply import grow_tree, read_tree, show_units
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.tree import Tree

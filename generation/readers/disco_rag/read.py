@@ -15,7 +15,7 @@ from keystone.generation.readers.disco_rag.blueprint import Blueprint, list_note
 from keystone.generation.readers.disco_rag.chunks import choose_chunks, list_evidence, show_chunks
 from keystone.generation.readers.disco_rag.graph import Graph, show_graph
 from keystone.generation.readers.disco_rag.parts import Part, make_graph, make_plans, make_tree, share_allowance
-from keystone.generation.readers.disco_rag.tree import show_tree
+from keystone.generation.readers.disco_rag.tree_reply import show_tree
 from keystone.generation.readers.question import Question
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import RhetoricalSettings

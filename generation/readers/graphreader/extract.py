@@ -12,10 +12,9 @@ from keystone.generation.context.delimit import delimit
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.readers import graphreader as prompt
 from keystone.generation.readers.allowance import Allowance, Asked, ask_within, count_prompt_tokens
-from keystone.generation.readers.graphreader.material import Chunk, ChunkFact
+from keystone.generation.readers.graphreader.material import Chunk, ChunkFact, find_parts, find_support
 from keystone.generation.readers.graphreader.replies import disarm, read_facts
 from keystone.generation.readers.graphreader.start import record_start
-from keystone.generation.readers.graphreader.words import find_parts, find_support
 from keystone.generation.readers.question import Question
 from keystone.generation.types import Failure, Reply, Request, Step
 from keystone.indexing.errors import Unusable

@@ -12,9 +12,8 @@ from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.readers import graphreader as prompt
 from keystone.generation.readers.allowance import Allowance, Asked, ask_within
-from keystone.generation.readers.graphreader.material import WORDS_WEIGHT, Material
+from keystone.generation.readers.graphreader.material import WORDS_WEIGHT, Material, find_parts
 from keystone.generation.readers.graphreader.replies import PLAN_TOKENS, disarm, read_plan, read_scores
-from keystone.generation.readers.graphreader.words import find_parts
 from keystone.generation.readers.question import Question
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import Failure, Reply, Request, Step

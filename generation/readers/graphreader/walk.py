@@ -11,9 +11,8 @@ from typing import Literal
 from keystone.generation.context.delimit import delimit
 from keystone.generation.context.tokens import count_tokens
 from keystone.generation.readers.allowance import Asked
-from keystone.generation.readers.graphreader.material import ChunkFact, Material
+from keystone.generation.readers.graphreader.material import ChunkFact, Material, find_parts, find_support
 from keystone.generation.readers.graphreader.replies import Call, cap_notebook, disarm, find_chunk_numbers
-from keystone.generation.readers.graphreader.words import find_parts, find_support
 from keystone.generation.readers.loop import Taken, Walk, walk
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import Failure, Step

@@ -15,7 +15,7 @@ from keystone.generation.readers.rdr2.reply import Choice, read_choice
 from keystone.generation.readers.rdr2.view import View
 from keystone.generation.readers.rdr2.walk import Routed, Site
 from keystone.generation.types import Request, Stop
-from keystone.indexing.vectors.of_sentences import sentence_vectors
+from keystone.indexing.vectors.of_segments import sentence_vectors
 
 LEAST_COSINE = 0.2
 """Without a model, the lines that have at least this cosine with the question are chosen.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from keystone.runs.config.run_config import RunConfig
-    from keystone.runs.evaluation.answers.wins import Comparison
+    from keystone.runs.evaluation.answers.evaluate_answers import Comparison
     from keystone.runs.evaluation.evaluate import Evaluation
     from keystone.runs.evaluation.judging.redraw import NoisyMeans
     from keystone.runs.evaluation.measures import Measure
@@ -149,7 +149,7 @@ def _build_report(
     evaluations: "list[Evaluation]", comparisons: "list[Comparison] | None", judged: "list[NoisyMeans]"
 ) -> dict[str, Any]:
     """Build the JSON of all numbers; `comparisons` are those of answers, None for runs."""
-    from keystone.runs.evaluation.answers.wins import report_comparison
+    from keystone.runs.evaluation.answers.evaluate_answers import report_comparison
     from keystone.runs.evaluation.compare import build_report
 
     report = build_report(evaluations)

@@ -142,7 +142,7 @@ def use(
     from keystone.runs.evaluation.answers.asked import read_asked
     from keystone.runs.evaluation.answers.judge_use import judge_files
     from keystone.runs.evaluation.tune import list_means
-    from keystone.runs.evaluation.use.records import name_use_file
+    from keystone.runs.evaluation.use import name_use_file
     from keystone.runs.pipeline.model_runner import open_model_runner
     from keystone.runs.report.terminal import print_cautions, print_evaluations, progress_bars
 
@@ -180,8 +180,7 @@ def pair(
     from keystone.runs.cli.commands.evaluate_command import read_model_settings
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation.answers.asked import read_narratives
-    from keystone.runs.evaluation.battles.pair import judge_pair, write_verdicts
-    from keystone.runs.evaluation.battles.summary import summarise_pair
+    from keystone.runs.evaluation.battles import judge_pair, summarise_pair, write_verdicts
     from keystone.runs.pipeline.model_runner import open_model_runner
     from keystone.runs.report.battles import describe_summary, print_pair
     from keystone.runs.report.terminal import progress_bars

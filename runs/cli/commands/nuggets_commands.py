@@ -92,7 +92,7 @@ def assign(
     """
     from keystone.runs.cli.commands.evaluate_command import read_model_settings
     from keystone.runs.cli.outputs import check_run_outputs
-    from keystone.runs.evaluation.nuggets.assign import assign_to_files
+    from keystone.runs.evaluation.nuggets.citations import assign_to_files
     from keystone.runs.evaluation.nuggets.write import write_nuggets
 
     settings = read_model_settings(config, set)

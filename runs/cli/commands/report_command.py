@@ -83,8 +83,8 @@ def diagnose(
     from keystone.indexing.io.writing import write_whole
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.diagnosis.diagnose import diagnose as diagnosed
+    from keystone.runs.evaluation.diagnosis.diagnose import measure_worth
     from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
-    from keystone.runs.evaluation.diagnosis.worth import measure_worth
     from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.evaluation.nuggets.read import read_nuggets
     from keystone.runs.report.diagnosis import describe_diagnosis, print_diagnosis

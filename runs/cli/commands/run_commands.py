@@ -104,8 +104,7 @@ def run(
 
     check_run_outputs(settings, [config], {"the run directory": settings.out / settings.run_id})
     if dry_run:
-        from keystone.runs.report.foresight.foresee import foresee_run
-        from keystone.runs.report.foresight.show import format_foresight, list_foresight
+        from keystone.runs.report.foresight import foresee_run, format_foresight, list_foresight
 
         foresight = foresee_run(settings, threads)
         if json:

@@ -10,7 +10,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import unicode_name
-from keystone.runs.evaluation.use.records import UseRecord, keep_fresh, read_use_records
+from keystone.runs.evaluation.use import UseRecord, keep_fresh, read_use_records
 from keystone.runs.pipeline.file_names import EVIDENCE
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, is_integer, read_answer_file
 from keystone.runs.tracks.rules import TRACKS, Track

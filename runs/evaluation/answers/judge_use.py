@@ -14,7 +14,7 @@ from keystone.runs.evaluation.answers.evaluate_answers import evaluate_submissio
 from keystone.runs.evaluation.answers.families import FAMILIES
 from keystone.runs.evaluation.answers.files import Reference, Submission, read_references, read_submission
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.use.records import UseRecord, list_texts, name_use_file, write_use_records
+from keystone.runs.evaluation.use import UseRecord, list_texts, name_use_file, write_use_records
 from keystone.runs.pipeline.model_runner import RunWithModel
 
 

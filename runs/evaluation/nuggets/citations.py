@@ -1,14 +1,18 @@
-"""Ratings of the citations of answers: by a model, and in files of RAGDoll's form.
+"""Ratings of the citations of answers, and nuggets assigned to answers: by a model, and in files of RAGDoll's form.
 
 Source: castorini/RAGDoll, the toolkit of the 2026 track, at 1f06719.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from keystone.generation.ask import run_together
 from keystone.generation.grading.citations import Citation, rate_citations
+from keystone.generation.grading.nuggets import assign_nuggets
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure, Support
 from keystone.indexing.errors import UserError
@@ -17,9 +21,10 @@ from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation.nuggets.assign import read_submissions
-from keystone.runs.evaluation.nuggets.read import TOPIC_KEYS, get_id, list_objects
-from keystone.runs.evaluation.nuggets.texts import read_texts
+from keystone.runs.evaluation.answers.files import Submission, read_submission
+from keystone.runs.evaluation.cautions import caution_about_topics
+from keystone.runs.evaluation.nuggets.read import TOPIC_KEYS, get_id, list_objects, read_nuggets
+from keystone.runs.evaluation.nuggets.types import NuggetBank, read_texts
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.wording import plural
@@ -151,3 +156,57 @@ def _parse_code(code: Any, where: str) -> Support | None:
     if not isinstance(code, str | int) or str(code) not in CODES:
         raise ValueError(f"{where}support: expected one of {', '.join(CODES)}, found {shorten_value(code)}")
     return CODES[str(code)]
+
+
+def assign_to_files(
+    paths: Sequence[Path], nuggets_path: Path, run_with_model: RunWithModel
+) -> tuple[list[NuggetBank], list[str]]:
+    """Assign the nuggets of each topic to the answers of files or run directories; also cautions about topics.
+
+    A missing answer states no nugget, and the model is not asked. `UserError` without a model, for two files of one
+    run, and for a file without a topic of the nuggets.
+    """
+    return assign_banks(paths, read_nuggets(nuggets_path), str(nuggets_path), run_with_model)
+
+
+def assign_banks(
+    paths: Sequence[Path], banks: Sequence[NuggetBank], name: str, run_with_model: RunWithModel
+) -> tuple[list[NuggetBank], list[str]]:
+    """Assign nuggets to the answers of files or run directories, as `assign_to_files` does.
+
+    `name` is the name of the nuggets in messages.
+    """
+    submissions = read_submissions(paths)
+    topics, cautions = [bank.topic_id for bank in banks], list[str]()
+    for topic_id, count in Counter(topics).items():
+        if count > 1:
+            raise UserError(f"{name}: topic {topic_id!r} occurs more than once, expected nuggets without runs")
+    for one in submissions:
+        if not one.answers.keys() & set(topics):
+            own = next(iter(one.answers))
+            ids = f"its topics look like {own!r}, those of the nuggets like {topics[0]!r}"
+            raise UserError(f"{one.name}: none of its topics has nuggets: {ids}")
+        cautions += caution_about_topics(one.name, list(one.answers), topics, "an answer", "nugget")
+
+    async def assign(model: Model | None) -> list[NuggetBank]:
+        if model is None:
+            raise UserError("nuggets: needs a language model; expected one under the key model (--set)")
+        return await run_together([partial(_assign_bank, model, one, bank) for one in submissions for bank in banks])
+
+    return run_with_model(assign), cautions
+
+
+def read_submissions(paths: Sequence[Path]) -> list[Submission]:
+    """Read answer files or run directories. `UserError` as from `read_submission`, and for two files of one run."""
+    found = [read_submission(path) for path in paths]
+    names = [one.run_id for one in found]
+    if repeated := next((one for one in found if names.count(one.run_id) > 1), None):
+        raise UserError(f"{repeated.name}: found run {repeated.run_id!r} in another file too, expected different runs")
+    return found
+
+
+async def _assign_bank(model: Model, submission: Submission, bank: NuggetBank) -> NuggetBank:
+    text = submission.get_text(bank.topic_id)
+    labels = await assign_nuggets(model, bank.query, text, [nugget.describe() for nugget in bank.nuggets])
+    nuggets = tuple(replace(one, assignment=label) for one, label in zip(bank.nuggets, labels, strict=True))
+    return replace(bank, nuggets=nuggets, run_id=submission.run_id, answer_text=text)

@@ -11,15 +11,14 @@ from keystone.generation.ask import run_together
 from keystone.generation.grading.nuggets import create_nuggets, rate_importance
 from keystone.generation.llm.model import Model
 from keystone.generation.rules.support import rate_support
-from keystone.generation.rules.terms import find_terms, make_weigher
+from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
 from keystone.indexing.types import Store, document_id
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation.nuggets.texts import read_texts
-from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank, Source
+from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank, Source, read_texts
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.topics import read_topics

@@ -1,10 +1,11 @@
 """The types of nuggets: what a good answer to a topic should say."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from keystone.generation.grading.nuggets import Assignment, Importance
-from keystone.indexing.types import Span
+from keystone.indexing.types import Span, Store, document_id
 
 Aggregator = Literal["AND", "OR"]
 """Whether an answer should give all gold answers of a question, or any one."""
@@ -64,3 +65,15 @@ class NuggetBank:
     team_id: str = ""
     description: str = ""
     """The description of the run."""
+
+
+def read_texts(store: Store, ids: Iterable[str]) -> dict[str, str]:
+    """Read the text of each id, which names a document, or a segment of one. Ids that the store lacks are left out."""
+    wanted = list(dict.fromkeys(ids))
+    names = list(dict.fromkeys([*wanted, *map(document_id, wanted)]))
+    rows = [row for row in store.rows(names).tolist() if row >= 0]
+    found: dict[str, str] = {}
+    for document in store.get(rows):
+        found |= {one.id: document.segment_text(one) for one in document.segments}
+        found[document.id] = document.contents
+    return {name: found[name] for name in wanted if name in found}

@@ -1,36 +1,36 @@
 """Writing the bundle of a run: its later stages are made once more, and the parts of index and model are noted.
 
-The metadata of a run in the schema `ir_metadata`, version 0.1 (Breuer et al., SIGIR 2022; ir-metadata.org).
-
-It holds known facts only: a field that nobody recorded, such as the machine's processor, is absent.
+The metadata follow the schema `ir_metadata`, version 0.1 (Breuer et al., SIGIR 2022; ir-metadata.org). They hold known
+facts only: a field that nobody recorded, such as the machine's processor, is absent.
 """
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import yaml
 
 from keystone.generation.llm.cache import encode_reply
 from keystone.generation.llm.chat import PaidReply
-from keystone.generation.types import Reply, Usage
+from keystone.generation.llm.model import Model, make_request_key
+from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.store import to_record
 from keystone.indexing.types import Document
 from keystone.indexing.vectors.embed import load_embedder, stand_in
+from keystone.indexing.vectors.of_segments import segment_vectors, sentence_vectors
 from keystone.indexing.vectors.types import Effort, Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.exchange.bundle.archive import pack
-from keystone.runs.exchange.bundle.note_parts import NotingRunner, PartReader
 from keystone.runs.exchange.bundle.parts import KnownVectors, PartStore, describe_index, open_sealed_index, save_vectors
 from keystone.runs.exchange.bundle.remake import (
     DOCUMENTS,
@@ -48,7 +48,7 @@ from keystone.runs.exchange.bundle.remake import (
 from keystone.runs.pipeline.directory import MANIFEST, read_entries
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.job import Job, describe_settings, open_job
-from keystone.runs.pipeline.model_runner import open_model_runner
+from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.stages.config import write_config
 from keystone.runs.pipeline.table import list_files, list_wanted
 from keystone.runs.trec.topics import hash_topics, names_collection
@@ -252,3 +252,86 @@ def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, An
             "other": {"index": manifest["index"]["key"], "documents": manifest["index"]["documents"]},
         },
     }
+
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class PartReader:
+    """Reads documents and vectors of a run's index, and notes which."""
+
+    job: Job
+    documents: dict[str, Document] = field(default_factory=dict)
+    _segments: dict[str, Vectors] = field(default_factory=dict)
+    _learned: set[str] = field(default_factory=set)
+
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Read documents by id."""
+        store = self.job.store
+        missing = [name for name in dict.fromkeys(ids) if name not in self.documents]
+        self.documents |= zip(missing, store.get(store.rows(missing)), strict=True)
+        return [self.documents[name] for name in ids]
+
+    def find_vectors(self, texts: Sequence[str]) -> Iterator[Vectors]:
+        """Find the vectors of texts among those that the index keeps, or embed them."""
+        self._learn_segments()
+        embedding, job = self.job.sources.embedding, self.job
+        others = [text for text in texts if text not in self._segments]
+        passages = [text for text in others if text.startswith(embedding.passage_prefix)]
+        queries = [text for text in others if not text.startswith(embedding.passage_prefix)]
+        plain = [text.removeprefix(embedding.passage_prefix) for text in passages]
+        found = dict(zip(passages, sentence_vectors(job.index, plain, job.threads), strict=True))
+        found |= zip(queries, load_embedder(embedding).embed(queries, job.threads), strict=True)
+        return (self._segments[text] if text in self._segments else found[text] for text in texts)
+
+    def _learn_segments(self) -> None:
+        """Read the vectors of the segments of all documents that were read since the last call."""
+        job, new = self.job, [name for name in list(self.documents) if name not in self._learned]
+        self._learned.update(new)
+        rows = job.store.rows(new)
+        vectors = segment_vectors(job.index, job.store, rows.tolist(), job.threads)
+        for name, row in zip(new, rows.tolist(), strict=True):
+            document = self.documents[name]
+            texts = [job.sources.embedding.passage_prefix + document.segment_text(one) for one in document.segments]
+            self._segments |= zip(texts, vectors[row], strict=True)
+
+
+@dataclass(slots=True)
+class NotingModel:
+    """A model of a run that notes each reply by the key of its request. Each request allows `thinking` tokens more."""
+
+    name: str
+    model: Model
+    thinking: int
+    replies: dict[str, Reply] = field(default_factory=dict)
+
+    async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
+        """See `keystone.generation.llm.model.Model`."""
+        asked: list[Request] = []
+
+        def note() -> Iterator[Request]:
+            for request in requests:
+                asked.append(request)
+                yield request
+
+        async for number, outcome in self.model.complete(note()):
+            if isinstance(outcome, Reply):
+                sent = replace(asked[number], max_tokens=asked[number].max_tokens + self.thinking)
+                self.replies[make_request_key(self.name, sent)] = outcome
+            yield number, outcome
+
+
+@dataclass(frozen=True, slots=True)
+class NotingRunner:
+    """Runs work with the model of `run_with_model`, and notes each reply in `replies`."""
+
+    run_with_model: RunWithModel
+    thinking: int
+    replies: dict[str, Reply]
+
+    def __call__(self, work: Callable[[Model | None], Awaitable[T]]) -> T:
+        """See `RunWithModel`."""
+        return self.run_with_model(
+            lambda model: work(model and NotingModel(model.name, model, self.thinking, self.replies))
+        )

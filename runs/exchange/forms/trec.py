@@ -12,7 +12,7 @@ from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.runs.exchange.records import check_id
 from keystone.runs.exchange.types import Candidate, Form, Handover, Request
 from keystone.runs.tracks.violations import shorten_value
-from keystone.runs.trec.collections.named_rows import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES
+from keystone.runs.trec.collections import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES
 from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS, TURN_KEYS
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.run_files import read_qrels as read_trec_qrels

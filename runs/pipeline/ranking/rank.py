@@ -20,8 +20,8 @@ from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.indexing.vectors.types import Vectors
+from keystone.retrieval.bm25 import weigh_segments
 from keystone.retrieval.search import search_all
-from keystone.retrieval.segments import weigh_segments
 from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Query, Rankings, Topic, ranked

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation.use.records import UseRecord
+from keystone.runs.evaluation.use import UseRecord
 
 
 @dataclass(frozen=True, slots=True)

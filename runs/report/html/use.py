@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from keystone.generation.prompts.evaluation.rate_use import MOST_MARK, Answered
 from keystone.runs.evaluation.answers.families import FAMILIES
 from keystone.runs.evaluation.answers.files import read_judged_submission
-from keystone.runs.evaluation.use.measures import measure_use
-from keystone.runs.evaluation.use.records import UseRecord, name_use_file
+from keystone.runs.evaluation.use import UseRecord, measure_use, name_use_file
 from keystone.runs.report.html.markup import Html, element, isolate, join
 from keystone.runs.report.html.settings import render_run_name
 from keystone.runs.report.html.types import RunView

@@ -5,12 +5,11 @@ from pathlib import Path
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_whole
-from keystone.runs.report.html.markup import Html, element, join
+from keystone.runs.report.html.markup import Html, element, join, make_policy, read_parts
 from keystone.runs.report.html.measures import Measures, take_measures
 from keystone.runs.report.html.narratives import list_topic_ids, render_narratives
 from keystone.runs.report.html.opening.answer import render_answer
 from keystone.runs.report.html.opening.result import rank_values, render_result
-from keystone.runs.report.html.parts import make_policy, read_parts
 from keystone.runs.report.html.read_run import read_answer_view, read_view
 from keystone.runs.report.html.settings import render_settings
 from keystone.runs.report.html.types import RunView

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import read_whole_number
-from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.settings import StrictSettings
 from keystone.indexing.types import Span
 from keystone.runs.report.passages import Passage, choose_passage, make_passage
 from keystone.runs.serving import service as serving

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from keystone.runs.report.html.markup import Html, element, join
-from keystone.runs.report.html.parts import make_policy, read_parts
+from keystone.runs.report.html.markup import Html, element, join, make_policy, read_parts
 
 REPORT = "keystone.runs.report.html"
 """The package of the report, from which the page has its style."""

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from sse_starlette import ServerSentEvent
 
-from keystone.generation.rules.doubt import DOUBT
+from keystone.generation.rules.quotes import DOUBT
 from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError
 from keystone.retrieval.ties import decrease_strictly

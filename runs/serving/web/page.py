@@ -4,7 +4,7 @@ from functools import cache
 
 from starlette.responses import HTMLResponse
 
-from keystone.runs.report.html.parts import make_policy, read_parts
+from keystone.runs.report.html.markup import make_policy, read_parts
 
 PACKAGE = "keystone.runs.serving.web"
 REPORT = "keystone.runs.report.html"

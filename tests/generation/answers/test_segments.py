@@ -13,11 +13,12 @@ from keystone.generation.answers.choose_segments import (
     MOST_CITATIONS,
     TopicSegments,
     choose_segments,
+    cite_segments,
+    limit_references,
     list_segments,
 )
-from keystone.generation.answers.segments import cite_segments, limit_references
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.rules.terms import find_terms
+from keystone.generation.rules.words import find_terms
 from keystone.generation.types import Answer, Sentence
 from tests.support.structures.topic_segments import SEGMENTS, make_context, toward
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.choose_segments import MOST_CITATIONS, list_segments
-from keystone.generation.answers.segments import cite_segments
+from keystone.generation.answers.choose_segments import MOST_CITATIONS, cite_segments, list_segments
 from keystone.generation.answers.support import (
     GROUP_SENTENCES,
     check_by_model,
@@ -24,7 +23,7 @@ from keystone.generation.answers.support import (
 )
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.rules.support import rate_support, says_nothing
-from keystone.generation.rules.terms import find_names, find_numbers, make_weigher
+from keystone.generation.rules.words import find_names, find_numbers, make_weigher
 from keystone.generation.types import Answer, Failure, Reply, Request, Sentence, SupportCheck
 from keystone.indexing.errors import Unusable
 from keystone.retrieval.types import Query

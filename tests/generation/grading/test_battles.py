@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from keystone.generation.grading.battles import Battle, judge_battles, read_battle, request_battle
-from keystone.generation.grading.rate_answers import AnswerPair
+from keystone.generation.grading.rate_answers import AnswerPair, Battle, judge_battles, read_battle, request_battle
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 from tests.support.models.scripted import Scripted

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from keystone.generation.context.topic import Sources
-from keystone.generation.readers.gaps import find_documents
+from keystone.generation.readers.plain import find_documents
 from keystone.generation.readers.reader import AnswerSettings, Tools
 from keystone.generation.types import QuestionCheck
 from keystone.indexing.builds.index import build_index

@@ -7,7 +7,7 @@ import pytest
 
 from keystone.indexing.corpora import markup
 from keystone.indexing.corpora.markup import Page, read_html, split_markup
-from keystone.indexing.structures.markup.html import read_html as read_blocks
+from keystone.indexing.structures.markup import read_html as read_blocks
 
 KEPT = "The river rose by two metres."
 

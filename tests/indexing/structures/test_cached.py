@@ -19,7 +19,7 @@ from keystone.indexing.structures.cached import (
     read_structures,
 )
 from keystone.indexing.structures.discourse import discourse_tree
-from keystone.indexing.structures.formats import detect_format
+from keystone.indexing.structures.markup import detect_format
 from keystone.indexing.structures.sections import section_tree
 from keystone.indexing.types import Document
 

@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.structures.blocks import Block
-from keystone.indexing.structures.markup.html import read_html
-from keystone.indexing.structures.markup.markdown import read_markdown
-from keystone.indexing.structures.markup.wikitext import read_wikitext
+from keystone.indexing.structures.markup import read_html, read_markdown, read_wikitext
 
 
 def read(reader: Callable[[str], list[Block]], text: str) -> list[str]:

@@ -15,10 +15,15 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import shard_files
-from keystone.indexing.vectors import faiss_files as dense_shards
+from keystone.indexing.vectors import faiss_index as dense_shards
 from keystone.indexing.vectors import shards as vectors
-from keystone.indexing.vectors.faiss_files import build_dense_shards, load_dense_shards
-from keystone.indexing.vectors.faiss_index import build_dense, make_faiss_index, write_dense
+from keystone.indexing.vectors.faiss_index import (
+    build_dense,
+    build_dense_shards,
+    load_dense_shards,
+    make_faiss_index,
+    write_dense,
+)
 from keystone.indexing.vectors.shards import Shards
 from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.retrieval.faiss_search import FaissSearcher, search_dense
@@ -158,7 +163,7 @@ import ctypes, json, sys
 from pathlib import Path
 import numpy as np
 from keystone.indexing.vectors.faiss_index import import_faiss, load_dense
-from keystone.indexing.vectors.faiss_files import load_dense_shards
+from keystone.indexing.vectors.faiss_index import load_dense_shards
 from keystone.retrieval.faiss_search import search_dense
 
 def anonymous():

@@ -20,7 +20,7 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.types import Embedding
-from keystone.indexing.vectors import of_sentences as kept
+from keystone.indexing.vectors import of_segments as kept
 from keystone.indexing.vectors.embed import embed_passages
 from keystone.indexing.vectors.types import Vectors
 from keystone.runs.config.read import read_config

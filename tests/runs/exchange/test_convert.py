@@ -13,8 +13,7 @@ from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
 from keystone.runs.cli.commands.convert_command import _print_forms
 from keystone.runs.cli.commands.convert_command import convert as command
-from keystone.runs.exchange.convert import ConversionSettings, convert, describe
-from keystone.runs.exchange.losses import Losses
+from keystone.runs.exchange.convert import ConversionSettings, Losses, convert, describe
 from keystone.runs.exchange.records import count_unread
 from keystone.runs.exchange.table import FORMS
 from keystone.runs.tracks.rules import TRACKS

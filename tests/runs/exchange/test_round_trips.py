@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from keystone.runs.exchange.losses import Losses, compare
+from keystone.runs.exchange.convert import Losses, compare
 from keystone.runs.exchange.table import FORMS
 from tests.runs.exchange.contents import CONTENTS
 

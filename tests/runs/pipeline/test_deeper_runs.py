@@ -13,7 +13,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.vectors.of_documents import document_vectors
 from keystone.retrieval.backends import open_dense, open_store
-from keystone.retrieval.neighbours import find_neighbours
+from keystone.retrieval.faiss_search import find_neighbours
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.answering.bulk import answer_to_file
 from keystone.runs.pipeline.run import run

@@ -24,7 +24,7 @@ from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.stage import StageKind, Work
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.values import rank_topics_in
-from keystone.runs.report.foresight.foresee import foresee_run
+from keystone.runs.report.foresight import foresee_run
 from keystone.runs.report.html.read_run import read_view
 
 KEYS = Path(__file__).with_name("stage_keys.json")

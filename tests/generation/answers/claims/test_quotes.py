@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.claims.names import find_names, split_words
-from keystone.generation.answers.claims.quotes import find_naming_segments, find_quote, find_quoted_segments
+from keystone.generation.answers.claims.quotes import (
+    find_names,
+    find_naming_segments,
+    find_quote,
+    find_quoted_segments,
+    split_words,
+)
 from keystone.generation.context.delimit import neutralise
 from keystone.indexing.types import Document, Segment, Span
 

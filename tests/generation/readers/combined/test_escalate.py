@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from keystone.fusion.evidence import fuse_reciprocal_ranks, interleave
 from keystone.generation.context.topic import Sources, read_context
-from keystone.generation.readers.combined.escalate import read_open
+from keystone.generation.readers.combined import read_open
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
 from keystone.generation.readers.settings import READERS
 from keystone.generation.types import EvidenceSet, Reply, Request

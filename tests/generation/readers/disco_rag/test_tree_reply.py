@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.readers.disco_rag.tree import grow_tree, show_tree, show_units, shuffle_trees
-from keystone.generation.readers.disco_rag.tree_reply import read_tree
+from keystone.generation.readers.disco_rag.tree_reply import grow_tree, read_tree, show_tree, show_units, shuffle_trees
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.rst.joints import check_binary

@@ -1,4 +1,4 @@
-"""GraphReader on documents in memory: facts, plan, first nodes, the limits of a question, and evidence."""
+"""GraphReader on documents in memory: facts, plan, first nodes, the limits of a question, and reader_module."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,7 +13,8 @@ from keystone.generation.context.tokens import count_tokens
 from keystone.generation.context.topic import Sources, TopicContext
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.allowance import Allowance, count_prompt_tokens
-from keystone.generation.readers.graphreader import evidence, reader
+from keystone.generation.readers.graphreader import reader
+from keystone.generation.readers.graphreader import reader as reader_module
 from keystone.generation.readers.graphreader.extract import ask_for_facts, make_facts_reader
 from keystone.generation.readers.graphreader.material import list_chunks
 from keystone.generation.readers.graphreader.reader import read_graph
@@ -65,7 +66,7 @@ def _work_without_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
     def embed(_sources: Sources, _context: TopicContext, spans: Sequence[Span]) -> Vectors:
         return np.array([[span.end - span.start] for span in spans], np.float32)
 
-    monkeypatch.setattr(evidence, "embed_spans", embed)
+    monkeypatch.setattr(reader_module, "embed_spans", embed)
     monkeypatch.setattr(reader, "read_facts", lambda _index, documents: list(map(make_facts, documents)))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keystone.generation.readers.graphreader.words import find_parts, find_support
+from keystone.generation.readers.graphreader.material import find_parts, find_support
 
 STRETCHES = [
     find_parts(text)

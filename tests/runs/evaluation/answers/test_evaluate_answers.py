@@ -15,9 +15,8 @@ from keystone.generation.llm.model import Model
 from keystone.generation.types import Evidence, Failure, Request
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Span
-from keystone.runs.evaluation.answers.evaluate_answers import evaluate_answer_files
+from keystone.runs.evaluation.answers.evaluate_answers import Comparison, evaluate_answer_files
 from keystone.runs.evaluation.answers.files import read_references, read_submission
-from keystone.runs.evaluation.answers.wins import Comparison
 from keystone.runs.evaluation.compare import collect_cautions
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.pipeline.file_names import EVIDENCE

@@ -20,8 +20,14 @@ from keystone.runs.evaluation.answers.evaluate_answers import evaluate_answer_fi
 from keystone.runs.evaluation.answers.judge_use import judge_files
 from keystone.runs.evaluation.compare import collect_cautions
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.use.measures import measure_agreement, measure_use
-from keystone.runs.evaluation.use.records import UseRecord, name_use_file, read_use_records, write_use_records
+from keystone.runs.evaluation.use import (
+    UseRecord,
+    measure_agreement,
+    measure_use,
+    name_use_file,
+    read_use_records,
+    write_use_records,
+)
 from keystone.runs.pipeline.model_runner import RunWithModel
 from tests.support.models.scripted import Said, Scripted
 from tests.support.runs.answered_runs import NARRATIVES, judge, write_answered_run, write_answers, write_lines

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.runs.evaluation.answers.overlap import (
+from keystone.runs.evaluation.answers.families import (
     Overlap,
     compare_sets,
     count_common_subsequence,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from keystone.runs.evaluation.answers.wins import (
+from keystone.runs.evaluation.answers.evaluate_answers import (
     Comparison,
     compute_first_slot_rate,
     compute_wilson_interval,

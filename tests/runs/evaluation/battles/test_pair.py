@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.grading.battles import Battle
+from keystone.generation.grading.rate_answers import Battle
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
 from keystone.runs.config.read import read_config
-from keystone.runs.evaluation.battles.pair import Fight, Pair, decide, judge_pair, write_verdicts
-from keystone.runs.evaluation.battles.summary import summarise_pair
+from keystone.runs.evaluation.battles import Fight, Pair, decide, judge_pair, summarise_pair, write_verdicts
 from keystone.runs.pipeline.model_runner import RunWithModel
 from tests.support.models.scripted import Scripted
 from tests.support.runs.answered_runs import judge, write_answers

@@ -16,10 +16,18 @@ from keystone.indexing.index import Index, open_index
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.store import build_store, open_store
 from keystone.runs.config.read import read_config
-from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Stage, diagnose, list_stages, says
+from keystone.runs.evaluation.diagnosis.diagnose import (
+    LOSSES,
+    Diagnosis,
+    Stage,
+    diagnose,
+    insert_by_grade,
+    list_stages,
+    measure_worth,
+    says,
+)
 from keystone.runs.evaluation.diagnosis.stored import open_stored_run
 from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
-from keystone.runs.evaluation.diagnosis.worth import insert_by_grade, measure_worth
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.nuggets.read import read_nuggets
 from keystone.runs.pipeline.run import run

@@ -17,12 +17,11 @@ from keystone.retrieval.backends import open_store
 from keystone.runs.cli.commands.nuggets_commands import NuggetForm, assign, convert, create, support
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.diagnosis.wanted import list_nuggets
-from keystone.runs.evaluation.nuggets.assign import assign_to_files
+from keystone.runs.evaluation.nuggets.citations import assign_to_files
 from keystone.runs.evaluation.nuggets.create import create_banks, find_sources
 from keystone.runs.evaluation.nuggets.read import read_nuggets
 from keystone.runs.evaluation.nuggets.score import CITATION_MEASURES, score_files
-from keystone.runs.evaluation.nuggets.texts import read_texts
-from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
+from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank, read_texts
 from keystone.runs.evaluation.nuggets.write import write_nuggets
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.trec.topics import read_topics

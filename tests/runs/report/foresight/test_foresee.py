@@ -21,8 +21,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.foresight import Ask, foresee
 from keystone.runs.pipeline.model_runner import USAGE_FILE
 from keystone.runs.pipeline.run import run
-from keystone.runs.report.foresight.foresee import Foresight, foresee_run
-from keystone.runs.report.foresight.show import list_foresight
+from keystone.runs.report.foresight import Foresight, foresee_run, list_foresight
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models import reading_model
 from tests.support.servers import rerank

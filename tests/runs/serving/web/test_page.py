@@ -23,7 +23,7 @@ import keystone
 from keystone.generation.prompts.answers import whole
 from keystone.generation.prompts.grading import umbrela
 from keystone.generation.prompts.queries import contract
-from keystone.generation.rules.doubt import DOUBT
+from keystone.generation.rules.quotes import DOUBT
 from keystone.generation.types import Answer
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings

@@ -1,4 +1,7 @@
-"""Settings that a user writes into a file: their base class, and settings that name a row of an open table."""
+"""Settings that a user writes into a file: their base class, `none` as a word for None, and rows of open tables.
+
+A setting with the value `none` is read as None, and written as `none` again.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -44,3 +47,29 @@ class OneOf:
             return value
         *others, last = map(repr, names)
         raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+
+
+NONE = "none"
+"""The word for None in files and in errors."""
+
+
+class NoneNamed:
+    """Marks a setting whose value `none` is None in Python.
+
+    `names` are all values that a file may hold, in the order in which an error lists them. Without names, the setting
+    may be any string.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Make the schema of the setting for pydantic."""
+        schema = core_schema.literal_schema(list(self._names)) if self._names else core_schema.str_schema(strict=True)
+        return core_schema.no_info_wrap_validator_function(
+            lambda value, validate: None if value is None or (found := validate(value)) == NONE else found,
+            schema,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda value: NONE if value is None else value
+            ),
+        )

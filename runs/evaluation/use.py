@@ -1,7 +1,8 @@
-"""The file of judgments of use beside answers: each question and sentence with its judgment, and who judged."""
+"""What use answers are to whoever asked: the files of judgments, and the measures of these."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,39 @@ def keep_fresh(records: Mapping[str, UseRecord], answers: Mapping[str, Answer]) 
         for topic_id, one in records.items()
         if one.sentences == (list_texts(answers[topic_id]) if topic_id in answers else ())
     }
+
+
+CREDIT: Mapping[str, float] = {"yes": 1.0, "partly": 0.5, "no": 0.0}
+"""The credit of an answer that agrees with references on a question."""
+
+
+def measure_use(use: Use) -> tuple[float, ...]:
+    """Measure an answer: its mark; shares of questions answered, partly, and not; of sentences of no use; gaps; lead.
+
+    The share of gaps admitted is that of the questions that are not answered in full. It is NaN if there is none, and
+    the share of sentences of no use is NaN without a sentence.
+    """
+    answered: list[str] = [one.answered for one in use.questions]
+    left = [one.open for one in use.questions if one.answered != "yes"]
+    useless = [not one.use for one in use.sentences]
+    return (
+        use.mark,
+        *(answered.count(level) / len(answered) for level in CREDIT),
+        sum(useless) / len(useless) if useless else nan,
+        sum(left) / len(left) if left else nan,
+        float(use.lead),
+    )
+
+
+def has_agreement(use: Use) -> bool:
+    """Whether references tell the answer to a question."""
+    return any(one.agrees in CREDIT for one in use.questions)
+
+
+def measure_agreement(use: Use) -> float:
+    """Measure how far an answer agrees with references: the mean credit of the questions on which these tell.
+
+    NaN if they tell of none.
+    """
+    credit = [CREDIT[one.agrees] for one in use.questions if one.agrees and one.agrees in CREDIT]
+    return sum(credit) / len(credit) if credit else nan

@@ -1,1 +1,0 @@
-"""Readers that combine others: fused evidence, and escalation."""

@@ -1,1 +1,0 @@
-"""Types of settings files: strict sections, and `none` as a word for None."""

@@ -1,1 +1,0 @@
-"""What use answers are to whoever asked: the files of judgments, and the measures of these."""

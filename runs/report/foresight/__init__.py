@@ -1,1 +1,0 @@
-"""The stages, calls and tokens of a run before it is made."""
