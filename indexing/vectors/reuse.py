@@ -18,8 +18,7 @@ from keystone.indexing.store import DocumentStore
 from keystone.indexing.types import Document
 from keystone.indexing.vectors import shards
 from keystone.indexing.vectors.embed import load_embedder
-from keystone.indexing.vectors.faiss_files import load_dense_shards
-from keystone.indexing.vectors.faiss_index import import_faiss
+from keystone.indexing.vectors.faiss_index import import_faiss, load_dense_shards
 from keystone.indexing.vectors.passages import Passages, load_offsets
 from keystone.indexing.vectors.shards import Shards, Texts
 from keystone.indexing.vectors.types import Vectors
