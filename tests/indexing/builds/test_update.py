@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from tests.support.fuzz import FUZZ_CASES
 from tests.support.indexes.index_folders import SAME_BYTES_NAMES, read_contents
 from tests.support.indexes.searches import search_all
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
+from tests.support.processes import run_with_kills
+from tests.support.runs.command_line import keystone
 from tests.support.servers.embeddings import Server, serving, status
 
 SENTENCES = [sentence for _, text in CORPUS.values() for sentence in text.split(". ")]
@@ -139,6 +142,45 @@ def test_any_sequence_of_updates_ends_in_the_index_of_a_new_build(
         assert update_index(out, corpora)[1] == Changes()
         assert not list(tmp_path.glob(".*"))
         check(index, texts, settings, tmp_path / f"fresh-{turn}")
+
+
+@pytest.mark.slow
+def test_a_command_killed_at_random_moments_ends_in_the_index_of_an_undisturbed_one(tmp_path: Path) -> None:
+    base, out = tmp_path / "base", tmp_path / "index"
+    build_index(write_corpus(tmp_path / "corpus.jsonl"), base, BuildSettings())
+    new = write(tmp_path / "new.jsonl", {f"n{n}": f"New text {n}." for n in range(6)} | {"bees": "Bees hum."})
+    (gone := tmp_path / "gone").write_text("wasps\n")
+    expected: list[Any] = []
+
+    def begin() -> None:
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(base, out)
+
+    def compare() -> None:
+        expected.append(describe(open_index(out)))
+        assert expected[-1] == expected[0]
+        assert not list(tmp_path.glob(".*"))
+        begin()
+
+    begin()
+    command = ("index", "--update", new, "--delete", gone, "--out", out, "--quiet")
+    run_with_kills(*command, times=8, kills=4, done=compare)
+    keystone(*command)
+    assert open_index(out).documents == len(CORPUS) + 6 - 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["corpus.jsonl", "--update", "new.jsonl"], "found CORPUS with --update or --delete, expected only one"),
+        (["--update", "new.jsonl", "--dense", "all"], "found --dense with --update or --delete, expected only one"),
+        ([], "missing; expected CORPUS, --update CORPUS or --delete FILE"),
+    ],
+)
+def test_a_command_that_both_builds_and_updates_is_refused(plain: Path, arguments: list[str], message: str) -> None:
+    done = keystone("index", *arguments, "--out", plain)
+    assert done.returncode
+    assert message in " ".join(done.stderr.replace("│", " ").split())
 
 
 @pytest.mark.slow
