@@ -42,6 +42,10 @@ class NotRecorded(UserError):
     """A request has no recorded reply; the message names its step and its key."""
 
 
+class Unneeded(Exception):
+    """Raised in the block of `partial_folder` if the folder is not needed after all: the block ends and leaves none."""
+
+
 class NotWritten(UserError):
     """The file or folder at `path` cannot be written for this `reason`; a caller may know it by another name."""
 

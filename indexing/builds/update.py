@@ -28,12 +28,12 @@ from keystone.indexing.builds.index import (
 )
 from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
 from keystone.indexing.corpora.corpus import Read, make_corpus_key, read_corpus
-from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.errors import BadRecord, Report, Unneeded, UserError, stop
 from keystone.indexing.index import FORMAT, Index, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.kept import copy_kept
 from keystone.indexing.io.reading import hash_file, read_text_lines
-from keystone.indexing.io.staged import Unneeded, partial_folder, recover, stage
+from keystone.indexing.io.staged import partial_folder, recover, stage
 from keystone.indexing.io.writing import lock_folder, write_whole
 from keystone.indexing.store import BATCH_IDS, DocumentStore, to_record, write_store
 from keystone.indexing.types import Document, Embedding, Progress, silent

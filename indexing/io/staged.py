@@ -13,14 +13,10 @@ from typing import Any
 
 import orjson
 
-from keystone.indexing.errors import NotWritten
+from keystone.indexing.errors import NotWritten, Unneeded
 from keystone.indexing.io.writing import exchange, lock_folder, reason_of, write_whole
 
 KEY_FILE = "key"
-
-
-class Unneeded(Exception):
-    """Raised in the block of `partial_folder` if the folder is not needed after all: the block ends and leaves none."""
 
 
 @contextmanager
