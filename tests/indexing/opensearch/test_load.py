@@ -22,8 +22,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.lucene.java import java_class
 from keystone.indexing.lucene.write import make_analyzer
-from keystone.indexing.opensearch import load as opensearch_bulk
-from keystone.indexing.opensearch import load as opensearch_rows
+from keystone.indexing.opensearch import load as loading
 from keystone.indexing.opensearch.build import adopt_loaded
 from keystone.indexing.opensearch.cluster import connect, place_at, place_of
 from keystone.indexing.opensearch.index import ANALYSIS, ANALYZER, Target, create, index_body, vector_field
@@ -64,7 +63,7 @@ def place(opensearch: Cluster) -> str:
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 4)
+    monkeypatch.setattr(loading, "REQUEST_DOCUMENTS", 4)
     monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 3)
 
 
@@ -218,9 +217,9 @@ def test_missing_rows_are_found(opensearch: Cluster, data: st.DataObject) -> Non
     if lines:
         assert not call(opensearch.url, "POST", f"{place.path}/_bulk?refresh=true", lines)["errors"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opensearch_rows, "LISTED_ROWS", data.draw(st.integers(1, 20)))
-        patch.setattr(opensearch_rows, "SPLIT_PARTS", data.draw(st.integers(2, 5)))
-        patch.setattr(opensearch_rows, "REQUEST_RANGES", data.draw(st.integers(1, 7)))
+        patch.setattr(loading, "LISTED_ROWS", data.draw(st.integers(1, 20)))
+        patch.setattr(loading, "SPLIT_PARTS", data.draw(st.integers(2, 5)))
+        patch.setattr(loading, "REQUEST_RANGES", data.draw(st.integers(1, 7)))
         assert missing_rows(nodes, place, count) == sorted(set(range(count)) - there)
     call(opensearch.url, "DELETE", place.path)
 
@@ -379,7 +378,7 @@ def test_each_document_is_sent_with_its_own_vector(
 ) -> None:
     """Within one shard, and over several."""
     monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 4)
-    monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 3)
+    monkeypatch.setattr(loading, "REQUEST_DOCUMENTS", 3)
     build_store(documents(10), tmp_path / "store")
     values = np.arange(30, dtype=np.float32).reshape(10, 3) / 4096
     files = [tmp_path / f"{n}.npy" for n in range(3)]
@@ -388,7 +387,7 @@ def test_each_document_is_sent_with_its_own_vector(
     shards = vectors.Shards(files, 10, 0)
     found = [
         (row, json.loads(line))
-        for batch in opensearch_bulk.batches(DocumentStore(tmp_path / "store"), shards, wanted)
+        for batch in loading.batches(DocumentStore(tmp_path / "store"), shards, wanted)
         for row, line in zip(batch.rows, batch.body.splitlines()[1::2], strict=True)
     ]
     assert [row for row, _ in found] == [row for start, stop in wanted for row in range(start, stop)]
@@ -406,7 +405,7 @@ def test_each_document_is_sent_with_its_own_passages(tmp_path: Path, monkeypatch
     for n, file in enumerate(files):
         np.save(file, values[4 * n : 4 * n + 4] / 4096)
     store, offsets = DocumentStore(tmp_path / "store"), np.array([0, 3, 3, 9, 10, 10])
-    (batch,) = opensearch_bulk.batches(store, vectors.Shards(files, 10, 0), [(0, 2), (2, 5)], offsets)
+    (batch,) = loading.batches(store, vectors.Shards(files, 10, 0), [(0, 2), (2, 5)], offsets)
     sent = [json.loads(line) for line in batch.body.splitlines()[1::2]]
     for row, own in enumerate(np.split(values, offsets[1:-1])):
         packed = base64.b64decode(sent[row].get("passages", ""))
@@ -441,8 +440,8 @@ def test_a_load_killed_at_random_moments_ends_like_an_undisturbed_load(opensearc
         call(opensearch.url, "DELETE", f"/{name}")
 
     small = (
-        "from keystone.indexing.opensearch import bulk; from keystone.indexing.vectors import shards; "
-        "bulk.REQUEST_DOCUMENTS = 3; shards.SHARD_DOCUMENTS = 20"
+        "from keystone.indexing.opensearch import load; from keystone.indexing.vectors import shards; "
+        "load.REQUEST_DOCUMENTS = 3; shards.SHARD_DOCUMENTS = 20"
     )
     arguments = f"index {corpus} --out {tmp_path / 'index'} --opensearch {place} --shards 2 --quiet"
     arguments += " --dense passages"
@@ -478,7 +477,7 @@ def test_a_collection_is_loaded_whole(server: Cluster, tmp_path: Path) -> None:
 def test_nothing_is_lost_when_one_of_three_nodes_falls_in_the_middle_of_a_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returns: bool
 ) -> None:
-    monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 20)
+    monkeypatch.setattr(loading, "REQUEST_DOCUMENTS", 20)
     build_store(documents(3_000), tmp_path / "store")
     store = DocumentStore(tmp_path / "store")
     with start_cluster(3) as nodes:
