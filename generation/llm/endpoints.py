@@ -86,7 +86,7 @@ def open_backend(
 class Endpoints:
     """The `Backend` of endpoints at base URLs such as http://localhost:8000/v1; made within a running event loop.
 
-    The key goes as bearer token to the endpoints that `keystone.indexing.io.keys.choose_key` allows, and is removed from
+    The key goes as bearer token to the endpoints that `keystone.indexing.io.keys.choose_key` allows. It is removed from
     all replies.
     """
 
