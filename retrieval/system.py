@@ -3,6 +3,7 @@
 Each kind of system has a file beside this one, and a row in the table `keystone.retrieval.search.KINDS`.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -55,13 +56,10 @@ class System(StrictSettings):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Raise `TypeError` for a kind that does not state its name, its lowest score or its lane."""
-        if (
-            not isinstance(cls.model_fields["kind"].default, str)
-            or not hasattr(cls, "lowest")
-            or not hasattr(cls, "lane")
-        ):
-            expected = "lowest, lane, and kind with one value, as in kind: Literal['mine'] = 'mine'"
+        """Raise `TypeError` for a kind that lacks its name, its lowest score, its lane or its search."""
+        named = isinstance(cls.model_fields["kind"].default, str)
+        if not named or not hasattr(cls, "lowest") or not hasattr(cls, "lane") or cls.search is System.search:
+            expected = "lowest, lane, search, and kind with one value, as in kind: Literal['mine'] = 'mine'"
             raise TypeError(f"{cls.__qualname__}: expected {expected}")
 
     @property
@@ -84,9 +82,9 @@ class System(StrictSettings):
         """
         return {"method": self.kind}
 
+    @abstractmethod
     def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
         """Rank the top `depth` documents of each query; ties by document id.
 
         If `within` is not None, only these documents are ranked. If the system reads passages, each query has one.
         """
-        raise NotImplementedError

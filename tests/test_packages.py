@@ -180,6 +180,16 @@ def test_an_object_of_another_type_is_refused(beside: Path) -> None:
             id="no name",
         ),
         pytest.param(
+            "searchless",
+            "from typing import ClassVar, Literal\n"
+            "class ROW(System):\n"
+            "    lowest: ClassVar[float] = 0.0\n"
+            "    lane: ClassVar[str] = 'mine'\n"
+            "    kind: Literal['mine'] = 'mine'",
+            "cannot be loaded: TypeError: ROW: expected lowest, lane, search",
+            id="no search",
+        ),
+        pytest.param(
             "renamed",
             "from keystone.retrieval.bm25 import Bm25System as ROW",
             "found the name 'bm25' in it, expected the name of its entry point",

@@ -129,7 +129,7 @@ async def search_rows(job: Job, searches: Searches, queries: Sequence[Query]) ->
 
 
 async def work_in_thread(model: Model | None, task: Callable[[RunWithModel], T]) -> T:
-    """Do a task that waits, in a thread of its own. What it asks of the model runs in this event loop.
+    """Do a task in a thread, so that it may wait. If the task calls the model, the call runs in this event loop.
 
     If the caller is cancelled, what the task waits for is cancelled, and the task ends when it next asks for something.
     """

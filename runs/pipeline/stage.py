@@ -72,7 +72,7 @@ class Work:
         return self.values.job
 
 
-def _always(_config: RunConfig) -> bool:
+def _always(_: Any) -> bool:
     return True
 
 
@@ -82,10 +82,6 @@ def _nothing(_: Any) -> tuple[()]:
 
 def _never(_config: RunConfig) -> str:
     return ""
-
-
-def _is_needed(_job: Job) -> bool:
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +98,7 @@ class StageKind:
     key: Callable[[Job, Before], Any]
     """What the result depends on besides the artifacts that it reads, as values of JSON."""
     wanted: Callable[[RunConfig], bool] = _always
-    answers_need: Callable[[Job], bool] = _is_needed
+    answers_need: Callable[[Job], bool] = _always
     """Whether answers need the stage, if nothing else is made of the run."""
     reads: Callable[[Before], tuple[Artifact[Any], ...]] = _nothing
     ranks_queries: Callable[[RunConfig], Artifact[Rankings]] | None = None

@@ -1,6 +1,6 @@
 """The table of a run's stages, in order. Whatever lists, checks, foresees, explains or reports stages reads it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.directory import Stage
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
-from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.searches import ALONE, Means
+from keystone.runs.pipeline.stage import Before, StageKind, Watch, Work, tell_nobody
 from keystone.runs.pipeline.stages import (
     answer,
     config,
@@ -92,6 +93,19 @@ def bind_stages(job: Job, run_with_model: RunWithModel | None = None) -> list[St
         Stage(kind.name, kind.makes(before), kind.reads(before), kind.key(job, before), partial(make, kind, before))
         for kind, before in list_wanted(job.config)
     ]
+
+
+def perform(
+    values: Values,
+    run_with_model: RunWithModel,
+    is_needed: Callable[[StageKind], bool],
+    means: Means = ALONE,
+    watch: Watch = tell_nobody,
+) -> None:
+    """Perform those of the stages that a job's configuration wants and that are needed, in their order."""
+    for kind, before in list_wanted(values.job.config):
+        if is_needed(kind):
+            kind.work(Work(values, run_with_model, before, means, watch))
 
 
 def list_records(values: Values) -> list[Any]:

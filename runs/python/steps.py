@@ -42,7 +42,7 @@ from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
 from keystone.runs.pipeline.stages.rerank import KEYSTONE_FILE, RERANKED_FILE, rerank_narratives
 from keystone.runs.pipeline.stages.search import choose_texts
-from keystone.runs.pipeline.table import list_rankings, list_wanted
+from keystone.runs.pipeline.table import list_rankings, perform
 from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
 from keystone.runs.python.callables import Encode, Fuse, Read, Score, fuse_by, name_encoder, read_by, rerank_by
 from keystone.runs.python.checks import (
@@ -278,9 +278,7 @@ def open_job_of(index: Index, topics: list[Topic], config: RunConfig | None) -> 
 
 def _perform(values: Values, ask: RunWithModel, kinds: Sequence[StageKind]) -> None:
     """Perform those of the stages that the configuration needs, in their order."""
-    for kind, before in list_wanted(values.job.config):
-        if kind in kinds:
-            kind.work(Work(values, ask, before))
+    perform(values, ask, lambda kind: kind in kinds)
 
 
 def _share(values: Values, ranking: Any) -> None:

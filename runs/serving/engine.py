@@ -13,18 +13,19 @@ from keystone.generation.types import Answer
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.answering.one_topic import answer_topic, perform, work_on_topic
+from keystone.runs.pipeline.answering.one_topic import answer_topic, work_on_topic
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.ranking.fuse import fuse_each_query
 from keystone.runs.pipeline.ranking.rank import Hits, search_by_one, search_systems
 from keystone.runs.pipeline.ranking.rerank import open_job_reranker
-from keystone.runs.pipeline.searches import Searches
+from keystone.runs.pipeline.searches import Searches, share_means
 from keystone.runs.pipeline.stage import Watch
 from keystone.runs.pipeline.stages import queries
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import get_queries
-from keystone.runs.pipeline.table import NARRATIVE_STAGES
+from keystone.runs.pipeline.table import NARRATIVE_STAGES, perform
+from keystone.runs.pipeline.values import MemoryValues
 from keystone.runs.serving.batches import Batches
 
 T = TypeVar("T")
@@ -52,7 +53,8 @@ class Engine:
         """Make the queries of a narrative."""
 
         def make(job: Job, run_with_model: RunWithModel) -> tuple[Query, ...]:
-            values = perform(job, run_with_model, self.searches, lambda kind: kind is queries.STAGE)
+            values, means = MemoryValues(job), share_means(self.searches, run_with_model)
+            perform(values, run_with_model, lambda kind: kind is queries.STAGE, means)
             return tuple(get_queries(values))
 
         return await work_on_topic(self.job, self.model, topic, make)
@@ -61,7 +63,8 @@ class Engine:
         """Make the ranking of a narrative: decompose it, search each query, fuse all."""
 
         def rank(job: Job, run_with_model: RunWithModel) -> Hits:
-            values = perform(job, run_with_model, self.searches, lambda kind: kind in NARRATIVE_STAGES)
+            values, means = MemoryValues(job), share_means(self.searches, run_with_model)
+            perform(values, run_with_model, lambda kind: kind in NARRATIVE_STAGES, means)
             ranking = values.get(NARRATIVE_FILE)
             return list(zip(job.store.ids(ranking.of(0)), ranking.scores_of(0).tolist(), strict=True))
 

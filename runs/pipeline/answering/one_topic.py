@@ -15,14 +15,14 @@ from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.ranking.rank import Hits, rank_for_track
 from keystone.runs.pipeline.searches import Searches, share_means, work_in_thread
-from keystone.runs.pipeline.stage import StageKind, Step, Watch, Work, tell_nobody
+from keystone.runs.pipeline.stage import StageKind, Step, Watch, tell_nobody
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.grades import QRELS_FILE
 from keystone.runs.pipeline.stages.hybrid import HYBRID_FILE
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import get_queries
-from keystone.runs.pipeline.table import list_rankings, list_wanted
-from keystone.runs.pipeline.values import MemoryValues, Values
+from keystone.runs.pipeline.table import list_rankings, list_wanted, perform
+from keystone.runs.pipeline.values import Artifact, MemoryValues, Values
 from keystone.runs.tracks.rules import set_topic_limits
 
 T = TypeVar("T")
@@ -43,7 +43,9 @@ async def answer_topic(
         return kind.answers_need(one) or (watch is not None and kind.ranks_narratives is not None)
 
     def answer(one: Job, run_with_model: RunWithModel) -> Answer:
-        values = perform(one, run_with_model, searches, partial(is_needed, one), watch or tell_nobody)
+        values = _ToldValues(one, watch) if watch else MemoryValues(one)
+        means = share_means(searches, run_with_model)
+        perform(values, run_with_model, partial(is_needed, one), means, watch or tell_nobody)
         (found,) = values.get(ANSWERS_FILE)
         if watch:
             for sentence in found.sentences:
@@ -65,24 +67,6 @@ async def work_on_topic(job: Job, model: Model | None, topic: Topic, work: Calla
         return work(one, run_with_model)
 
     return await work_in_thread(model, start)
-
-
-def perform(
-    job: Job,
-    run_with_model: RunWithModel,
-    searches: Searches,
-    is_needed: Callable[[StageKind], bool],
-    watch: Watch = tell_nobody,
-) -> Values:
-    """Perform those of a job's stages that are needed, over values in memory, which it returns."""
-    values, means = MemoryValues(job), share_means(searches, run_with_model)
-    for kind, before in list_wanted(job.config):
-        if is_needed(kind):
-            kind.work(Work(values, run_with_model, before, means, watch))
-            for file in kind.makes(before):
-                if watch is not tell_nobody and file.name in TOLD:
-                    watch(*TOLD[file.name](values))
-    return values
 
 
 def _list_fallbacks(values: Values, is_needed: Callable[[StageKind], bool]) -> Iterator[Fallback]:
@@ -114,4 +98,18 @@ TOLD: Mapping[str, Callable[[Values], tuple[Step, Any]]] = {
     file_names.NARRATIVE: _tell_rankings,
     file_names.QRELS: lambda values: ("grades", values.get(QRELS_FILE)),
 }
-"""What a watcher is told of each file, as soon as its value is made."""
+"""What a watcher is told of each file."""
+
+
+class _ToldValues(MemoryValues):
+    """The artifacts of a topic. A watcher is told of those in `TOLD` as soon as they are made."""
+
+    def __init__(self, job: Job, watch: Watch) -> None:
+        super().__init__(job)
+        self._watch = watch
+
+    def put(self, artifact: Artifact[T], value: T) -> None:
+        """Keep the value of an artifact, and tell of it."""
+        super().put(artifact, value)
+        if tell := TOLD.get(artifact.name):
+            self._watch(*tell(self))
