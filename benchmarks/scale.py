@@ -18,9 +18,9 @@ from benchmarks.growth import measure, read_collections
 from benchmarks.table import Row
 from benchmarks.texts import PASSAGE_WORDS, draw_questions, read_passages
 from keystone.indexing.corpora.segments import cut_segments
-from keystone.indexing.types import Document
+from keystone.indexing.encoders.dense import open_encoder
+from keystone.indexing.types import MINILM, Document
 from keystone.indexing.vectors.faiss_index import import_faiss
-from keystone.indexing.vectors.minilm import MiniLM
 
 SIZES_RECORDS = (10_000, 30_000, 100_000)
 QUERIES, DEPTH, DIMENSION = 100, 1000, 384
@@ -92,7 +92,7 @@ def _measure_embedding(words: int) -> float:
     """The number of texts of `words` words that are embedded in a second of processor time."""
     stream = " ".join(read_passages(EMBEDDED_TEXTS * 10)).split()
     texts = [" ".join(stream[i * words : (i + 1) * words]) for i in range(EMBEDDED_TEXTS)]
-    model = MiniLM()
+    model = open_encoder(MINILM)
     model.embed(texts[:20])
     start = time.process_time()
     model.embed(texts, os.cpu_count() or 1)

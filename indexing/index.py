@@ -1,15 +1,15 @@
 """An index folder: its description, and a guard against its replacement while a command uses it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import orjson
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import WORDS, Embedding
+from keystone.indexing.types import WORDS, Embedding, label_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,6 +27,23 @@ class VectorSet:
     faiss_shards: int = 0
     passages: bool = False
     cut: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The set as `index.json` has it."""
+        return {**asdict(self), "embedding": self.embedding.as_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class ImpactSet:
+    """A set of impacts of an index: the learned sparse encoder that made them, and the digest of its files."""
+
+    model: str
+    weights: str
+
+    @property
+    def label(self) -> str:
+        """The name of the model for people: of a folder, its last part."""
+        return label_of(self.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +81,19 @@ class Index:
     """The further sets of vectors by their names."""
     faiss_shard: int | None = None
     """The number of vectors in each of these files; None for a single file, and if an older version built them."""
+    impacts: dict[str, ImpactSet] = field(default_factory=dict)
+    """The sets of impacts by their names."""
     set_name: str = ""
     """The name of the set of vectors that `embedding` and the files of vectors belong to; empty for the main set."""
 
     def __repr__(self) -> str:
         """Say in one line which documents the index holds, and how they can be searched."""
         number = "documents" if self.documents is None else f"{self.documents:,} documents"
-        models = [self.embedding.model] if self.embedding else []
-        models += [f"{one.embedding.model} ({name})" for name, one in self.vectors.items()]
+        models = [self.embedding.label] if self.embedding else []
+        models += [f"{one.embedding.label} ({name})" for name, one in self.vectors.items()]
         dense = f"embeddings by {', '.join(models)}" if models else "no embeddings"
-        return f"Index({str(self.folder)!r}: {number}, BM25 by {self.backend}, {dense})"
+        sparse = "".join(f", impacts by {one.label} ({name})" for name, one in self.impacts.items())
+        return f"Index({str(self.folder)!r}: {number}, BM25 by {self.backend}, {dense}{sparse})"
 
     @property
     def backend(self) -> str:
@@ -128,6 +148,17 @@ class Index:
         """The folder of the mapped postings; an index that an older version built has none."""
         return self.folder / "postings"
 
+    def impacts_of(self, name: str) -> Path:
+        """The folder of a set of impacts. `UserError` for a name that the index lacks."""
+        if name not in self.impacts:
+            expected = (
+                f"one of {', '.join(self.impacts)}" if self.impacts else "a set that the index holds: it has none"
+            )
+            raise UserError(
+                f"impacts: found {name!r} for {self.folder}, expected {expected} (keystone index --impacts)"
+            )
+        return self.folder / "impacts" / name
+
     @property
     def dense(self) -> Path:
         """The file of the FAISS index; it exists if `faiss` names a kind and `faiss_shards` is 0."""
@@ -159,6 +190,7 @@ def open_index(folder: Path) -> Index:
             folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"], found["faiss"],
             found["at"], found.get("faiss_shards", 0), found.get("segments", {}), found.get("passages", False),
             further, found.get("faiss_shard"),
+            {name: ImpactSet(**own) for name, own in found.get("impacts", {}).items()},
         )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error

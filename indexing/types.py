@@ -96,12 +96,19 @@ RECORDED_LOCAL = f"{LOCAL}, recorded"
 """The name under which a bundle keeps vectors of that model."""
 
 
+def label_of(model: str) -> str:
+    """Name a model for people: by the last part of the path if it is a folder, else as it is."""
+    return model.rstrip("/").rpartition("/")[2] if model.startswith("/") else model
+
+
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """An embedding model: the local one, or, if `url` is given, one behind an OpenAI-compatible endpoint.
+    """An embedding model: a checkpoint, or, if `url` is given, one behind an OpenAI-compatible endpoint.
 
-    `window` is the number of tokens that the endpoint takes; if it is None, Keystone asks the endpoint. Each prefix
-    stands before each text. `key_env` names the environment variable that holds the endpoint's key.
+    `window` is the number of tokens that the model takes; if it is None, the checkpoint or the endpoint says it. Each
+    prefix stands before each text. `key_env` names the environment variable that holds the endpoint's key. If
+    `dimensions` is given, only so many of the first numbers of each vector count (Matryoshka). `weights` is the digest
+    of the checkpoint's files; the embedded model has none.
     """
 
     model: str = LOCAL
@@ -110,6 +117,13 @@ class Embedding:
     query_prefix: str = ""
     passage_prefix: str = ""
     key_env: str | None = None
+    dimensions: int | None = None
+    weights: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of the model for people: of a folder, its last part."""
+        return label_of(self.model)
 
     @property
     def is_local(self) -> bool:
@@ -118,8 +132,14 @@ class Embedding:
 
     @property
     def made_by(self) -> dict[str, Any]:
-        """The settings on which the vectors depend, as JSON: all but the name of the key."""
-        return {name: value for name, value in asdict(self).items() if name != "key_env"}
+        """The settings on which the vectors depend, as JSON: all but the name of the key, and the place of a folder."""
+        own = {name: value for name, value in self.as_json().items() if name != "key_env"}
+        return {**own, "model": self.label}
+
+    def as_json(self) -> dict[str, Any]:
+        """All settings as JSON, of which the newer ones are left out unless they are given."""
+        newer = ("dimensions", "weights")
+        return {name: value for name, value in asdict(self).items() if name not in newer or value is not None}
 
 
 MINILM = Embedding()

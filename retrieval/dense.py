@@ -5,12 +5,13 @@ A search imports what it needs, so that a configuration is read without the pack
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.types import Embedding, Tick
 from keystone.indexing.vectors.types import Effort, Vectors
 from keystone.retrieval.backends import open_dense
 from keystone.retrieval.system import OpenIndex, Rows, System
@@ -38,6 +39,16 @@ class DenseSystem(System):
     first_passage_weight: float = Field(default=0.5, ge=0, le=1)
     """The weight of a document's first passage in its score."""
 
+    query_share: float = Field(default=0.0, ge=0, lt=1)
+    """If the system reads passages, the share of the query's own vector in the vector that is searched for. The rest is
+    the passage's: HyDE as a mixture, such as 0.3 of the query and 0.7 of the passage."""
+
+    @model_validator(mode="after")
+    def _check_share(self) -> Self:
+        if self.query_share and self.reads != "passage":
+            raise ValueError(f"query_share: found {self.query_share:g} with reads: query, expected reads: passage")
+        return self
+
     @property
     def base(self) -> str | None:
         """The name of the system whose documents alone this one ranks."""
@@ -61,8 +72,6 @@ class DenseSystem(System):
         If the index has no embeddings, or if the model's vectors have changed their length, the function raises
         `UserError`. It also raises `UserError` for search parameters that the index does not support.
         """
-        from keystone.indexing.vectors.embed import embed_queries
-
         index = opened.index.with_vectors(self.vectors)
         if index.embedding is None:
             raise UserError(
@@ -73,10 +82,10 @@ class DenseSystem(System):
             return self._search_candidates(replace(opened, index=index), queries, within)
         with opened.progress("Dense search", len(queries)) as tick:
             dense = open_dense(index, self.faiss, self._score)
-            vectors = embed_queries(index.embedding, self._read(queries), opened.threads, tick)
+            vectors = self._embed(index.embedding, queries, opened.threads, tick)
             if vectors.shape[1] != dense.dimension:
                 raise UserError(
-                    f"{index.folder}: found vectors of {vectors.shape[1]} numbers from {index.embedding.model}, "
+                    f"{index.folder}: found vectors of {vectors.shape[1]} numbers from {index.embedding.label}, "
                     f"expected {dense.dimension}: the model has changed: build the index again"
                 )
             return dense.search([query.id for query in queries], vectors, self.depth, opened.threads)
@@ -85,12 +94,23 @@ class DenseSystem(System):
     def _score(self) -> PassageScore:
         return PassageScore(self.best_passages, self.first_passage_weight)
 
-    def _read(self, queries: Sequence[Query]) -> list[str]:
-        return [query.dense_text if self.reads == "query" else query.passage for query in queries]
+    def _embed(self, embedding: Embedding, queries: Sequence[Query], threads: int, tick: Tick) -> Vectors:
+        """Embed what the system reads of each query: float32[queries, dimension]."""
+        from keystone.indexing.vectors.embed import embed_queries
+        from keystone.indexing.vectors.types import round_to_grid
+
+        own = [query.dense_text for query in queries]
+        if self.reads == "query":
+            return embed_queries(embedding, own, threads, tick)
+        passages = embed_queries(embedding, [query.passage for query in queries], threads, tick)
+        if not self.query_share:
+            return passages
+        asked = embed_queries(embedding, own, threads)
+        mixed = self.query_share * asked.astype("float64") + (1 - self.query_share) * passages.astype("float64")
+        return round_to_grid(mixed)
 
     def _search_candidates(self, opened: OpenIndex, queries: Sequence[Query], rows: Rows) -> Rankings:
         """Rank the documents of `rows` exactly. In an index of passages, their segments are embedded."""
-        from keystone.indexing.vectors.embed import embed_queries
         from keystone.indexing.vectors.faiss_index import import_faiss
         from keystone.indexing.vectors.of_documents import document_vectors
         from keystone.indexing.vectors.of_segments import segment_vectors
@@ -111,7 +131,7 @@ class DenseSystem(System):
             vectors = document_vectors(index, opened.store, rows.tolist(), opened.texts_of, effort)
         assert index.embedding is not None  # `search` has checked
         with opened.progress("Dense search", len(queries)) as tick:
-            asked = embed_queries(index.embedding, self._read(queries), threads, tick)
+            asked = self._embed(index.embedding, queries, threads, tick)
             import_faiss().omp_set_num_threads(threads)
             if not index.passages:
                 return search_pool(rows, vectors, ids, asked, self.depth)

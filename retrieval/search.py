@@ -15,13 +15,14 @@ from keystone.indexing.plugins import OpenTable
 from keystone.indexing.settings import read_settings
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.dense import DenseSystem
+from keystone.retrieval.impact import ImpactSystem
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import Query, Rankings, offsets_of
 
 KINDS: OpenTable[type[System]] = OpenTable(
     "keystone.systems",
     System,
-    {"bm25": Bm25System, "dense": DenseSystem},
+    {"bm25": Bm25System, "dense": DenseSystem, "impact": ImpactSystem},
     classes=True,
     name_of=lambda one: str(one.model_fields["kind"].default),
 )

@@ -1,7 +1,7 @@
 """The documents of a topic that a reranker orders, the texts that stand for them, and the interface of rerankers."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,11 +37,23 @@ Rerank = Callable[[Candidates], Awaitable[Reranked]]
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """The means of a reranker: the folder of its files, and the language model with its window in tokens, if any."""
+    """The means of a reranker: the folder of its files, the language model with its window in tokens, and threads."""
 
     folder: Path
     model: Model | None = None
     window: int = 0
+    threads: int = 1
+
+
+def select_candidates(candidates: Candidates, places: Sequence[int]) -> Candidates:
+    """Keep the documents at these places, in this order."""
+    context = candidates.context
+    if list(places) == list(range(len(context.documents))):
+        return candidates
+    rows = list(context.documents)
+    documents = {rows[place]: context.documents[rows[place]] for place in places}
+    openings = None if context.openings is None else context.openings[list(places)]
+    return replace(candidates, context=replace(context, documents=documents, openings=openings))
 
 
 def list_passages(candidates: Candidates, settings: RerankSettings) -> list[list[str]]:

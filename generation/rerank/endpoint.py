@@ -1,4 +1,4 @@
-"""Documents by the scores of a reranking model: a cross-encoder or late interaction behind `/rerank` or `/score`.
+"""Documents by the scores of a reranking model: one behind `/rerank` or `/score`, or a checkpoint on this machine.
 
 Each passage is scored once for a narrative. Its score is on disk as soon as it comes, so a run that was killed asks for
 no score twice. If the server refuses a batch, each half is sent again. If it refuses a single passage, the passage is
@@ -8,7 +8,7 @@ cut to its half.
 import asyncio
 import math
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -63,13 +63,50 @@ FORMS = {
 
 @asynccontextmanager
 async def open_endpoint(settings: RerankSettings, means: Means) -> AsyncIterator[Rerank]:
-    """Open the reranker `endpoint`. Its scores are kept in `SCORES_FILE`. `UserError` for a wrong URL or key."""
-    endpoint, stopped, loop = settings.endpoint, Event(), asyncio.get_running_loop()
+    """Open the reranker `endpoint`. `UserError` for a wrong URL or key."""
+    endpoint, stopped = settings.endpoint, Event()
     assert endpoint is not None
-    client = Client(endpoint, stopped)
-    maker = orjson.dumps([endpoint.name, endpoint.form])
+    client, maker = Client(endpoint, stopped), orjson.dumps([endpoint.name, endpoint.form])
+    try:
+        async with open_scored(settings, means, maker, client.score, MOST_REQUESTS) as rerank:
+            yield rerank
+    finally:
+        stopped.set()
+
+
+@asynccontextmanager
+async def open_model(settings: RerankSettings, means: Means) -> AsyncIterator[Rerank]:
+    """Open the reranker `model`, on this machine. `UserError` for a checkpoint that is no reranker."""
+    from keystone.indexing.encoders.checkpoint import read_checkpoint
+    from keystone.indexing.encoders.pairs import open_pair_scorer
+
+    assert settings.model is not None
+    scorer = await asyncio.to_thread(open_pair_scorer, settings.model)
+    maker = orjson.dumps(["model", read_checkpoint(settings.model).compute_digest()])
+
+    def score(query: str, passages: Sequence[str]) -> list[float]:
+        found: list[float] = scorer.score(query, passages, means.threads).tolist()
+        return found
+
+    async with open_scored(settings, means, maker, score, 1) as rerank:
+        yield rerank
+
+
+@asynccontextmanager
+async def open_scored(
+    settings: RerankSettings,
+    means: Means,
+    maker: bytes,
+    score_passages: Callable[[str, Sequence[str]], list[float]],
+    at_once: int,
+) -> AsyncIterator[Rerank]:
+    """Open a reranker that scores passages for a query, `at_once` batches at a time.
+
+    Scores are kept in `SCORES_FILE`, each by its `maker`, its query and its passage.
+    """
+    loop = asyncio.get_running_loop()
     means.folder.mkdir(parents=True, exist_ok=True)
-    pool = ThreadPoolExecutor(MOST_REQUESTS, "reranking")
+    pool = ThreadPoolExecutor(at_once, "reranking")
     with open_kept(means.folder / SCORES_FILE) as kept:
 
         async def score(query: str, passages: Sequence[str]) -> dict[str, float]:
@@ -79,13 +116,13 @@ async def open_endpoint(settings: RerankSettings, means: Means) -> AsyncIterator
             missing = [passage for passage, key in keys.items() if key not in known]
 
             async def score_batch(batch: Sequence[str]) -> None:
-                scores = await loop.run_in_executor(pool, client.score, query, batch)
+                scores = await loop.run_in_executor(pool, score_passages, query, batch)
                 made = {keys[passage]: struct.pack("<d", one) for passage, one in zip(batch, scores, strict=True)}
                 kept.put(made)
                 known.update(made)
 
             batches = [missing[start : start + BATCH_PASSAGES] for start in range(0, len(missing), BATCH_PASSAGES)]
-            await run_together([partial(score_batch, batch) for batch in batches], MOST_REQUESTS)
+            await run_together([partial(score_batch, batch) for batch in batches], at_once)
             return {passage: struct.unpack("<d", known[key])[0] for passage, key in keys.items()}
 
         async def rerank(candidates: Candidates) -> Reranked:
@@ -97,7 +134,6 @@ async def open_endpoint(settings: RerankSettings, means: Means) -> AsyncIterator
         try:
             yield rerank
         finally:
-            stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
 

@@ -1,25 +1,46 @@
 """One table of rerankers: to add one, write its opener and add a line here."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pkgutil import resolve_name
 
-from keystone.generation.rerank.candidates import Means, Rerank
+from keystone.generation.rerank.candidates import Candidates, Means, Rerank, Reranked, select_candidates
 from keystone.generation.rerank.settings import RerankSettings
+from keystone.generation.types import Fallback
 
 OpenReranker = Callable[[RerankSettings, Means], AbstractAsyncContextManager[Rerank]]
 """Opens a reranker within a running event loop."""
 
 METHODS: Mapping[str, str] = {
     "endpoint": "keystone.generation.rerank.endpoint:open_endpoint",
+    "model": "keystone.generation.rerank.endpoint:open_model",
     "listwise": "keystone.generation.rerank.listwise:open_listwise",
     "sliding": "keystone.generation.rerank.listwise:open_sliding",
 }
 """The import paths of the openers, `MODULE:FUNCTION`, by `rerank.method`. Keystone imports the one that a run uses."""
 
 
-def open_reranker(settings: RerankSettings, means: Means) -> AbstractAsyncContextManager[Rerank]:
-    """Open the reranker of the settings, whose method is not None. `UserError` for a wrong URL, key or file."""
-    assert settings.method is not None
-    opener: OpenReranker = resolve_name(METHODS[settings.method])
+@asynccontextmanager
+async def open_reranker(settings: RerankSettings, means: Means) -> AsyncIterator[Rerank]:
+    """Open the rerankers of the settings, whose method is not None. `UserError` for a wrong URL, key or file.
+
+    Each one ranks the first `depth` documents of what the one before it has ranked.
+    """
+    async with AsyncExitStack() as stack:
+        steps = [(one, await stack.enter_async_context(_open(one, means))) for one in settings.list_steps()]
+
+        async def rerank(candidates: Candidates) -> Reranked:
+            order, fallbacks = list(range(len(candidates.context.documents))), list[Fallback]()
+            for one, rerank_once in steps:
+                first = order[: one.depth]
+                found = await rerank_once(select_candidates(candidates, first))
+                order[: len(first)] = [first[place] for place in found.order]
+                fallbacks += found.fallbacks
+            return Reranked(order, tuple(fallbacks))
+
+        yield rerank
+
+
+def _open(settings: RerankSettings, means: Means) -> AbstractAsyncContextManager[Rerank]:
+    opener: OpenReranker = resolve_name(METHODS[str(settings.method)])
     return opener(settings, means)

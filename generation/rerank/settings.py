@@ -24,9 +24,11 @@ class RerankSettings(StrictSettings):
     """How the best documents of each narrative are ranked again, before or after documents are graded."""
 
     method: Annotated[
-        Literal["none", "endpoint", "listwise", "sliding"] | None, NoneNamed("none", "endpoint", "listwise", "sliding")
+        Literal["none", "endpoint", "model", "listwise", "sliding"] | None,
+        NoneNamed("none", "endpoint", "model", "listwise", "sliding"),
     ] = None
-    """`endpoint` orders documents by the scores of a reranking model. `listwise` asks the language model to order
+    """`endpoint` orders documents by the scores of a reranking model behind a server, and `model` by those of one on
+    this machine. `listwise` asks the language model to order
     overlapping blocks of documents, all at once. `sliding` asks it to order one window after the other, from the last
     documents to the first ([guide](rerank.md))."""
     after: Literal["fusion", "grades"] = "fusion"
@@ -35,22 +37,41 @@ class RerankSettings(StrictSettings):
     depth: int = Field(default=100, ge=1, le=1000)
     """How many documents of the ranking are ranked again. The others follow in their order."""
     segments: int = Field(default=1, ge=1, le=1000)
-    """How many segments stand for a document: those closest to the narrative. `endpoint` takes the highest of their
-    scores (MaxP); `listwise` and `sliding` show them together."""
+    """How many segments stand for a document: those closest to the narrative. `endpoint` and `model` take the highest
+    of their scores (MaxP); `listwise` and `sliding` show them together."""
     tokens: int = Field(default=300, ge=20, le=100_000)
-    """The most tokens of a document that a model is shown; for `endpoint`, of each segment. The documents of a block
-    share half of the language model's window, if that is less."""
+    """The most tokens of a document that a model is shown; for `endpoint` and `model`, of each segment. The documents
+    of a block share half of the language model's window, if that is less."""
     block: int = Field(default=20, ge=2, le=1000)
     """The most documents in a block or window."""
     stride: int = Field(default=10, ge=1, le=1000)
     """How many documents a window of `sliding` moves; below `block`."""
     endpoint: RerankEndpoint | None = None
     """The server that `endpoint` asks."""
+    model: str | None = Field(default=None, min_length=1)
+    """The checkpoint that `model` runs: a folder, or a name of the hub ([guide](rerank.md#a-model-on-this-machine))."""
+    then: "RerankSettings | None" = None
+    """A further reranker, which ranks the first documents of the new ranking once more: with these same keys, but
+    `after`."""
 
     @model_validator(mode="after")
     def _check_possible(self) -> Self:
         if self.method == "endpoint" and self.endpoint is None:
             raise ValueError("method: found 'endpoint' without a server; expected its url and name under endpoint")
+        if self.method == "model" and self.model is None:
+            raise ValueError("method: found 'model' without a model; expected its folder or name under model")
+        if self.then is not None and (self.method is None or self.then.method is None):
+            raise ValueError("then: found a further reranker where a method is none, expected a method in both")
         if self.stride >= self.block:
             raise ValueError(f"stride: found {self.stride}, expected below block, which is {self.block}")
         return self
+
+    def list_steps(self) -> list["RerankSettings"]:
+        """List the rerankers in their order, each without its followers' settings; empty for none."""
+        if self.method is None:
+            return []
+        return [self, *(self.then.list_steps() if self.then else [])]
+
+    def asks_model(self) -> str | None:
+        """Name the first method that asks the language model, or None."""
+        return next((one.method for one in self.list_steps() if one.method in ("listwise", "sliding")), None)

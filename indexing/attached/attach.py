@@ -1,7 +1,7 @@
 """Index folders over documents and postings that another engine holds."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
     anything else, and for an impossible embedding model.
     """
     at, embedding = attachment.at, attachment.embedding
-    model = asdict(embedding) if embedding else None
+    model = embedding.as_json() if embedding else None
     place = {name: value for name, value in at.items() if name != KEY_ENV}
     made_of = [FORMAT, place, embedding.made_by if embedding else None]
     key = digest([*made_of, "passages"] if attachment.passages else made_of)

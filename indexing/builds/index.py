@@ -21,6 +21,7 @@ from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
 from keystone.indexing.corpora.corpus import ALL, MAIN, guess_format, make_corpus_key, read_corpus
 from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_windows
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.impacts import OlderImpacts, write_impacts
 from keystone.indexing.index import FORMAT, Index, VectorSet, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import partial_folder, stage
@@ -70,6 +71,10 @@ def build_index(
     if settings.vectors:
         own = {name: one.made_by for name, one in settings.vectors.items()}
         made_of.append(["vectors", own, faiss, settings.faiss_shard])
+    if settings.impacts:
+        made_of.append(["impacts", {name: one.weights for name, one in settings.impacts.items()}])
+        if opensearch:
+            raise UserError("found --impacts with --opensearch, which holds none; expected one of them")
     key, passages_key = digest(made_of), digest([*made_of, "passages"])
     keys = [key, passages_key] if settings.passages is None else [passages_key if settings.passages else key]
     at = opensearch.place.at if opensearch else {}
@@ -83,7 +88,7 @@ def build_index(
 
         check_cluster(opensearch, keys, {"faiss": faiss, "passages": settings.passages}, embedding)
     parts_key = digest([*keys, at]) if at or len(keys) > 1 else keys[0]
-    parts = PARTS[-1:] if at else (*PARTS, *(["vectors"] if settings.vectors else []))
+    parts = PARTS[-1:] if at else (*PARTS, *list_set_folders(settings))
     with partial_folder(out, parts_key, parts) as folder, open_engine(settings.engine, settings.threads) as engine:
         if not (folder / "index.json").exists():
             documents = partial(
@@ -98,6 +103,7 @@ def build_index(
                 return embed_store(texts, one, place, effort, engine.embed)
 
             made, shards, offsets = write_vectors(store, settings, folder, embed, progress)
+            made |= write_impact_sets(store, settings, folder, effort)
             meta = {"format": FORMAT, "key": passages_key if made["passages"] else key, **read, **made}
             meta |= {"corpus": unicode_name(corpus.name)}
             if opensearch:
@@ -109,6 +115,32 @@ def build_index(
             write_description(folder, {**meta, "at": at})
         remove_shards(folder, settings.vectors)
     return open_index(out), True
+
+
+def list_set_folders(settings: BuildSettings) -> list[str]:
+    """List the folders of an index that hold its further sets."""
+    return [*(["vectors"] if settings.vectors else []), *(["impacts"] if settings.impacts else [])]
+
+
+def write_impact_sets(
+    store: DocumentStore,
+    settings: BuildSettings,
+    folder: Path,
+    effort: Effort,
+    find_older: Callable[[str], OlderImpacts | None] = lambda _: None,
+) -> dict[str, Any]:
+    """Encode all documents for each set of impacts; returns what `index.json` says of them.
+
+    If the index has passages, all of a document's passages are encoded. Of what `find_older` returns for the name of a
+    set, nothing is encoded again. `UserError` for a model that is no learned sparse encoder.
+    """
+    if not settings.impacts:
+        return {}
+    passages = folder / "passages.npy"
+    texts = Passages(store, np.load(passages, mmap_mode="r")) if passages.exists() else store
+    for name, one in settings.impacts.items():
+        write_impacts(texts, one, folder / "impacts" / name, effort, find_older(name))
+    return {"impacts": {name: asdict(one) for name, one in settings.impacts.items()}}
 
 
 def write_description(folder: Path, meta: Mapping[str, Any]) -> None:
@@ -157,11 +189,11 @@ def write_vectors(
             vectors = embed(texts, one, name, place / "shards")
             files = _build_dense(vectors, faiss, size, place, progress)
             further[name] = VectorSet(one, faiss, files, bool(passages), vectors.cut)
-    meta: dict[str, Any] = {"embedding": asdict(embedding) if embedding else None}
+    meta: dict[str, Any] = {"embedding": embedding.as_json() if embedding else None}
     meta |= {"faiss": faiss if embedding else None, "passages": bool(passages)}
     meta |= {"faiss_shards": faiss_files, "cut": shards.cut if shards else 0}
     meta |= {"faiss_shard": size} if size else {}
-    meta |= {"vectors": {name: asdict(one) for name, one in further.items()}} if further else {}
+    meta |= {"vectors": {name: one.as_json() for name, one in further.items()}} if further else {}
     return meta, shards, offsets
 
 
@@ -173,6 +205,8 @@ def remove_shards(folder: Path, names: Iterable[str]) -> None:
         for left in place.glob("trained.faiss"):
             left.unlink()
         shutil.rmtree(place / "shards", ignore_errors=True)
+    for left in [*(folder / "impacts").glob("*.shards"), *(folder / "impacts").glob("*.json")]:
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def _build_store(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from keystone.indexing.index import ImpactSet
 from keystone.indexing.types import MINILM, Embedding
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class BuildSettings:
     """The index in an OpenSearch cluster that receives documents, postings and vectors; None for the folder."""
     vectors: Mapping[str, Embedding] = field(default_factory=dict)
     """The models of further sets of vectors, by the names of the sets."""
+    impacts: Mapping[str, ImpactSet] = field(default_factory=dict)
+    """The learned sparse encoders of sets of impacts, by the names of the sets."""
     engine: str = "local"
     """Where the long work runs: a name in `keystone.indexing.builds.engines.ENGINES`."""
     threads: int = 1

@@ -19,16 +19,19 @@ from keystone.indexing.builds.engines import open_engine
 from keystone.indexing.builds.index import (
     PARTS,
     cut_documents,
+    list_set_folders,
     remove_shards,
     show_segments,
     sum_segments,
     write_description,
+    write_impact_sets,
     write_postings,
     write_vectors,
 )
 from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
 from keystone.indexing.corpora.corpus import Read, make_corpus_key, read_corpus
 from keystone.indexing.errors import BadRecord, Report, Unneeded, UserError, stop
+from keystone.indexing.impacts import OlderImpacts
 from keystone.indexing.index import FORMAT, Index, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.kept import copy_kept
@@ -89,7 +92,7 @@ def update_index(
         removed = hash_file(delete) if delete else None
         official = make_corpus_key(settings.segments, "segments") if settings.segments else None
     key = digest(["update", FORMAT, older.key, settings.format, settings.windows, official, inputs, removed])
-    parts = (*PARTS, "*.sqlite", *(["vectors"] if settings.vectors else []))
+    parts = (*PARTS, "*.sqlite", *list_set_folders(settings))
     changes = Changes()
     with (
         lock_folder(out),
@@ -126,6 +129,7 @@ def _settle(older: Index, settings: BuildSettings) -> BuildSettings:
         settings,
         embedding=older.embedding,
         vectors={name: one.embedding for name, one in older.vectors.items()},
+        impacts=older.impacts,
         faiss=next((kind for kind in kinds if kind), None),
         faiss_shard=size,
         passages=older.passages,
@@ -214,6 +218,9 @@ def _fill(
         )  # fmt: skip
 
     made, _, _ = write_vectors(store, settings, folder, embed_set, progress)
+    made |= write_impact_sets(
+        store, settings, folder, effort, lambda name: OlderImpacts(older.impacts_of(name), stayed)
+    )
     if older.segments:
         segments = Counter(older.segments)
         segments.update(sum_segments(_read(store, store.rows(changed))))

@@ -128,9 +128,30 @@ def write_postings(lucene: Path, folder: Path, progress: Progress = silent) -> N
         made.flush()
     (folder / "entries").unlink()
     np.save(folder / "lengths.npy", _copy_lengths(reader))
-    found = {"documents": terms.getDocCount(), "tokens": terms.getSumTotalTermFreq()} if terms else {}
+    _finish(folder, terms.getDocCount() if terms else 0, terms.getSumTotalTermFreq() if terms else 0)
+
+
+def save_postings(
+    folder: Path,
+    terms: Sequence[bytes],
+    offsets: NDArray[np.int64],
+    lengths: NDArray[np.uint8],
+    documents: int,
+    tokens: int,
+) -> None:
+    """Save the other parts of `Postings` beside `rows.npy` and `frequencies.npy` in a folder. Terms are in order."""
+    (folder / "terms").write_bytes(b"".join(terms))
+    np.save(folder / "term_ends.npy", np.cumsum([0, *map(len, terms)], dtype=np.int64))
+    np.save(folder / "offsets.npy", offsets.astype(np.int64))
+    np.save(folder / "lengths.npy", lengths)
+    _finish(folder, documents, tokens)
+
+
+def _finish(folder: Path, documents: int, tokens: int) -> None:
+    """Write the counts and the checksums of the files, which makes a folder of postings whole."""
     checksums = {file.name: _sum_up(file) for file in sorted(folder.iterdir())}
-    (folder / "counts.json").write_bytes(orjson.dumps({"documents": 0, "tokens": 0, **found, "checksums": checksums}))
+    counts = {"documents": documents, "tokens": tokens, "checksums": checksums}
+    (folder / "counts.json").write_bytes(orjson.dumps(counts))
 
 
 def open_postings(folder: Path) -> Postings:

@@ -1,7 +1,6 @@
 """Index folders over documents, postings and vectors in OpenSearch."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +90,7 @@ def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
     if missing := {"left_out", "cut", "faiss"} - meta.keys():
         raise ValueError(f"lacks {sorted(missing)}")
     if meta["embedding"]:
-        meta["embedding"] = asdict(Embedding(**{**meta["embedding"], "key_env": key_env}))
+        meta["embedding"] = Embedding(**{**meta["embedding"], "key_env": key_env}).as_json()
         if not all(isinstance(value, str | int | None) for value in meta["embedding"].values()):
             raise ValueError(f"found the embedding model {show_value(meta['embedding'])}, expected names and a number")
     return meta

@@ -2,15 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import LOCAL, WORDS, Embedding, Tick
+from keystone.indexing.types import MINILM, WORDS, Embedding, Tick
 from keystone.indexing.vectors.types import Embedder, ReportCut, Vectors, round_to_grid
 from keystone.indexing.words import list_stems
 
@@ -41,7 +43,7 @@ def stand_in(embedding: Embedding, embedder: Embedder) -> Iterator[None]:
 def load_model(embedding: Embedding) -> Embedder:
     """The model of an embedding, or the vectors of words for `WORDS`, loaded once in a process.
 
-    `UserError` if the model is neither the local one nor at a URL. `MissingPackage` if the local one is not installed.
+    `UserError` if a checkpoint is nowhere, or is no encoder. `MissingPackage` if a package that it needs is missing.
     """
     if embedding == WORDS:
         return WordVectors()
@@ -49,14 +51,34 @@ def load_model(embedding: Embedding) -> Embedder:
         from keystone.indexing.vectors.endpoint import Endpoint
 
         return Endpoint(embedding.model, embedding.url, embedding.window, embedding.key_env)
-    if embedding.model != LOCAL or embedding.window or embedding.key_env:
-        raise UserError(
-            f"embedding model: found {embedding.model!r} without a URL, expected {LOCAL} in its own window, "
-            "or the URL of an endpoint"
-        )
-    from keystone.indexing.vectors.minilm import MiniLM
+    if embedding.key_env:
+        raise UserError(f"embedding model: found {embedding.key_env!r} as the key of {embedding.model}, expected a URL")
+    from keystone.indexing.encoders.dense import open_encoder
 
-    return MiniLM()
+    return open_encoder(embedding)
+
+
+def settle_embedding(given: Embedding, prefixes: bool, note: Callable[[str], None]) -> Embedding:
+    """Fill in what the files of a model on this machine say: the prefixes unless they are given, place and digest.
+
+    `note` receives a message if nobody knows which prefixes the model needs. The embedded model and one at a URL stay
+    as they are. `UserError` as from `read_checkpoint`.
+    """
+    if given.url or given == MINILM:
+        return given
+    from keystone.indexing.encoders.checkpoint import read_checkpoint
+
+    checkpoint = read_checkpoint(given.model)
+    found = checkpoint.find_prefixes()
+    if found is None and not prefixes:
+        note(
+            f"{given.label}: its files do not say what stands before queries and passages, so nothing does; if the "
+            "model needs prefixes, give them by --query-prefix and --passage-prefix"
+        )
+    query, passage = (given.query_prefix, given.passage_prefix) if prefixes else found or ("", "")
+    model = str(Path(given.model).resolve()) if Path(given.model).is_dir() else given.model
+    weights = None if given.model == MINILM.model else checkpoint.compute_digest()
+    return replace(given, model=model, query_prefix=query, passage_prefix=passage, weights=weights)
 
 
 def embed_queries(embedding: Embedding, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> Vectors:

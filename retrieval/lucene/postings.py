@@ -108,11 +108,14 @@ class PostingsSearcher:
             offsets_of(held)[offsets_of([len(own) for own in counted])],
             begins,
             ends,
-            boosts * _inverse_frequencies(ends - begins, self._postings.documents),
-            boosts == 1,
+            *self._weigh_terms(ends - begins, boosts),
         )
         self._keep_weights(int((found.ends - found.begins).sum()))
         return found
+
+    def _weigh_terms(self, counts: NDArray[np.int64], boosts: NDArray[np.float32]) -> tuple[Any, Any]:
+        """The weight of each term, and whether the kept weights of its postings count."""
+        return boosts * _inverse_frequencies(counts, self._postings.documents), boosts == 1
 
     def _keep_weights(self, visited: int) -> None:
         """Compute and keep the weights of all postings once a batch, or many single queries, are worth it."""
@@ -157,6 +160,23 @@ class PostingsSearcher:
         found = [stems_of(word) for word in words]
         counts = iter(self.stem_frequencies([stems[0] for stems in found if len(stems) == 1]))
         return [next(counts) if len(stems) == 1 else 0 for stems in found]
+
+
+class ImpactSearcher(PostingsSearcher):
+    """Inner products of the impacts of queries, and of documents in mapped postings. Rankings hold rows.
+
+    A score is exact: products of whole numbers are added in double precision, and rounded to single precision.
+    """
+
+    def __init__(self, postings: Postings) -> None:
+        super().__init__(postings)
+        self._inverse = np.empty(0, np.float32)
+
+    def _weigh_terms(self, counts: NDArray[np.int64], boosts: NDArray[np.float32]) -> tuple[Any, Any]:
+        return boosts, np.zeros(len(counts), dtype=bool)
+
+    def _keep_weights(self, visited: int) -> None:
+        """Keep nothing: an impact is its own weight."""
 
 
 def refuse_long_query(query_id: str, words: Collection[str]) -> None:
@@ -230,6 +250,8 @@ def _search_chunk(
                         break
                     if is_known:
                         sums[at] += np.float64(kept[place])
+                    elif len(inverse) == 0:
+                        sums[at] += np.float64(weight) * np.float64(frequencies[place])
                     else:
                         length = inverse[lengths[first + at]]
                         sums[at] += np.float64(weight - weight / (one + np.float32(frequencies[place]) * length))

@@ -4,7 +4,7 @@ It can also build the structures of all documents ahead.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
@@ -13,9 +13,11 @@ from keystone.indexing.attached.attach import AttachSettings
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import Report, UserError
-from keystone.indexing.index import Index
+from keystone.indexing.impacts import settle_impacts
+from keystone.indexing.index import ImpactSet, Index
 from keystone.indexing.structures.cached import BUILDERS, read_structures
 from keystone.indexing.types import LOCAL, Embedding, Progress
+from keystone.indexing.vectors.embed import settle_embedding
 from keystone.retrieval.backends import BACKENDS, open_store
 from keystone.runs.config.read import parse_value
 
@@ -37,11 +39,11 @@ def target_of(place: str | None, shards: int, replicas: int) -> "Target | None":
     return Target(place_of(place), shards, replicas)
 
 
-def parse_vectors(given: Sequence[str], main: Embedding) -> dict[str, Embedding]:
+def parse_vectors(given: Sequence[str], main: Embedding, note: Callable[[str], None]) -> dict[str, Embedding]:
     """Parse the values of `--vectors`, each `NAME=MODEL`, `NAME=MODEL@URL` or `NAME={key: value, ...}`, by name.
 
-    The keys are those of `Embedding`. A model without a URL is the local one, or else at the URL of the `main` model.
-    `UserError` for anything else.
+    The keys are those of `Embedding`. A model without a URL is the embedded one, a folder, at the URL of the `main`
+    model, or else one of the hub. `note` is that of `settle_embedding`. `UserError` for anything else.
     """
     found: dict[str, Embedding] = {}
     for option in given:
@@ -59,14 +61,29 @@ def parse_vectors(given: Sequence[str], main: Embedding) -> dict[str, Embedding]
                 f"--vectors {option}: expected NAME=MODEL@URL, or NAME={{model: M, url: U, ...}}, with a new name of "
                 "lower-case letters, digits, _ and -"
             )
-        types = {**dict.fromkeys(Embedding.__dataclass_fields__, str), "window": int}
+        types = {**dict.fromkeys(Embedding.__dataclass_fields__, str), "window": int, "dimensions": int}
+        del types["weights"]
         for key, one in value.items():
             if type(one) is not types.get(key):
                 raise UserError(
                     f"--vectors {option}: found {key}: {one!r}, expected {', '.join(types)} with their values"
                 )
-        url = None if value["model"] == LOCAL else main.url
-        found[name] = Embedding(**{"url": url, **value})
+        url = None if value["model"] == LOCAL or Path(value["model"]).is_dir() else main.url
+        has_prefixes = bool({"query_prefix", "passage_prefix"} & value.keys())
+        found[name] = settle_embedding(Embedding(**{"url": url, **value}), has_prefixes, note)
+    return found
+
+
+def parse_impacts(given: Sequence[str]) -> dict[str, ImpactSet]:
+    """Parse the values of `--impacts`, each `NAME=MODEL`, by name. `UserError` for anything else."""
+    found: dict[str, ImpactSet] = {}
+    for option in given:
+        name, _, model = option.partition("=")
+        if not SET_NAME.fullmatch(name) or name in found or not model:
+            raise UserError(
+                f"--impacts {option}: expected NAME=MODEL, with a new name of lower-case letters, digits, _ and -"
+            )
+        found[name] = settle_impacts(model)
     return found
 
 
@@ -92,6 +109,7 @@ def attach_index(
         "--faiss-shard": settings.faiss_shard,
         "--format": settings.format,
         "--vectors": settings.vectors or None,
+        "--impacts": settings.impacts or None,
         "--dense passages": (settings.passages and settings.faiss) or None,
     }
     if not (backend.cuts and corpus.startswith(backend.prefix)):

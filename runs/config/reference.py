@@ -69,6 +69,9 @@ def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
     for name, field in model.model_fields.items():
         inner = f"{key}.{name}" if key else name
         part = _find_model(field.annotation)
+        if part is model:  # the same keys once more
+            yield f"| `{name}` | the keys of `{key}` | {_describe_default(field)} | {meanings[name]} |"
+            continue
         if name == "reader":
             below += [(one.settings, f"{inner}` with `name: {of}") for of, one in READERS.own.items()]
             continue

@@ -226,7 +226,7 @@ class RunConfig(StrictSettings):
             "queries.passages": (self.queries.passages, ("hyde", "query2doc", "both")),
             "retrieval.systems": (next(iter(own), None), own),
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
-            "rerank.method": (self.rerank.method, ("listwise", "sliding")),
+            "rerank.method": (self.rerank.asks_model() or self.rerank.method, ("listwise", "sliding")),
             "grading.method": (self.grading.method, ("pointwise", "grid")),
             "answer.method": (self.answer.method, set(get_args(AnswerMethod)) - {"rules"}),
         }

@@ -34,10 +34,10 @@ from keystone.runs.wording import plural
 def describe_inputs(job: Job) -> dict[str, Any]:
     """Describe the inputs of a run for its manifest: index, topics, methods, model, and versions of packages."""
     packages = ("keystone-rag", "onnxruntime", "tokenizers", "numpy")
-    embedding = asdict(job.index.embedding) if job.index.embedding else None
+    embedding = job.index.embedding.as_json() if job.index.embedding else None
     counted: dict[str, Any] = {"segments": job.index.segments} if job.index.segments else {}
     if job.index.vectors:
-        counted["vectors"] = {name: asdict(one.embedding) for name, one in job.index.vectors.items()}
+        counted["vectors"] = {name: one.embedding.as_json() for name, one in job.index.vectors.items()}
     config, plain = job.config, job.config.model_dump(mode="json")
     systems = config.make_systems().values()
     return {

@@ -99,7 +99,7 @@ def open_index(folder: AnyPath, *, encoder: Encode | None = None) -> Index:
     """
     opened = indexes.open_index(check_path(folder, "folder").absolute())  # a notebook may change its directory
     if encoder is not None and name_encoder(encoder) != opened.embedding:
-        model = opened.embedding and opened.embedding.model
+        model = opened.embedding and opened.embedding.label
         raise UserError(f"encoder: found another function than that of {opened.folder}, whose model is {model}")
     return opened
 

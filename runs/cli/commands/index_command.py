@@ -104,12 +104,26 @@ def index(
         ),
     ] = Dense.auto,
     no_dense: Annotated[bool, typer.Option("--no-dense", help="The same as --dense none.")] = False,
-    embedding: Annotated[str, typer.Option(help="The embedding model.")] = "all-MiniLM-L6-v2",
+    embedding: Annotated[
+        str,
+        typer.Option(help="The embedding model: the embedded one, the folder of a checkpoint, or a name of the hub."),
+    ] = "all-MiniLM-L6-v2",
+    dimensions: Annotated[
+        int | None,
+        typer.Option(min=1, help="The first numbers of each vector to keep, if the model was trained for it."),
+    ] = None,
     vectors: Annotated[
         list[str] | None,
         typer.Option(
-            help="One more set of vectors: NAME=MODEL@URL, or NAME={model: M, url: U, query_prefix: P, ...}. Can be "
-            "given several times; see docs/systems.md."
+            help="One more set of vectors: NAME=MODEL, NAME=MODEL@URL, or NAME={model: M, url: U, query_prefix: P, "
+            "...}. Can be given several times; see docs/systems.md."
+        ),
+    ] = None,
+    impacts: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A set of impacts by a learned sparse encoder, such as a SPLADE: NAME=MODEL. Can be given several "
+            "times; see docs/systems.md."
         ),
     ] = None,
     embedding_url: Annotated[
@@ -117,7 +131,7 @@ def index(
     ] = None,
     embedding_window: Annotated[
         int | None,
-        typer.Option(min=1, help="The most tokens of a text for the model.", show_default="as the endpoint reports"),
+        typer.Option(min=1, help="The most tokens of a text for the model.", show_default="as the model says"),
     ] = None,
     embedding_key_env: Annotated[
         str | None,
@@ -130,8 +144,12 @@ def index(
             show_default="PYSERINI_API_KEY, by https",
         ),
     ] = None,
-    query_prefix: Annotated[str, typer.Option(help="Text before each query, if the model needs one.")] = "",
-    passage_prefix: Annotated[str, typer.Option(help="Text before each passage, if the model needs one.")] = "",
+    query_prefix: Annotated[
+        str | None, typer.Option(help="Text before each query.", show_default="as the files of the model say")
+    ] = None,
+    passage_prefix: Annotated[
+        str | None, typer.Option(help="Text before each passage.", show_default="as the files of the model say")
+    ] = None,
     faiss: Annotated[str, typer.Option(help="The kind of FAISS index: Flat, HNSW32, 'IVF256,Flat', ...")] = "Flat",
     faiss_shard: Annotated[
         int | None,
@@ -180,12 +198,14 @@ def index(
     from keystone.indexing.builds.settings import BuildSettings
     from keystone.indexing.builds.update import Changes, update_index
     from keystone.indexing.types import Embedding
+    from keystone.indexing.vectors.embed import settle_embedding
     from keystone.runs.cli.make_index import (
         attach_index,
         is_attached,
         list_kinds,
         make_index,
         make_structures,
+        parse_impacts,
         parse_vectors,
         target_of,
     )
@@ -200,7 +220,17 @@ def index(
     source = str(corpus or out)
     check_outputs([corpus, segments, *(update or ()), delete], {"--out": out})
     chosen, searched_in_place = list_kinds(structures), in_place or is_attached(source)
-    model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix, embedding_key_env)
+
+    def warn(message: str) -> None:
+        say(message, err=True)
+
+    given = Embedding(
+        embedding, embedding_url, embedding_window, query_prefix or "", passage_prefix or "", embedding_key_env,
+        dimensions,
+    )  # fmt: skip
+    has_dense = not (updates or no_dense or dense is Dense.none)
+    has_prefixes = query_prefix is not None or passage_prefix is not None
+    model = settle_embedding(given, has_prefixes, warn) if has_dense else given
     numbers = itertools.count(1)
 
     def tell(error: BadRecord) -> None:
@@ -218,12 +248,13 @@ def index(
         extract=extract,
         segments=segments,
         windows=windows,
-        embedding=None if no_dense or dense is Dense.none else model,
+        embedding=model if has_dense else None,
         faiss=None if dense in (Dense.pool, Dense.pool_passages) else faiss,
         passages=None if chooses else dense in (Dense.passages, Dense.pool_passages) and not no_dense,
         faiss_shard=faiss_shard,
         opensearch=target_of(opensearch, shards, replicas),
-        vectors=parse_vectors(vectors or [], model),
+        vectors=parse_vectors(vectors or [], given, warn),
+        impacts=parse_impacts(impacts or []),
         engine=engine,
         threads=threads,
     )

@@ -12,6 +12,7 @@ from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
 from keystone.generation.llm.model import Model
 from keystone.generation.rerank.endpoint import BATCH_PASSAGES
 from keystone.generation.rerank.listwise import request_ranking
+from keystone.generation.rerank.settings import RerankSettings
 from keystone.generation.types import Fallback, Usage
 from keystone.retrieval.types import Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
@@ -65,26 +66,34 @@ def rerank_narratives(work: Work, into: Artifact[Rankings]) -> None:
 
 def _make_key(job: Job, _: Before) -> Any:
     """The settings of the reranker, without the place and the key of its server."""
-    settings = job.config.rerank.model_dump(mode="json")
-    endpoint = settings["endpoint"] or {}
-    described = {**settings, "endpoint": {key: endpoint[key] for key in ("name", "form") if key in endpoint}}
+    described = _describe_settings(job.config.rerank)
     topics = [[one.id, one.narrative] for one in job.topics]
     return [job.identity, topics, described, describe_model(job.config, ASKS)]
 
 
+def _describe_settings(settings: RerankSettings) -> dict[str, Any]:
+    found = settings.model_dump(mode="json")
+    endpoint = found["endpoint"] or {}
+    found["endpoint"] = {key: endpoint[key] for key in ("name", "form") if key in endpoint}
+    newer = {"model": settings.model, "then": _describe_settings(settings.then) if settings.then else None}
+    return {key: value for key, value in {**found, **newer}.items() if value is not None or key not in newer}
+
+
 def _list_asks(config: RunConfig, one: AskedTopic, asked: Asked) -> Iterator[Ask]:
     """List the requests to the language model for one topic."""
-    settings, depth = config.rerank, min(config.rerank.depth, config.fusion.get_depth(one.topic.id), asked.documents)
-    tokens = min(settings.tokens, share_window(asked.model.window, settings.block))
-    if settings.method == "listwise":
-        number = len(make_blocks(depth, settings.block))
-    elif settings.method == "sliding":
-        number = len(list_windows(depth, settings.block, settings.stride))
-    else:
-        return
-    block = min(settings.block, depth)
-    request = request_ranking(one.topic.narrative, [""] * block)
-    yield Ask("rerank", number, request, number * block * CHARACTERS_PER_TOKEN * tokens)
+    deepest = min(config.rerank.depth, config.fusion.get_depth(one.topic.id), asked.documents)
+    for settings in config.rerank.list_steps():
+        depth = min(settings.depth, deepest)
+        tokens = min(settings.tokens, share_window(asked.model.window, settings.block))
+        if settings.method == "listwise":
+            number = len(make_blocks(depth, settings.block))
+        elif settings.method == "sliding":
+            number = len(list_windows(depth, settings.block, settings.stride))
+        else:
+            continue
+        block = min(settings.block, depth)
+        request = request_ranking(one.topic.narrative, [""] * block)
+        yield Ask("rerank", number, request, number * block * CHARACTERS_PER_TOKEN * tokens)
 
 
 def _foresee(asked: Asked) -> Iterator[Foreseen]:
@@ -92,10 +101,18 @@ def _foresee(asked: Asked) -> Iterator[Foreseen]:
     yield from (foresee(ask, asked.model) for one in asked.topics for ask in _list_asks(config, one, asked))
 
 
+def _name_work(config: RunConfig) -> str:
+    methods = [one.method for one in config.rerank.list_steps()]
+    if "endpoint" in methods:
+        return "asks the server of the reranker"
+    return "runs the model of the reranker" if "model" in methods else ""
+
+
 def foresee_endpoint(asked: Asked) -> Foreseen | None:
     """Foresee the requests to the reranker's server. A segment's tokens are bounded as those of a prompt."""
-    settings = asked.job.config.rerank
-    if settings.method != "endpoint" or settings.endpoint is None:
+    steps = asked.job.config.rerank.list_steps()
+    settings = next((one for one in steps if one.method == "endpoint"), None)
+    if settings is None or settings.endpoint is None:
         return None
     deepest = max((asked.job.config.fusion.get_depth(one.topic.id) for one in asked.topics), default=0)
     depth = min(settings.depth, deepest, asked.documents)
@@ -119,7 +136,7 @@ def _make_stage(into: Artifact[Rankings]) -> StageKind:
         foresee=_foresee,
         notes=lambda _: (RERANKS_FILE,),
         records=lambda _: (RERANKS_FILE,),
-        why_kept=lambda config: "asks the server of the reranker" if config.rerank.method == "endpoint" else "",
+        why_kept=_name_work,
         describe=lambda before: [
             {
                 "name": into.name.removesuffix(".trec"),

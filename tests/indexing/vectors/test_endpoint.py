@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.encoders.dense import open_encoder
 from keystone.indexing.errors import TextRefused, UserError
 from keystone.indexing.index import open_index
 from keystone.indexing.io import retry
-from keystone.indexing.types import Embedding
+from keystone.indexing.types import MINILM, Embedding
 from keystone.indexing.vectors import endpoint as embedding_endpoint
 from keystone.indexing.vectors.embed import load_model
 from keystone.indexing.vectors.endpoint import Endpoint, read_reply, shorten
-from keystone.indexing.vectors.minilm import MiniLM
 from keystone.indexing.vectors.types import GRID_STEP, round_to_grid
 from keystone.retrieval.types import Query
 from tests.support.indexes.searches import search_embeddings
@@ -334,7 +334,7 @@ def test_a_list_of_models_without_a_valid_window_is_ignored(listed: Any) -> None
 
 @pytest.mark.slow
 def test_the_local_model_behind_an_endpoint_gives_its_own_vectors() -> None:
-    local = MiniLM()
+    local = open_encoder(MINILM)
     texts = [text for _, text in CORPUS.values()]
     with serving(model=local.embed) as server:
         found = Endpoint("letters", server.url).embed(texts)

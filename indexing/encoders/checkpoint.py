@@ -1,0 +1,272 @@
+"""The checkpoint of a model: where it is, and what its own files say of it.
+
+A checkpoint is a folder in the layout of Hugging Face's transformers, with the files that sentence-transformers adds.
+It is the embedded model, a folder on this machine, or a repository of the hub, which `huggingface_hub` fetches once.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.error_text import name_members
+from keystone.indexing.io.published import MINILM, find_published
+from keystone.indexing.types import LOCAL
+
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+"""The name of a repository of the hub."""
+TRANSFORMER = ("Transformer", "MLMTransformer")
+POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+"""The ways to make one vector of the states of tokens, in the order in which several are joined."""
+MOST_TOKENS = 1_000_000
+"""A window above this number stands for none."""
+DIGESTED_BYTES = 1 << 20
+"""Of each file of weights, the digest covers this much of the beginning and of the end, and the length."""
+SENTENCES = "config_sentence_transformers.json"
+
+E5 = ("query: ", "passage: ")
+SEARCHED = "Represent this sentence for searching relevant passages: "
+KNOWN_PREFIXES: Mapping[str, tuple[str, str]] = {
+    r"bge-(small|base|large)-en(-v1\.5)?": (SEARCHED, ""),
+    r"(multilingual-)?e5-(small|base|large)(-v2)?(-q)?": E5,
+    r"mxbai-embed-large-v1": (SEARCHED, ""),
+    r"snowflake-arctic-embed-(xs|s|m|l|m-v1\.5)": (SEARCHED, ""),
+    r"snowflake-arctic-embed-[ml]-v2\.0": ("query: ", ""),
+    r"nomic-embed-text-v1(\.5)?|modernbert-embed-base": ("search_query: ", "search_document: "),
+    r"bge-m3|gte-.*|all-.*": ("", ""),
+}
+"""The prefixes of queries and of passages that models need and old checkpoints do not say, by patterns of names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of sentence-transformers: the last part of its class, and its own settings and folder."""
+
+    kind: str
+    folder: Path
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What the files of a checkpoint say."""
+
+    name: str
+    folder: Path
+    config: Mapping[str, Any]
+    """The content of `config.json`; empty for a folder with a graph alone."""
+    window: int
+    """The most tokens of a text, those of the beginning and the end included."""
+    modules: tuple[Module, ...] = ()
+    """The modules after the transformer, in their order."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Texts before a text, by their names, such as `query` and `document`."""
+    lowers: bool = False
+    """Whether texts are put into lower case before the tokenizer reads them."""
+    similarity: str = "cosine"
+
+    @property
+    def kind(self) -> str:
+        """The family of the network, such as `bert`; empty if the folder does not tell it."""
+        return str(self.config.get("model_type") or "")
+
+    @property
+    def graph(self) -> Path | None:
+        """The file of the network as ONNX; None if there is none."""
+        found = (self.folder / name for name in ("onnx/model.onnx", "model.onnx"))
+        return next((path for path in found if path.is_file()), None)
+
+    @property
+    def weights(self) -> list[Path]:
+        """The files of weights in the form safetensors."""
+        return sorted(self.folder.glob("*.safetensors"))
+
+    def compute_digest(self) -> str:
+        """Tell this checkpoint from others: a digest of its small files, and of parts of its weights."""
+        found = sha256()
+        small = [path for path in self.folder.rglob("*.json") if path.name != "README.json"]
+        for path in sorted([*small, *self.weights, *filter(None, [self.graph])]):
+            found.update(f"{path.relative_to(self.folder)} {path.stat().st_size} ".encode())
+            with path.open("rb") as file:
+                found.update(file.read(DIGESTED_BYTES))
+                file.seek(max(DIGESTED_BYTES, path.stat().st_size - DIGESTED_BYTES))
+                found.update(file.read())
+        return found.hexdigest()[:16]
+
+    def find_prefixes(self) -> tuple[str, str] | None:
+        """Find what stands before queries and before passages: its own prompts, or known ones; None if unknown."""
+        if self.prompts:
+            passages = (self.prompts[name] for name in ("document", "passage", "corpus") if name in self.prompts)
+            return self.prompts.get("query", ""), next(passages, "")
+        names = (str(self.config.get("_name_or_path", "")), self.name)
+        for name in (re.split(r"[/\\]", one.rstrip("/\\"))[-1].lower() for one in names):
+            for pattern, prefixes in KNOWN_PREFIXES.items():
+                if re.fullmatch(pattern, name):
+                    return prefixes
+        return None
+
+
+def find_checkpoint(name: str) -> Path:
+    """Find the folder of a checkpoint: the embedded one, a folder, or one of the hub, fetched at the first call.
+
+    `UserError` if it is nowhere.
+    """
+    if name == LOCAL:
+        return find_published(MINILM)
+    if Path(name).is_dir():
+        return Path(name)
+    if not HUB_NAME.fullmatch(name) or name.startswith((".", "/", "~")):
+        raise UserError(
+            f"model {name!r}: found no such folder, expected {LOCAL}, the folder of a checkpoint, or a name of the "
+            "hub such as BAAI/bge-small-en-v1.5; or a URL where the model is served"
+        )
+    return _fetch(name)
+
+
+def _fetch(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    small = ["*.json", "*.txt", "*.model", "*/config.json"]
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=[*small, "*.safetensors"]))
+        if not (list(folder.glob("*.safetensors")) or list(folder.rglob("*.onnx"))):
+            folder = Path(snapshot_download(name, allow_patterns=[*small, "onnx/model.onnx*", "model.onnx*", "*.bin"]))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise UserError(
+            f"model {name!r}: could not be fetched from the hub: {reason}: put the checkpoint into a folder on this "
+            "machine, and name the folder in place of the model"
+        ) from error
+    return folder
+
+
+def read_checkpoint(name: str, digest: str | None = None) -> Checkpoint:
+    """Find a checkpoint and read what its files say.
+
+    `UserError` if it is nowhere, if a file is missing or is not what it should be, and if it has another `digest`.
+    """
+    found = _read_checkpoint(name)
+    if digest and (own := found.compute_digest()) != digest:
+        raise UserError(
+            f"{found.folder}: found a model of the digest {own}, expected {digest}: its files have changed since the "
+            "index was built: build the index again"
+        )
+    return found
+
+
+def _read_checkpoint(name: str) -> Checkpoint:
+    folder = find_checkpoint(name)
+    if name == LOCAL:
+        return Checkpoint(
+            name, folder, _MINILM_CONFIG, 256, (Module("Pooling", folder, {"pooling_mode": "mean"}),), {"query": ""}
+        )
+    has_graph = (folder / "onnx").is_dir() or (folder / "model.onnx").exists()
+    has_router = (folder / "router_config.json").exists()
+    config = read_json(folder / "config.json", needed=not has_graph and not has_router)
+    listed = read_json(folder / "modules.json", needed=False)
+    modules, sentence = _list_modules(folder, listed)
+    about = read_json(folder / SENTENCES, needed=False)
+    if not (folder / "tokenizer.json").is_file() and not has_router:
+        raise UserError(
+            f"{folder}: found no tokenizer.json, expected the whole tokenizer in this file: load and save the "
+            "checkpoint with a newer transformers"
+        )
+    prompts = {str(key): str(value) for key, value in (about.get("prompts") or {}).items()}
+    return Checkpoint(
+        name, folder, config, _find_window(folder, config, sentence), modules, prompts,
+        bool(sentence.get("do_lower_case")), str(about.get("similarity_fn_name") or "cosine"),
+    )  # fmt: skip
+
+
+def _list_modules(folder: Path, listed: Any) -> tuple[tuple[Module, ...], Mapping[str, Any]]:
+    """List the modules after the transformer; also returns what `sentence_bert_config.json` says of the transformer."""
+    where = folder / "modules.json"
+    sentence = read_json(folder / "sentence_bert_config.json", needed=False)
+    if not listed:
+        own = folder / "1_Pooling" / "config.json"
+        pooling = [Module("Pooling", own.parent, read_json(own))] if own.exists() else []
+        return tuple(pooling), sentence
+    if not isinstance(listed, list) or not all(
+        isinstance(one, dict) and {"path", "type"} <= one.keys() for one in listed
+    ):
+        raise UserError(f"{where}: expected a list of modules, each with path and type")
+    found = [(str(one["type"]).rpartition(".")[2], folder / str(one["path"])) for one in listed]
+    if found[0][0] not in TRANSFORMER and found[0][0] != "Router":
+        raise UserError(f"{where}: found {found[0][0]} as the first module, expected Transformer or Router")
+    if found[0][0] in TRANSFORMER and found[0][1] != folder:
+        sentence = read_json(found[0][1] / "sentence_bert_config.json", needed=False)
+    rest = found if found[0][0] == "Router" else found[1:]
+    return tuple(Module(kind, place, read_json(place / "config.json", needed=False)) for kind, place in rest), sentence
+
+
+def _find_window(folder: Path, config: Mapping[str, Any], sentence: Mapping[str, Any]) -> int:
+    """Find the most tokens of a text, by the files that say so in the order in which they count."""
+    tokenizer = read_json(folder / "tokenizer_config.json", needed=False)
+    places = config.get("max_position_embeddings")
+    if places and config.get("model_type") in ROBERTA:
+        places -= 2
+    said = [sentence.get("max_seq_length") or tokenizer.get("model_max_length"), places]
+    known = [int(one) for one in said if isinstance(one, int | float) and 0 < one < MOST_TOKENS]
+    return min(known, default=512)
+
+
+ROBERTA = ("roberta", "xlm-roberta", "camembert")
+"""Networks that number the places of tokens from 2."""
+_MINILM_CONFIG = {
+    "model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "hidden_act": "gelu",
+    "layer_norm_eps": 1e-12, "max_position_embeddings": 512,
+}  # fmt: skip
+"""The configuration of the embedded model, of which a package carries only weights and tokenizer."""
+
+
+def read_json(path: Path, needed: bool = True) -> Any:
+    """Read a JSON file; an empty dictionary if it is missing and not needed. `UserError` for anything else."""
+    try:
+        return orjson.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        if not needed:
+            return {}
+        raise UserError(f"{path}: is missing, expected a checkpoint with this file") from error
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise UserError(f"{path}: could not be read as JSON: {error}") from error
+
+
+def list_pooling_modes(settings: Mapping[str, Any], where: Path) -> list[str]:
+    """List the ways of pooling that the settings of a module `Pooling` name, in the old and in the new form.
+
+    `UserError` for one that is not known.
+    """
+    if settings.get("include_prompt") is False:
+        raise UserError(f"{where}: found include_prompt: false, expected pooling over all tokens")
+    named = settings.get("pooling_mode")
+    if named is None:
+        flags = [key for key, value in settings.items() if key.startswith("pooling_mode_") and value is True]
+        found = [_OLD_MODES.get(key.removeprefix("pooling_mode_"), key) for key in flags]
+    else:
+        found = [named] if isinstance(named, str) else list(named)
+    if unknown := [mode for mode in found if mode not in POOLING_MODES]:
+        raise UserError(f"{where}: found the pooling {unknown[0]!r}, expected {', '.join(POOLING_MODES)}")
+    return sorted(found, key=POOLING_MODES.index) or ["mean"]
+
+
+_OLD_MODES = {
+    "cls_token": "cls", "max_tokens": "max", "mean_tokens": "mean", "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "weightedmean_tokens": "weightedmean", "lasttoken": "lasttoken",
+}  # fmt: skip
+
+
+def refuse(checkpoint: Checkpoint, found: str, expected: str) -> UserError:
+    """Make the error for a checkpoint of another kind than what it is used for."""
+    return UserError(f"{checkpoint.folder}: found {found}, expected {expected}")
+
+
+def list_missing(folder: Path, wanted: Sequence[str], held: Mapping[str, Any]) -> None:
+    """Raise `UserError` for the first of the wanted weights that a checkpoint lacks."""
+    if missing := [name for name in wanted if name not in held]:
+        raise UserError(f"{folder}: found no weights {missing[0]!r} in model.safetensors{name_members(dict(held))}")

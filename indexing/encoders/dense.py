@@ -1,0 +1,146 @@
+"""The embedder of a checkpoint: the states of a text's tokens, joined into one vector as the checkpoint says."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keystone.indexing.encoders.checkpoint import Checkpoint, Module, list_pooling_modes, read_checkpoint, refuse
+from keystone.indexing.encoders.network import Tokens, open_network, run_batches
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Embedding, Tick
+from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
+
+States = NDArray[np.float32]
+"""The states of the tokens of one text, float32[tokens, width], or a vector that was made of them."""
+
+
+class Encoder:
+    """An `Embedder` of a checkpoint, for any number of threads."""
+
+    def __init__(self, checkpoint: Checkpoint, window: int | None = None, dimensions: int | None = None) -> None:
+        if checkpoint.similarity not in ("cosine", "dot"):
+            raise refuse(checkpoint, f"the similarity {checkpoint.similarity}", "cosine or dot")
+        if checkpoint.similarity == "dot" and all(one.kind != "Normalize" for one in checkpoint.modules):
+            raise refuse(checkpoint, "vectors of any length, whose products count", "a model of vectors of length 1")
+        if window and window > checkpoint.window:
+            raise refuse(checkpoint, f"a window of {checkpoint.window} tokens", f"the {window} that the settings name")
+        self._steps = [_open_step(one) for one in checkpoint.modules]
+        if all(one.kind != "Pooling" for one in checkpoint.modules):
+            self._steps.insert(0, partial(_pool, modes=["mean"]))
+        self._tokens = Tokens(checkpoint, window)
+        self._network = open_network(checkpoint, "states")
+        self._cut_to = dimensions
+        self.dimension = self._measure(dimensions, checkpoint)
+
+    def _measure(self, dimensions: int | None, checkpoint: Checkpoint) -> int:
+        whole = len(self._encode([[0, 0]], [[0, 0]])[0])
+        if dimensions and dimensions > whole:
+            raise refuse(checkpoint, f"vectors of {whole} numbers", f"the {dimensions} that the settings name")
+        return dimensions or whole
+
+    @property
+    def device(self) -> str:
+        """Where the network runs."""
+        return self._network.device
+
+    def find_long(self, texts: Sequence[str]) -> list[int]:
+        """The positions of the texts that are longer than the window."""
+        return self._tokens.read(texts)[2]
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        threads: int = 1,
+        tick: Tick = lambda _: None,
+        cut: ReportCut = lambda _: None,
+    ) -> Vectors:
+        """The vectors of texts, float32[len(texts), dimension], each text cut to the window."""
+        ids, types, longer = self._tokens.read(texts)
+        for position in longer:
+            cut(position)
+        result = np.zeros((len(texts), self.dimension), dtype=np.float32)
+
+        def keep(members: list[int], states: NDArray[np.float32]) -> None:
+            vectors = np.stack([self._join(own) for own in states])
+            if not np.isfinite(vectors).all():
+                raise UserError(f"found a vector that is not finite for {texts[members[0]][:80]!r}")
+            result[members] = round_to_grid(vectors)
+
+        run_batches(self._network, ids, types, keep, threads, tick)
+        return result
+
+    def _encode(self, ids: list[list[int]], types: list[list[int]]) -> list[States]:
+        states = self._network.run(np.array(ids, np.int64), np.array(types, np.int64))
+        return [self._join(own) for own in states]
+
+    def _join(self, states: States) -> States:
+        for step in self._steps:
+            states = step(states)
+        return states[: self._cut_to]
+
+
+def open_encoder(embedding: Embedding) -> Encoder:
+    """Open the encoder of an embedding without a URL. `UserError` if its checkpoint has changed since it was named."""
+    checkpoint = read_checkpoint(embedding.model, embedding.weights)
+    return Encoder(checkpoint, embedding.window, embedding.dimensions)
+
+
+def _open_step(module: Module) -> Callable[[States], States]:
+    """Open a module after the transformer. `UserError` for one that is not known."""
+    if module.kind == "Pooling":
+        return partial(_pool, modes=list_pooling_modes(module.settings, module.folder / "config.json"))
+    if module.kind == "Normalize":
+        return _normalise
+    if module.kind == "Dense":
+        return _open_dense(module)
+    raise UserError(f"{module.folder}: found the module {module.kind}, expected Pooling, Dense or Normalize")
+
+
+def _pool(states: States, modes: Sequence[str]) -> States:
+    """Join the states of tokens, float32[tokens, width], into a vector: one part for each of `POOLING_MODES`."""
+    parts = [_POOLED[mode](states) for mode in modes]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _weigh_places(states: States) -> States:
+    places = np.arange(1, len(states) + 1, dtype=np.float32)
+    found: States = (states * places[:, None]).sum(axis=0) / places.sum()
+    return found
+
+
+_POOLED: dict[str, Callable[[States], Any]] = {
+    "cls": lambda states: states[0],
+    "max": lambda states: states.max(axis=0),
+    "mean": lambda states: states.mean(axis=0),
+    "mean_sqrt_len_tokens": lambda states: states.sum(axis=0) / np.sqrt(np.float32(len(states))),
+    "weightedmean": _weigh_places,
+    "lasttoken": lambda states: states[-1],
+}
+
+
+def _normalise(vector: States) -> States:
+    found: States = vector / max(float(np.linalg.norm(vector)), 1e-12)
+    return found
+
+
+def _open_dense(module: Module) -> Callable[[States], States]:
+    """Open a linear layer with its activation."""
+    from safetensors.numpy import load_file
+
+    named = str(module.settings.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")[2]
+    if named not in ("Tanh", "Identity"):
+        raise UserError(f"{module.folder / 'config.json'}: found the activation {named}, expected Tanh or Identity")
+    path = module.folder / "model.safetensors"
+    if not path.is_file():
+        raise UserError(f"{path}: is missing, expected the weights of the layer in this form")
+    weights = load_file(path)
+    matrix, bias = weights["linear.weight"], weights.get("linear.bias")
+
+    def apply(vector: States) -> States:
+        found = matrix @ vector + (0 if bias is None else bias)
+        return np.asarray(np.tanh(found) if named == "Tanh" else found, np.float32)
+
+    return apply

@@ -1,0 +1,115 @@
+"""The graph of a network of BERT's family, as an ONNX model that is built in memory from the weights.
+
+All texts of a batch have one number of tokens, so nothing is padded or masked. Between the attentions, the tokens of
+all texts are the rows of one matrix.
+"""
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keystone.indexing.encoders.weights import Layout, Weights
+
+OPERATORS_VERSION, FILE_VERSION = 23, 10
+"""The versions of ONNX's operators and of its file form. ONNX Runtime 1.23 and newer know them."""
+
+Head = Literal["states", "words", "labels"]
+"""What a network computes of each text.
+
+`states` is a vector for each token, float32[texts, tokens, width]. `words` is the greatest logit of each entry of the
+vocabulary over the tokens, float32[texts, vocabulary]. `labels` is a logit for each label, float32[texts, labels].
+"""
+
+
+class _Graph:
+    """The nodes and constants of a graph while it is built."""
+
+    def __init__(self, weights: Weights, layout: Layout) -> None:
+        self.weights, self.layout = weights, layout
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self._numbers = count()
+
+    def hold(self, values: NDArray[Any]) -> str:
+        from onnx import numpy_helper
+
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values), f"constant{next(self._numbers)}"))
+        return str(self.constants[-1].name)
+
+    def apply(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        from onnx import helper
+
+        self.nodes.append(helper.make_node(operator, inputs, [f"value{next(self._numbers)}"], **attributes))
+        return str(self.nodes[-1].output[0])
+
+    def multiply(self, name: str, rows: str, weight: str = "") -> str:
+        weight = weight or f"{name}.weight"
+        return self.apply("Gemm", rows, self.hold(self.weights[weight].T), self.hold(self.weights[f"{name}.bias"]))
+
+    def norm(self, name: str, rows: str) -> str:
+        scale, bias = (self.hold(self.weights[f"{name}.{kind}"]) for kind in ("weight", "bias"))
+        return self.apply("LayerNormalization", rows, scale, bias, epsilon=self.layout.epsilon)
+
+    def activate(self, rows: str) -> str:
+        if self.layout.activation == "relu":
+            return self.apply("Relu", rows)
+        own = {} if self.layout.activation == "gelu" else {"approximate": "tanh"}
+        return self.apply("Gelu", rows, **own)
+
+
+def build_graph(weights: Weights, layout: Layout, head: Head) -> bytes:
+    """Build the graph from sums of word, place and type, float32[texts, tokens, width], to what the head computes."""
+    from onnx import TensorProto, helper
+
+    own = _Graph(weights, layout)
+    texts, matrix = own.apply("Shape", "rows"), own.hold(np.array([-1, layout.width]))
+    heads = {"q_num_heads": layout.heads, "kv_num_heads": layout.heads}
+    rows = own.norm("embeddings.LayerNorm", own.apply("Reshape", "rows", matrix))
+    for layer in range(layout.layers):
+        name = f"encoder.layer.{layer}"
+        parts = [own.multiply(f"{name}.attention.self.{part}", rows) for part in ("query", "key", "value")]
+        seen = own.apply("Attention", *[own.apply("Reshape", part, texts) for part in parts], **heads)
+        seen = own.multiply(f"{name}.attention.output.dense", own.apply("Reshape", seen, matrix))
+        rows = own.norm(f"{name}.attention.output.LayerNorm", own.apply("Add", seen, rows))
+        inner = own.activate(own.multiply(f"{name}.intermediate.dense", rows))
+        rows = own.norm(f"{name}.output.LayerNorm", own.apply("Add", own.multiply(f"{name}.output.dense", inner), rows))
+    states: Sequence[str | int] = ["texts", "tokens", layout.width]
+    shape: Sequence[str | int] = states
+    if head == "words":
+        rows, shape = _find_greatest_words(own, rows, texts), ["texts", len(weights["words.decoder.bias"])]
+    elif head == "labels":
+        rows, shape = _weigh_labels(own, rows, texts), ["texts", len(weights["labels.decoder.bias"])]
+    else:
+        rows = own.apply("Reshape", rows, texts)
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, form) for name, form in (("rows", states), (rows, shape))
+    ]
+    graph = helper.make_graph(own.nodes, "network", ends[:1], ends[1:], own.constants)
+    versions = [helper.make_opsetid("", OPERATORS_VERSION)]
+    model = helper.make_model(graph, opset_imports=versions, ir_version=FILE_VERSION)
+    found: bytes = model.SerializeToString()
+    return found
+
+
+def _find_greatest_words(own: _Graph, rows: str, texts: str) -> str:
+    """The head of masked language models, and then the greatest logit of each word over the tokens of a text."""
+    rows = own.norm("words.LayerNorm", own.activate(own.multiply("words.dense", rows)))
+    tied = "words.decoder.weight" if "words.decoder.weight" in own.weights else "embeddings.word_embeddings.weight"
+    logits = own.multiply("words.decoder", rows, tied)
+    by_text = own.apply("Concat", own.apply("Slice", texts, *_bounds(own, 0, 2)), own.hold(np.array([-1])), axis=0)
+    return own.apply("ReduceMax", own.apply("Reshape", logits, by_text), own.hold(np.array([1])), keepdims=0)
+
+
+def _weigh_labels(own: _Graph, rows: str, texts: str) -> str:
+    """The head of classifiers, which reads the state of the first token."""
+    states = own.apply("Reshape", rows, texts)
+    first = own.apply("Gather", states, own.hold(np.array(0)), axis=1)
+    inner = own.apply(own.layout.label_activation, own.multiply("labels.dense", first))
+    return own.multiply("labels.decoder", inner)
+
+
+def _bounds(own: _Graph, start: int, end: int) -> list[str]:
+    return [own.hold(np.array([place])) for place in (start, end)]

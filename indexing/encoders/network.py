@@ -1,0 +1,209 @@
+"""The network of a checkpoint, run on this machine: a function from the tokens of a batch of texts to numbers.
+
+ONNX Runtime computes a network of BERT's family from its weights, and any other from the checkpoint's own graph. What
+has neither is computed by PyTorch, if that is installed. On a machine with CUDA, each picks it.
+
+All texts of a batch have one number of tokens, so that no text is padded or masked, and one thread computes a batch. On
+a processor, ONNX Runtime computes each row of a matrix product in the same order, however many rows there are. So what
+is computed for a text does not depend on the other texts of its batch.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keystone.indexing.encoders.checkpoint import Checkpoint, refuse
+from keystone.indexing.encoders.graph import Head, build_graph
+from keystone.indexing.encoders.weights import FAMILY, load_weights, read_layout
+from keystone.indexing.errors import MissingPackage, UserError
+from keystone.indexing.types import Tick
+
+LONGEST_TOKEN_CHARACTERS = 6_000 / 256
+"""A text is cut to this many characters for each token of the window before it is read."""
+BATCH_TOKENS = 512
+"""The tokens of a batch: enough for matrix products at full speed, few enough for a core's cache."""
+
+Ids = NDArray[np.int64]
+"""The tokens of a batch of texts of one length, or the types of these tokens: int64[texts, tokens]."""
+Run = Callable[[Ids, Ids], NDArray[np.float32]]
+"""Runs a network on tokens and their types; what it returns depends on its `Head`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network in memory, for any number of threads."""
+
+    run: Run
+    device: str
+    """Where it runs: `cpu` or `cuda`."""
+    batch_tokens: int = BATCH_TOKENS
+    """The most tokens of a batch of several texts."""
+
+
+def open_network(checkpoint: Checkpoint, head: Head) -> Network:
+    """Load the network of a checkpoint with one of its heads.
+
+    `UserError` if a file is missing or damaged, or if nothing here can run it. `MissingPackage` if a package is
+    missing.
+    """
+    if checkpoint.kind in FAMILY and checkpoint.weights:
+        return _open_built(checkpoint, head)
+    if checkpoint.graph:
+        return _open_graph(checkpoint.graph, head)
+    from keystone.indexing.encoders.torch_network import open_torch
+
+    return open_torch(checkpoint, head)
+
+
+def _open_built(checkpoint: Checkpoint, head: Head) -> Network:
+    weights, layout = load_weights(checkpoint), read_layout(checkpoint)
+    if head != "states" and f"{head}.decoder.bias" not in weights:
+        needed = {"words": "a masked language model (learned sparse)", "labels": "a classifier (cross-encoder)"}
+        found = ", ".join(checkpoint.config.get("architectures") or ["a network without a head"])
+        raise refuse(checkpoint, found, needed[head])
+    words = weights["embeddings.word_embeddings.weight"]
+    places = weights["embeddings.position_embeddings.weight"][layout.first_place :]
+    kinds = weights.get("embeddings.token_type_embeddings.weight", np.zeros((1, layout.width), np.float32))
+    session, device = _start(build_graph(weights, layout, head))
+    first = places + kinds[0]
+
+    def run(ids: Ids, types: Ids) -> NDArray[np.float32]:
+        tokens, own = ids.shape[1], np.minimum(types, len(kinds) - 1)
+        rows: NDArray[np.float32] = words[ids] + (places[:tokens] + kinds[own] if own.any() else first[:tokens])
+        computed: NDArray[np.float32] = session.run(None, {"rows": rows})[0]
+        return computed
+
+    return Network(run, device)
+
+
+def _open_graph(path: Path, head: Head) -> Network:
+    """Load a graph of ONNX. If it quantises what it computes by the numbers of a batch, a batch is one text."""
+    session, device = _start(str(path))
+    inputs = {one.name for one in session.get_inputs()}
+    known = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
+    if not {"input_ids"} <= inputs <= known:
+        raise UserError(f"{path}: found the inputs {', '.join(sorted(inputs))}, expected {', '.join(sorted(known))}")
+    sizes = {one.name: len(one.shape or ()) for one in session.get_outputs()}
+    wanted = ("logits",) if head != "states" else ("last_hidden_state", "token_embeddings")
+    dimensions = 2 if head == "labels" else 3
+    names = [name for name in (*wanted, *sizes) if sizes.get(name) == dimensions]
+    if not names:
+        raise UserError(f"{path}: found the outputs {', '.join(sizes)}, expected {' or '.join(wanted)}")
+
+    def run(ids: Ids, types: Ids) -> NDArray[np.float32]:
+        places = np.broadcast_to(np.arange(ids.shape[1], dtype=np.int64), ids.shape)
+        given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types, "position_ids": places}
+        (found,) = session.run(names[:1], {name: given[name] for name in inputs})
+        return np.asarray(found.max(axis=1) if head == "words" else found, np.float32)
+
+    return Network(run, device, 1 if _is_quantised(path) else BATCH_TOKENS)
+
+
+def _is_quantised(path: Path) -> bool:
+    """Tell whether a graph quantises what it computes by the numbers of a whole batch."""
+    return b"DynamicQuantizeLinear" in path.read_bytes()
+
+
+def _start(model: bytes | str) -> tuple[Any, str]:
+    """Start a session of ONNX Runtime, on CUDA where there is one; returns it and its device."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingPackage(
+            "local models need packages: pip install onnx onnxruntime safetensors tokenizers"
+        ) from error
+    onnxruntime.set_default_logger_severity(3)  # it warns of machines without a GPU
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.enable_mem_pattern = False  # batches have many shapes
+    there = onnxruntime.get_available_providers()
+    wanted = [one for one in ("CUDAExecutionProvider", "CPUExecutionProvider") if one in there]
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=wanted)
+    except Exception as error:  # ONNX Runtime has no class of its own for a damaged file
+        raise UserError(f"{model if isinstance(model, str) else 'the graph of the model'}: {error}") from error
+    return session, "cuda" if session.get_providers()[0].startswith("CUDA") else "cpu"
+
+
+class Tokens:
+    """The tokenizer of a checkpoint, which cuts texts to its window."""
+
+    def __init__(self, checkpoint: Checkpoint, window: int | None = None, specials: bool = True) -> None:
+        from tokenizers import Tokenizer
+
+        path = checkpoint.folder / "tokenizer.json"
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # tokenizers raises plain exceptions
+            raise UserError(f"{path}: could not be read as a tokenizer: {error}") from error
+        self._tokenizer.no_padding()
+        window = window or checkpoint.window
+        self._tokenizer.enable_truncation(window)
+        self._characters, self._lowers, self._specials = (
+            int(window * LONGEST_TOKEN_CHARACTERS),
+            checkpoint.lowers,
+            specials,
+        )
+        self.special_ids = {id for id, own in self._tokenizer.get_added_tokens_decoder().items() if own.special}
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """The tokens with their ids."""
+        found: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
+        return found
+
+    def read(self, texts: Sequence[str | tuple[str, str]]) -> tuple[list[list[int]], list[list[int]], list[int]]:
+        """Read texts, or pairs of texts: the tokens of each, their types, and the positions of those that were cut."""
+        encodings = self._tokenizer.encode_batch(
+            [self._shorten(one) for one in texts], add_special_tokens=self._specials
+        )
+        cut = [
+            position
+            for position, (text, encoding) in enumerate(zip(texts, encodings, strict=True))
+            if self._is_long(text) or encoding.overflowing
+        ]
+        return [encoding.ids for encoding in encodings], [encoding.type_ids for encoding in encodings], cut
+
+    def _is_long(self, text: str | tuple[str, str]) -> bool:
+        return any(len(part) > self._characters for part in ((text,) if isinstance(text, str) else text))
+
+    def _shorten(self, text: str | tuple[str, str]) -> str | tuple[str, str]:
+        if isinstance(text, tuple):
+            return text[0][: self._characters], text[1][: self._characters]
+        return (text.lower() if self._lowers else text)[: self._characters]
+
+
+def run_batches(
+    network: Network,
+    ids: Sequence[Sequence[int]],
+    types: Sequence[Sequence[int]],
+    keep: Callable[[list[int], NDArray[np.float32]], None],
+    threads: int = 1,
+    tick: Tick = lambda _: None,
+) -> None:
+    """Run a network on texts of any lengths: `keep` receives the positions of each batch, and what was computed."""
+
+    def run(members: list[int]) -> None:
+        batch, own = (np.array([part[place] for place in members], np.int64) for part in (ids, types))
+        keep(members, network.run(batch, own))
+        tick(len(members))
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(run, group_by_length([len(own) for own in ids], network.batch_tokens)))
+
+
+def group_by_length(lengths: Sequence[int], most: int = BATCH_TOKENS) -> list[list[int]]:
+    """Positions in groups of one length, the longest first. A group has at most `most` tokens, or is a single text."""
+    found: list[list[int]] = []
+    for length, group in groupby(sorted(range(len(lengths)), key=lambda i: -lengths[i]), key=lengths.__getitem__):
+        members, size = list(group), max(1, most // max(1, length))
+        found += [members[start : start + size] for start in range(0, len(members), size)]
+    return found

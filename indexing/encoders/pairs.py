@@ -1,0 +1,156 @@
+"""Rerankers on this machine: scores of pairs of a query and a passage, by the model of a checkpoint.
+
+A cross-encoder scores a pair by its logit (Nogueira and Cho, 2019). A sequence-to-sequence or a causal model scores it
+by how much more likely its word for yes is than its word for no, after a template that belongs to the model.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keystone.indexing.encoders.checkpoint import Checkpoint, read_checkpoint, refuse
+from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Tick
+
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class PairScorer:
+    """A model that scores passages for a query; the higher, the better."""
+
+    score: Callable[[str, Sequence[str], int], Scores]
+    """A function of (query, passages, threads) to float64[passages]."""
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The text around a query and a passage, and the two words whose logits are compared."""
+
+    before: str
+    """The text before the passage, with `{query}`."""
+    after: str
+    no: str | None
+    """The word for no; None if the logit of yes counts alone."""
+    yes: str
+    longest: int
+    """The most tokens of all."""
+
+
+_SEARCH_TASK = "Given a web search query, retrieve relevant passages that answer the query"
+_QWEN_SYSTEM = (
+    "Judge whether the Document meets the requirements based on the Query and the Instruct provided. "
+    'Note that the answer can only be "yes" or "no".'
+)
+_MXBAI_TASK = (
+    "You are a search relevance expert who evaluates how well documents match search queries. For each query-document "
+    "pair, carefully analyze the semantic relationship between them, then provide your binary relevance judgment "
+    "(0 for not relevant, 1 for relevant)."
+)
+_GEMMA_TASK = (
+    "Given a query A and a passage B, determine whether the passage contains an answer to the query by providing a "
+    "prediction of either 'Yes' or 'No'."
+)
+TEMPLATES: Mapping[str, Template] = {
+    r"qwen3-reranker": Template(
+        f"<|im_start|>system\n{_QWEN_SYSTEM}<|im_end|>\n<|im_start|>user\n<Instruct>: {_SEARCH_TASK}\n"
+        "<Query>: {query}\n<Document>: ",
+        "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+        "no",
+        "yes",
+        8192,
+    ),
+    r"mxbai-rerank-(base|large)-v2": Template(
+        "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
+        "<|im_start|>user\nquery: {query}\ndocument: ",
+        f"\n{_MXBAI_TASK}\nRelevance:<|im_end|>\n<|im_start|>assistant\n",
+        "0",
+        "1",
+        8192,
+    ),
+    r"bge-reranker-v2-gemma": Template("<bos>A: {query}\nB: ", f"\n{_GEMMA_TASK}", None, "Yes", 1024),
+    r"mono-?t5": Template("Query: {query} Document: ", " Relevant:", "▁false", "▁true", 512),
+}
+"""The templates of rerankers that answer yes or no, by patterns of their names. They come from the models' cards."""
+
+
+@cache
+def open_pair_scorer(model: str) -> PairScorer:
+    """Open the reranker of a checkpoint.
+
+    `UserError` for a checkpoint of another kind, and for one that answers yes or no whose template is not known.
+    """
+    checkpoint = read_checkpoint(model)
+    kinds = checkpoint.config.get("architectures") or [""]
+    if kinds[0].endswith("ForSequenceClassification"):
+        network = open_network(checkpoint, "labels")
+        tokens = Tokens(checkpoint)
+
+        def score(query: str, passages: Sequence[str], threads: int) -> Scores:
+            return _score_pairs(network, tokens, query, passages, threads)
+
+        return PairScorer(score, network.device)
+    if kinds[0].endswith(("ForCausalLM", "ForConditionalGeneration")):
+        return _open_answering(checkpoint, kinds[0].endswith("ForCausalLM"))
+    raise refuse(checkpoint, kinds[0] or "no architecture in config.json", "a reranker: a classifier, or a known one")
+
+
+def _score_pairs(
+    network: Network, tokens: Tokens, query: str, passages: Sequence[str], threads: int, tick: Tick = lambda _: None
+) -> Scores:
+    """Score passages by a cross-encoder: its logit, or of two labels the difference of their logits."""
+    ids, types, _ = tokens.read([(query, passage) for passage in passages])
+    found = np.zeros(len(passages))
+
+    def keep(members: list[int], logits: NDArray[np.float32]) -> None:
+        found[members] = logits[:, 0] if logits.shape[1] == 1 else logits[:, -1] - logits[:, 0]
+
+    run_batches(network, ids, types, keep, threads, tick)
+    if not np.isfinite(found).all():
+        raise UserError(f"found a score that is not finite for the query {query[:80]!r}")
+    return found
+
+
+def find_template(checkpoint: Checkpoint) -> Template:
+    """Find the template of a reranker by its name, or by the name that its files have. `UserError` if none fits."""
+    names = f"{checkpoint.name} {checkpoint.config.get('_name_or_path', '')}".lower()
+    for pattern, template in TEMPLATES.items():
+        if re.search(pattern, names):
+            return template
+    unknown = "a model that answers yes or no, whose template is not known"
+    raise refuse(checkpoint, unknown, "a folder with the name of the model, as in Qwen3-Reranker-0.6B")
+
+
+def _open_answering(checkpoint: Checkpoint, is_causal: bool) -> PairScorer:
+    """Open a model that answers yes or no. Only the passage is cut, never the text around it."""
+    from keystone.indexing.encoders.torch_network import open_answers
+
+    template, tokens = find_template(checkpoint), Tokens(checkpoint, 1_000_000, specials=False)
+    words = [None if word is None else _find_word(checkpoint, tokens, word) for word in (template.no, template.yes)]
+    answers, device, end = open_answers(checkpoint, is_causal)
+
+    def score(query: str, passages: Sequence[str], threads: int) -> Scores:  # noqa: ARG001
+        before, after, *each = tokens.read([template.before.format(query=query), template.after, *passages])[0]
+        after = [*after, *end]
+        room = min(template.longest, checkpoint.window) - len(before) - len(after)
+        if room <= 0:
+            raise UserError(f"found a query of {len(before)} tokens for {checkpoint.name}, expected fewer: shorten it")
+        found = np.zeros(len(passages))
+        for place, own in enumerate(each):
+            logits = answers([*before, *own[:room], *after])
+            found[place] = logits[words[1]] - (0 if words[0] is None else logits[words[0]])
+        return found
+
+    return PairScorer(score, device)
+
+
+def _find_word(checkpoint: Checkpoint, tokens: Tokens, word: str) -> int:
+    if (found := tokens.vocabulary.get(word)) is None:
+        raise refuse(checkpoint, f"no token {word!r} in tokenizer.json", "the vocabulary of the model")
+    return found

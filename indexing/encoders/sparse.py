@@ -1,0 +1,144 @@
+"""Learned sparse encoders: texts as weights of the entries of a vocabulary, their impacts.
+
+The weight of an entry is the greatest of log(1 + max(0, logit)) over the tokens of the text (SPLADE-max; Formal et al.,
+2021, "SPLADE v2", section 3). An inference-free encoder weighs the tokens of a query by a table instead.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keystone.indexing.encoders.checkpoint import TRANSFORMER, Checkpoint, read_checkpoint, read_json, refuse
+from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Tick
+
+WEIGHT_RANGE, LEVELS = 5, 256
+"""A weight of 5 is an impact of 256, as in Anserini's indexes of impacts."""
+ACTIVATIONS = ("relu", "log1p_relu")
+"""`log1p_relu` takes the logarithm twice, as OpenSearch's encoders of the third generation do."""
+
+Weighted = tuple[NDArray[np.int32], NDArray[np.float32]]
+"""The weights of a text that are above 0: the entries of the vocabulary in ascending order, and their weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseEncoder:
+    """Encoders of queries and of documents, and the vocabulary whose entries they weigh."""
+
+    vocabulary: list[str]
+    """The tokens by their numbers."""
+    encode_queries: Callable[..., list[Weighted]]
+    """A function of (texts, threads, tick)."""
+    encode_documents: Callable[..., list[Weighted]]
+    device: str
+
+
+@cache
+def open_sparse_encoder(model: str, digest: str | None = None) -> SparseEncoder:
+    """Open a learned sparse encoder: a checkpoint of a masked language model, or of an inference-free encoder.
+
+    `UserError` if the checkpoint is of another kind or has another digest, or if a file is missing.
+    """
+    checkpoint = read_checkpoint(model, digest)
+    first = checkpoint.modules[0] if checkpoint.modules else None
+    if first is not None and first.kind == "Router":
+        return _open_router(checkpoint)
+    encode, tokens, device = _open_masked(checkpoint, _activation(checkpoint))
+    return SparseEncoder(_list_tokens(tokens), encode, encode, device)
+
+
+def quantise(weights: NDArray[np.float32]) -> NDArray[np.int32]:
+    """Turn weights into impacts, whole numbers: int32[n], a half is rounded up."""
+    found: NDArray[np.int32] = np.floor(weights.astype(np.float64) * LEVELS / WEIGHT_RANGE + 0.5).astype(np.int32)
+    return found
+
+
+def _activation(checkpoint: Checkpoint) -> str:
+    pooling = next((one for one in checkpoint.modules if one.kind == "SpladePooling"), None)
+    settings = pooling.settings if pooling else {}
+    if (strategy := settings.get("pooling_strategy", "max")) != "max":
+        raise refuse(checkpoint, f"pooling_strategy: {strategy!r}", "max")
+    if (found := settings.get("activation_function", "relu")) not in ACTIVATIONS:
+        raise refuse(checkpoint, f"activation_function: {found!r}", " or ".join(ACTIVATIONS))
+    return str(found)
+
+
+def _open_masked(checkpoint: Checkpoint, activation: str) -> tuple[Callable[..., list[Weighted]], Tokens, str]:
+    """Open the encoder of a masked language model. The entries of special tokens get no weight."""
+    tokens, network = Tokens(checkpoint), open_network(checkpoint, "words")
+
+    def encode(texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> list[Weighted]:
+        return _weigh(network, tokens, activation, texts, threads, tick)
+
+    return encode, tokens, network.device
+
+
+def _weigh(
+    network: Network, tokens: Tokens, activation: str, texts: Sequence[str], threads: int, tick: Tick
+) -> list[Weighted]:
+    ids, types, _ = tokens.read(texts)
+    found: list[Weighted] = [(np.empty(0, np.int32), np.empty(0, np.float32))] * len(texts)
+    special = sorted(tokens.special_ids)
+
+    def keep(members: list[int], logits: NDArray[np.float32]) -> None:
+        weights = np.log1p(np.maximum(logits, 0))
+        weights = np.log1p(weights) if activation == "log1p_relu" else weights
+        weights[:, special] = 0
+        for place, own in zip(members, weights, strict=True):
+            entries = np.flatnonzero(own)
+            found[place] = entries.astype(np.int32), own[entries]
+
+    run_batches(network, ids, types, keep, threads, tick)
+    return found
+
+
+def _open_router(checkpoint: Checkpoint) -> SparseEncoder:
+    """Open an inference-free encoder: `router_config.json` names the modules of queries and of documents."""
+    router = read_json(checkpoint.folder / "router_config.json")
+    routes = router.get("structure", {})
+    if not {"query", "document"} <= routes.keys():
+        raise refuse(checkpoint, f"the routes {', '.join(routes) or 'none'}", "query and document")
+    kinds = {folder: str(kind).rpartition(".")[2] for folder, kind in router.get("types", {}).items()}
+    query, document = (
+        [(kinds.get(own, ""), checkpoint.folder / own) for own in routes[side]] for side in ("query", "document")
+    )
+    if [kind for kind, _ in query] != ["SparseStaticEmbedding"] or document[0][0] not in TRANSFORMER:
+        raise refuse(checkpoint, "other modules in router_config.json", "SparseStaticEmbedding, and MLMTransformer")
+    own = read_checkpoint(str(document[0][1]))
+    pooling = read_json(document[1][1] / "config.json", needed=False) if len(document) > 1 else {}
+    encode, tokens, device = _open_masked(own, str(pooling.get("activation_function", "relu")))
+    table = _load_table(query[0][1])
+    bare = Tokens(own, specials=False)
+
+    def encode_queries(texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> list[Weighted]:  # noqa: ARG001
+        found = []
+        for ids in bare.read(texts)[0]:
+            entries = np.unique(np.array(ids, np.int32))
+            entries = entries[table[entries] > 0]
+            found.append((entries, table[entries]))
+        tick(len(texts))
+        return found
+
+    return SparseEncoder(_list_tokens(tokens), encode_queries, encode, device)
+
+
+def _load_table(folder: Path) -> NDArray[np.float32]:
+    from safetensors.numpy import load_file
+
+    path = folder / "model.safetensors"
+    if not path.is_file():
+        raise UserError(f"{path}: is missing, expected the table of weights of query tokens")
+    return np.asarray(load_file(path)["weight"], np.float32).reshape(-1)
+
+
+def _list_tokens(tokens: Tokens) -> list[str]:
+    places = tokens.vocabulary
+    found = [""] * (1 + max(places.values()))
+    for token, place in places.items():
+        found[place] = token
+    return found

@@ -1,0 +1,73 @@
+"""Systems of the kind `impact`: learned sparse retrieval, by the impacts of a set of an index.
+
+The score of a document is the inner product of its impacts and those of the query, a whole number.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import ImpactSet, Index, of_one_index
+from keystone.retrieval.system import OpenIndex, Rows, System
+from keystone.retrieval.types import Query, Rankings
+
+
+class ImpactSystem(System):
+    """Learned sparse retrieval. If it reads passages, it searches for the passage in place of the query."""
+
+    lowest: ClassVar[float] = 0.0
+    lane: ClassVar[str] = "cpu"
+
+    kind: Literal["impact"] = "impact"
+    """The kind of the system."""
+    impacts: str = Field(min_length=1)
+    """The name of the set of impacts, as in `keystone index --impacts NAME=MODEL`."""
+
+    def fits(self, index: Index) -> bool:
+        """Tell whether the index holds impacts. `UserError` for a set that it lacks."""
+        return bool(index.impacts_of(self.impacts))
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the method: learned sparse retrieval, by the name of the set."""
+        return {"method": "impact", "impacts": self.impacts}
+
+    def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
+        """Rank documents for each query by the inner product of impacts. `UserError` as from `open_impacts`."""
+        from keystone.indexing.encoders.sparse import quantise
+        from keystone.indexing.impacts import open_impact_encoder
+
+        assert within is None  # no setting gives candidates to this kind
+        index = opened.index
+        searcher = open_impacts(index, self.impacts)
+        encoder = open_impact_encoder(index.impacts[self.impacts])
+        texts = [query.dense_text if self.reads == "query" else query.passage for query in queries]
+        weighted = encoder.encode_queries(texts, opened.threads)
+        vocabulary = encoder.vocabulary
+        asked = [
+            {vocabulary[entry]: float(impact) for entry, impact in zip(entries, quantise(own), strict=True) if impact}
+            for entries, own in weighted
+        ]
+        with opened.progress("Impact search", len(queries)) as tick:
+            found: Rankings = searcher.search([query.id for query in queries], asked, self.depth, opened.threads, tick)
+        return found
+
+
+@of_one_index
+def open_impacts(index: Index, name: str) -> Any:
+    """Open the search of a set of impacts. `UserError` for a set that the index lacks, and if it is damaged."""
+    folder = index.impacts_of(name)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: is missing, expected the impacts of the index: build it again")
+    return _open_searcher(folder.absolute(), index.key, index.impacts[name])
+
+
+@cache
+def _open_searcher(folder: Path, _key: str, _one: ImpactSet) -> Any:
+    from keystone.indexing.lucene.postings import open_postings
+    from keystone.retrieval.lucene.postings import ImpactSearcher
+
+    return ImpactSearcher(open_postings(folder))
