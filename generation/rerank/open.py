@@ -24,15 +24,15 @@ METHODS: Mapping[str, str] = {
 async def open_reranker(settings: RerankSettings, means: Means) -> AsyncIterator[Rerank]:
     """Open the rerankers of the settings, whose method is not None. `UserError` for a wrong URL, key or file.
 
-    Each one ranks the first `depth` documents of what the one before it has ranked.
+    The first one ranks all candidates, and each further one the first `depth` of what the one before it has ranked.
     """
     async with AsyncExitStack() as stack:
         steps = [(one, await stack.enter_async_context(_open(one, means))) for one in settings.list_steps()]
 
         async def rerank(candidates: Candidates) -> Reranked:
             order, fallbacks = list(range(len(candidates.context.documents))), list[Fallback]()
-            for one, rerank_once in steps:
-                first = order[: one.depth]
+            for number, (one, rerank_once) in enumerate(steps):
+                first = order[: one.depth] if number else order
                 found = await rerank_once(select_candidates(candidates, first))
                 order[: len(first)] = [first[place] for place in found.order]
                 fallbacks += found.fallbacks

@@ -209,15 +209,21 @@ def _find_window(folder: Path, config: Mapping[str, Any], sentence: Mapping[str,
     """Find the most tokens of a text, by the files that say so in the order in which they count."""
     tokenizer = read_json(folder / "tokenizer_config.json", needed=False)
     places = config.get("max_position_embeddings")
-    if places and config.get("model_type") in ROBERTA:
-        places -= 2
+    if places:
+        places -= find_first_place(config)
     said = [sentence.get("max_seq_length") or tokenizer.get("model_max_length"), places]
     known = [int(one) for one in said if isinstance(one, int | float) and 0 < one < MOST_TOKENS]
     return min(known, default=512)
 
 
 ROBERTA = ("roberta", "xlm-roberta", "camembert")
-"""Networks that number the places of tokens from 2."""
+
+
+def find_first_place(config: Mapping[str, Any]) -> int:
+    """Find the number of the first token's place: RoBERTa and its kin number places after that of padding."""
+    return 1 + int(config.get("pad_token_id", 1)) if config.get("model_type") in ROBERTA else 0
+
+
 _MINILM_CONFIG = {
     "model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "hidden_act": "gelu",
     "layer_norm_eps": 1e-12, "max_position_embeddings": 512,

@@ -106,7 +106,8 @@ def _find_greatest_words(own: _Graph, rows: str, texts: str) -> str:
 def _weigh_labels(own: _Graph, rows: str, texts: str) -> str:
     """The head of classifiers, which reads the state of the first token."""
     states = own.apply("Reshape", rows, texts)
-    first = own.apply("Gather", states, own.hold(np.array(0)), axis=1)
+    first = own.apply("Gather", states, own.hold(np.array([0])), axis=1)
+    first = own.apply("Reshape", first, own.hold(np.array([-1, own.layout.width])))
     inner = own.apply(own.layout.label_activation, own.multiply("labels.dense", first))
     return own.multiply("labels.decoder", inner)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.indexing.encoders.checkpoint import ROBERTA, Checkpoint, list_missing, refuse
+from keystone.indexing.encoders.checkpoint import ROBERTA, Checkpoint, find_first_place, list_missing, refuse
 from keystone.indexing.errors import UserError
 
 FAMILY = ("bert", "distilbert", *ROBERTA)
@@ -75,7 +75,7 @@ def read_layout(checkpoint: Checkpoint) -> Layout:
         raise refuse(checkpoint, f"position_embedding_type: {placed!r}", "absolute")
     return Layout(
         int(found["layers"] or 0), int(found["heads"] or 0), int(found["width"] or 0),
-        float(config.get("layer_norm_eps", 1e-12)), str(found["activation"]), 2 if kind in ROBERTA else 0,
+        float(config.get("layer_norm_eps", 1e-12)), str(found["activation"]), find_first_place(config),
         "Relu" if kind == "distilbert" else "Tanh",
     )  # fmt: skip
 

@@ -18,11 +18,8 @@ from keystone.runs.pipeline.job import Job
 def open_job_reranker(job: Job, model: Model | None) -> AbstractAsyncContextManager[Rerank | None]:
     """Open the reranker of a job, or None if it has none."""
     settings, window = job.config.rerank, job.config.model.window if job.config.model else 0
-    return (
-        nullcontext()
-        if settings.method is None
-        else open_reranker(settings, Means(job.config.out, model, window, job.threads))
-    )
+    means = Means(job.config.out, model, window, job.threads)
+    return nullcontext() if settings.method is None else open_reranker(settings, means)
 
 
 async def rerank_rows(job: Job, rerank: Rerank, topic: Topic, rows: Sequence[int]) -> tuple[list[int], Reranked]:

@@ -1,0 +1,1 @@
+"""Tests of models that run on this machine."""

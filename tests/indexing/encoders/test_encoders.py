@@ -1,0 +1,295 @@
+"""Encoders, learned sparse encoders and cross-encoders of checkpoints: equal to transformers, whatever the batch."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from keystone.indexing.encoders.checkpoint import POOLING_MODES, find_checkpoint, read_checkpoint
+from keystone.indexing.encoders.dense import Encoder, open_encoder
+from keystone.indexing.encoders.pairs import find_template, open_pair_scorer
+from keystone.indexing.encoders.sparse import open_sparse_encoder, quantise
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import MINILM, Embedding
+from keystone.indexing.vectors.embed import load_embedder, settle_embedding
+from tests.support import programs
+from tests.support.models.checkpoints import VOCABULARY, find_splade, write_checkpoint
+from tests.support.places import ROOT
+from tests.support.servers.vllm import PYTHON, needs_vllm
+
+pytestmark = pytest.mark.slow
+
+TEXTS = ["what causes coral bleaching", "short", "the stock market fell 9 percent " * 4, "word " * 99]
+PAIRS = [[TEXTS[0], text] for text in TEXTS]
+KINDS = ("bert", "roberta", "xlm-roberta", "distilbert")
+POOLED = ("mean", "cls", "max", "lasttoken")
+CASES = [(kind, head) for kind in KINDS for head in ("mean", "words", "labels")] + [("bert", one) for one in POOLED[1:]]
+
+QUESTION = "what causes coral bleaching"
+ANSWER = "Coral bleaching happens when warm water makes corals expel the algae living in their tissues."
+OTHER = "The stock market fell sharply on Monday after weak earnings."
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], Path]:
+    """A checkpoint for each kind of network and each head or pooling."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    return {
+        (kind, head): write_checkpoint(folder / f"{kind}-{head}", kind, head)
+        if head in ("words", "labels")
+        else write_checkpoint(folder / f"{kind}-{head}", kind, pooling=head)
+        for kind, head in CASES
+    }
+
+
+@pytest.fixture(scope="module")
+def expected(checkpoints: Mapping[tuple[str, str], Path]) -> Mapping[tuple[str, str], Any]:
+    """What transformers computes for each of them."""
+    needs_vllm()
+    jobs = [
+        {"folder": str(folder), "head": head, "texts": PAIRS if head == "labels" else TEXTS}
+        for (_, head), folder in checkpoints.items()
+    ]
+    done = programs.run(
+        [PYTHON, ROOT / "tests/support/models/reference.py"],
+        input=json.dumps(jobs), capture_output=True, text=True, check=True, seconds=300,
+    )  # fmt: skip
+    return {case: np.array(found) for case, found in zip(checkpoints, json.loads(done.stdout), strict=True)}
+
+
+@pytest.mark.parametrize(("kind", "head"), CASES)
+def test_a_network_computes_what_transformers_computes(
+    kind: str, head: str, checkpoints: Mapping[tuple[str, str], Path], expected: Mapping[tuple[str, str], Any]
+) -> None:
+    name, wanted = str(checkpoints[kind, head]), expected[kind, head]
+    if head == "labels":
+        assert open_pair_scorer(name).score(TEXTS[0], TEXTS, 1) == pytest.approx(wanted[:, 0], abs=1e-4)
+    elif head == "words":
+        found = np.zeros_like(wanted)
+        for row, (entries, weights) in zip(found, open_sparse_encoder(name).encode_documents(TEXTS), strict=True):
+            row[entries] = weights
+        wanted[:, :5] = 0  # special tokens get no weight
+        assert np.abs(found - wanted).max() < 1e-4
+    else:
+        found = Encoder(read_checkpoint(name)).embed(TEXTS)
+        cosines = (found * wanted).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(wanted, axis=1)
+        assert cosines.min() > 0.9999
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_what_is_computed_depends_on_neither_threads_nor_other_texts(
+    threads: int, checkpoints: Mapping[tuple[str, str], Path]
+) -> None:
+    encoder = Encoder(read_checkpoint(str(checkpoints["bert", "mean"])))
+    alone = np.concatenate([encoder.embed([text]) for text in TEXTS])
+    assert np.array_equal(encoder.embed(TEXTS * 9, threads), np.tile(alone, (9, 1)))
+    sparse = open_sparse_encoder(str(checkpoints["bert", "words"]))
+    for found, text in zip(sparse.encode_documents(TEXTS * 3, threads), TEXTS * 3, strict=True):
+        ((entries, weights),) = sparse.encode_documents([text])
+        assert (found[0].tolist(), found[1].tolist()) == (entries.tolist(), weights.tolist())
+    scorer = open_pair_scorer(str(checkpoints["bert", "labels"]))
+    assert scorer.score(TEXTS[0], TEXTS * 3, threads).tolist() == np.tile(scorer.score(TEXTS[0], TEXTS, 1), 3).tolist()
+
+
+def test_a_trained_splade_weighs_texts_as_its_reference_says() -> None:
+    encoder = open_sparse_encoder(str(find_splade()))
+    question, answer, other = encoder.encode_queries([QUESTION, ANSWER, OTHER])
+    best = sorted(zip(question[1], question[0], strict=True), reverse=True)[:4]
+    assert [encoder.vocabulary[entry] for _, entry in best] == ["coral", "b", "causes", "cause"]
+    assert [float(weight) for weight, _ in best] == pytest.approx([2.5304, 2.2965, 2.0466, 1.8412], abs=1e-4)
+    assert [len(entries) for entries, _ in (question, answer, other)] == [17, 73, 32]
+
+    def multiply(one: Any, of: Any) -> float:
+        there = dict(zip(one[0].tolist(), of(one[1]).tolist(), strict=True))
+        return sum(weight * there.get(entry, 0) for entry, weight in zip(question[0], of(question[1]), strict=True))
+
+    assert multiply(answer, np.asarray) == pytest.approx(25.3991, abs=1e-3)
+    assert multiply(other, np.asarray) == pytest.approx(0.2058, abs=1e-3)
+    assert [multiply(answer, quantise), multiply(other, quantise)] == [66591, 564]
+
+
+def test_the_embedded_model_is_that_of_the_hub() -> None:
+    assert load_embedder(MINILM).dimension == 384
+    assert read_checkpoint(MINILM.model).find_prefixes() == ("", "")
+
+
+def write_router(folder: Path) -> Path:
+    """An inference-free encoder: a table weighs the tokens of queries, a masked language model those of documents."""
+    from safetensors.numpy import save_file
+
+    write_checkpoint(folder / "document_0_MLMTransformer", head="words")
+    (folder / "document_1_SpladePooling").mkdir()
+    pooling = {"pooling_strategy": "max", "activation_function": "log1p_relu"}
+    (folder / "document_1_SpladePooling/config.json").write_text(json.dumps(pooling))
+    (folder / "query_0_SparseStaticEmbedding").mkdir()
+    table = np.arange(len(VOCABULARY), dtype=np.float32) / 10
+    save_file({"weight": table}, folder / "query_0_SparseStaticEmbedding/model.safetensors")
+    sides = {"query": ["query_0_SparseStaticEmbedding"]}
+    sides["document"] = ["document_0_MLMTransformer", "document_1_SpladePooling"]
+    types = {name: f"sentence_transformers.{name.split('_')[2]}" for own in sides.values() for name in own}
+    (folder / "router_config.json").write_text(json.dumps({"types": types, "structure": sides}))
+    listed = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Router"}]
+    (folder / "modules.json").write_text(json.dumps(listed))
+    return folder
+
+
+def test_an_inference_free_encoder_weighs_each_token_of_a_query_once_by_its_table(tmp_path: Path) -> None:
+    folder = write_router(tmp_path / "router")
+    encoder = open_sparse_encoder(str(folder))
+    ((entries, weights), none) = encoder.encode_queries(["a b a", ""])
+    assert [encoder.vocabulary[entry] for entry in entries] == ["a", "b"]
+    assert weights.tolist() == pytest.approx([VOCABULARY.index(letter) / 10 for letter in "ab"])
+    assert len(none[0]) == 0
+    plain = open_sparse_encoder(str(folder / "document_0_MLMTransformer"))
+    for (_, twice), (_, once) in zip(encoder.encode_documents(TEXTS), plain.encode_documents(TEXTS), strict=True):
+        assert twice == pytest.approx(np.log1p(once), abs=1e-6)
+
+
+def test_pooling_is_read_in_the_old_and_in_the_new_form(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "model", pooling="mean")
+    found = {}
+    for mode in POOLING_MODES:
+        (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": mode}))
+        new = Encoder(read_checkpoint(str(folder))).embed(TEXTS)
+        old = {f"pooling_mode_{mode if mode in ('lasttoken', 'mean_sqrt_len_tokens') else mode + '_tokens'}": True}
+        old = {"pooling_mode_cls_token": True} if mode == "cls" else old
+        (folder / "1_Pooling/config.json").write_text(json.dumps(old))
+        found[mode] = Encoder(read_checkpoint(str(folder))).embed(TEXTS)
+        assert np.array_equal(new, found[mode])
+    assert np.array_equal(found["mean"], found["mean_sqrt_len_tokens"])  # their directions are equal
+    assert len({one.tobytes() for one in found.values()}) == len(POOLING_MODES) - 1
+    (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": ["cls", "mean"]}))
+    assert Encoder(read_checkpoint(str(folder))).dimension == 64
+
+
+def test_dimensions_keep_the_first_numbers_and_no_more_than_there_are(tmp_path: Path) -> None:
+    checkpoint = read_checkpoint(str(write_checkpoint(tmp_path / "model")))
+    whole, half = Encoder(checkpoint).embed(TEXTS), Encoder(checkpoint, dimensions=16).embed(TEXTS)
+    expected = whole[:, :16] / np.linalg.norm(whole[:, :16], axis=1, keepdims=True)
+    assert half / np.linalg.norm(half, axis=1, keepdims=True) == pytest.approx(expected, abs=2e-3)
+    with pytest.raises(UserError, match=r"found vectors of 32 numbers, expected the 33 that the settings name"):
+        Encoder(checkpoint, dimensions=33)
+
+
+@pytest.mark.parametrize(
+    ("name", "prompts", "prefixes"),
+    [
+        ("bge-small-en-v1.5", None, ("Represent this sentence for searching relevant passages: ", "")),
+        ("e5-base-v2", None, ("query: ", "passage: ")),
+        ("mine", {"query": "Q ", "passage": "P "}, ("Q ", "P ")),
+        ("e5-base-v2", {"query": "ask ", "document": ""}, ("ask ", "")),
+        ("mine", None, None),
+    ],
+)
+def test_prefixes_come_from_the_files_or_are_known_or_a_message_says_that_nobody_knows_them(
+    name: str, prompts: Mapping[str, str] | None, prefixes: tuple[str, str] | None, tmp_path: Path
+) -> None:
+    folder, notes = write_checkpoint(tmp_path / name, pooling="mean", prompts=prompts), list[str]()
+    made = settle_embedding(Embedding(str(folder)), False, notes.append)
+    assert (made.query_prefix, made.passage_prefix) == (prefixes or ("", ""))
+    assert (made.model, made.label) == (str(folder.resolve()), name)
+    assert bool(notes) == (prefixes is None)
+    given = settle_embedding(Embedding(str(folder), query_prefix="mine: "), True, notes.append)
+    assert (given.query_prefix, given.passage_prefix) == ("mine: ", "")
+
+
+def test_a_changed_checkpoint_is_refused(tmp_path: Path) -> None:
+    made = settle_embedding(Embedding(str(write_checkpoint(tmp_path / "model"))), True, lambda _: None)
+    open_encoder(made)
+    write_checkpoint(tmp_path / "model", seed=1)
+    with pytest.raises(UserError, match=r"expected \w{16}: its files have changed since the index was built"):
+        open_encoder(made)
+
+
+def break_file(name: str, content: bytes | None) -> Any:
+    def change(folder: Path) -> None:
+        (folder / name).parent.mkdir(exist_ok=True)
+        if content is None:
+            (folder / name).unlink()
+        else:
+            (folder / name).write_bytes(content)
+
+    return change
+
+
+def write_config(**values: Any) -> Any:
+    def change(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | values))
+
+    return change
+
+
+def write_modules(*kinds: str) -> Any:
+    listed = [{"path": "", "type": f"sentence_transformers.models.{kind}"} for kind in kinds]
+    return break_file("modules.json", json.dumps(listed).encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (break_file("config.json", None), r"config\.json: is missing, expected a checkpoint with this file"),
+        (break_file("config.json", b"{"), r"config\.json: could not be read as JSON"),
+        (break_file("tokenizer.json", None), r"found no tokenizer\.json"),
+        (break_file("tokenizer.json", b"{}"), r"tokenizer\.json: could not be read as a tokenizer"),
+        (break_file("model.safetensors", b"short"), r"model\.safetensors: could not be read as weights"),
+        (write_config(num_hidden_layers=3), r"found no weights 'encoder\.layer\.2\.output\.dense\.weight'"),
+        (write_config(num_hidden_layers="two"), r"num_hidden_layers: 'two' in config\.json, expected a number"),
+        (write_config(hidden_act="mish"), r"found hidden_act: 'mish', expected gelu"),
+        (write_config(position_embedding_type="relative_key"), r"position_embedding_type: 'relative_key'"),
+        (write_config(model_type="other"), r"pip install torch transformers"),
+        (
+            write_modules("Transformer", "Whitening"),
+            r"found the module Whitening, expected Pooling, Dense or Normalize",
+        ),
+        (write_modules("Pooling"), r"found Pooling as the first module, expected Transformer or Router"),
+        (break_file("modules.json", b"[1]"), r"modules\.json: expected a list of modules"),
+        (break_file("1_Pooling/config.json", b'{"pooling_mode": "best"}'), r"found the pooling 'best', expected cls"),
+        (
+            break_file("config_sentence_transformers.json", b'{"similarity_fn_name": "euclidean"}'),
+            r"found the similarity euclidean, expected cosine or dot",
+        ),
+    ],
+)
+def test_a_checkpoint_that_cannot_serve_is_refused_by_file(change: Any, message: str, tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "model")
+    change(folder)
+    with pytest.raises((UserError, ImportError), match=message):
+        Encoder(read_checkpoint(str(folder)))
+
+
+@pytest.mark.parametrize("name", ["nowhere", "./nowhere", "/nowhere/model", "a b/c"])
+def test_a_model_that_is_nowhere_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=r"found no such folder, expected all-MiniLM-L6-v2, the folder"):
+        find_checkpoint(name)
+
+
+def test_a_model_without_the_head_that_is_needed_is_refused(tmp_path: Path) -> None:
+    name = str(write_checkpoint(tmp_path / "model"))
+    with pytest.raises(UserError, match=r"found BertModel, expected a masked language model"):
+        open_sparse_encoder(name)
+    with pytest.raises(UserError, match=r"found BertModel, expected a reranker"):
+        open_pair_scorer(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["Qwen3-Reranker-0.6B", "mxbai-rerank-base-v2", "bge-reranker-v2-gemma", "monot5-base"]
+)
+def test_a_reranker_that_answers_yes_or_no_has_its_template(name: str, tmp_path: Path) -> None:
+    template = find_template(read_checkpoint(str(write_checkpoint(tmp_path / name))))
+    assert template.before.format(query="what is this") != template.before
+    assert "what is this" in template.before.format(query="what is this")
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    path = write_checkpoint(tmp_path / "model") / "model.safetensors"
+    weights = load_file(path)
+    weights["embeddings.LayerNorm.bias"] = np.full_like(weights["embeddings.LayerNorm.bias"], np.nan)
+    save_file(weights, path)
+    with pytest.raises(UserError, match=r"found weights that are not finite, expected numbers"):
+        Encoder(read_checkpoint(str(path.parent)))
