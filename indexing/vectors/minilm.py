@@ -1,7 +1,8 @@
 """The embedding model all-MiniLM-L6-v2: 384 dimensions, 256 tokens, mean of the tokens' states.
 
 A BERT encoder (Devlin et al., 2019) in single precision, which ONNX Runtime computes on the CPU. The graph is built in
-memory from the published weights. One thread computes each batch.
+memory. It names the places of the weights in their published file, which is mapped and never copied. One thread
+computes each batch.
 
 The texts of a batch have one number of tokens, so no text is padded or masked. ONNX Runtime computes each row of a
 matrix product in the same order, however many rows there are. NumPy takes the mean of each text by itself. So the
@@ -11,10 +12,13 @@ vector of a text does not depend on the other texts of its batch.
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import count, groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import MissingPackage
@@ -26,6 +30,7 @@ LONGEST_TEXT_CHARACTERS = 6_000
 MODEL_TOKENS = 256
 BATCH_TOKENS = 512
 """The tokens of a batch: enough for matrix products at full speed, few enough for a core's cache."""
+WEIGHTS_FILE = "model.safetensors"
 LAYERS, ATTENTION_HEADS = 6, 12
 NORM_EPSILON = 1e-12
 OPERATORS_VERSION, FILE_VERSION = 23, 10
@@ -41,23 +46,24 @@ class MiniLM:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         try:
             import onnxruntime
-            from safetensors.numpy import load_file
             from tokenizers import Tokenizer
         except ImportError as error:
-            needed = "the local embedding model needs packages: pip install onnx onnxruntime safetensors tokenizers"
+            needed = "the local embedding model needs packages: pip install onnx onnxruntime tokenizers"
             raise MissingPackage(needed) from error
         onnxruntime.set_default_logger_severity(3)  # it warns of machines without a GPU
         folder = find_published(MINILM)
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(MODEL_TOKENS)
-        weights = load_file(folder / "model.safetensors")
-        self._words = weights["embeddings.word_embeddings.weight"]
-        kind = weights["embeddings.token_type_embeddings.weight"][0]
-        self._places = weights["embeddings.position_embeddings.weight"][:MODEL_TOKENS] + kind
+        weights = list_weights(folder / WEIGHTS_FILE)
+        self._words, places, kinds = (
+            weights[f"embeddings.{name}_embeddings.weight"].read() for name in ("word", "position", "token_type")
+        )
+        self._places = places[:MODEL_TOKENS] + kinds[0]
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.enable_mem_pattern = False  # batches have many shapes
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
         self._encoder = onnxruntime.InferenceSession(build_graph(weights), options, providers=["CPUExecutionProvider"])
 
     def find_long(self, texts: Sequence[str]) -> list[int]:
@@ -111,31 +117,65 @@ def group_by_length(lengths: Sequence[int], most: int = BATCH_TOKENS) -> list[li
     return found
 
 
-def build_graph(weights: Mapping[str, NDArray[np.float32]]) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The place of an array of weights in its file: little-endian float32 of a shape, from a byte to before another."""
+
+    file: Path
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+    def read(self) -> NDArray[np.float32]:
+        """Map the array."""
+        return np.asarray(np.memmap(self.file, "<f4", "r", self.begin, self.shape))
+
+
+def list_weights(file: Path) -> dict[str, Weight]:
+    """List the arrays of a file of safetensors by their names.
+
+    The file begins with the length of its header in 8 bytes. The header has the shapes and places in JSON.
+    """
+    with file.open("rb") as opened:
+        start = 8 + (length := int.from_bytes(opened.read(8), "little"))
+        header: dict[str, Any] = orjson.loads(opened.read(length))
+    return {
+        name: Weight(file, tuple(own["shape"]), *(start + place for place in own["data_offsets"]))
+        for name, own in header.items()
+        if own.get("dtype") == "F32"
+    }
+
+
+def build_graph(weights: Mapping[str, Weight]) -> bytes:
     """The encoder as an ONNX model: sums of word, place and type, float32[texts, tokens, 384], to states of that shape.
 
-    Between the attentions, the tokens of all texts are the rows of one matrix.
+    Between the attentions, the tokens of all texts are the rows of one matrix. The model holds no weights, only places.
     """
     from onnx import TensorProto, helper, numpy_helper
 
     nodes, constants, numbers = [], [], count()
 
-    def hold(values: NDArray[Any]) -> str:
-        constants.append(numpy_helper.from_array(np.ascontiguousarray(values), f"constant{next(numbers)}"))
-        return str(constants[-1].name)
+    def hold(name: str) -> str:
+        own, external = weights[name], TensorProto.EXTERNAL
+        held = TensorProto(name=name, dims=own.shape, data_type=TensorProto.FLOAT, data_location=external)
+        place = {"location": own.file.name, "offset": own.begin, "length": own.end - own.begin}
+        for key, value in place.items():
+            held.external_data.add(key=key, value=str(value))
+        constants.append(held)
+        return name
 
     def apply(operator: str, *inputs: str, **attributes: Any) -> str:
         nodes.append(helper.make_node(operator, inputs, [f"value{next(numbers)}"], **attributes))
         return str(nodes[-1].output[0])
 
     def multiply(name: str, rows: str) -> str:
-        return apply("Gemm", rows, hold(weights[f"{name}.weight"].T), hold(weights[f"{name}.bias"]))
+        return apply("Gemm", rows, hold(f"{name}.weight"), hold(f"{name}.bias"), transB=1)
 
     def norm(name: str, rows: str) -> str:
-        scale, bias = (hold(weights[f"{name}.{kind}"]) for kind in ("weight", "bias"))
-        return apply("LayerNormalization", rows, scale, bias, epsilon=NORM_EPSILON)
+        return apply("LayerNormalization", rows, hold(f"{name}.weight"), hold(f"{name}.bias"), epsilon=NORM_EPSILON)
 
-    texts, matrix = apply("Shape", "rows"), hold(np.array([-1, MiniLM.dimension]))
+    constants.append(numpy_helper.from_array(np.array([-1, MiniLM.dimension]), "matrix"))
+    texts, matrix = apply("Shape", "rows"), "matrix"
     heads = {"q_num_heads": ATTENTION_HEADS, "kv_num_heads": ATTENTION_HEADS}
     rows = norm("embeddings.LayerNorm", apply("Reshape", "rows", matrix))
     for layer in range(LAYERS):
