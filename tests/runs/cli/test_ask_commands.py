@@ -15,7 +15,6 @@ from keystone.indexing.index import Index
 from keystone.runs.cli.commands.ask_commands import ask, search, show
 from keystone.runs.config.read import make_config
 from keystone.runs.pipeline.answering.bulk import answer_to_file
-from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import serving
@@ -51,30 +50,6 @@ def test_search_ranks_as_the_python_api_does(index: Index, capsys: pytest.Captur
 def test_search_takes_settings_and_says_that_it_found_nothing(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
     search(index.folder, "zyzzyva", set=["retrieval.systems=[bm25]"])
     assert capsys.readouterr() == ("", "no document was found\n")
-
-
-NOT_FOR_A_SEARCH = (
-    "numba scipy pandas ranx pyarrow jnius aiohttp asyncio ssl urllib.request rich opensearchpy openai uvicorn "
-    "keystone.runs.python keystone.runs.trec keystone.runs.pipeline.stages keystone.runs.pipeline.model_runner "
-    "keystone.generation.prompts keystone.generation.llm.open keystone.runs.evaluation"
-).split()
-NOT_FOR_BM25 = ["faiss", "onnx", "onnxruntime", "tokenizers"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("embeds", [False, True])
-def test_a_search_imports_only_what_it_needs(index: Index, embeds: bool) -> None:
-    """A search from the prompt starts at once, since most of its time would go into imports."""
-    options = [] if embeds else ["--set", "retrieval.systems=[bm25]"]
-    code = f"""if True:
-        import sys
-        from keystone.runs.cli.main import app
-        app(["search", {str(index.folder)!r}, {QUESTION!r}, *{options}], standalone_mode=False)
-        unwanted = {NOT_FOR_A_SEARCH} + {NOT_FOR_BM25} * {not embeds}
-        print([name for name in unwanted if name in sys.modules], file=sys.stderr)
-    """
-    shown = programs.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (shown.stdout[:4], shown.stderr) == ("[1] ", "[]\n")
 
 
 @pytest.mark.slow
