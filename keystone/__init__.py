@@ -5,7 +5,6 @@ a program that needs a single module starts without the others.
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ def __getattr__(name: str) -> Any:
         if name in ("__all__", *public.__all__):
             return getattr(public, name)
     if name == "__version__":
+        from importlib.metadata import version
+
         return version("keystone-rag")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

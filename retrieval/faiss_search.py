@@ -3,6 +3,7 @@
 Dense search in a candidate pool (Keystone-Docs RAG, section 2.2): documents that a system finds for any query.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,6 +32,8 @@ PASSAGES_OF_A_HIT = 2
 """For each passage that counts in a wanted hit, the passages that the first search of an inexact index asks for."""
 SPARE_HITS = 8
 """The number of hits that a search asks for beyond the wanted depth."""
+FEW_PRODUCTS = 200_000
+"""Up to this many inner products, FAISS orders all passages sooner than a process loads Numba."""
 
 
 def open_dense(index: Index, parameters: str, score: PassageScore) -> Dense:
@@ -85,9 +88,11 @@ class PassageSearcher:
         """
         import_faiss().omp_set_num_threads(threads)
         passages, score = self._passages, self._score
-        if passages.is_flat:
-            return rank_by_passages(passages, query_ids, queries, depth, score)
         wanted = PASSAGES_OF_A_HIT * (score.best + (score.first_weight > 0)) * depth
+        if passages.is_flat:
+            if "numba" in sys.modules or not 0 < len(queries) * len(passages) <= FEW_PRODUCTS:
+                return rank_by_passages(passages, query_ids, queries, depth, score)
+            wanted = len(passages)
         while True:
             found = search_dense(passages.parts, query_ids, queries, wanted)
             ranking = rank_by_found_passages(found, passages.offsets, depth, score)

@@ -9,10 +9,7 @@ import logging
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import Any
 
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS, make_document
 from keystone.indexing.errors import BadRecord, Report, printable, stop
@@ -23,21 +20,7 @@ from keystone.indexing.types import Document
 COLUMNS = (*ID_KEYS, *TEXT_KEYS, "title", "url", "headings")
 """The names of the columns that are read of a corpus, if a file has them."""
 
-BATCH_ROWS = 64
-"""The rows of a Parquet file that memory holds at once."""
-
-BUFFER_BYTES = 2**20
-"""The bytes of each column of a Parquet file that are read at once."""
-
-DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
-"""The errors of `pyarrow` for a damaged file. Sizes can be damaged too, so it may ask for more memory than there is."""
-
 _log = logging.getLogger(__name__)
-
-_ARROW_FILE = b"ARROW1"
-
-Batches = tuple[list[str], Iterable[pa.RecordBatch]]
-"""The names of all columns of a file, and its rows."""
 
 
 def read_parquet(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
@@ -90,66 +73,22 @@ def read_rows(
     if file.suffix.lower() in COMPRESSIONS:
         report(BadRecord(f"{file}: expected a file that is not compressed as a whole", "unreadable file"))
         return
+    from keystone.indexing.corpora import arrow
+
     row = 0
     with open_binary(file) as source:
         try:
-            names, batches = (_open_parquet if form == "parquet" else _open_arrow)(source, wanted)
+            names, batches = (arrow.open_parquet if form == "parquet" else arrow.open_arrow)(source, wanted)
             if not find_names(names, needed):
                 expected = f"expected one of the columns {', '.join(needed)}"
                 report(BadRecord(f"{file}: {expected}, found {reprlib.repr(names)}", "no text"))
                 return
-            for values in _list_rows(batches, wanted):
-                if isinstance(values, pa.ArrowException):
+            for values in arrow.list_rows(batches, wanted):
+                if isinstance(values, Exception):
                     kind = "not UTF-8" if "UTF8" in str(values) else "unreadable row"
                     report(BadRecord(f"{file}: row {row}: cannot be read: {printable(str(values))}", kind))
                 else:
                     yield row, names, values
                 row += 1
-        except DAMAGE as error:
+        except arrow.DAMAGE as error:
             report(BadRecord(f"{file}: cannot be read beyond row {row}: {printable(str(error))}", "unreadable file"))
-
-
-def _open_parquet(source: IO[bytes], wanted: Sequence[str]) -> Batches:
-    table = pq.ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False)
-    names = table.schema_arrow.names
-    return names, table.iter_batches(BATCH_ROWS, columns=find_names(names, wanted), use_threads=False)
-
-
-def _open_arrow(source: IO[bytes], _wanted: Sequence[str]) -> Batches:
-    """Open a file in Arrow's streaming format, or in its file format, which begins with a mark."""
-    is_file = source.read(len(_ARROW_FILE)) == _ARROW_FILE
-    source.seek(0)
-    if not is_file:
-        stream = pa.ipc.open_stream(source)
-        return stream.schema.names, stream
-    file = pa.ipc.open_file(source)
-    return file.schema.names, map(file.get_batch, range(file.num_record_batches))
-
-
-def _list_rows(
-    batches: Iterable[pa.RecordBatch], wanted: Sequence[str]
-) -> Iterator[dict[str, Any] | pa.ArrowException]:
-    """The values of each row by column, or the error of a row with invalid values, which would crash the process."""
-    for batch in batches:
-        columns_read = set(find_names(batch.schema.names, wanted))
-        rows = _as_texts(batch.select([at for at, name in enumerate(batch.schema.names) if name in columns_read]))
-        columns = list(zip(rows.schema.names, rows.columns, strict=True))
-        sound = _find_fault(rows) is None
-        for at in range(rows.num_rows):
-            fault = None if sound else _find_fault(rows.slice(at, 1))
-            yield fault or {name: column[at].as_py() for name, column in columns}
-
-
-def _as_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows with columns of bytes as texts: some writers of Parquet do not mark texts. Nothing is copied."""
-    types = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}
-    columns = [column.view(types.get(column.type, column.type)) for column in rows.columns]
-    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names) if columns else rows
-
-
-def _find_fault(rows: pa.RecordBatch) -> pa.ArrowException | None:
-    try:
-        rows.validate(full=True)
-    except pa.ArrowException as error:
-        return error
-    return None

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, Module, list_pooling_modes, read_checkpoint, refuse
 from keystone.indexing.encoders.network import Tokens, open_network, run_batches
+from keystone.indexing.encoders.safetensors import list_weights
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Embedding, Tick
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
@@ -128,19 +129,19 @@ def _normalise(vector: States) -> States:
 
 def _open_dense(module: Module) -> Callable[[States], States]:
     """Open a linear layer with its activation."""
-    from safetensors.numpy import load_file
-
     named = str(module.settings.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")[2]
     if named not in ("Tanh", "Identity"):
         raise UserError(f"{module.folder / 'config.json'}: found the activation {named}, expected Tanh or Identity")
     path = module.folder / "model.safetensors"
     if not path.is_file():
         raise UserError(f"{path}: is missing, expected the weights of the layer in this form")
-    weights = load_file(path)
-    matrix, bias = weights["linear.weight"], weights.get("linear.bias")
+    weights = {name: one.read() for name, one in list_weights(path).items()}
+    if "linear.weight" not in weights:
+        raise UserError(f"{path}: found no weights 'linear.weight', expected those of a linear layer")
+    matrix, bias = weights["linear.weight"], weights.get("linear.bias", np.float32(0))
 
     def apply(vector: States) -> States:
-        found = matrix @ vector + (0 if bias is None else bias)
+        found = matrix @ vector + bias
         return np.asarray(np.tanh(found) if named == "Tanh" else found, np.float32)
 
     return apply

@@ -1,4 +1,6 @@
-"""The graph of a network of BERT's family, as an ONNX model that is built in memory from the weights.
+"""The graph of a network of BERT's family, as an ONNX model that is built in memory.
+
+It names the places of the weights in their files, which are mapped and never copied.
 
 All texts of a batch have one number of tokens, so nothing is padded or masked. Between the attentions, the tokens of
 all texts are the rows of one matrix.
@@ -31,6 +33,7 @@ class _Graph:
         self.weights, self.layout = weights, layout
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
+        self._held: set[str] = set()
         self._numbers = count()
 
     def hold(self, values: NDArray[Any]) -> str:
@@ -39,6 +42,24 @@ class _Graph:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values), f"constant{next(self._numbers)}"))
         return str(self.constants[-1].name)
 
+    def weigh(self, name: str) -> str:
+        """Name the place of an array of weights in its file, which is mapped; convert one in another precision."""
+        from onnx import TensorProto, numpy_helper
+
+        if name not in self._held:
+            own = self.weights[name]
+            if own.is_single:
+                held = TensorProto(name=name, dims=own.shape, data_type=TensorProto.FLOAT)
+                held.data_location = TensorProto.EXTERNAL
+                place = {"location": own.file.name, "offset": own.begin, "length": own.end - own.begin}
+                for key, value in place.items():
+                    held.external_data.add(key=key, value=str(value))
+            else:
+                held = numpy_helper.from_array(own.read(), name)
+            self.constants.append(held)
+            self._held.add(name)
+        return name
+
     def apply(self, operator: str, *inputs: str, **attributes: Any) -> str:
         from onnx import helper
 
@@ -46,11 +67,10 @@ class _Graph:
         return str(self.nodes[-1].output[0])
 
     def multiply(self, name: str, rows: str, weight: str = "") -> str:
-        weight = weight or f"{name}.weight"
-        return self.apply("Gemm", rows, self.hold(self.weights[weight].T), self.hold(self.weights[f"{name}.bias"]))
+        return self.apply("Gemm", rows, self.weigh(weight or f"{name}.weight"), self.weigh(f"{name}.bias"), transB=1)
 
     def norm(self, name: str, rows: str) -> str:
-        scale, bias = (self.hold(self.weights[f"{name}.{kind}"]) for kind in ("weight", "bias"))
+        scale, bias = (self.weigh(f"{name}.{kind}") for kind in ("weight", "bias"))
         return self.apply("LayerNormalization", rows, scale, bias, epsilon=self.layout.epsilon)
 
     def activate(self, rows: str) -> str:
@@ -79,9 +99,9 @@ def build_graph(weights: Weights, layout: Layout, head: Head) -> bytes:
     states: Sequence[str | int] = ["texts", "tokens", layout.width]
     shape: Sequence[str | int] = states
     if head == "words":
-        rows, shape = _find_greatest_words(own, rows, texts), ["texts", len(weights["words.decoder.bias"])]
+        rows, shape = _find_greatest_words(own, rows, texts), ["texts", weights["words.decoder.bias"].shape[0]]
     elif head == "labels":
-        rows, shape = _weigh_labels(own, rows, texts), ["texts", len(weights["labels.decoder.bias"])]
+        rows, shape = _weigh_labels(own, rows, texts), ["texts", weights["labels.decoder.bias"].shape[0]]
     else:
         rows = own.apply("Reshape", rows, texts)
     ends = [

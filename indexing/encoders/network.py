@@ -68,10 +68,11 @@ def _open_built(checkpoint: Checkpoint, head: Head) -> Network:
         needed = {"words": "a masked language model (learned sparse)", "labels": "a classifier (cross-encoder)"}
         found = ", ".join(checkpoint.config.get("architectures") or ["a network without a head"])
         raise refuse(checkpoint, found, needed[head])
-    words = weights["embeddings.word_embeddings.weight"]
-    places = weights["embeddings.position_embeddings.weight"][layout.first_place :]
-    kinds = weights.get("embeddings.token_type_embeddings.weight", np.zeros((1, layout.width), np.float32))
-    session, device = _start(build_graph(weights, layout, head))
+    words, places = (weights[f"embeddings.{name}_embeddings.weight"].read() for name in ("word", "position"))
+    places, kinds = places[layout.first_place :], np.zeros((1, layout.width), np.float32)
+    if typed := weights.get("embeddings.token_type_embeddings.weight"):
+        kinds = typed.read()
+    session, device = _start(build_graph(weights, layout, head), checkpoint.folder)
     first = places + kinds[0]
 
     def run(ids: Ids, types: Ids) -> NDArray[np.float32]:
@@ -111,19 +112,22 @@ def _is_quantised(path: Path) -> bool:
     return b"DynamicQuantizeLinear" in path.read_bytes()
 
 
-def _start(model: bytes | str) -> tuple[Any, str]:
-    """Start a session of ONNX Runtime, on CUDA where there is one; returns it and its device."""
+def _start(model: bytes | str, folder: Path | None = None) -> tuple[Any, str]:
+    """Start a session of ONNX Runtime, on CUDA where there is one; returns it and its device.
+
+    A graph in memory names weights in files of the folder.
+    """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         import onnxruntime
     except ImportError as error:
-        raise MissingPackage(
-            "local models need packages: pip install onnx onnxruntime safetensors tokenizers"
-        ) from error
+        raise MissingPackage("local models need packages: pip install onnx onnxruntime tokenizers") from error
     onnxruntime.set_default_logger_severity(3)  # it warns of machines without a GPU
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.enable_mem_pattern = False  # batches have many shapes
+    if folder:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     there = onnxruntime.get_available_providers()
     wanted = [one for one in ("CUDAExecutionProvider", "CPUExecutionProvider") if one in there]
     try:

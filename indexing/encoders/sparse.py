@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import TRANSFORMER, Checkpoint, read_checkpoint, read_json, refuse
 from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
+from keystone.indexing.encoders.safetensors import list_weights
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Tick
 
@@ -128,12 +129,11 @@ def _open_router(checkpoint: Checkpoint) -> SparseEncoder:
 
 
 def _load_table(folder: Path) -> NDArray[np.float32]:
-    from safetensors.numpy import load_file
-
     path = folder / "model.safetensors"
-    if not path.is_file():
-        raise UserError(f"{path}: is missing, expected the table of weights of query tokens")
-    return np.asarray(load_file(path)["weight"], np.float32).reshape(-1)
+    weights = list_weights(path)
+    if "weight" not in weights:
+        raise UserError(f"{path}: found no weights 'weight', expected the table of weights of query tokens")
+    return weights["weight"].read().reshape(-1)
 
 
 def _list_tokens(tokens: Tokens) -> list[str]:

@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import ROBERTA, Checkpoint, find_first_place, list_missing, refuse
-from keystone.indexing.errors import UserError
+from keystone.indexing.encoders.safetensors import Weight, list_weights
 
 FAMILY = ("bert", "distilbert", *ROBERTA)
 """The values of `model_type` whose networks have BERT's layers."""
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 
-Weights = Mapping[str, NDArray[np.float32]]
+Weights = Mapping[str, Weight]
 
 _RENAMED = {
     r"^(bert|roberta|distilbert|model)\.": "",
@@ -81,25 +80,16 @@ def read_layout(checkpoint: Checkpoint) -> Layout:
 
 
 def load_weights(checkpoint: Checkpoint) -> Weights:
-    """Load the weights of a network of BERT's family, by BERT's names without the name of the network.
+    """Find the weights of a network of BERT's family, by BERT's names without the name of the network.
 
     `UserError` if a file is missing or damaged, or if a layer is missing.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
     if not checkpoint.weights:
         raise refuse(checkpoint, "no weights", "model.safetensors, or the network as onnx/model.onnx")
-    found: dict[str, NDArray[np.float32]] = {}
-    for path in checkpoint.weights:
-        try:
-            loaded = load_file(path)
-        except (OSError, SafetensorError, TypeError, ValueError) as error:
-            raise UserError(f"{path}: could not be read as weights in the form safetensors: {error}") from error
-        found |= {_rename(name): np.asarray(values, np.float32) for name, values in loaded.items()}
+    found = {_rename(name): one for path in checkpoint.weights for name, one in list_weights(path).items()}
     layers = [f"encoder.layer.{number}.output.dense.weight" for number in range(read_layout(checkpoint).layers)]
     list_missing(checkpoint.folder, ["embeddings.word_embeddings.weight", *layers], found)
-    if not all(np.isfinite(values[:1]).all() for values in found.values()):
+    if not all(np.isfinite(one.read()[:1]).all() for one in found.values()):
         raise refuse(checkpoint, "weights that are not finite", "numbers")
     return found
 

@@ -5,7 +5,9 @@ the documents that hold it, in ascending order, and how often each does. For eac
 length. A few calls into Java copy all of this out of an index that `build_lucene` made.
 """
 
+import sys
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import orjson
-from numba import njit
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
@@ -25,6 +26,8 @@ from keystone.indexing.types import Progress, silent
 
 TERMS_AT_ONCE = 4096
 """The terms whose postings one call into Java copies."""
+FEW_TERMS = 10_000
+"""Up to this many terms, Python finds them sooner than a process loads Numba."""
 CHECKED_BYTES = 1 << 28
 """The size of files up to which each opening compares their checksums. Of larger files, it compares the lengths."""
 _WITH_FREQUENCIES = 1 << 3
@@ -66,39 +69,25 @@ class Postings:
     def find_terms(self, terms: Sequence[str]) -> NDArray[np.int64]:
         """Find the places of terms: int64[terms]; -1 for a term that no document holds."""
         asked = [term.encode() for term in terms]
+        if len(asked) <= FEW_TERMS and "numba" not in sys.modules:
+            return np.array(list(map(self._find_term, asked)), np.int64)
+        from keystone.indexing.lucene.loops import find_terms
+
         ends = np.cumsum([0, *(len(term) for term in asked)])
-        places: NDArray[np.int64] = _find_terms(
+        places: NDArray[np.int64] = find_terms(
             self.terms, self.term_ends, np.frombuffer(b"".join(asked), np.uint8), ends
         )
         return places
 
+    def _find_term(self, asked: bytes) -> int:
+        """Find the place of a term by bisection; -1 if no document holds it."""
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _find_terms(terms: Any, term_ends: Any, asked: Any, ends: Any) -> Any:
-    """Find the place of each asked term among the terms by bisection; -1 for none."""
-    places = np.empty(len(ends) - 1, np.int64)
-    for i in range(len(places)):
-        low, high, places[i] = 0, len(term_ends) - 1, -1
-        while low < high and places[i] < 0:
-            middle = (low + high) >> 1
-            order = _compare(terms, term_ends[middle], term_ends[middle + 1], asked, ends[i], ends[i + 1])
-            if order == 0:
-                places[i] = middle
-            elif order < 0:
-                low = middle + 1
-            else:
-                high = middle
-    return places
+        def read(place: int) -> bytes:
+            return self.terms[self.term_ends[place] : self.term_ends[place + 1]].tobytes()
 
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _compare(left: Any, begin: int, end: int, right: Any, start: int, stop: int) -> Any:
-    """Compare two parts of arrays of bytes: below 0 if the left one comes first, 0 if they are equal."""
-    for place in range(min(end - begin, stop - start)):
-        order = np.int64(left[begin + place]) - np.int64(right[start + place])
-        if order != 0:
-            return order
-    return (end - begin) - (stop - start)
+        places = range(len(self.term_ends) - 1)
+        place = bisect_left(places, asked, key=read)
+        return place if place < len(places) and read(place) == asked else -1
 
 
 def write_postings(lucene: Path, folder: Path, progress: Progress = silent) -> None:

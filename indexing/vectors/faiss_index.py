@@ -218,6 +218,8 @@ def search_shards(parts: Sequence[Any], queries: Vectors, depth: int) -> tuple[A
     best = import_faiss().ResultHeap(len(queries), depth, keep_max=True)
     start = 0
     for part in parts:
+        if not part.ntotal:
+            continue
         scores, rows = bind_search(part)(queries, min(depth, part.ntotal))
         best.add_result(scores, np.where(rows < 0, rows, rows + start))
         start += part.ntotal

@@ -5,10 +5,12 @@ for the length of a document. Lucene adds a document's weights in double precisi
 single-precision numbers of like size are exact in any order, so both give the same scores.
 
 The postings of a query are added into an array, a range of documents after another. A sample of the first sums tells
-about where the best ones begin, so few documents are looked at twice.
+about where the best ones begin, so few documents are looked at twice. Compiled loops do this. A short search in a
+process that has not loaded Numba does without them, since loading it takes half a second.
 """
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
@@ -35,6 +36,8 @@ MOST_KEPT = 1 << 26
 """The most postings whose weights are kept in memory, in 256 MB."""
 SAMPLED_DOCUMENTS = 1 << 12
 """The documents whose sums tell about where the best ones begin."""
+FEW_POSTINGS = 1 << 22
+"""Up to this many postings, NumPy adds them sooner than a process loads Numba."""
 
 Weighted = Mapping[str, float]
 """A query as the weights of stems."""
@@ -121,29 +124,67 @@ class PostingsSearcher:
         """Compute and keep the weights of all postings once a batch, or many single queries, are worth it."""
         self._visited += visited
         own = self._postings
-        if self._visited > len(own.rows) > len(self._kept) and len(own.rows) <= MOST_KEPT:
+        if self._are_loops_due and self._visited > len(own.rows) > len(self._kept) and len(own.rows) <= MOST_KEPT:
+            from keystone.retrieval.lucene.loops import weigh_postings
+
             kept = np.empty(len(own.rows), np.float32)
             frequencies = _inverse_frequencies(np.diff(own.offsets), own.documents)
-            _weigh_postings(own.offsets, frequencies, own.rows, own.frequencies, own.lengths, self._inverse, kept)
+            weigh_postings(own.offsets, frequencies, own.rows, own.frequencies, own.lengths, self._inverse, kept)
             self._kept = kept
 
     def _search(self, terms: _Terms, depth: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-        """Search one chunk: the number of hits of each query, int64[q], and the keys of all hits, best first."""
+        """Search one chunk: the number of hits of each query, int64[q], and the keys of all hits, best first.
+
+        A key has the bits of the score in its upper half, so that a greater score has a greater key. The lower half is
+        greater for a smaller row.
+        """
         own, depth = self._postings, min(depth, len(self._postings.lengths))
+        if not self._are_loops_due:
+            keys = [self._search_plainly(terms, query, depth) for query in range(len(terms.offsets) - 1)]
+            return np.array([len(found) for found in keys]), np.concatenate(keys)
+        from keystone.retrieval.lucene.loops import search_chunk
+
         known = terms.known & (len(self._kept) > 0)
         size = min(len(own.lengths), RANGE_DOCUMENTS)
         sums, taken, sample = np.zeros(size), np.empty(depth + size, np.uint64), np.empty(SAMPLED_DOCUMENTS, np.uint64)
-        keys = np.zeros((len(terms.offsets) - 1, depth), np.uint64)
-        counts = np.empty(len(keys), np.int64)
-        _search_chunk(
+        best = np.zeros((len(terms.offsets) - 1, depth), np.uint64)
+        counts = np.empty(len(best), np.int64)
+        search_chunk(
             terms.offsets, terms.begins.copy(), terms.ends, terms.weights, known,
             own.rows, own.frequencies, own.lengths, self._inverse, self._kept,
-            sums, taken, sample, keys, counts,
+            sums, taken, sample, best, counts,
         )  # fmt: skip
         if (counts < 0).any():
-            raise UserError(f"{own.folder}: found postings that are not in order: build the index again")
-        keys.sort(axis=1)
-        return counts, keys[:, ::-1][np.arange(depth) < counts[:, None]]
+            raise self._damage
+        best.sort(axis=1)
+        return counts, best[:, ::-1][np.arange(depth) < counts[:, None]]
+
+    def _search_plainly(self, terms: _Terms, query: int, depth: int) -> NDArray[np.uint64]:
+        """Search one query of a chunk without compiled loops; returns the keys of its hits, best first."""
+        own, part = self._postings, slice(terms.offsets[query], terms.offsets[query + 1])
+        sums = np.zeros(len(own.lengths))
+        for begin, end, weight in zip(terms.begins[part], terms.ends[part], terms.weights[part], strict=True):
+            rows = own.rows[begin:end]
+            if not len(rows) or not 0 <= rows[0] <= rows[-1] < len(sums) or (rows[1:] <= rows[:-1]).any():
+                raise self._damage
+            frequencies = own.frequencies[begin:end].astype(np.float32)
+            sums[rows] += weight - weight / (np.float32(1) + frequencies * self._inverse[own.lengths[rows]])
+        found = np.flatnonzero(sums > 0)
+        scores = sums[found].astype(np.float32).view(np.uint32).astype(np.uint64)
+        keys = scores << np.uint64(32) | (np.uint64(0xFFFF_FFFF) - found.astype(np.uint64))
+        if len(keys) > depth:
+            keys = np.partition(keys, len(keys) - depth)[len(keys) - depth :]
+        keys.sort()
+        return keys[::-1]
+
+    @property
+    def _are_loops_due(self) -> bool:
+        """Whether compiled loops are worth their loading: for many postings, or if Numba is loaded anyway."""
+        return self._visited > FEW_POSTINGS or "numba" in sys.modules
+
+    @property
+    def _damage(self) -> UserError:
+        return UserError(f"{self._postings.folder}: found postings that are not in order: build the index again")
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""
@@ -211,143 +252,10 @@ def _decode_length(byte: int) -> int:
     return 24 + (bits if shift == 0 else (bits | 8) << (shift - 1))
 
 
-@njit(cache=True, nogil=True, _nrt=False)  # type: ignore[untyped-decorator]
-def _weigh_postings(
-    offsets: Any, weights: Any, rows: Any, frequencies: Any, lengths: Any, inverse: Any, kept: Any
-) -> None:
-    one = np.float32(1)
-    for term in range(len(weights)):
-        weight = weights[term]
-        for place in range(offsets[term], offsets[term + 1]):
-            row = rows[place]
-            if 0 <= row < len(lengths):
-                kept[place] = weight - weight / (one + np.float32(frequencies[place]) * inverse[lengths[row]])
-
-
-@njit(cache=True, nogil=True, _nrt=False)  # type: ignore[untyped-decorator]
-def _search_chunk(
-    offsets: Any, places: Any, ends: Any, weights: Any, known: Any,
-    rows: Any, frequencies: Any, lengths: Any, inverse: Any, kept: Any,
-    sums: Any, taken: Any, sample: Any, best: Any, counts: Any,
-) -> None:  # fmt: skip
-    """Put the keys of the best documents of each query into a row of `best`, in any order, their number into `counts`.
-
-    The number is -1 for damaged postings. A key has the bits of the score in its upper half, so that a greater score
-    has a greater key. The lower half is greater for a smaller row. `places` has the next posting of each term; it
-    moves. `sums` holds zeros, and does so at the end; `taken` and `sample` are space.
-    """
-    one, size, depth = np.float32(1), len(sums), best.shape[1]
-    for query in range(len(counts)):
-        found, least = 0, np.uint64(0)
-        for first in range(0, len(lengths), size):
-            count = min(size, len(lengths) - first)
-            for term in range(offsets[query], offsets[query + 1]):
-                place, end, weight = places[term], ends[term], weights[term]
-                is_known = known[term]
-                while place < end:
-                    at = np.uint32(rows[place] - first)
-                    if at >= count:
-                        break
-                    if is_known:
-                        sums[at] += np.float64(kept[place])
-                    elif len(inverse) == 0:
-                        sums[at] += np.float64(weight) * np.float64(frequencies[place])
-                    else:
-                        length = inverse[lengths[first + at]]
-                        sums[at] += np.float64(weight - weight / (one + np.float32(frequencies[place]) * length))
-                    place += 1
-                places[term] = place
-            low = least
-            if found < depth:
-                low = _guess_least(sums, count, first, depth, sample)
-            above = _take_above(sums, count, first, low, taken, found)
-            if above < depth and low > least:
-                above = _take_above(sums, count, first, least, taken, found)
-            found = above
-            if found > depth:
-                _put_best_first(taken, found, depth)
-                found = depth
-            if found == depth:
-                least = _find_least(taken, found)
-            for done in range(count):
-                sums[done] = 0.0
-        for place in range(found):
-            best[query, place] = taken[place]
-        for term in range(offsets[query], offsets[query + 1]):
-            if places[term] != ends[term]:
-                found = -1
-        counts[query] = found
-
-
-@njit(cache=True, nogil=True, _nrt=False)  # type: ignore[untyped-decorator]
-def _key_of(sum: float, row: int) -> Any:
-    return (np.uint64(np.float32(sum).view(np.uint32)) << np.uint64(32)) | np.uint64(0xFFFF_FFFF - row)
-
-
-@njit(cache=True, nogil=True, _nrt=False)  # type: ignore[untyped-decorator]
-def _take_above(sums: Any, count: int, first: int, low: Any, keys: Any, found: int) -> int:
-    """Append the keys above `low` of documents with a sum; returns the number of keys then."""
-    near = np.float64(np.uint32(low >> np.uint64(32)).view(np.float32)) * (1 - 1e-6)
-    for at in range(count):
-        if sums[at] > near:
-            key = _key_of(sums[at], first + at)
-            if key > low:
-                keys[found] = key
-                found += 1
-    return found
-
-
-@njit(cache=True, nogil=True, _nrt=False)  # type: ignore[untyped-decorator]
-def _guess_least(sums: Any, count: int, first: int, depth: int, sample: Any) -> Any:
-    """Guess a key below those of the best `depth` documents of a range from an even sample of it; 0 for no guess."""
-    step = count // len(sample)
-    if step < 2:
-        return np.uint64(0)
-    expected = depth / step
-    wanted = int(expected + 3 * math.sqrt(expected) + 8)
-    if wanted >= len(sample):
-        return np.uint64(0)
-    for place in range(len(sample)):
-        at = place * step
-        sample[place] = _key_of(sums[at], first + at) if sums[at] > 0 else 0
-    _put_best_first(sample, len(sample), wanted)
-    return _find_least(sample, wanted)
-
-
-@njit(cache=True, nogil=True, _nrt=False)  # type: ignore[untyped-decorator]
-def _find_least(keys: Any, count: int) -> Any:
-    """Find the least of the first `count` keys."""
-    least = keys[0]
-    for place in range(1, count):
-        least = min(least, keys[place])
-    return least
-
-
-@njit(cache=True, nogil=True, _nrt=False)  # type: ignore[untyped-decorator]
-def _put_best_first(keys: Any, count: int, best: int) -> None:
-    """Put the `best` greatest of the first `count` keys first, in any order (Hoare, 1961)."""
-    low, high = 0, count - 1
-    while low < high:
-        pivot, left, right = keys[(low + high) >> 1], low, high
-        while left <= right:
-            while keys[left] > pivot:
-                left += 1
-            while keys[right] < pivot:
-                right -= 1
-            if left <= right:
-                keys[left], keys[right] = keys[right], keys[left]
-                left += 1
-                right -= 1
-        if best - 1 <= right:
-            high = right
-        elif best - 1 >= left:
-            low = left
-        else:
-            break
-
-
 def compile_loops() -> None:
     """Compile the loops of a search, once for all processes."""
+    import keystone.retrieval.lucene.loops  # noqa: F401  (so that searches use them)
+
     ends, one = np.array([0, 1], np.int64), np.zeros(1, np.uint8)
     postings = Postings(Path(), one, ends, ends, np.zeros(1, np.int32), one + np.uint8(1), one, 1, 1)
     for array in (one, ends, postings.rows, postings.frequencies):

@@ -13,7 +13,6 @@ import errno
 import os
 import sys
 from functools import cache
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -56,6 +55,8 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 def _print_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version
+
         say(f"keystone {version('keystone-rag')}")
         raise typer.Exit
 
@@ -82,6 +83,7 @@ def report_interrupt() -> None:
 def main() -> None:
     """Run the command line. If the user caused an error, print one message without a traceback."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them reads the files of all packages
     try:
         with interrupts_end_the_process(GRACE_S, report_interrupt):
             app()

@@ -5,12 +5,13 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, get_args
 
+import orjson
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from keystone.generation.readers.settings import READERS
 from keystone.indexing.errors import UserError
-from keystone.indexing.io.reading import read_text
+from keystone.indexing.io.reading import STDIN, read_text
 from keystone.retrieval.search import KINDS
 from keystone.runs.config.presets import find_presets
 from keystone.runs.config.run_config import RunConfig
@@ -18,6 +19,9 @@ from keystone.runs.tracks.violations import shorten_value
 
 PRESETS = tuple(find_presets())
 """The names of the presets: the runs of the paper, `keystone`, two of our own, and one for each reader."""
+
+DEFAULT_RUN_ID = "keystone"
+"""The run id, if neither a configuration nor a preset names one."""
 
 Layer = tuple[str, dict[str, Any]]
 """An override, and the values after it. For the values before all overrides, the override is empty."""
@@ -54,6 +58,15 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
         source = str(path or (preset and f"--preset {preset}") or "no YAML file")
         blamed = _blame_overrides(found, layers, values)
         raise UserError("\n".join(_format_error(*one, blamed[one[0]], source) for one in found.items())) from error
+
+
+def make_config(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
+    """Make the configuration of a run that answers these topics over this index. `-` is standard input."""
+    topics = STDIN if topics == Path("-") else topics
+    fixed = [f"topics={orjson.dumps(str(topics)).decode()}", f"index={orjson.dumps(str(index)).decode()}"]
+    return read_config(
+        config, [f"run_id={DEFAULT_RUN_ID}"] * (config is None and preset is None) + overrides + fixed, preset
+    )
 
 
 def _blame_overrides(found: Mapping[str, str], layers: Sequence[Layer], whole: dict[str, Any]) -> dict[str, str]:

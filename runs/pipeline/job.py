@@ -1,24 +1,29 @@
-"""A run before its stages: the configuration, with the index, the store, the topics and the track that it names."""
+"""A run before its stages: the configuration, with the index, the store, the topics and the track that it names.
+
+A job imports what describes its later steps when a step asks for it, so that a search starts without the others.
+"""
 
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from keystone.generation.context.topic import Sources
-from keystone.generation.grading.grade import GradeSettings
-from keystone.generation.readers.reader import AnswerSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
+from keystone.indexing.io.published import find_cache
 from keystone.indexing.types import Progress, Store, silent
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.tracks.answer_files import Author
 from keystone.runs.tracks.rules import TRACKS, Track, set_topic_limits
-from keystone.runs.trec.run_files import GivenRun, read_given_run
-from keystone.runs.trec.topics import names_collection, read_topics
+
+if TYPE_CHECKING:
+    from keystone.generation.context.topic import Sources
+    from keystone.generation.grading.grade import GradeSettings
+    from keystone.generation.readers.reader import AnswerSettings
+    from keystone.runs.tracks.answer_files import Author
+    from keystone.runs.trec.run_files import GivenRun
 
 WORD_CHARACTERS = 6
 """The characters of a word with the space after it, about."""
@@ -40,7 +45,7 @@ class Job:
     """The rules of the run's track. If the run names none, these are the rules of the default track."""
     threads: int = 1
     progress: Progress = silent
-    given: tuple[GivenRun, ...] = ()
+    given: "tuple[GivenRun, ...]" = ()
     """The runs of `retrieval.runs`."""
 
     @property
@@ -88,19 +93,25 @@ class Job:
         return max(1, min(self.words, limit if unit == "words" else limit // WORD_CHARACTERS))
 
     @property
-    def author(self) -> Author:
+    def author(self) -> "Author":
         """The team, the run and its description, for the files that are submitted."""
+        from keystone.runs.tracks.answer_files import Author
+
         config = self.config
         return Author(config.team_id, config.run_id, config.run_desc or describe_settings(config))
 
     @property
-    def sources(self) -> Sources:
+    def sources(self) -> "Sources":
         """The index and the store that documents and vectors are read from."""
+        from keystone.generation.context.topic import Sources
+
         return Sources(self.index, self.store, self.threads)
 
     @property
-    def answer_settings(self) -> AnswerSettings:
+    def answer_settings(self) -> "AnswerSettings":
         """How topics are answered. The configuration must name a method."""
+        from keystone.generation.readers.reader import AnswerSettings
+
         settings, model = self.config.answer, self.config.model
         assert settings.method is not None
         own = settings.model_dump(exclude={"method", "words", "gaps"})
@@ -108,8 +119,10 @@ class Job:
         return AnswerSettings(settings.method, window=0 if model is None else model.window, gaps=gaps, **own)
 
     @property
-    def grade_settings(self) -> GradeSettings:
+    def grade_settings(self) -> "GradeSettings":
         """How candidates are graded. The configuration must name a method."""
+        from keystone.generation.grading.grade import GradeSettings
+
         model = self.config.model
         in_one_wave = model is not None and model.backend == "batch"
         used_elsewhere = {"pool", "rounds", "round_documents", "narrative", "deeper", "neighbours"}
@@ -127,11 +140,8 @@ def open_job(
     reads_topics = topics is None
     _check_paths(config, reads_topics)
     index = open_index(config.index)
-    config = fit_systems(config, index)
-    topics = _read_topics_file(config.topics) if topics is None else topics
-    track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
-    store = open_store(index)
-    job = Job(config, index, store, topics, track, threads, progress, read_given_runs(config, store, topics))
+    job = make_job(config, index, _read_topics_file(config.topics) if topics is None else topics, threads, progress)
+    topics = job.topics
     if (unknown := config.fusion.depths.keys() - {topic.id for topic in topics}) and reads_topics:
         raise UserError(f"fusion.depths: topic {min(unknown)!r} is not in {config.topics}")
     if config.grading.neighbours and index.faiss is None:
@@ -140,6 +150,23 @@ def open_job(
             "documents: set 0, or build it with vectors of all"
         )
     return job
+
+
+def make_job(
+    config: RunConfig, index: Index, topics: list[Topic], threads: int = 1, progress: Progress = silent
+) -> Job:
+    """Make the job of a configuration over an index and topics. `UserError` if they do not fit together."""
+    config = fit_systems(config, index)
+    track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
+    store = open_store(index)
+    return Job(config, index, store, topics, track, threads, progress, read_given_runs(config, store, topics))
+
+
+def place_replies(config: RunConfig) -> RunConfig:
+    """Keep the model's replies in the user's cache, unless there is a folder `out`, or the configuration names one."""
+    if "out" in config.model_fields_set or config.out.exists():  # nothing appears where nobody asked for it
+        return config
+    return config.model_copy(update={"out": find_cache() / "replies"})
 
 
 def fit_systems(config: RunConfig, index: Index) -> RunConfig:
@@ -164,15 +191,22 @@ def fit_systems(config: RunConfig, index: Index) -> RunConfig:
     return config.model_copy(update={"retrieval": retrieval})
 
 
-def read_given_runs(config: RunConfig, store: Store, topics: Sequence[Topic]) -> tuple[GivenRun, ...]:
+def read_given_runs(config: RunConfig, store: Store, topics: Sequence[Topic]) -> "tuple[GivenRun, ...]":
     """Read the run files of other systems that a configuration names. `UserError` as from `read_given_run`."""
+    if not config.retrieval.runs:
+        return ()
+    from keystone.runs.trec.run_files import read_given_run
+
     return tuple(read_given_run(path, store, [topic.id for topic in topics]) for path in config.retrieval.runs)
 
 
 def _check_paths(config: RunConfig, reads_topics: bool) -> None:
     """Raise `UserError` for a path without a file or folder. For a relative path, the message names its start."""
-    has_file = reads_topics and not names_collection(config.topics)
-    paths: dict[str, Path | None] = {"index": config.index, "topics": config.topics if has_file else None}
+    paths: dict[str, Path | None] = {"index": config.index}
+    if reads_topics:
+        from keystone.runs.trec.topics import names_collection
+
+        paths["topics"] = None if names_collection(config.topics) else config.topics
     if config.model is not None:
         paths |= {"model.replies": config.model.replies, "model.key_file": config.model.key_file}
     paths |= {f"retrieval.runs.{place}": path for place, path in enumerate(config.retrieval.runs)}
@@ -186,6 +220,8 @@ def _read_topics_file(path: Path) -> list[Topic]:
     """Read the topics of a file or a collection, which a repeated run can read again. `UserError` for a pipe."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise UserError(f"{path}: is a pipe or a device, expected a file of topics, which a run can read again")
+    from keystone.runs.trec.topics import read_topics
+
     return read_topics(path)
 
 

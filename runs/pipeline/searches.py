@@ -20,8 +20,8 @@ from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.queries import NO_LOCK, SearchLock
 from keystone.runs.pipeline.ranking.fuse import fuse_each_query
-from keystone.runs.pipeline.ranking.rank import search_systems
 from keystone.runs.pipeline.ranking.rerank import open_job_reranker
+from keystone.runs.pipeline.ranking.search import search_systems
 from keystone.runs.pipeline.topic_steps import open_neighbours
 
 S = TypeVar("S")

@@ -19,15 +19,15 @@ from keystone.generation.types import Answer, Fallback, Understanding
 from keystone.indexing import index as indexes
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.indexing.io.published import find_cache
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.job import DEFAULT_TRACK, Job, fit_systems, read_given_runs
+from keystone.runs.pipeline.job import Job, make_job, place_replies
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.queries import UnderstoodTopic
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
-from keystone.runs.pipeline.ranking.rank import number_documents, rank_rows, search_systems
+from keystone.runs.pipeline.ranking.rank import number_documents, rank_rows
+from keystone.runs.pipeline.ranking.search import search_systems
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages import grades, hybrid, narrative, rounds
@@ -57,7 +57,6 @@ from keystone.runs.python.checks import (
 )
 from keystone.runs.python.files import AnyPath
 from keystone.runs.python.incoming import to_run, to_topics
-from keystone.runs.tracks.rules import TRACKS, set_topic_limits
 from keystone.runs.trec.doc_ids import encode_ids
 from keystone.runs.trec.types import Qrels, Run, make_qrels
 
@@ -265,14 +264,8 @@ def _choose_config(config: Any) -> RunConfig:
 def open_job_of(index: Index, topics: list[Topic], config: RunConfig | None) -> Iterator[tuple[Job, RunWithModel]]:
     """Open a job over an index and topics, and the means to ask its model."""
     check_index(index)
-    config = fit_systems(_choose_config(config), index)
-    if "out" not in config.model_fields_set and not config.out.exists():  # nothing appears where nobody asked for it
-        config = config.model_copy(update={"out": find_cache() / "replies"})
-    track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
-    store = open_store(index)
-    given = read_given_runs(config, store, topics)
-    job = Job(config, index, store, topics, track, THREADS, given=given)
-    with open_model_runner(config, None) as ask:
+    job = make_job(place_replies(_choose_config(config)), index, topics, THREADS)
+    with open_model_runner(job.config, None) as ask:
         yield job, ask
 
 

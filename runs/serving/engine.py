@@ -17,8 +17,9 @@ from keystone.runs.pipeline.answering.one_topic import answer_topic, work_on_top
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.ranking.fuse import fuse_each_query
-from keystone.runs.pipeline.ranking.rank import Hits, search_by_one, search_systems
+from keystone.runs.pipeline.ranking.rank import Hits
 from keystone.runs.pipeline.ranking.rerank import open_job_reranker
+from keystone.runs.pipeline.ranking.search import search_by_one, search_systems
 from keystone.runs.pipeline.searches import Searches, share_means
 from keystone.runs.pipeline.stage import Watch
 from keystone.runs.pipeline.stages import queries

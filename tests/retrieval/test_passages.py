@@ -1,9 +1,11 @@
 """Documents by their passages: the ranking of a plain twin over all inner products, on any division into files."""
 
 import json
+import sys
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from keystone.indexing.vectors.passages import PassageIndex
 from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.faiss_search import PassageSearcher, search_dense
+from keystone.retrieval.passage_loops import BLOCK_PASSAGES
 from keystone.retrieval.passages import rank_by_found_passages, rank_by_passages
 from keystone.retrieval.types import PassageScore, Query, Rankings, offsets_of
 from tests.support.indexes.clustered_vectors import make_clustered_vectors
@@ -78,15 +81,19 @@ def test_documents_rank_by_their_passages_with_ties_by_row(
     vectors = round_to_grid(np.array(numbers, dtype=np.float64).reshape(-1, 3))
     queries = round_to_grid(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
     searcher = PassageSearcher(index_of(vectors, counts, [min(size, len(vectors))]), score)
-    found = searcher.search(["a", "b"], queries, depth)
-    assert hits_of(found) == rank_plainly(vectors, counts, queries, depth, score)
+    for loads_numba in (True, False):
+        with patch.dict(sys.modules):
+            if not loads_numba:
+                sys.modules.pop("numba", None)
+            found = searcher.search(["a", "b"], queries, depth)
+        assert hits_of(found) == rank_plainly(vectors, counts, queries, depth, score)
 
 
 @pytest.fixture(scope="module")
 def many() -> tuple[Vectors, list[int]]:
     """Passages of 700 documents, one of which is longer than two blocks."""
     counts = np.random.default_rng(3).integers(0, 12, 700)
-    counts[[5, 311]] = 2_100, 1
+    counts[[5, 311]] = 2 * BLOCK_PASSAGES + 52, 1
     return make_clustered_vectors(int(counts.sum()), 1), counts.tolist()
 
 

@@ -17,7 +17,7 @@ from keystone.indexing.lucene.postings import open_postings, write_postings
 from keystone.indexing.lucene.write import build_lucene
 from keystone.indexing.types import Document
 from keystone.retrieval.backends import open_sparse, open_store
-from keystone.retrieval.lucene.postings import RANGE_DOCUMENTS, PostingsSearcher
+from keystone.retrieval.lucene.postings import RANGE_DOCUMENTS, PostingsSearcher, compile_loops
 from keystone.retrieval.lucene.search import LuceneSearcher
 from keystone.retrieval.types import BM25, Bm25, Rankings
 from tests.support import programs
@@ -43,6 +43,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(params=["compiled", "plain"])
+def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search with compiled loops, or as a process does that has not loaded Numba."""
+    compile_loops()
+    if request.param == "plain":
+        monkeypatch.delitem(sys.modules, "numba")
+
+
+@pytest.mark.usefixtures("loops")
 @pytest.mark.parametrize("bm25", [BM25, Bm25(1.2, 0.75), Bm25(0.0, 0.4), Bm25(100.0, 1.0), Bm25(3.0, 0.0)], ids=str)
 def test_the_ranking_is_lucenes_to_the_last_tie(folder: Path, bm25: Bm25) -> None:
     random = np.random.default_rng(3)
@@ -70,6 +79,7 @@ def test_an_index_of_several_ranges_has_lucenes_ranking(tmp_path: Path) -> None:
         assert_equal(ours.search(queries, queries, depth), theirs.search(queries, queries, depth, threads=2))
 
 
+@pytest.mark.usefixtures("loops")
 def test_words_are_counted_as_lucene_counts_them(index: Index) -> None:
     ours, theirs = PostingsSearcher(open_postings(index.postings)), LuceneSearcher(index.lucene)
     words = ["", "the", *{word for _, text in CORPUS.values() for word in text.split()}, "zebra", "two words"]
@@ -96,13 +106,13 @@ def test_a_match_that_may_score_nothing_is_left_to_lucene(folder: Path) -> None:
     assert [PostingsSearcher(longest, Bm25(k1, 1.0)).ranks_all for k1 in (0.9, 100.0)] == [True, False]
 
 
-def test_no_java_is_started_for_a_search(index: Index) -> None:
+def test_neither_java_nor_numba_is_loaded_for_a_search(index: Index) -> None:
     code = (
         "import sys; from pathlib import Path; from keystone.indexing.index import open_index; "
         "from keystone.retrieval.backends import open_sparse, open_store; "
         f"index = open_index(Path({str(index.folder)!r})); "
         "found = open_sparse(index, open_store(index)).search(['1'], ['Honey bees’ dances — where?'], 5); "
-        "assert len(found.docs); assert 'jnius' not in sys.modules"
+        "assert len(found.docs); assert not {'jnius', 'numba'} & set(sys.modules)"
     )
     programs.run([sys.executable, "-c", code], check=True)
 
@@ -121,10 +131,11 @@ def test_damaged_postings_are_named(folder: Path, tmp_path: Path, name: str, dam
         open_postings(tmp_path / "postings")
 
 
+@pytest.mark.usefixtures("loops")
 def test_rows_out_of_range_are_noticed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(folder / "postings", tmp_path / "postings")
     rows = np.load(tmp_path / "postings/rows.npy")
-    for damaged in (rows + 10_000, rows - 10_000, np.full_like(rows, -1)):
+    for damaged in (rows + 10_000, rows - 10_000, np.full_like(rows, -1), rows[::-1]):
         np.save(tmp_path / "postings/rows.npy", damaged)
         monkeypatch.setattr("keystone.indexing.lucene.postings.CHECKED_BYTES", 0)
         for queries in (["honey bee"], ["honey bee"] * 900):

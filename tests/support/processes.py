@@ -28,7 +28,7 @@ from tests.support.fuzz import FUZZ_CASES
 from tests.support.places import ROOT
 from tests.support.waiting import LIMIT_S
 
-IMPORTED_MODULES = """faiss ranx rich.progress rich.table safetensors.numpy scipy.stats tokenizers
+IMPORTED_MODULES = """faiss rich.progress rich.table scipy.stats tokenizers
 onnx onnxruntime typer.rich_utils yaml keystone.indexing.builds.index keystone.indexing.vectors.faiss_index
 keystone.indexing.lucene.write keystone.indexing.encoders.dense keystone.indexing.vectors.shards keystone.runs.cli.main
 keystone.runs.evaluation.evaluate keystone.runs.evaluation.tune keystone.runs.pipeline.run

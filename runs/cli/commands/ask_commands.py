@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import Json, Overrides, Preset, Quiet
+from keystone.runs.cli.options import CORES, Json, Overrides, Preset, Quiet
 from keystone.runs.report.say import say
 
 TOPIC_ID = "1"
@@ -27,26 +27,26 @@ def search(
 
     Example: keystone search index "how bees find flowers"
     """
-    from keystone.generation.queries.compose import make_narrative_query
-    from keystone.retrieval.backends import open_store
+    from keystone.indexing.index import open_index
     from keystone.retrieval.types import Topic
-    from keystone.runs.pipeline.answering.bulk import make_config
-    from keystone.runs.python import steps
+    from keystone.runs.config.read import make_config
+    from keystone.runs.pipeline.job import make_job
+    from keystone.runs.pipeline.one_search import rank_narratives
     from keystone.runs.report.passages import Result, choose_passage, format_json, format_result
 
     _check_text("TEXT", text)
     settings = make_config(None, set or [], None, Path("-"), folder)
-    index = steps.open_index(folder)
-    queries = [make_narrative_query(Topic(TOPIC_ID, text))]
-    ranking = steps.fuse(steps.search(index, queries, settings), queries, settings)
-    hits = ranking.list_hits()[TOPIC_ID][:top]
-    store = open_store(index)
-    documents = store.get(store.rows([doc_id for doc_id, _ in hits]))
-    passages = (choose_passage(document, text, score) for document, (_, score) in zip(documents, hits, strict=True))
+    job = make_job(settings, open_index(folder), [Topic(TOPIC_ID, text)], CORES)
+    ranking = rank_narratives(job).top(top)
+    documents = job.store.get(ranking.docs)
+    passages = (
+        choose_passage(document, text, score)
+        for document, score in zip(documents, ranking.scores.tolist(), strict=True)
+    )
     result = Result("search", str(folder), text, tuple(passages))
     for line in [format_json(result)] if json else format_result(result):
         say(line)
-    if not hits:
+    if not len(ranking.docs):
         say("no document was found", err=True)
 
 
@@ -73,7 +73,7 @@ def ask(
     from keystone.generation.rules.quotes import DOUBT, is_doubtful
     from keystone.retrieval.backends import open_store
     from keystone.retrieval.types import Topic
-    from keystone.runs.pipeline.answering.bulk import DEFAULT_RUN_ID, make_config
+    from keystone.runs.config.read import DEFAULT_RUN_ID, make_config
     from keystone.runs.python import steps
     from keystone.runs.report.asked import list_quotes, print_answer, print_doubt
     from keystone.runs.report.passages import Result, format_json, format_result, number_citations

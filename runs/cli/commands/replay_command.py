@@ -41,7 +41,7 @@ def replay(
 
     from keystone.indexing.index import open_index
     from keystone.retrieval.backends import open_store
-    from keystone.runs.pipeline.answering.bulk import make_config
+    from keystone.runs.config.read import make_config
     from keystone.runs.serving.agents.replay import check_keys, collect_ids, read_calls, repeat_calls, select_session
     from keystone.runs.serving.agents.score import (
         format_scores,

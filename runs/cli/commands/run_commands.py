@@ -162,13 +162,14 @@ def answer(
     Example: keystone answer --topics topics.jsonl --index index --out answers.jsonl
     """
     from keystone.runs.cli.outputs import check_run_outputs
-    from keystone.runs.pipeline.answering import bulk as answering
+    from keystone.runs.config.read import make_config
+    from keystone.runs.pipeline.answering.bulk import answer_to_file
     from keystone.runs.report.terminal import progress_bars
 
     with progress_bars(quiet) as progress:
-        settings = answering.make_config(config, set or [], preset, topics, index)
+        settings = make_config(config, set or [], preset, topics, index)
         check_run_outputs(settings, [config], {"--out": out})
-        missed = answering.answer_to_file(settings, out, threads, progress)
+        missed = answer_to_file(settings, out, threads, progress)
     for fallback in missed if not quiet else []:
         say(f"{fallback.topic_id}: {fallback.step}: {fallback.reason}", err=True)
 

@@ -46,7 +46,7 @@ def serve(
     from contextlib import nullcontext
 
     from keystone.indexing.index import open_index
-    from keystone.runs.pipeline.answering.bulk import make_config
+    from keystone.runs.config.read import make_config
     from keystone.runs.serving.agents.stdio import serve_stdio
     from keystone.runs.serving.app import make_app
     from keystone.runs.serving.call_log import open_call_log

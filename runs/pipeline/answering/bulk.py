@@ -7,16 +7,12 @@ from pathlib import Path
 from threading import Semaphore, Thread
 from typing import Any
 
-import orjson
-
 from keystone.generation.ask import run_together
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Answer, Fallback
 from keystone.indexing.errors import UserError, Waits
-from keystone.indexing.io.reading import STDIN
 from keystone.indexing.types import Progress, silent
 from keystone.retrieval.types import Topic
-from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.answering.answer_file import AnswerFile, open_answer_file
 from keystone.runs.pipeline.answering.one_topic import answer_topic
@@ -27,18 +23,6 @@ from keystone.runs.pipeline.searches import Searches
 from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_record
 from keystone.runs.tracks.rules import set_topic_limits
 from keystone.runs.trec.topics import read_topics, stream_topics
-
-DEFAULT_RUN_ID = "keystone"
-"""The run id, if neither a configuration nor a preset names one."""
-
-
-def make_config(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
-    """Make the configuration of a run that answers these topics over this index. `-` is standard input."""
-    topics = STDIN if topics == Path("-") else topics
-    fixed = [f"topics={orjson.dumps(str(topics)).decode()}", f"index={orjson.dumps(str(index)).decode()}"]
-    return read_config(
-        config, [f"run_id={DEFAULT_RUN_ID}"] * (config is None and preset is None) + overrides + fixed, preset
-    )
 
 
 def answer_to_file(

@@ -1,4 +1,4 @@
-"""The steps of a run around the fusion, for `run`, `answer` and `tune` alike: the search, and the unit of the track.
+"""The steps of a run around the fusion, for `run`, `answer` and `tune` alike: the pool, and the unit of the track.
 
 The last step ranks what the track judges: documents or segments.
 """
@@ -17,18 +17,14 @@ from keystone.generation.summarise import summarise
 from keystone.generation.types import Fallback
 from keystone.indexing.types import Document
 from keystone.indexing.vectors.embed import embed_queries
-from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.bm25 import weigh_segments
-from keystone.retrieval.search import search_all
-from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Query, Rankings, Topic, ranked
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.ranking.fuse import fuse_topics_of, round_scores
-from keystone.runs.pipeline.ranking.rerank import rank_by_place
+from keystone.runs.pipeline.ranking.fuse import fuse_topics_of
 from keystone.runs.trec.types import Run
 
 Hits = list[tuple[str, float]]
@@ -36,30 +32,6 @@ Hits = list[tuple[str, float]]
 
 Compare = Callable[[list[str], Sequence[int]], tuple[Vectors, list[Vectors]]]
 """Returns vectors of texts, and of the segments of each document by row, whose inner products compare them."""
-
-
-def search_systems(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_title_and_text) -> dict[str, Rankings]:
-    """Rank documents for the queries by each system: by search, and by the runs of other systems.
-
-    `texts_of` returns the texts that are embedded for candidates.
-    """
-    config, opened = job.config, OpenIndex(job.index, job.store, job.threads, job.progress, texts_of)
-    found = search_all(config.make_systems(), opened, queries, config.make_candidate_system())
-    ids = [query.id for query in queries]
-    given = [[run.rows.get(name, [])[: config.retrieval.depth] for name in ids] for run in job.given]
-    return {
-        **{system: round_scores(rankings) for system, rankings in found.items()},
-        **{name: rank_by_place(ids, own) for name, own in zip(config.list_given_systems(), given, strict=True)},
-    }
-
-
-def search_by_one(job: Job, queries: Sequence[Query], name: str) -> Rankings:
-    """Rank documents for the queries by one system: of the configuration, or of the short form."""
-    config, system = job.config, job.config.find_system(name)
-    assert system is not None  # the caller lists them
-    systems = {key: one for key, one in config.make_systems().items() if key == system.base} | {name: system}
-    opened = OpenIndex(job.index, job.store, job.threads, job.progress)
-    return round_scores(search_all(systems, opened, queries, config.make_candidate_system())[name])
 
 
 def number_documents(runs: Sequence[Run], queries: Sequence[Query]) -> tuple[list[str], list[Rankings]]:

@@ -4,14 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-import numpy as np
-
 from keystone.generation.context.topic import read_context
 from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import make_narrative_query
 from keystone.generation.rerank.candidates import Candidates, Means, Rerank, Reranked
 from keystone.generation.rerank.open import open_reranker
-from keystone.retrieval.types import Rankings, Topic, offsets_of
+from keystone.retrieval.types import Topic
 from keystone.runs.pipeline.job import Job
 
 
@@ -28,13 +26,3 @@ async def rerank_rows(job: Job, rerank: Rerank, topic: Topic, rows: Sequence[int
     context = await asyncio.to_thread(read_context, job.sources, first, [make_narrative_query(topic)])
     found = await rerank(Candidates(topic.id, topic.narrative, context))
     return [*(first[place] for place in found.order), *rows[len(first) :]], found
-
-
-def rank_by_place(topic_ids: Sequence[str], rows: Sequence[Sequence[int]]) -> Rankings:
-    """Make rankings from the rows of each topic, best first. A score is the number of documents from it to the end."""
-    return Rankings(
-        tuple(topic_ids),
-        offsets_of([len(own) for own in rows]),
-        np.array([row for own in rows for row in own], dtype=np.int32),
-        np.array([len(own) - place for own in rows for place in range(len(own))], dtype=np.float32),
-    )

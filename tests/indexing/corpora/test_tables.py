@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, DatasetDict
 
+from keystone.indexing.corpora.arrow import BATCH_ROWS
 from keystone.indexing.corpora.corpus import guess_format, make_corpus_key, read_corpus
-from keystone.indexing.corpora.tables import BATCH_ROWS
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.types import Document
 

@@ -17,7 +17,7 @@ import orjson
 import pytest
 
 from keystone.indexing.errors import NotWritten, UserError
-from keystone.indexing.io import published
+from keystone.indexing.io import fetch
 from keystone.indexing.io.published import Published, find_published
 
 buffer = io.BytesIO()
@@ -77,7 +77,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Inde
     monkeypatch.setenv("KEYSTONE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
     monkeypatch.delenv("UV_INDEX_URL", raising=False)
-    monkeypatch.setattr(published, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(fetch, "PAUSE_SECONDS", 0)
     yield Own
     server.shutdown()
     server.server_close()
@@ -122,8 +122,8 @@ def test_a_wrong_checksum_is_an_error_and_leaves_nothing(tmp_path: Path) -> None
     ("wanted", "status", "said", "requests"),
     [
         pytest.param(WORDS, 404, "HTTP Error 404", 1, id="no such project"),
-        pytest.param(WORDS, 500, "HTTP Error 500", published.TRIES, id="a broken index"),
-        pytest.param(replace(WORDS, archive="words-2.whl"), 200, "does not list this", published.TRIES, id="no file"),
+        pytest.param(WORDS, 500, "HTTP Error 500", fetch.TRIES, id="a broken index"),
+        pytest.param(replace(WORDS, archive="words-2.whl"), 200, "does not list this", fetch.TRIES, id="no file"),
     ],
 )
 def test_a_failure_names_the_file_the_place_and_two_ways_out(
@@ -170,11 +170,11 @@ def test_no_other_host_gets_the_password(index: type[Index], monkeypatch: pytest
 
 
 def test_a_reply_that_drips_ends(index: type[Index], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published, "LONGEST_SECONDS", -1)
-    monkeypatch.setattr(published, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(fetch, "LONGEST_SECONDS", -1)
+    monkeypatch.setattr(fetch, "CHUNK_BYTES", 1000)
     with pytest.raises(UserError, match="not whole after"):
         find_published(WORDS)
-    assert sum("/files/" in asked for asked in index.asked) == published.TRIES
+    assert sum("/files/" in asked for asked in index.asked) == fetch.TRIES
 
 
 def test_an_index_may_have_a_name_as_for_uv(index: type[Index], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_without_a_network_the_archive_may_lie_in_a_folder(tmp_path: Path, monke
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
     monkeypatch.delenv("UV_INDEX_URL", raising=False)
-    monkeypatch.setattr(published, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(fetch, "PAUSE_SECONDS", 0)
     with pytest.raises(UserError, match="Connection refused"):
         find_published(WORDS)
     monkeypatch.setenv("KEYSTONE_FILES", str(tmp_path))

@@ -17,7 +17,7 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index
 from keystone.runs.cli.main import app
-from keystone.runs.pipeline.answering.bulk import make_config
+from keystone.runs.config.read import make_config
 from keystone.runs.serving.agents.server import perform
 from keystone.runs.serving.app import make_app
 from keystone.runs.serving.call_log import Call, open_call_log

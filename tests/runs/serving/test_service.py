@@ -13,7 +13,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.types import document_id
-from keystone.runs.pipeline.answering.bulk import make_config
+from keystone.runs.config.read import make_config
 from keystone.runs.serving import service as operations
 from keystone.runs.serving.call_log import Call, CallLog
 from keystone.runs.serving.engine import Engine

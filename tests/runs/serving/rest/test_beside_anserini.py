@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from keystone.indexing.attached.lucene_index import adopt_prebuilt
-from keystone.runs.pipeline.answering.bulk import make_config
+from keystone.runs.config.read import make_config
 from keystone.runs.serving.app import make_app
 from keystone.runs.serving.call_log import open_call_log
 from keystone.runs.serving.server.guard import Guard

@@ -11,7 +11,7 @@ import yaml
 
 import keystone
 from keystone.indexing.index import Index
-from keystone.runs.pipeline.answering.bulk import make_config
+from keystone.runs.config.read import make_config
 from keystone.runs.serving.app import make_app, open_fronts
 from keystone.runs.serving.call_log import Call, open_call_log
 from keystone.runs.serving.front import Front

@@ -27,7 +27,7 @@ from keystone.generation.rules.quotes import DOUBT
 from keystone.generation.types import Answer
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
-from keystone.runs.pipeline.answering.bulk import make_config
+from keystone.runs.config.read import make_config
 from keystone.runs.serving.app import make_app
 from keystone.runs.serving.call_log import Call, Reply, open_call_log
 from keystone.runs.serving.engine import Engine
