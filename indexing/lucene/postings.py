@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import orjson
-from numba import njit
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
@@ -65,40 +64,14 @@ class Postings:
 
     def find_terms(self, terms: Sequence[str]) -> NDArray[np.int64]:
         """Find the places of terms: int64[terms]; -1 for a term that no document holds."""
+        from keystone.indexing.lucene.terms import find_terms  # compiled code, which takes 0.2 s to import
+
         asked = [term.encode() for term in terms]
         ends = np.cumsum([0, *(len(term) for term in asked)])
-        places: NDArray[np.int64] = _find_terms(
+        places: NDArray[np.int64] = find_terms(
             self.terms, self.term_ends, np.frombuffer(b"".join(asked), np.uint8), ends
         )
         return places
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _find_terms(terms: Any, term_ends: Any, asked: Any, ends: Any) -> Any:
-    """Find the place of each asked term among the terms by bisection; -1 for none."""
-    places = np.empty(len(ends) - 1, np.int64)
-    for i in range(len(places)):
-        low, high, places[i] = 0, len(term_ends) - 1, -1
-        while low < high and places[i] < 0:
-            middle = (low + high) >> 1
-            order = _compare(terms, term_ends[middle], term_ends[middle + 1], asked, ends[i], ends[i + 1])
-            if order == 0:
-                places[i] = middle
-            elif order < 0:
-                low = middle + 1
-            else:
-                high = middle
-    return places
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _compare(left: Any, begin: int, end: int, right: Any, start: int, stop: int) -> Any:
-    """Compare two parts of arrays of bytes: below 0 if the left one comes first, 0 if they are equal."""
-    for place in range(min(end - begin, stop - start)):
-        order = np.int64(left[begin + place]) - np.int64(right[start + place])
-        if order != 0:
-            return order
-    return (end - begin) - (stop - start)
 
 
 def write_postings(lucene: Path, folder: Path, progress: Progress = silent) -> None:
@@ -122,15 +95,25 @@ def write_postings(lucene: Path, folder: Path, progress: Progress = silent) -> N
     np.save(folder / "term_ends.npy", np.array(term_ends, np.int64))
     np.save(folder / "offsets.npy", np.array(offsets, np.int64))
     pairs = np.memmap(folder / "entries", "<i4", "r", shape=(offsets[-1], 2)) if offsets[-1] else np.empty((0, 2), "i4")
-    for name, column, kind in (("rows", 0, np.int32), ("frequencies", 1, np.uint8 if most < 256 else np.uint32)):
+    for name, column, kind in (("rows", 0, np.int32), ("frequencies", 1, frequency_type(most))):
         made = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, (len(pairs),))
         made[:] = pairs[:, column]
         made.flush()
     (folder / "entries").unlink()
     np.save(folder / "lengths.npy", _copy_lengths(reader))
-    found = {"documents": terms.getDocCount(), "tokens": terms.getSumTotalTermFreq()} if terms else {}
+    write_counts(folder, *((terms.getDocCount(), terms.getSumTotalTermFreq()) if terms else (0, 0)))
+
+
+def frequency_type(most: int) -> type[np.unsignedinteger[Any]]:
+    """Choose the type of frequencies of which `most` is the greatest."""
+    return np.uint8 if most < 256 else np.uint32
+
+
+def write_counts(folder: Path, documents: int, tokens: int) -> None:
+    """Write `counts.json`, the last file of a folder of postings, with the checksums of the others."""
     checksums = {file.name: _sum_up(file) for file in sorted(folder.iterdir())}
-    (folder / "counts.json").write_bytes(orjson.dumps({"documents": 0, "tokens": 0, **found, "checksums": checksums}))
+    found = {"documents": documents, "tokens": tokens, "checksums": checksums}
+    (folder / "counts.json").write_bytes(orjson.dumps(found))
 
 
 def open_postings(folder: Path) -> Postings:
