@@ -146,8 +146,8 @@ class DocumentStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            self._ids: NDArray[np.bytes_] = map_array(folder / "ids.npy")
-            self._offsets: NDArray[np.int64] = map_array(folder / "offsets.npy")
+            self._ids: NDArray[np.bytes_] = np.asarray(map_array(folder / "ids.npy"))
+            self._offsets: NDArray[np.int64] = np.asarray(map_array(folder / "offsets.npy"))
             self._records = os.open(folder / "documents.jsonl", os.O_RDONLY)
             weakref.finalize(self, os.close, self._records)
             self._size = os.fstat(self._records).st_size

@@ -40,7 +40,7 @@ from keystone.indexing.lucene.changed_postings import update_postings
 from keystone.indexing.lucene.postings import open_postings
 from keystone.indexing.store import DocumentStore, to_record, update_store
 from keystone.indexing.types import Document, Embedding, Progress, silent
-from keystone.indexing.vectors.reuse import join_vectors
+from keystone.indexing.vectors.reuse import CHUNK_TEXTS, join_vectors
 from keystone.indexing.vectors.shards import Embed, Shards, Texts, embed_store
 from keystone.indexing.vectors.types import Effort
 
@@ -236,7 +236,12 @@ def _fill(
 
 
 def _update_postings(
-    older: Index, store: DocumentStore, stayed: NDArray[np.int64], new: NDArray[np.int64], path: Path, progress: Progress
+    older: Index,
+    store: DocumentStore,
+    stayed: NDArray[np.int64],
+    new: NDArray[np.int64],
+    path: Path,
+    progress: Progress,
 ) -> None:
     """Write the postings of a new store, whose rows `new` are not those of the older index."""
     stems = (stems_of(document.contents) for document in _read(store, new))
@@ -244,4 +249,5 @@ def _update_postings(
 
 
 def _read(store: DocumentStore, rows: NDArray[np.integer[Any]]) -> Iterator[Document]:
-    return (document for row in rows.tolist() for document in store.get([row]))
+    for start in range(0, len(rows), CHUNK_TEXTS):
+        yield from store.get(rows[start : start + CHUNK_TEXTS])

@@ -9,16 +9,16 @@ import logging
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import IO, TYPE_CHECKING, Any
 
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS, make_document
 from keystone.indexing.errors import BadRecord, Report, printable, stop
 from keystone.indexing.io.fields import find_names, reads_as_id
 from keystone.indexing.io.reading import COMPRESSIONS, open_binary
 from keystone.indexing.types import Document
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 COLUMNS = (*ID_KEYS, *TEXT_KEYS, "title", "url", "headings")
 """The names of the columns that are read of a corpus, if a file has them."""
@@ -29,14 +29,14 @@ BATCH_ROWS = 64
 BUFFER_BYTES = 2**20
 """The bytes of each column of a Parquet file that are read at once."""
 
-DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
-"""The errors of `pyarrow` for a damaged file. Sizes can be damaged too, so it may ask for more memory than there is."""
+DAMAGE = (OSError, ValueError, OverflowError, MemoryError)
+"""The errors of a damaged file, beside those of `pyarrow`. If sizes are damaged, it may ask for too much memory."""
 
 _log = logging.getLogger(__name__)
 
 _ARROW_FILE = b"ARROW1"
 
-Batches = tuple[list[str], Iterable[pa.RecordBatch]]
+Batches = tuple[list[str], Iterable["pa.RecordBatch"]]
 """The names of all columns of a file, and its rows."""
 
 
@@ -87,6 +87,8 @@ def read_rows(
     The function reports a file without one of the needed columns, each row that cannot be read, and the rest of a file
     that is damaged.
     """
+    import pyarrow as pa
+
     if file.suffix.lower() in COMPRESSIONS:
         report(BadRecord(f"{file}: expected a file that is not compressed as a whole", "unreadable file"))
         return
@@ -105,11 +107,13 @@ def read_rows(
                 else:
                     yield row, names, values
                 row += 1
-        except DAMAGE as error:
+        except (pa.ArrowException, *DAMAGE) as error:
             report(BadRecord(f"{file}: cannot be read beyond row {row}: {printable(str(error))}", "unreadable file"))
 
 
 def _open_parquet(source: IO[bytes], wanted: Sequence[str]) -> Batches:
+    import pyarrow.parquet as pq
+
     table = pq.ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False)
     names = table.schema_arrow.names
     return names, table.iter_batches(BATCH_ROWS, columns=find_names(names, wanted), use_threads=False)
@@ -117,6 +121,8 @@ def _open_parquet(source: IO[bytes], wanted: Sequence[str]) -> Batches:
 
 def _open_arrow(source: IO[bytes], _wanted: Sequence[str]) -> Batches:
     """Open a file in Arrow's streaming format, or in its file format, which begins with a mark."""
+    import pyarrow as pa
+
     is_file = source.read(len(_ARROW_FILE)) == _ARROW_FILE
     source.seek(0)
     if not is_file:
@@ -127,8 +133,8 @@ def _open_arrow(source: IO[bytes], _wanted: Sequence[str]) -> Batches:
 
 
 def _list_rows(
-    batches: Iterable[pa.RecordBatch], wanted: Sequence[str]
-) -> Iterator[dict[str, Any] | pa.ArrowException]:
+    batches: Iterable["pa.RecordBatch"], wanted: Sequence[str]
+) -> Iterator["dict[str, Any] | pa.ArrowException"]:
     """The values of each row by column, or the error of a row with invalid values, which would crash the process."""
     for batch in batches:
         columns_read = set(find_names(batch.schema.names, wanted))
@@ -140,14 +146,18 @@ def _list_rows(
             yield fault or {name: column[at].as_py() for name, column in columns}
 
 
-def _as_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
+def _as_texts(rows: "pa.RecordBatch") -> "pa.RecordBatch":
     """The same rows with columns of bytes as texts: some writers of Parquet do not mark texts. Nothing is copied."""
+    import pyarrow as pa
+
     types = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}
     columns = [column.view(types.get(column.type, column.type)) for column in rows.columns]
     return pa.RecordBatch.from_arrays(columns, names=rows.schema.names) if columns else rows
 
 
-def _find_fault(rows: pa.RecordBatch) -> pa.ArrowException | None:
+def _find_fault(rows: "pa.RecordBatch") -> "pa.ArrowException | None":
+    import pyarrow as pa
+
     try:
         rows.validate(full=True)
     except pa.ArrowException as error:

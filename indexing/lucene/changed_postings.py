@@ -106,22 +106,32 @@ def encode_length(length: int) -> int:
 
 def _gather(rows: Ints, stems: Iterable[Sequence[str]]) -> _Added:
     """Gather the postings of documents in these rows with these stems."""
-    held: dict[str, list[tuple[int, int]]] = {}
+    numbers: dict[str, int] = {}
+    terms, frequencies, sizes = list[int](), list[int](), list[int]()
     lengths = np.zeros(len(rows), np.uint8)
-    for place, (row, own) in enumerate(zip(rows.tolist(), stems, strict=True)):
+    for place, own in enumerate(stems):
+        counted = Counter(own)
+        terms.extend([numbers.setdefault(stem, len(numbers)) for stem in counted])
+        frequencies.extend(counted.values())
+        sizes.append(len(counted))
         lengths[place] = encode_length(len(own))
-        for stem, count in Counter(own).items():
-            held.setdefault(stem, []).append((row, count))
-    by_name = sorted((stem.encode(), postings) for stem, postings in held.items())
-    pairs = np.array([pair for _, postings in by_name for pair in postings], np.int64).reshape(-1, 2)
-    counts = np.array([len(postings) for _, postings in by_name], np.int64)
-    names = [name for name, _ in by_name]
-    return _Added(names, counts, pairs[:, 0].astype(np.int32), pairs[:, 1].astype(np.uint32), lengths)
+    by_name = sorted((stem.encode(), number) for stem, number in numbers.items())
+    ranks = np.empty(len(numbers), np.int64)
+    ranks[[number for _, number in by_name]] = np.arange(len(numbers))
+    ranked = ranks[terms]
+    order = np.argsort(ranked, kind="stable")
+    return _Added(
+        [name for name, _ in by_name],
+        np.bincount(ranked, minlength=len(numbers)),
+        np.repeat(rows, sizes)[order].astype(np.int32),
+        np.array(frequencies, np.uint32)[order],
+        lengths,
+    )
 
 
 def _find_places(older: Postings, names: Sequence[bytes]) -> Ints:
     """Find the place of each term among the older terms, or the place before which it belongs: int64[names]."""
-    content, ends = older.terms.tobytes(), older.term_ends
+    content, ends = older.terms.tobytes(), older.term_ends.tolist()
     every = range(len(ends) - 1)
     places = [bisect_left(every, name, key=lambda place: content[ends[place] : ends[place + 1]]) for name in names]
     return np.array(places, np.int64)
@@ -191,12 +201,16 @@ def _merge(
         stays = rows >= 0
         last = len(inserted) if chunk.stop >= count else int(np.searchsorted(inserted, chunk.stop))
         new = slice(int(np.searchsorted(inserted, start)), last)
-        before = np.concatenate([[0], np.cumsum(stays)])[inserted[new] - start]
+        first = inserted[new] - start
+        places = np.concatenate([[0], np.cumsum(stays)])[first] + np.arange(len(first))
+        is_old = np.ones(int(np.count_nonzero(stays)) + len(places), bool)
+        is_old[places] = False
         for file, own, more in (
             (made[0], rows, added.rows),
             (made[1], older.frequencies[chunk], added.frequencies),
         ):
-            merged = np.insert(own[stays].astype(file.dtype, copy=False), before, more[new])
-            file[place : place + len(merged)] = merged
-        place += len(merged)
+            part = file[place : place + len(is_old)]
+            part[is_old] = own[stays]
+            part[places] = more[new]
+        place += len(is_old)
         tick(len(rows))

@@ -81,10 +81,11 @@ class PostingsSearcher:
         A query is a text, or a mapping from stems to weights above 0. `UserError` if the postings are damaged, and for
         a query of more than `MOST_WORDS` distinct words.
         """
+        find = self._search if self.ranks_all else self._search_all
         chunks = [slice(start, start + CHUNK_QUERIES) for start in range(0, len(queries), CHUNK_QUERIES)]
 
         def search_chunk(chunk: slice) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-            found = self._search(self._find_terms(query_ids[chunk], queries[chunk]), depth)
+            found = find(self._find_terms(query_ids[chunk], queries[chunk]), depth)
             tick(len(query_ids[chunk]))
             return found
 
@@ -138,9 +139,31 @@ class PostingsSearcher:
             sums, taken, sample, keys, counts,
         )  # fmt: skip
         if (counts < 0).any():
-            raise UserError(f"{own.folder}: found postings that are not in order: build the index again")
+            raise self._damaged()
         keys.sort(axis=1)
         return counts, keys[:, ::-1][np.arange(depth) < counts[:, None]]
+
+    def _search_all(self, terms: _Terms, depth: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """Search one chunk as `_search` does, and also find documents whose score is 0."""
+        own, one, found = self._postings, np.float32(1), []
+        for query in range(len(terms.offsets) - 1):
+            rows, weights = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
+            for term in range(terms.offsets[query], terms.offsets[query + 1]):
+                part = slice(terms.begins[term], terms.ends[term])
+                rows.append(own.rows[part])
+                if not (rows[-1].view(np.uint32) < len(own.lengths)).all():
+                    raise self._damaged()
+                norms = own.frequencies[part].astype(np.float32) * self._inverse[own.lengths[rows[-1]]]
+                weights.append(terms.weights[term] - terms.weights[term] / (one + norms))
+            documents, places = np.unique(np.concatenate(rows), return_inverse=True)
+            scores = np.bincount(places, np.concatenate(weights), len(documents)).astype(np.float32)
+            keys = (scores.view(np.uint32).astype(np.uint64) << 32) | (0xFFFF_FFFF - documents.astype(np.uint64))
+            found.append(np.sort(keys)[::-1][:depth])
+        counts = np.array([len(keys) for keys in found], np.int64)
+        return counts, np.concatenate([np.empty(0, np.uint64), *found])
+
+    def _damaged(self) -> UserError:
+        return UserError(f"{self._postings.folder}: found postings that are not in order: build the index again")
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""
