@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import orjson
@@ -24,6 +24,10 @@ BATCH_IDS = 2**13
 """The number of ids that a build handles at once."""
 
 
+CHUNK_BYTES = 2**20
+"""The bytes that one read copies from a store to another."""
+
+
 def build_store(documents: Iterable[Document], folder: Path, progress: Progress = silent, report: Report = stop) -> int:
     """Write the documents to a new folder; returns their number.
 
@@ -31,14 +35,6 @@ def build_store(documents: Iterable[Document], folder: Path, progress: Progress 
     receives the others after the last document, and `documents.jsonl` holds them without use. `UserError` if there is
     no document. Memory: one document at a time, then about 25 bytes per document for sorting.
     """
-    entries = ((document.id, orjson.dumps(to_record(document)) + b"\n", document.place) for document in documents)
-    return write_store(entries, folder, progress, report)
-
-
-def write_store(
-    entries: Iterable[tuple[str, bytes, str]], folder: Path, progress: Progress = silent, report: Report = stop
-) -> int:
-    """Write a store as `build_store` does, from each document's id, line of `documents.jsonl` and place."""
     folder.mkdir(parents=True)
     arrivals = folder / "arrivals.jsonl"
     count = width = end = 0
@@ -47,10 +43,10 @@ def write_store(
         arrivals.open("wb") as log,
         progress("Reading documents", None) as tick,
     ):
-        for name, line, place in entries:
-            end += out.write(line)
-            log.write(orjson.dumps([name, unicode_name(place), end]) + b"\n")
-            width = max(width, len(name.encode()))
+        for document in documents:
+            end += out.write(orjson.dumps(to_record(document)) + b"\n")
+            log.write(orjson.dumps([document.id, unicode_name(document.place), end]) + b"\n")
+            width = max(width, len(document.id.encode()))
             count += 1
             tick(1)
     if not count:
@@ -91,6 +87,40 @@ def _write_rows(folder: Path, arrivals: Path, count: int, width: int, report: Re
     return len(order)
 
 
+def update_store(
+    older: "DocumentStore", removed: NDArray[np.int32], changed: Path, folder: Path, progress: Progress = silent
+) -> None:
+    """Write the store of all documents but those in the rows `removed`, then the new ones, to a new folder.
+
+    `changed` is a file of new documents, as `documents.jsonl` holds them, whose ids do not stay. The bytes are those of
+    `build_store`. Other documents are copied without being read. Memory: about 60 bytes for each of them.
+    """
+    folder.mkdir(parents=True)
+    arrived = older.arrived()
+    arrived = arrived[~np.isin(arrived, removed)]
+    spans = older.spans(arrived)
+    with (
+        (folder / "documents.jsonl").open("wb") as out,
+        changed.open("rb") as new,
+        progress("Copying documents", len(arrived)) as tick,
+    ):
+        older.copy_spans(spans, out)
+        tick(len(arrived))
+        names, sizes = [], []
+        for line in new:
+            names.append(orjson.loads(line)["id"].encode())
+            sizes.append(out.write(line))
+    ends = np.cumsum(np.concatenate([spans[:, 1] - spans[:, 0], np.array(sizes, np.int64)]))
+    stay, new_ids = older._ids[arrived], np.array(names, "S") if names else np.empty(0, "S1")
+    width = max(int(np.char.str_len(ids).max(initial=1)) for ids in (stay, new_ids))
+    ids = np.concatenate([stay.astype(f"S{width}"), new_ids.astype(f"S{width}")])
+    order = np.argsort(ids, kind="stable")
+    for name, array in (("ids", ids[order]), ("offsets", np.stack([np.append(0, ends[:-1])[order], ends[order]], 1))):
+        file = reserve_array(folder / f"{name}.npy", array.dtype, array.shape)
+        file[:] = array
+        file.flush()
+
+
 def _report_repeated(arrivals: Path, repeated: NDArray[np.bool_], report: Report) -> None:
     """Report the arrivals that `repeated` bool[arrivals] marks as documents of an earlier id."""
     with arrivals.open("rb") as log:
@@ -116,8 +146,8 @@ class DocumentStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            self._ids: NDArray[np.bytes_] = map_array(folder / "ids.npy")
-            self._offsets: NDArray[np.int64] = map_array(folder / "offsets.npy")
+            self._ids: NDArray[np.bytes_] = np.asarray(map_array(folder / "ids.npy"))
+            self._offsets: NDArray[np.int64] = np.asarray(map_array(folder / "offsets.npy"))
             self._records = os.open(folder / "documents.jsonl", os.O_RDONLY)
             weakref.finalize(self, os.close, self._records)
             self._size = os.fstat(self._records).st_size
@@ -165,13 +195,28 @@ class DocumentStore:
 
     def records(self, rows: ArrayLike) -> Iterator[bytes]:
         """Yield the documents of rows (int[n]) as JSON for `from_record`, each read on demand; errors as from `get`."""
+        return (os.pread(self._records, end - start, start) for start, end in self.spans(rows).tolist())
+
+    def spans(self, rows: ArrayLike) -> NDArray[np.int64]:
+        """Return where the documents of rows (int[n]) begin and end in `documents.jsonl`: int64[n, 2].
+
+        Errors as from `get`.
+        """
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise IndexError(f"row {wanted.min()} is not in the store")
-        spans = self._offsets[wanted]
+        spans: NDArray[np.int64] = self._offsets[wanted]
         if spans.size and not (spans.min() >= 0 and spans.max() <= self._size and (spans[:, 0] < spans[:, 1]).all()):
             raise self._damaged("it does not hold what offsets.npy says")
-        return (os.pread(self._records, end - start, start) for start, end in spans.tolist())
+        return spans
+
+    def copy_spans(self, spans: NDArray[np.int64], out: IO[bytes]) -> None:
+        """Copy parts of `documents.jsonl` to a file, neighbours together."""
+        first = np.flatnonzero(np.append(True, spans[1:, 0] != spans[:-1, 1])[: len(spans)])
+        last = np.append(first[1:], len(spans)) - 1
+        for start, end in zip(spans[first, 0].tolist(), spans[last, 1].tolist(), strict=True):
+            for place in range(start, end, CHUNK_BYTES):
+                out.write(os.pread(self._records, min(CHUNK_BYTES, end - place), place))
 
     def _damaged(self, why: str) -> UserError:
         return UserError(f"{self.folder / 'documents.jsonl'}: damaged: build the index again: {why}")

@@ -257,7 +257,10 @@ def count_segments(document: Document) -> Counter[str]:
 
 def sum_segments(documents: Iterable[Document]) -> Counter[str]:
     """Sum what `count_segments` counts of each document."""
-    return sum(map(count_segments, documents), Counter())
+    found: Counter[str] = Counter()
+    for document in documents:
+        found.update(count_segments(document))
+    return found
 
 
 def show_segments(counted: Mapping[str, int]) -> dict[str, int]:

@@ -38,9 +38,12 @@ from keystone.indexing.io.kept import copy_kept
 from keystone.indexing.io.reading import hash_file, read_text_lines
 from keystone.indexing.io.staged import partial_folder, recover, stage
 from keystone.indexing.io.writing import lock_folder, write_whole
-from keystone.indexing.store import BATCH_IDS, DocumentStore, to_record, write_store
+from keystone.indexing.lucene.analyzer import stems_of
+from keystone.indexing.lucene.changed_postings import update_postings
+from keystone.indexing.lucene.postings import open_postings
+from keystone.indexing.store import DocumentStore, to_record, update_store
 from keystone.indexing.types import Document, Embedding, Progress, silent
-from keystone.indexing.vectors.reuse import join_vectors
+from keystone.indexing.vectors.reuse import CHUNK_TEXTS, join_vectors
 from keystone.indexing.vectors.shards import Embed, Shards, Texts, embed_store
 from keystone.indexing.vectors.types import Effort
 
@@ -204,11 +207,15 @@ def _fill(
         changed = [orjson.loads(line)["id"] for line in lines]
     rows = before.rows([*found["removed"], *changed])
     left = rows[rows >= 0]
-    stage(folder, "store", lambda path: write_store(_list_entries(before, left, folder / CHANGED), path, progress))
+    stage(folder, "store", lambda path: update_store(before, left, folder / CHANGED, path, progress))
     store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress)
-    write_postings(store, folder, progress)
+    new = np.sort(store.rows(changed)).astype(np.int64)
     stayed = store.rows_in(before)
-    stayed[store.rows(changed)] = -1
+    stayed[new] = -1
+    if older.postings.is_dir():
+        stage(folder, "postings", lambda path: _update_postings(older, store, stayed, new, path, progress))
+    else:
+        write_postings(store, folder, progress)
 
     def embed_set(texts: Texts, one: Embedding, name: str, place: Path) -> Shards:
         place.mkdir(exist_ok=True)
@@ -223,7 +230,7 @@ def _fill(
     )
     if older.segments:
         segments = Counter(older.segments)
-        segments.update(sum_segments(_read(store, store.rows(changed))))
+        segments.update(sum_segments(_read(store, new)))
         segments.subtract(sum_segments(_read(before, left)))
     else:
         segments = sum_segments(store)
@@ -235,16 +242,19 @@ def _fill(
     write_description(folder, {**meta, "corpus": corpus, "at": {}})
 
 
-def _read(store: DocumentStore, rows: NDArray[np.int32]) -> Iterator[Document]:
-    return (document for row in rows.tolist() for document in store.get([row]))
+def _update_postings(
+    older: Index,
+    store: DocumentStore,
+    stayed: NDArray[np.int64],
+    new: NDArray[np.int64],
+    path: Path,
+    progress: Progress,
+) -> None:
+    """Write the postings of a new store, whose rows `new` are not those of the older index."""
+    stems = (stems_of(document.contents) for document in _read(store, new))
+    update_postings(open_postings(older.postings), stayed, new, stems, path, progress)
 
 
-def _list_entries(before: DocumentStore, left: NDArray[np.int32], changed: Path) -> Iterator[tuple[str, bytes, str]]:
-    """List the documents of the new store, as `write_store` takes them: those that stay, then the changed ones."""
-    rows = before.arrived()
-    rows = rows[~np.isin(rows, left)]
-    for start in range(0, len(rows), BATCH_IDS):
-        chunk = rows[start : start + BATCH_IDS]
-        yield from ((name, line, "") for name, line in zip(before.ids(chunk), before.records(chunk), strict=True))
-    with changed.open("rb") as lines:
-        yield from ((orjson.loads(line)["id"], line, "") for line in lines)
+def _read(store: DocumentStore, rows: NDArray[np.integer[Any]]) -> Iterator[Document]:
+    for start in range(0, len(rows), CHUNK_TEXTS):
+        yield from store.get(rows[start : start + CHUNK_TEXTS])

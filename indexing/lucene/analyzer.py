@@ -2,8 +2,8 @@
 
 Anserini's analyzer for English without Java: tokens by Unicode's rules, lower case, no stop words, Porter stems.
 
-It knows the texts that consist of ASCII, Latin-1 and the usual quotation marks and dashes, which is nearly every query
-in English. `find_stems` returns None for any other text, which Lucene's own analyzer then reads.
+It knows the texts that consist of ASCII, Latin-1 and the usual marks between words, which is nearly every text in
+English. `find_stems` returns None for any other text, which Lucene's own analyzer then reads.
 """
 
 import re
@@ -39,7 +39,11 @@ LONGEST_TOKEN = 255
 """The characters of the longest token that Lucene does not divide."""
 
 _LETTER, _DIGIT = "A-Za-zªµºÀ-ÖØ-öø-ÿ", "0-9"
-_KNOWN = re.compile(rf"[\t\n\r -~{_LETTER}¡-¨«¬¯-´¶¸¹»-¿×÷‘’“”–—…]*")
+_SEPARATORS = (  # spaces, dashes, quotation marks, bullets, currencies, arrows, signs of mathematics, lines of boxes
+    r"\xa0¡-¨«¬¯-´¶¸¹»-¿×÷\u2000-\u200a\u2010-\u2017\u201a-\u2023\u2025\u2026\u2030-\u203b\u20a0-\u20bf\u2190-\u2193"
+    r"\u2200-\u22ff\u2500-\u25a9"
+)
+_KNOWN = re.compile(rf"[\t\n\r -~{_LETTER}{_SEPARATORS}‘’]*")
 # Unicode Standard Annex 29, rules WB5 to WB13b: some marks join two letters, or two digits, and end a token elsewhere.
 _TOKEN = re.compile(
     rf"[{_LETTER}{_DIGIT}_](?:[{_LETTER}{_DIGIT}_]"
@@ -132,14 +136,23 @@ def _replace_suffix(word: str, suffixes: dict[str, str], least: int) -> str:
     return word
 
 
-_FORMS = dict.fromkeys("aeiou", "v")
+class _Forms(dict[int, str]):
+    """A v for each vowel, and a c for any other character."""
+
+    def __missing__(self, _character: int) -> str:
+        return "c"
+
+
+_FORMS = _Forms({ord(vowel): "v" for vowel in "aeiou"})
 
 
 def _form(word: str) -> str:
     """Write a v for each vowel and a c for each consonant of a word; y is a vowel after a consonant."""
+    if "y" not in word:
+        return word.translate(_FORMS)
     form = ""
     for letter in word:
-        form += _FORMS.get(letter) or ("v" if letter == "y" and form[-1:] == "c" else "c")
+        form += "v" if letter == "y" and form[-1:] == "c" else _FORMS[ord(letter)]
     return form
 
 

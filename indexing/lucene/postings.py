@@ -111,13 +111,25 @@ def write_postings(lucene: Path, folder: Path, progress: Progress = silent) -> N
     np.save(folder / "term_ends.npy", np.array(term_ends, np.int64))
     np.save(folder / "offsets.npy", np.array(offsets, np.int64))
     pairs = np.memmap(folder / "entries", "<i4", "r", shape=(offsets[-1], 2)) if offsets[-1] else np.empty((0, 2), "i4")
-    for name, column, kind in (("rows", 0, np.int32), ("frequencies", 1, np.uint8 if most < 256 else np.uint32)):
+    for name, column, kind in (("rows", 0, np.int32), ("frequencies", 1, frequency_type(most))):
         made = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, (len(pairs),))
         made[:] = pairs[:, column]
         made.flush()
     (folder / "entries").unlink()
     np.save(folder / "lengths.npy", _copy_lengths(reader))
-    _finish(folder, terms.getDocCount() if terms else 0, terms.getSumTotalTermFreq() if terms else 0)
+    write_counts(folder, *((terms.getDocCount(), terms.getSumTotalTermFreq()) if terms else (0, 0)))
+
+
+def frequency_type(most: int) -> type[np.unsignedinteger[Any]]:
+    """Choose the type of frequencies of which `most` is the greatest."""
+    return np.uint8 if most < 256 else np.uint32
+
+
+def write_counts(folder: Path, documents: int, tokens: int) -> None:
+    """Write `counts.json`, the last file of a folder of postings, with the checksums of the others."""
+    checksums = {file.name: _sum_up(file) for file in sorted(folder.iterdir())}
+    found = {"documents": documents, "tokens": tokens, "checksums": checksums}
+    (folder / "counts.json").write_bytes(orjson.dumps(found))
 
 
 def save_postings(
@@ -133,14 +145,7 @@ def save_postings(
     np.save(folder / "term_ends.npy", np.cumsum([0, *map(len, terms)], dtype=np.int64))
     np.save(folder / "offsets.npy", offsets.astype(np.int64))
     np.save(folder / "lengths.npy", lengths)
-    _finish(folder, documents, tokens)
-
-
-def _finish(folder: Path, documents: int, tokens: int) -> None:
-    """Write the counts and the checksums of the files, which makes a folder of postings whole."""
-    checksums = {file.name: _sum_up(file) for file in sorted(folder.iterdir())}
-    counts = {"documents": documents, "tokens": tokens, "checksums": checksums}
-    (folder / "counts.json").write_bytes(orjson.dumps(counts))
+    write_counts(folder, documents, tokens)
 
 
 def open_postings(folder: Path) -> Postings:

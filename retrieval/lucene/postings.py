@@ -84,10 +84,11 @@ class PostingsSearcher:
         A query is a text, or a mapping from stems to weights above 0. `UserError` if the postings are damaged, and for
         a query of more than `MOST_WORDS` distinct words.
         """
+        find = self._search if self.ranks_all else self._search_all
         chunks = [slice(start, start + CHUNK_QUERIES) for start in range(0, len(queries), CHUNK_QUERIES)]
 
         def search_chunk(chunk: slice) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-            found = self._search(self._find_terms(query_ids[chunk], queries[chunk]), depth)
+            found = find(self._find_terms(query_ids[chunk], queries[chunk]), depth)
             tick(len(query_ids[chunk]))
             return found
 
@@ -164,9 +165,7 @@ class PostingsSearcher:
         own, part = self._postings, slice(terms.offsets[query], terms.offsets[query + 1])
         sums = np.zeros(len(own.lengths))
         for begin, end, weight in zip(terms.begins[part], terms.ends[part], terms.weights[part], strict=True):
-            rows = own.rows[begin:end]
-            if not len(rows) or not 0 <= rows[0] <= rows[-1] < len(sums) or (rows[1:] <= rows[:-1]).any():
-                raise self._damage
+            rows = self._read_rows(begin, end)
             frequencies = own.frequencies[begin:end].astype(np.float32)
             sums[rows] += weight - weight / (np.float32(1) + frequencies * self._inverse[own.lengths[rows]])
         found = np.flatnonzero(sums > 0)
@@ -185,6 +184,30 @@ class PostingsSearcher:
     @property
     def _damage(self) -> UserError:
         return UserError(f"{self._postings.folder}: found postings that are not in order: build the index again")
+
+    def _read_rows(self, begin: int, end: int) -> NDArray[np.int32]:
+        """Read the documents of a term. `UserError` unless they ascend within those of the index."""
+        rows = self._postings.rows[begin:end]
+        if not len(rows) or not 0 <= rows[0] <= rows[-1] < len(self._postings.lengths) or (rows[1:] <= rows[:-1]).any():
+            raise self._damage
+        return rows
+
+    def _search_all(self, terms: _Terms, depth: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """Search one chunk as `_search` does, and also find documents whose score is 0."""
+        own, one, found = self._postings, np.float32(1), []
+        for query in range(len(terms.offsets) - 1):
+            rows, weights = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
+            for term in range(terms.offsets[query], terms.offsets[query + 1]):
+                part = slice(terms.begins[term], terms.ends[term])
+                rows.append(self._read_rows(part.start, part.stop))
+                norms = own.frequencies[part].astype(np.float32) * self._inverse[own.lengths[rows[-1]]]
+                weights.append(terms.weights[term] - terms.weights[term] / (one + norms))
+            documents, places = np.unique(np.concatenate(rows), return_inverse=True)
+            scores = np.bincount(places, np.concatenate(weights), len(documents)).astype(np.float32)
+            keys = (scores.view(np.uint32).astype(np.uint64) << 32) | (0xFFFF_FFFF - documents.astype(np.uint64))
+            found.append(np.sort(keys)[::-1][:depth])
+        counts = np.array([len(keys) for keys in found], np.int64)
+        return counts, np.concatenate([np.empty(0, np.uint64), *found])
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""
@@ -212,6 +235,15 @@ class ImpactSearcher(PostingsSearcher):
     def __init__(self, postings: Postings) -> None:
         super().__init__(postings)
         self._inverse = np.empty(0, np.float32)
+
+    @property
+    def ranks_all(self) -> bool:
+        """Whether each document with an entry of a query has a score above 0: always."""
+        return True
+
+    @property
+    def _are_loops_due(self) -> bool:
+        return True
 
     def _weigh_terms(self, counts: NDArray[np.int64], boosts: NDArray[np.float32]) -> tuple[Any, Any]:
         return boosts, np.zeros(len(counts), dtype=bool)

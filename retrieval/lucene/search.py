@@ -40,15 +40,12 @@ KEPT_SEARCHES = 16
 
 
 def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
-    """Open the BM25 search of an index folder that holds its own Lucene index. `UserError` if it is damaged.
+    """Open the BM25 search of an index folder that holds its own postings. `UserError` if they are damaged.
 
-    The mapped postings of the index are searched. Lucene searches an index without them, and a few others: those in
-    which `bm25` gives no score above 0 to a document that holds a word of the query.
+    The mapped postings of the index are searched. Lucene searches an index of an older version, which has none.
     """
     if index.postings.is_dir():
-        searcher = _open_postings_searcher(index.postings.absolute(), _describe_files(index.postings), bm25)
-        if searcher.ranks_all:
-            return searcher
+        return _open_postings_searcher(index.postings.absolute(), _describe_files(index.postings), bm25)
     return open_searcher(index.lucene, bm25)
 
 

@@ -15,11 +15,9 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import Report, UserError
 from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.index import ImpactSet, Index
-from keystone.indexing.structures.cached import BUILDERS, read_structures
 from keystone.indexing.types import LOCAL, Embedding, Progress
 from keystone.indexing.vectors.embed import settle_embedding
 from keystone.retrieval.backends import BACKENDS, open_store
-from keystone.runs.config.read import parse_value
 
 if TYPE_CHECKING:
     from keystone.indexing.opensearch.index import Target
@@ -45,6 +43,10 @@ def parse_vectors(given: Sequence[str], main: Embedding, note: Callable[[str], N
     The keys are those of `Embedding`. A model without a URL is the embedded one, a folder, at the URL of the `main`
     model, or else one of the hub. `note` is that of `settle_embedding`. `UserError` for anything else.
     """
+    if not given:
+        return {}
+    from keystone.runs.config.read import parse_value
+
     found: dict[str, Embedding] = {}
     for option in given:
         name, _, text = option.partition("=")
@@ -139,6 +141,10 @@ def make_index(
 def list_kinds(structures: str) -> list[str]:
     """List the kinds of structures in the value of `--structures`, each once. `UserError` for an unknown kind."""
     kinds = [kind.strip() for kind in structures.split(",") if kind.strip()]
+    if not kinds:
+        return []
+    from keystone.indexing.structures.cached import BUILDERS
+
     if unknown := [kind for kind in kinds if kind not in BUILDERS]:
         raise UserError(f"--structures: found {unknown[0]!r}, expected {', '.join(BUILDERS)}")
     return list(dict.fromkeys(kinds))
@@ -151,6 +157,8 @@ def make_structures(index: Index, kinds: Sequence[str], threads: int, progress: 
     """
     if index.documents is None:
         raise UserError(f"{index.folder}: found --structures with a server that does not list its documents")
+    from keystone.indexing.structures.cached import read_structures
+
     with progress(f"Building {', '.join(kinds)}", index.documents) as tick:
         for _ in read_structures(index, kinds, open_store(index), threads):
             tick(1)

@@ -1,5 +1,6 @@
 """BM25 over mapped postings: Lucene's ranking to the last tie, and postings that are damaged."""
 
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.indexing.lucene.analyzer import find_lucene_stems, find_stems, stems_of
+from keystone.indexing.lucene.analyzer import _SEPARATORS, find_lucene_stems, find_stems, stems_of
 from keystone.indexing.lucene.postings import open_postings, write_postings
 from keystone.indexing.lucene.write import build_lucene
 from keystone.indexing.types import Document
@@ -43,6 +44,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+PARAMETERS = [
+    *(BM25, Bm25(1.2, 0.75), Bm25(0.0, 0.4), Bm25(100.0, 1.0), Bm25(3.0, 0.0)),
+    *(Bm25(2e7, 1.0), Bm25(1e9, 0.4)),  # some scores, and all of them, are 0 in single precision
+]
+
+
 @pytest.fixture(params=["compiled", "plain"])
 def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Search with compiled loops, or as a process does that has not loaded Numba."""
@@ -52,7 +59,7 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("loops")
-@pytest.mark.parametrize("bm25", [BM25, Bm25(1.2, 0.75), Bm25(0.0, 0.4), Bm25(100.0, 1.0), Bm25(3.0, 0.0)], ids=str)
+@pytest.mark.parametrize("bm25", PARAMETERS, ids=str)
 def test_the_ranking_is_lucenes_to_the_last_tie(folder: Path, bm25: Bm25) -> None:
     random = np.random.default_rng(3)
     ours = PostingsSearcher(open_postings(folder / "postings"), bm25)
@@ -99,11 +106,11 @@ def test_an_index_without_postings_is_searched_by_lucene(index: Index, tmp_path:
     assert_equal(ours, theirs)
 
 
-def test_a_match_that_may_score_nothing_is_left_to_lucene(folder: Path) -> None:
-    """Lucene finds such a document, whose score is 0 in single precision. Only a sum above 0 is found here."""
+def test_a_score_is_0_only_for_long_documents_or_a_large_k1(folder: Path) -> None:
     postings = open_postings(folder / "postings")
     longest = replace(postings, lengths=np.full_like(postings.lengths, 175))
-    assert [PostingsSearcher(longest, Bm25(k1, 1.0)).ranks_all for k1 in (0.9, 100.0)] == [True, False]
+    parameters = [Bm25(0.9, 1.0), Bm25(100.0, 0.0), Bm25(100.0, 1.0), Bm25(1e9, 0.0)]
+    assert [PostingsSearcher(longest, one).ranks_all for one in parameters] == [True, True, False, False]
 
 
 def test_neither_java_nor_numba_is_loaded_for_a_search(index: Index) -> None:
@@ -138,9 +145,9 @@ def test_rows_out_of_range_are_noticed(folder: Path, tmp_path: Path, monkeypatch
     for damaged in (rows + 10_000, rows - 10_000, np.full_like(rows, -1), rows[::-1]):
         np.save(tmp_path / "postings/rows.npy", damaged)
         monkeypatch.setattr("keystone.indexing.lucene.postings.CHECKED_BYTES", 0)
-        for queries in (["honey bee"], ["honey bee"] * 900):
+        for queries, bm25 in ((["honey bee"], BM25), (["honey bee"] * 900, BM25), (["honey bee"], Bm25(1e9, 0.4))):
             with pytest.raises(UserError, match="not in order: build the index again"):
-                PostingsSearcher(open_postings(tmp_path / "postings")).search(queries, queries, 10)
+                PostingsSearcher(open_postings(tmp_path / "postings"), bm25).search(queries, queries, 10)
 
 
 PIECES = st.one_of(
@@ -148,6 +155,7 @@ PIECES = st.one_of(
         ["'s", "’s", "ing", "ed", "ies", "ational", "bli", "logi", "ement", "_", ".", ":", ",", ";", "-", " "]
     ),
     st.text("abeioyszlnt0189' ’:.,;_-/@ÀéßªºµSA\t\n“”–—…", max_size=8),
+    st.text("x1_'\xa0\u2003\u2011•‥‰※€₿←↓∀⋿─▩", max_size=8),
     st.text(max_size=3),
 )
 
@@ -156,6 +164,14 @@ PIECES = st.one_of(
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_stems_are_those_of_lucenes_analyzer(text: str) -> None:
     assert find_stems(text) in (None, find_lucene_stems(text))
+
+
+def test_marks_separate_words_as_in_lucene() -> None:
+    marks = re.findall(f"[{_SEPARATORS}]", "".join(map(chr, range(0xA0, 0x3000))))
+    assert len(marks) > 500
+    form = "{0} x{0}y 1{0}2 x{0}1 x{0}{0}y _x{0}_y 1{0}x {0}x{0}"
+    text = " ".join(map(form.format, marks))
+    assert find_stems(text) == find_lucene_stems(text) == "x y 1 2 x 1 x y _x _y 1 x x".split() * len(marks)
 
 
 def test_an_index_without_a_word_has_postings(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from keystone.indexing.types import Embedding
 from keystone.indexing.vectors import shards as vectors
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query
+from tests.support import programs
 from tests.support.fuzz import FUZZ_CASES
 from tests.support.indexes.index_folders import SAME_BYTES_NAMES, read_contents
 from tests.support.indexes.searches import search_all
@@ -27,6 +29,8 @@ from tests.support.processes import run_with_kills
 from tests.support.runs.command_line import keystone
 from tests.support.servers.embeddings import Server, serving, status
 
+WORDS = ["the", "Ωmega", "日本", "🐝", "bee " * 300, "a" * 300]
+"""Words that only Lucene reads, a stop word, a frequent and a long one."""
 SENTENCES = [sentence for _, text in CORPUS.values() for sentence in text.split(". ")]
 KINDS: Mapping[str, BuildSettings] = {
     "documents": BuildSettings(),
@@ -65,7 +69,7 @@ def change(texts: Texts, choose: random.Random) -> tuple[Texts, list[str]]:
 
 
 def draw_text(choose: random.Random) -> str:
-    return ". ".join(choose.sample(SENTENCES, choose.randint(1, 16)))
+    return ". ".join([*choose.sample(SENTENCES, choose.randint(1, 16)), *choose.choices(WORDS, k=2)])
 
 
 def apply(texts: Texts, given: Texts, removed: list[str]) -> Texts:
@@ -76,10 +80,11 @@ def apply(texts: Texts, given: Texts, removed: list[str]) -> Texts:
 
 def describe(index: Index) -> dict[str, Any]:
     """What an index holds, without the name of its corpus and the records that it left out."""
-    names = [name for name in SAME_BYTES_NAMES if name != "index.json"]
+    same = [name for name in SAME_BYTES_NAMES if name != "index.json"]
     further = [*(f"vectors/{name}" for name in index.vectors), "dense-0000.faiss", "dense-0001.faiss"]
-    found: dict[str, Any] = dict(read_contents(index.folder, [*names, *further]))
-    found["files"] = sorted(path.name for path in index.folder.iterdir() if path.suffix != ".sqlite")
+    found: dict[str, Any] = dict(read_contents(index.folder, [*same, *further]))
+    names = {path.name for path in index.folder.iterdir() if path.suffix != ".sqlite"}
+    found["files"] = sorted(names - {"lucene"})  # an update leaves it out
     said = json.loads((index.folder / "index.json").read_text())
     return found | {name: said[name] for name in said if name not in ("key", "corpus", "left_out")}
 
@@ -101,7 +106,15 @@ class Killed(BaseException):
     """Ends a build at once, as a signal would."""
 
 
-STAGES = ["_find_changes", "write_store", "write_postings", "write_vectors", "write_description", "copy_kept", "none"]
+STAGES = [
+    "_find_changes",
+    "update_store",
+    "_update_postings",
+    "write_vectors",
+    "write_description",
+    "copy_kept",
+    "none",
+]
 
 
 def update_after_stops(monkeypatch: pytest.MonkeyPatch, stage: str, *arguments: Any) -> tuple[Index, Changes]:
@@ -261,6 +274,39 @@ def test_an_update_that_cannot_be_leaves_the_index_as_it_was(
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.slow
+def test_an_update_writes_no_lucene_index_but_one_can_be_added(plain: Path, tmp_path: Path) -> None:
+    new = write(tmp_path / "new.jsonl", {"c": "Bees dance.", "a": "Wasps."})
+    index, _ = update_index(plain, [new])
+    assert not index.lucene.exists()
+    ours = rankings(index)
+    command = [sys.executable, "-m", "keystone.indexing.builds.lucene"]
+    for _ in range(2):
+        programs.run([*command, plain], check=True)
+    shutil.rmtree(index.postings)  # so that Lucene searches
+    assert rankings(index) == ours
+    index, _ = update_index(plain, [write(tmp_path / "more.jsonl", {"c": "Bees."})])
+    check(index, {"b": "A volcano.", "a": "Wasps.", "c": "Bees."}, BuildSettings(embedding=None), tmp_path / "fresh")
+    done = programs.run([*command, tmp_path / "none"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"{tmp_path}/none: not an index: expected a folder made by `keystone index`\n",
+    )
+
+
+@pytest.mark.slow
+def test_documents_that_share_an_id_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store of such a corpus holds all of them, and uses the first."""
+    monkeypatch.setattr("keystone.indexing.store.CHUNK_BYTES", 5)
+    lines = [{"id": name, "text": text} for name, text in (("b", "Bees."), ("b", "Wasps."), ("c", "Ice."), ("a", "X."))]
+    (corpus := tmp_path / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said: list[BadRecord] = []
+    index, _ = build_index(corpus, tmp_path / "index", BuildSettings(embedding=None), report=said.append)
+    index, _ = update_index(index.folder, [write(tmp_path / "new.jsonl", {"a-longer-id": "Y."})])
+    texts = {"b": "Bees.", "c": "Ice.", "a": "X.", "a-longer-id": "Y."}
+    check(index, texts, BuildSettings(embedding=None), tmp_path / "fresh")
+
+
 def test_an_index_of_another_engine_is_refused(plain: Path, tmp_path: Path) -> None:
     said = json.loads((plain / "index.json").read_text())
     (plain / "index.json").write_text(json.dumps(said | {"at": {"backend": "opensearch", "url": "http://x"}}))
@@ -290,14 +336,14 @@ def test_another_update_at_the_same_time_is_refused(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = write(tmp_path / "new.jsonl", {"c": "New."})
-    perform = getattr(updates, "write_postings")  # noqa: B009
+    perform = getattr(updates, "update_store")  # noqa: B009
 
     def meet(*arguments: Any) -> None:
         with pytest.raises(UserError, match="another process is writing here"):
             update_index(plain, [new])
         perform(*arguments)
 
-    monkeypatch.setattr(updates, "write_postings", meet)
+    monkeypatch.setattr(updates, "update_store", meet)
     assert update_index(plain, [new])[0].documents == 3
 
 

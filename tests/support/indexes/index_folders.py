@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-SAME_BYTES_NAMES = ("store", "dense.faiss", "passages.npy", "index.json")
+SAME_BYTES_NAMES = ("store", "postings", "dense.faiss", "passages.npy", "index.json")
 """The files of equal indexes that have equal bytes. Lucene's files hold random names, so tests compare its rankings."""
 
 

@@ -1,0 +1,36 @@
+"""`python -m keystone.indexing.builds.lucene INDEX` makes the Lucene index of an index folder that has none.
+
+An update leaves it out, since no search of Keystone's reads it. Anserini and Pyserini do.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.io.writing import lock_folder
+from keystone.indexing.lucene.write import build_lucene
+from keystone.indexing.store import DocumentStore
+
+
+def add_lucene(index: Index) -> None:
+    """Make the folder `lucene` of an index, unless it has one. The folder appears when it is whole.
+
+    `UserError` if another engine holds the documents, and while another process writes the index.
+    """
+    if index.at:
+        raise UserError(f"{index.folder}: holds its documents in {index.backend}, expected them in the folder")
+    with lock_folder(index.folder):
+        if not index.lucene.is_dir():
+            made = index.folder / ".lucene.partial"
+            shutil.rmtree(made, ignore_errors=True)
+            build_lucene(DocumentStore(index.store), made)
+            made.rename(index.lucene)
+
+
+if __name__ == "__main__":
+    try:
+        add_lucene(open_index(Path(*sys.argv[1:])))
+    except UserError as error:
+        sys.exit(str(error))
