@@ -1,10 +1,12 @@
 """An index folder: its description, and a guard against its replacement while a command uses it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from threading import RLock
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import orjson
 
@@ -16,6 +18,26 @@ T = TypeVar("T")
 
 FORMAT = 5
 """The version of the layout of an index folder; each change of the layout raises it."""
+
+
+class OpenParts:
+    """The parts of an index that stay open, each opened once. Several threads may take them at the same time."""
+
+    def __init__(self) -> None:
+        self._lock, self._parts = RLock(), dict[Hashable, Any]()
+
+    def take(self, name: Hashable, open_part: Callable[[], T]) -> T:
+        """Take a part by its name, which `open_part` opens if nobody has taken it before."""
+        with self._lock:
+            if name not in self._parts:
+                self._parts[name] = open_part()
+            part: T = self._parts[name]
+            return part
+
+    def release(self) -> None:
+        """Forget all parts. Each is closed when its last user has forgotten it, too."""
+        with self._lock:
+            self._parts.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +88,8 @@ class Index:
     """The number of vectors in each of these files; None for a single file, and if an older version built them."""
     set_name: str = ""
     """The name of the set of vectors that `embedding` and the files of vectors belong to; empty for the main set."""
+    parts: OpenParts | None = field(default=None, compare=False, repr=False)
+    """The parts that stay open, as `hold_open` says; None if each use opens its parts."""
 
     def __repr__(self) -> str:
         """Say in one line which documents the index holds, and how they can be searched."""
@@ -97,6 +121,20 @@ class Index:
             self, embedding=own.embedding, faiss=own.faiss, faiss_shards=own.faiss_shards, passages=own.passages,
             cut=own.cut, set_name=name,
         )  # fmt: skip
+
+    def take(self, name: Hashable, open_part: Callable[[], T]) -> T:
+        """Open a part of the index, or take the one of this name that stays open.
+
+        `UserError` if the part is opened to stay, and the folder no longer holds the index.
+        """
+        if self.parts is None:
+            return open_part()
+
+        def open_guarded() -> T:
+            with _guard(self):
+                return open_part()
+
+        return self.parts.take(name, open_guarded)
 
     @property
     def compares_by(self) -> Embedding:
@@ -164,6 +202,14 @@ def open_index(folder: Path) -> Index:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
 
 
+def hold_open(index: Index) -> Index:
+    """Return the same index, whose parts stay open once they are opened, also when the folder holds another index.
+
+    An index whose documents are elsewhere is returned as it is.
+    """
+    return index if index.at else replace(index, parts=OpenParts())
+
+
 def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
     """Guard a function that opens a part of an index, so that nobody uses parts of two indexes together.
 
@@ -172,16 +218,24 @@ def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Conc
 
     @wraps(open_part)
     def opened(index: Index, /, *arguments: P.args, **named: P.kwargs) -> T:
-        try:
+        if index.parts is not None:  # each part was guarded when it was opened
             return open_part(index, *arguments, **named)
-        finally:
-            if _key_in(index.folder) != index.key:
-                raise UserError(
-                    f"{index.folder}: was replaced or removed while it was in use, expected the index that was "
-                    "opened: give the same command again, or open the index again"
-                )
+        with _guard(index):
+            return open_part(index, *arguments, **named)
 
     return opened
+
+
+@contextmanager
+def _guard(index: Index) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if _key_in(index.folder) != index.key:
+            raise UserError(
+                f"{index.folder}: was replaced or removed while it was in use, expected the index that was "
+                "opened: give the same command again, or open the index again"
+            )
 
 
 def _key_in(folder: Path) -> str | None:

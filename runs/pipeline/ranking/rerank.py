@@ -12,13 +12,19 @@ from keystone.generation.queries.compose import make_narrative_query
 from keystone.generation.rerank.candidates import Candidates, Means, Rerank, Reranked
 from keystone.generation.rerank.open import open_reranker
 from keystone.retrieval.types import Rankings, Topic, offsets_of
+from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job
+
+
+def open_configured_reranker(config: RunConfig, model: Model | None) -> AbstractAsyncContextManager[Rerank | None]:
+    """Open the reranker of a configuration, or None if it has none."""
+    settings, window = config.rerank, config.model.window if config.model else 0
+    return nullcontext() if settings.method is None else open_reranker(settings, Means(config.out, model, window))
 
 
 def open_job_reranker(job: Job, model: Model | None) -> AbstractAsyncContextManager[Rerank | None]:
     """Open the reranker of a job, or None if it has none."""
-    settings, window = job.config.rerank, job.config.model.window if job.config.model else 0
-    return nullcontext() if settings.method is None else open_reranker(settings, Means(job.config.out, model, window))
+    return open_configured_reranker(job.config, model)
 
 
 async def rerank_rows(job: Job, rerank: Rerank, topic: Topic, rows: Sequence[int]) -> tuple[list[int], Reranked]:
