@@ -34,11 +34,6 @@ class OpenParts:
             part: T = self._parts[name]
             return part
 
-    def release(self) -> None:
-        """Forget all parts. Each is closed when its last user has forgotten it, too."""
-        with self._lock:
-            self._parts.clear()
-
 
 @dataclass(frozen=True, slots=True)
 class VectorSet:

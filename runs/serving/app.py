@@ -1,6 +1,6 @@
 """The application of a server: the routes of all its fronts. To add a front, add a line to the table `FRONTS`."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pkgutil import resolve_name
@@ -9,7 +9,6 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keystone.runs.serving.agents.open_front import open_sessions
@@ -58,15 +57,17 @@ def make_app(served: Served, guard: Guard) -> GuardedApp:
             return
         with served.use() as service:
             if "fronts" not in service.apps:
-                service.apps["fronts"] = _make_app(list(open_fronts(service).values()))
-            await service.apps["fronts"](scope, receive, partial(_send_key, service.index.key.encode(), send))
+                service.apps["fronts"] = _make_app(service)
+            own_scope = dict(scope)  # else an idle connection would keep the routes, and so the service
+            await service.apps["fronts"](own_scope, receive, partial(_send_key, service.index.key.encode(), send))
 
     return GuardedApp(dispatch, guard, metrics)
 
 
-def _make_app(fronts: Sequence[Front]) -> ASGIApp:
+def _make_app(service: Service) -> ASGIApp:
     """Make the application of the fronts of one service."""
-    routes: list[BaseRoute] = [route for front in fronts for route in front.routes]
+    fronts = open_fronts(service).values()
+    routes = [route for front in fronts for route in front.routes]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _show_error})
     direct = [pair for front in fronts for pair in front.direct.items()]
 

@@ -1,9 +1,10 @@
 """The service of the moment: when its folder holds another index, new requests get that one, in one step.
 
-Requests under way finish on the service that they began with. Its files are closed after the last of them.
+Requests under way finish on the service that they began with. Its files are closed soon after the last of them.
 """
 
 import asyncio
+import gc
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.job import open_job
+from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.serving.call_log import CallLog
 from keystone.runs.serving.engine import open_models
 from keystone.runs.serving.service import Service, make_service
@@ -39,6 +40,7 @@ class Served:
     ) -> None:
         self._service, self._open_next, self._tell = service, open_next, tell
         self._uses = Counter[Service]()
+        self._has_left = False
         self.changes = 0
         """How often another service took the place of one."""
 
@@ -51,7 +53,7 @@ class Served:
             yield service
         finally:
             self._uses[service] -= 1
-            self._release_if_left(service)
+            self._forget_if_left(service)
 
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[None]:
@@ -70,6 +72,9 @@ class Served:
             if found not in (None, seen):
                 seen = found
                 await self._go_over(found)
+            if self._has_left:
+                self._has_left = False
+                await asyncio.to_thread(gc.collect)  # what refers to itself would keep the files for a while
             await asyncio.sleep(LOOK_S)
 
     async def _go_over(self, found: tuple[int, ...] | None) -> None:
@@ -100,15 +105,15 @@ class Served:
         before, self._service = self._service, service
         self.changes += 1
         service.bm25.batches.count_on(before.bm25.batches)
-        self._release_if_left(before)
+        self._forget_if_left(before)
         now, was = (f"{_count(one)} ({one.index.key})" for one in (service, before))
         self._tell(f"{service.name} is replaced: {now} are served in place of {was}")
 
-    def _release_if_left(self, service: Service) -> None:
-        """Release a service that has been replaced, if no request uses it."""
+    def _forget_if_left(self, service: Service) -> None:
+        """Forget a service that has been replaced, if no request uses it."""
         if service is not self._service and not self._uses[service]:
             del self._uses[service]
-            service.release()
+            self._has_left = True
 
 
 @contextmanager
@@ -120,12 +125,15 @@ def open_served(
     All of them share the model.
     """
 
-    def open_next() -> Service:
-        return make_service(open_job(config, threads, topics=[], held=True), models, log)
+    def open_service_job() -> Job:
+        return open_job(config, threads, topics=[], held=True)
 
-    job = open_job(config, threads, topics=[], held=True)
-    with open_models(job.config) as models:
-        yield Served(make_service(job, models, log), open_next, tell)
+    first = [open_service_job()]
+    with open_models(first[0].config) as models:
+        service = make_service(first.pop(), models, log)  # nothing here keeps the files of the first index
+        served = Served(service, lambda: make_service(open_service_job(), models, log), tell)
+        del service
+        yield served
 
 
 def _identify(folder: Path) -> tuple[int, ...] | None:

@@ -46,7 +46,7 @@ MOST_CHARACTERS = 2**16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Service:
-    """An open index with the settings of its searches and answers. All its files stay open until it is released."""
+    """An open index with the settings of its searches and answers. Its files are open as long as it is used."""
 
     index: Index
     config: RunConfig
@@ -55,13 +55,7 @@ class Service:
     engine: Engine
     log: CallLog
     apps: dict[str, ASGIApp] = field(default_factory=dict)
-    """What the server made of this service, by name."""
-
-    def release(self) -> None:
-        """Let the files of the index be closed, as soon as nobody uses the service any more."""
-        self.apps.clear()
-        if self.index.parts is not None:
-            self.index.parts.release()
+    """What a server made of this service, by name."""
 
     @property
     def name(self) -> str:
