@@ -1,9 +1,11 @@
 """An index folder: its description, and a guard against its replacement while a command uses it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import wraps
 from pathlib import Path
+from threading import RLock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import orjson
@@ -16,6 +18,21 @@ T = TypeVar("T")
 
 FORMAT = 5
 """The version of the layout of an index folder; each change of the layout raises it."""
+
+
+class OpenParts:
+    """The parts of an index that stay open, each opened once. Several threads may take them at the same time."""
+
+    def __init__(self) -> None:
+        self._lock, self._parts = RLock(), dict[Hashable, Any]()
+
+    def take(self, name: Hashable, open_part: Callable[[], T]) -> T:
+        """Take a part by its name, which `open_part` opens if nobody has taken it before."""
+        with self._lock:
+            if name not in self._parts:
+                self._parts[name] = open_part()
+            part: T = self._parts[name]
+            return part
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +102,8 @@ class Index:
     """The sets of impacts by their names."""
     set_name: str = ""
     """The name of the set of vectors that `embedding` and the files of vectors belong to; empty for the main set."""
+    parts: OpenParts | None = field(default=None, compare=False, repr=False)
+    """The parts that stay open, as `hold_open` says; None if each use opens its parts."""
 
     def __repr__(self) -> str:
         """Say in one line which documents the index holds, and how they can be searched."""
@@ -117,6 +136,20 @@ class Index:
             self, embedding=own.embedding, faiss=own.faiss, faiss_shards=own.faiss_shards, passages=own.passages,
             cut=own.cut, set_name=name,
         )  # fmt: skip
+
+    def take(self, name: Hashable, open_part: Callable[[], T]) -> T:
+        """Open a part of the index, or take the one of this name that stays open.
+
+        `UserError` if the part is opened to stay, and the folder no longer holds the index.
+        """
+        if self.parts is None:
+            return open_part()
+
+        def open_guarded() -> T:
+            with _guard(self):
+                return open_part()
+
+        return self.parts.take(name, open_guarded)
 
     @property
     def compares_by(self) -> Embedding:
@@ -196,6 +229,14 @@ def open_index(folder: Path) -> Index:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
 
 
+def hold_open(index: Index) -> Index:
+    """Return the same index, whose parts stay open once they are opened, also when the folder holds another index.
+
+    An index whose documents are elsewhere is returned as it is.
+    """
+    return index if index.at else replace(index, parts=OpenParts())
+
+
 def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
     """Guard a function that opens a part of an index, so that nobody uses parts of two indexes together.
 
@@ -204,16 +245,24 @@ def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Conc
 
     @wraps(open_part)
     def opened(index: Index, /, *arguments: P.args, **named: P.kwargs) -> T:
-        try:
+        if index.parts is not None:  # each part was guarded when it was opened
             return open_part(index, *arguments, **named)
-        finally:
-            if _key_in(index.folder) != index.key:
-                raise UserError(
-                    f"{index.folder}: was replaced or removed while it was in use, expected the index that was "
-                    "opened: give the same command again, or open the index again"
-                )
+        with _guard(index):
+            return open_part(index, *arguments, **named)
 
     return opened
+
+
+@contextmanager
+def _guard(index: Index) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if _key_in(index.folder) != index.key:
+            raise UserError(
+                f"{index.folder}: was replaced or removed while it was in use, expected the index that was "
+                "opened: give the same command again, or open the index again"
+            )
 
 
 def _key_in(folder: Path) -> str | None:

@@ -133,7 +133,7 @@ def _report_repeated(arrivals: Path, repeated: NDArray[np.bool_], report: Report
 
 def open_store(index: Index) -> Store:
     """Open the document store in an index folder. `UserError` if it is not whole."""
-    return DocumentStore(index.store)
+    return index.take("store", lambda: DocumentStore(index.store))
 
 
 class DocumentStore:

@@ -55,6 +55,10 @@ class Bm25System(System):
         """Describe the method: BM25 with its parameters."""
         return {"method": "BM25", "k1": self.k1, "b": self.b}
 
+    def open_parts(self, opened: OpenIndex) -> None:
+        """Open the postings."""
+        open_sparse(opened.index, opened.store, self.parameters)
+
     def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
         """Rank documents for each query by BM25, after a first search for feedback if the settings name a method.
 

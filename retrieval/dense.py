@@ -66,6 +66,12 @@ class DenseSystem(System):
         """Name the set of vectors, whose embedding model is the method."""
         return {} if self.vectors is None else {"vectors": self.vectors}
 
+    def open_parts(self, opened: OpenIndex) -> None:
+        """Open the vectors, if the index has them."""
+        index = opened.index.with_vectors(self.vectors)
+        if index.faiss:
+            open_dense(index, self.faiss, self._score)
+
     def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
         """Rank documents for each query by the inner product of embeddings.
 

@@ -22,7 +22,7 @@ from keystone.indexing.vectors.faiss_index import (
     make_faiss_index,
     search_shards,
 )
-from keystone.indexing.vectors.passages import PassageIndex, load_offsets
+from keystone.indexing.vectors.passages import PassageIndex, open_passages
 from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.backends import Dense
 from keystone.retrieval.passages import rank_by_found_passages, rank_by_passages
@@ -38,10 +38,10 @@ FEW_PRODUCTS = 200_000
 
 def open_dense(index: Index, parameters: str, score: PassageScore) -> Dense:
     """Open the FAISS index of an index folder. `UserError` if it is damaged, and for impossible parameters."""
-    path = index.dense_shards or index.dense
+    path = index.dense_shards or ([index.dense] if index.parts else index.dense)  # what stays open is mapped
     if index.passages:
-        return PassageSearcher(PassageIndex(_load_parts(path, parameters), load_offsets(index)), score)
-    return FaissSearcher(path, parameters)
+        return PassageSearcher(open_passages(index, parameters, mapped=path != index.dense), score)
+    return index.take(("dense", index.set_name, parameters), lambda: FaissSearcher(path, parameters))
 
 
 class FaissSearcher:
@@ -52,7 +52,7 @@ class FaissSearcher:
     """
 
     def __init__(self, path: Path | Sequence[Path], parameters: str = "") -> None:
-        self._parts = _load_parts(path, parameters)
+        self._parts = [load_dense(path, parameters)] if isinstance(path, Path) else load_dense_shards(path, parameters)
 
     @property
     def dimension(self) -> int:
@@ -63,10 +63,6 @@ class FaissSearcher:
         """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
         import_faiss().omp_set_num_threads(threads)
         return search_dense(self._parts, query_ids, queries, depth)
-
-
-def _load_parts(path: Path | Sequence[Path], parameters: str) -> list[Any]:
-    return [load_dense(path, parameters)] if isinstance(path, Path) else load_dense_shards(path, parameters)
 
 
 class PassageSearcher:

@@ -82,6 +82,9 @@ class System(StrictSettings):
         """
         return {"method": self.kind}
 
+    def open_parts(self, opened: OpenIndex) -> None:
+        """Open the parts of an index that the search uses, if the index keeps them open. `UserError` as `search`."""
+
     @abstractmethod
     def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
         """Rank the top `depth` documents of each query; ties by document id.

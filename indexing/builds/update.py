@@ -6,7 +6,7 @@ one at once. If an update stops at any moment, the older index is whole, and the
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,8 @@ class Changes:
     replaced: int = 0
     removed: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
+    read: Collection[str] = ()
+    """The ids of all documents that the corpora hold, if the update was told what an earlier one read."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.replaced or self.removed)
@@ -71,6 +73,7 @@ def update_index(
     settings: BuildSettings = DEFAULTS,
     progress: Progress = silent,
     report: Report = stop,
+    since: Changes | None = None,
 ) -> tuple[Index, Changes]:
     """Update the index in the folder `out`; returns it and what has changed.
 
@@ -78,6 +81,9 @@ def update_index(
     ones stay. The file `delete` names documents to remove, one id a line. `report` receives each bad record, and each
     id that the index lacks. Of the settings, only those for reading a corpus and for the work count: the index keeps
     its models, its kinds of vectors and its passages.
+
+    If `since` tells what an earlier update read of the same corpora, documents that it read and the corpora lack by now
+    are removed, too. If more records are left out than then, none is: they may be among those.
 
     `UserError` if `out` is no index, if another engine holds its documents, if an id is both removed and in a corpus,
     and if no document is left. Another call for the same index at the same time is a `UserError`, too.
@@ -94,7 +100,8 @@ def update_index(
         inputs = [make_corpus_key(corpus, settings.format, settings.extract) for corpus in corpora]
         removed = hash_file(delete) if delete else None
         official = make_corpus_key(settings.segments, "segments") if settings.segments else None
-    key = digest(["update", FORMAT, older.key, settings.format, settings.windows, official, inputs, removed])
+    known = None if since is None else [sorted(since.read), dict(since.left_out)]
+    key = digest(["update", FORMAT, older.key, settings.format, settings.windows, official, inputs, removed, known])
     parts = (*PARTS, "*.sqlite", *list_set_folders(settings))
     changes = Changes()
     with (
@@ -104,9 +111,12 @@ def update_index(
     ):
         store = DocumentStore(older.store)
         found = stage(
-            folder, CHANGED, lambda path: _find_changes(store, corpora, delete, settings, path, engine.read, report)
+            folder,
+            CHANGED,
+            lambda path: _find_changes(store, corpora, delete, settings, path, engine.read, report, since),
         )
-        changes = Changes(found["added"], found["replaced"], len(found["removed"]), found["left_out"])
+        numbers = found["added"], found["replaced"], len(found["removed"])
+        changes = Changes(*numbers, found["left_out"], frozenset(found.get("read", ())))
         if not changes:
             raise Unneeded
         if not (folder / "index.json").exists():
@@ -148,8 +158,12 @@ def _find_changes(
     path: Path,
     read: Read,
     report: Report,
+    since: Changes | None,
 ) -> dict[str, Any]:
-    """Write the documents that are new or have another content to a file; returns numbers, and the ids to remove."""
+    """Write the documents that are new or have another content to a file; returns numbers, and the ids to remove.
+
+    If `since` is not None, the ids of all documents are returned as well.
+    """
     left_out: Counter[str] = Counter()
 
     def counted(error: BadRecord) -> None:
@@ -181,9 +195,15 @@ def _find_changes(
                 if row < 0 or next(store.records([row])) != line:
                     out.write(line)
                     numbers["added" if row < 0 else "replaced"] += 1
-    if len(removed) == len(store) and not numbers["added"]:
-        raise UserError(f"{delete}: names all {len(store)} documents of the index, expected one to be left")
-    return {**numbers, "removed": list(removed), "left_out": dict(left_out)}
+    names = list(removed)
+    if since is not None and left_out.total() <= sum(since.left_out.values()):
+        lacking = sorted({*since.read} - seen - {*removed})
+        names += [name for name, row in zip(lacking, store.rows(lacking).tolist(), strict=True) if row >= 0]
+    if len(names) == len(store) and not numbers["added"]:
+        where = delete or ", ".join(map(str, corpora))
+        raise UserError(f"{where}: names all {len(store)} documents of the index, expected one to be left")
+    all_read = {"read": sorted(seen)} if since is not None else {}
+    return {**numbers, "removed": names, "left_out": dict(left_out), **all_read}
 
 
 def _read_removed(path: Path, store: DocumentStore, report: Report) -> dict[str, int]:

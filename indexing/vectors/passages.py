@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.index import Index
+from keystone.indexing.index import Index, of_one_index
 from keystone.indexing.io.writing import map_array, reserve_array
 from keystone.indexing.store import DocumentStore
 from keystone.indexing.types import Document, Embedding, Progress, silent
 from keystone.indexing.vectors.embed import load_embedder
-from keystone.indexing.vectors.faiss_index import is_flat, load_dense_shards, make_faiss_index, view_vectors
+from keystone.indexing.vectors.faiss_index import is_flat, load_dense, make_faiss_index, view_vectors
 from keystone.indexing.vectors.types import Vectors
 
 SAMPLE_DOCUMENTS = 1_000
@@ -102,6 +102,20 @@ def hold_passages(documents: Iterable[Vectors], dimension: int) -> PassageIndex:
     return PassageIndex([index], np.cumsum(counts, dtype=np.int64))
 
 
+def open_passages(index: Index, parameters: str = "", mapped: bool = True) -> PassageIndex:
+    """Open the FAISS indexes of all passages, with the parameters of their search; if `mapped`, they stay on disk.
+
+    `UserError` if a file is damaged, and for impossible parameters.
+    """
+
+    def open_files() -> PassageIndex:
+        files = index.dense_shards or [index.dense]
+        return PassageIndex([load_dense(file, parameters, mapped) for file in files], load_offsets(index))
+
+    return index.take(("passages", index.set_name, parameters), open_files)
+
+
+@of_one_index
 def open_kept_passages(index: Index) -> PassageIndex | None:
     """Map the vectors of all passages of an index; None if it does not hold them as they are.
 
@@ -109,7 +123,7 @@ def open_kept_passages(index: Index) -> PassageIndex | None:
     """
     if not index.passages or index.faiss != "Flat" or index.at:
         return None
-    return PassageIndex(load_dense_shards(index.dense_shards or [index.dense]), load_offsets(index))
+    return open_passages(index)
 
 
 @dataclass(frozen=True, slots=True)

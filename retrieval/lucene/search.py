@@ -6,11 +6,11 @@ compiles these like any code, so Keystone neither builds nor ships Java classes.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from keystone.retrieval.backends import Sparse
 from keystone.retrieval.lucene.postings import CHUNK_QUERIES, MOST_WORDS, PostingsSearcher, refuse_long_query
 from keystone.retrieval.types import BM25, Bm25, Columns, Rankings, offsets_of
 
+S = TypeVar("S")
 KEPT_SEARCHERS = 8
 """The searchers, one for each index and each k1 and b, that stay open."""
 KEPT_SEARCHES = 16
@@ -44,20 +45,38 @@ def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
 
     The mapped postings of the index are searched. Lucene searches an index of an older version, which has none.
     """
+    if index.parts is not None:
+        return _open_held(index, bm25)
     if index.postings.is_dir():
         return _open_postings_searcher(index.postings.absolute(), _describe_files(index.postings), bm25)
     return open_searcher(index.lucene, bm25)
 
 
+def _open_held(index: Index, bm25: Bm25) -> Sparse:
+    """Open a search as `open_sparse` does, over postings or a reader of Lucene's that stay open with the index."""
+    if index.take("has postings", index.postings.is_dir):
+        postings = index.take("postings", lambda: open_postings(index.postings))
+        searchers = index.take("postings searchers", lambda: _keep_some(partial(PostingsSearcher, postings)))
+        if (searcher := searchers(bm25)).ranks_all:
+            return searcher
+    with JAVA_LOCK:
+        reader = index.take("reader", lambda: open_reader(index.lucene))
+        return index.take("searchers", lambda: _keep_some(partial(LuceneSearcher, index.lucene, reader=reader)))(bm25)
+
+
+def _keep_some(make: Callable[[Bm25], S]) -> Callable[[Bm25], S]:
+    return lru_cache(KEPT_SEARCHERS)(make)
+
+
 class LuceneSearcher:
     """BM25 with Anserini's English analyzer over the Lucene index in a folder.
 
-    Rankings hold Lucene's document numbers, which are rows if `build_lucene` made the index. `UserError` if Lucene
-    cannot read the index.
+    Rankings hold Lucene's document numbers, which are rows if `build_lucene` made the index. A `reader` of the index
+    that is open already serves several searchers. `UserError` if Lucene cannot read the index.
     """
 
-    def __init__(self, folder: Path, bm25: Bm25 = BM25) -> None:
-        self._folder, self._reader = folder, open_reader(folder)
+    def __init__(self, folder: Path, bm25: Bm25 = BM25, reader: Any = None) -> None:
+        self._folder, self._reader = folder, open_reader(folder) if reader is None else reader
         self._searcher = java_class("org.apache.lucene.search.IndexSearcher")(self._reader)
         similarity = java_class("org.apache.lucene.search.similarities.BM25Similarity")(bm25.k1, bm25.b)
         self._searcher.setSimilarity(similarity)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.index import Index, open_index
+from keystone.indexing.index import Index, hold_open, open_index
 from keystone.indexing.io.published import find_cache
 from keystone.indexing.types import Progress, Store, silent
 from keystone.retrieval.backends import open_store
@@ -131,15 +131,20 @@ class Job:
 
 
 def open_job(
-    config: RunConfig, threads: int = 1, progress: Progress = silent, topics: list[Topic] | None = None
+    config: RunConfig,
+    threads: int = 1,
+    progress: Progress = silent,
+    topics: list[Topic] | None = None,
+    held: bool = False,
 ) -> Job:
     """Open everything that a configuration names. `UserError` if the index, the topics or a file is missing.
 
-    If `topics` is None, they are read from the configuration's file.
+    If `topics` is None, they are read from the configuration's file. If `held` is true, the parts of the index stay
+    open, as `hold_open` says.
     """
     reads_topics = topics is None
     _check_paths(config, reads_topics)
-    index = open_index(config.index)
+    index = hold_open(open_index(config.index)) if held else open_index(config.index)
     job = make_job(config, index, _read_topics_file(config.topics) if topics is None else topics, threads, progress)
     topics = job.topics
     if (unknown := config.fusion.depths.keys() - {topic.id for topic in topics}) and reads_topics:

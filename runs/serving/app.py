@@ -1,16 +1,19 @@
-"""The application of one service: the routes of all its fronts. To add a front, add a line to the table `FRONTS`."""
+"""The application of a server: the routes of all its fronts. To add a front, add a line to the table `FRONTS`."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
 from pkgutil import resolve_name
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from keystone.runs.serving.agents.open_front import open_sessions
 from keystone.runs.serving.front import Front
+from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard, GuardedApp
 from keystone.runs.serving.server.metrics import Metrics
 from keystone.runs.serving.server.state import make_routes
@@ -25,6 +28,8 @@ FRONTS = {
 
 A path below `/v1/` that belongs to no front before `rest` is a path of `rest`.
 """
+INDEX_HEADER = b"keystone-index"
+"""The header of a reply with the key of the index that it was made from."""
 
 
 def open_fronts(service: Service) -> dict[str, Front]:
@@ -32,31 +37,57 @@ def open_fronts(service: Service) -> dict[str, Front]:
     return {name: resolve_name(path)(service) for name, path in FRONTS.items()}
 
 
-def make_app(service: Service, guard: Guard) -> GuardedApp:
+def make_app(served: Served, guard: Guard) -> GuardedApp:
     """Make the application behind its guard, with the routes of every front in the order of the table."""
-    fronts, metrics = open_fronts(service), Metrics()
+    metrics = Metrics()
+    sessions, run_sessions = open_sessions(served)
 
     @asynccontextmanager
     async def open_all(_app: Starlette) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            for front in fronts.values():
-                await stack.enter_async_context(front.lifespan())
+        async with run_sessions(), served.follow():
             yield
 
-    async def show_error(_request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return JSONResponse({"error": error.detail}, error.status_code, headers=dict(error.headers or {}))
-
-    routes = [*(route for front in fronts.values() for route in front.routes), *make_routes(service, metrics)]
-    app = Starlette(routes=routes, lifespan=open_all, exception_handlers={HTTPException: show_error})
-    direct = [pair for front in fronts.values() for pair in front.direct.items()]
+    own_routes = [sessions, *make_routes(served, metrics)]
+    own_paths = {route.path for route in own_routes}
+    own = Starlette(routes=own_routes, lifespan=open_all, exception_handlers={HTTPException: _show_error})
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            for path, own in direct:
-                if scope["path"] == path or (path.endswith("/") and scope["path"].startswith(path)):
-                    await own(scope, receive, send)
-                    return
-        await app(scope, receive, send)
+        if scope["type"] != "http" or scope["path"].rstrip("/") in own_paths:
+            await own(scope, receive, send)
+            return
+        with served.use() as service:
+            if "fronts" not in service.apps:
+                service.apps["fronts"] = _make_app(service)
+            own_scope = dict(scope)  # else an idle connection would keep the routes, and so the service
+            await service.apps["fronts"](own_scope, receive, partial(_send_key, service.index.key.encode(), send))
 
     return GuardedApp(dispatch, guard, metrics)
+
+
+def _make_app(service: Service) -> ASGIApp:
+    """Make the application of the fronts of one service."""
+    fronts = open_fronts(service).values()
+    routes = [route for front in fronts for route in front.routes]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _show_error})
+    direct = [pair for front in fronts for pair in front.direct.items()]
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        for path, own in direct:
+            if scope["path"] == path or (path.endswith("/") and scope["path"].startswith(path)):
+                await own(scope, receive, send)
+                return
+        await app(scope, receive, send)
+
+    return dispatch
+
+
+async def _send_key(key: bytes, send: Send, message: Message) -> None:
+    """Send a message; the head of a reply gets the key of its index."""
+    if message["type"] == "http.response.start":
+        message = {**message, "headers": [*message["headers"], (INDEX_HEADER, key)]}
+    await send(message)
+
+
+async def _show_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, headers=dict(error.headers or {}))

@@ -31,6 +31,10 @@ class Batches(Generic[T, R]):
         self.requests = self.batches = 0
         """The numbers of all requests and of all batches so far."""
 
+    def count_on(self, before: "Batches[T, R]") -> None:
+        """Add the numbers of the batches that these take the place of."""
+        self.requests, self.batches = self.requests + before.requests, self.batches + before.batches
+
     async def ask(self, request: T) -> R:
         """Add a request to the next batch; returns its result."""
         loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.ranking.fuse import fuse_each_query
 from keystone.runs.pipeline.ranking.rank import Hits
-from keystone.runs.pipeline.ranking.rerank import open_job_reranker
+from keystone.runs.pipeline.ranking.rerank import open_configured_reranker
 from keystone.runs.pipeline.ranking.search import search_by_one, search_systems
 from keystone.runs.pipeline.searches import Searches, share_means
 from keystone.runs.pipeline.stage import Watch
@@ -32,6 +32,15 @@ from keystone.runs.serving.batches import Batches
 T = TypeVar("T")
 MOST_QUERIES = 64
 """The most queries of a batch of the search by a system or by all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The model and the reranker of a configuration, both open, in the event loop `loop`. They outlast an index."""
+
+    model: Model | None
+    rerank: Rerank | None
+    loop: asyncio.AbstractEventLoop
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +86,18 @@ class Engine:
 
 
 @contextmanager
-def open_engine(job: Job) -> Iterator[Engine]:
-    """Open the model and the reranker of a job, and their event loop. `UserError` if one cannot be opened."""
-    opened: Future[tuple[Engine, asyncio.Event]] = Future()
+def open_models(config: RunConfig) -> Iterator[Models]:
+    """Open the model and the reranker of a configuration, and their event loop. `UserError` if one cannot be opened."""
+    opened: Future[tuple[Models, asyncio.Event]] = Future()
 
     async def wait_for_end(model: Model | None) -> None:
-        async with open_job_reranker(job, model) as rerank:
+        async with open_configured_reranker(config, model) as rerank:
             ended = asyncio.Event()
-            opened.set_result((_make_engine(job, model, rerank), ended))
+            opened.set_result((Models(model, rerank, asyncio.get_running_loop()), ended))
             await ended.wait()
 
     def work() -> None:
-        with open_model_runner(job.config, job.config.out) as run_with_model:
+        with open_model_runner(config, config.out) as run_with_model:
             run_with_model(wait_for_end)
 
     with ThreadPoolExecutor(1, "engine") as thread:
@@ -97,20 +106,25 @@ def open_engine(job: Job) -> Iterator[Engine]:
         wait(waited, return_when=FIRST_COMPLETED)
         if done.done():
             done.result()
-        engine, ended = opened.result()
+        models, ended = opened.result()
         try:
-            yield engine
+            yield models
         finally:
-            engine.loop.call_soon_threadsafe(ended.set)
+            models.loop.call_soon_threadsafe(ended.set)
             done.result()
 
 
-def _make_engine(job: Job, model: Model | None, rerank: Rerank | None) -> Engine:
-    searches = Searches(job, rerank)
-    most = 1 if job.ranks_candidates else MOST_QUERIES  # the queries of a batch share their candidates
-    by_name = {name: Batches(_search_by(name, job), most, searches.java) for name in list_systems(job.config)}
-    hybrid = Batches(_search_by(None, job), most, searches.java)
-    return Engine(job, model, searches, by_name, hybrid, asyncio.get_running_loop())
+def make_engine(job: Job, models: Models) -> Engine:
+    """Make the engine of a job in the event loop of its models."""
+
+    async def make() -> Engine:
+        searches = Searches(job, models.rerank)
+        most = 1 if job.ranks_candidates else MOST_QUERIES  # the queries of a batch share their candidates
+        by_name = {name: Batches(_search_by(name, job), most, searches.java) for name in list_systems(job.config)}
+        hybrid = Batches(_search_by(None, job), most, searches.java)
+        return Engine(job, models.model, searches, by_name, hybrid, models.loop)
+
+    return asyncio.run_coroutine_threadsafe(make(), models.loop).result()
 
 
 def list_systems(config: RunConfig) -> list[str]:

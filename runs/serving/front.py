@@ -1,7 +1,6 @@
 """The interface of a front, such as REST, agents or the web page, to the server and to `keystone replay`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from starlette.routing import BaseRoute
@@ -17,8 +16,6 @@ class Front:
     routes: Sequence[BaseRoute]
     perform: Callable[[Call], Awaitable[Reply]]
     """Performs a call, from a request or from the log: the same call on the same index has a reply of equal bytes."""
-    lifespan: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
-    """Opens what the front needs as long as the server runs."""
     direct: Mapping[str, ASGIApp] = field(default_factory=dict)
     """Applications by a path, or by the beginning of all their paths if that ends with `/`.
 

@@ -6,8 +6,10 @@ A front turns its own requests into these calls and their values into its own re
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+from starlette.types import ASGIApp
 
 from keystone.generation.queries.compose import make_narrative_query
 from keystone.generation.rules.quotes import find_quote, is_doubtful
@@ -16,16 +18,18 @@ from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import NotFound, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.types import Document, Span, Store, document_id, has_lone_surrogate
-from keystone.retrieval.backends import open_store, renew_store
+from keystone.indexing.vectors.passages import open_kept_passages
+from keystone.retrieval.backends import open_dense, renew_store
+from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.types import Bm25, Query, Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.job import open_job
+from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.pipeline.ranking.rank import Hits
 from keystone.runs.pipeline.stage import Step, Watch
 from keystone.runs.report.passages import Passage, make_passage
 from keystone.runs.serving.bm25 import Bm25Batches, open_bm25
 from keystone.runs.serving.call_log import CallLog
-from keystone.runs.serving.engine import Engine, open_engine
+from keystone.runs.serving.engine import Engine, Models, list_systems, make_engine, open_models
 
 FUSING_METHODS = ("hybrid", "decomposed")
 """The ways to search by all systems, whose rankings are fused: for the text, or for each query of the decomposed text.
@@ -40,9 +44,9 @@ MOST_CHARACTERS = 2**16
 """The most characters of a query or a narrative."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Service:
-    """An open index with the settings of its searches and answers."""
+    """An open index with the settings of its searches and answers. Its files are open as long as it is used."""
 
     index: Index
     config: RunConfig
@@ -50,6 +54,8 @@ class Service:
     bm25: Bm25Batches
     engine: Engine
     log: CallLog
+    apps: dict[str, ASGIApp] = field(default_factory=dict)
+    """What a server made of this service, by name."""
 
     @property
     def name(self) -> str:
@@ -88,11 +94,30 @@ def open_service(config: RunConfig, log: CallLog, threads: int = 1) -> Iterator[
 
     An index without embeddings is served as well. Only dense search is refused.
     """
-    job = open_job(config, threads, topics=[])
-    config = job.config
-    bm25 = config.make_candidate_system().parameters
-    with open_engine(job) as engine:
-        yield Service(job.index, config, open_store(job.index), open_bm25(job.index, bm25, threads), engine, log)
+    job = open_job(config, threads, topics=[], held=True)
+    with open_models(job.config) as models:
+        yield make_service(job, models, log)
+
+
+def make_service(job: Job, models: Models, log: CallLog) -> Service:
+    """Make the service of a job whose index is held open. `UserError` if a part of the index cannot be opened."""
+    if job.index.parts is not None:
+        _open_parts(job)
+    bm25 = open_bm25(job.index, job.config.make_candidate_system().parameters, job.threads)
+    log = replace(log, index_key=job.index.key)
+    return Service(job.index, job.config, job.store, bm25, make_engine(job, models), log)
+
+
+def _open_parts(job: Job) -> None:
+    """Open all parts of the index that a request can use, while the folder holds them."""
+    opened = OpenIndex(job.index, job.store)
+    for name in dict.fromkeys([*list_systems(job.config), *job.config.make_systems()]):
+        system = job.config.find_system(name)
+        assert system is not None  # all of them are known
+        system.open_parts(opened)
+    open_kept_passages(job.index)
+    if job.config.grading.neighbours:
+        open_dense(job.index, job.config.retrieval.faiss)
 
 
 async def search(service: Service, text: str, k: int = 10, method: str = "bm25", bm25: Bm25 | None = None) -> list[Hit]:

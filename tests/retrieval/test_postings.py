@@ -143,9 +143,6 @@ def test_rows_out_of_range_are_noticed(folder: Path, tmp_path: Path, monkeypatch
     shutil.copytree(folder / "postings", tmp_path / "postings")
     rows = np.load(tmp_path / "postings/rows.npy")
     monkeypatch.setattr("keystone.indexing.lucene.postings.CHECKED_BYTES", 0)
-    np.save(tmp_path / "postings/rows.npy", rows[::-1])
-    with pytest.raises(UserError, match="not in order: build the index again"):
-        PostingsSearcher(open_postings(tmp_path / "postings")).search(["honey bee"], ["honey bee"], 10)
     for damaged in (rows + 10_000, rows - 10_000, np.full_like(rows, -1)):
         np.save(tmp_path / "postings/rows.npy", damaged)
         for queries, bm25 in ((["honey bee"], BM25), (["honey bee"] * 900, BM25), (["honey bee"], Bm25(1e9, 0.4))):

@@ -13,7 +13,8 @@ from keystone.runs.report.say import say, say_result
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
-    pass
+    from keystone.indexing.builds.update import Changes
+    from keystone.indexing.index import Index
 
 FORMATS = "arrow, folder, ir_datasets, jsonl, parquet, pyserini, segments, trec, tsv or wikitext."
 
@@ -44,8 +45,8 @@ class Dense(StrEnum):
 
 
 _OF_UPDATES = {
-    "update", "delete", "out", "format", "extract", "segments", "windows", "engine", "structures", "strict", "json",
-    "threads", "quiet",
+    "update", "delete", "watch", "out", "format", "extract", "segments", "windows", "engine", "structures", "strict",
+    "json", "threads", "quiet",
 }  # fmt: skip
 """The parameters of an update. All others are settled by the index."""
 
@@ -75,6 +76,14 @@ def index(
         Path | None,
         typer.Option(metavar="FILE", help="Remove documents from the index: a file with an id in each line."),
     ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="With --update: update again whenever the corpus changes, until Ctrl-C. A document whose file or "
+            "record goes meanwhile is removed; for one that went before, give --delete.",
+        ),
+    ] = False,
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
     extract: Annotated[
         Extract, typer.Option(help="What to index of a page of HTML: main leaves out navigation, menus and notices.")
@@ -194,6 +203,8 @@ def index(
     Example: keystone index corpus.jsonl.gz --out index
 
     Example: keystone index --update new.jsonl --delete old-ids.txt --out index
+
+    Example: keystone index --update notes --watch --out index
     """
     from keystone.indexing.builds.settings import BuildSettings
     from keystone.indexing.builds.update import Changes, update_index
@@ -210,9 +221,12 @@ def index(
         target_of,
     )
     from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.cli.watch_index import keep_updated
     from keystone.runs.report.terminal import progress_bars
 
     updates = bool(update or delete)
+    if watch and not update:
+        raise typer.BadParameter("expected with --update CORPUS", param_hint="'--watch'")
     if updates:
         _refuse_settings(context)
     elif corpus is None:
@@ -232,11 +246,16 @@ def index(
     has_prefixes = query_prefix is not None or passage_prefix is not None
     model = settle_embedding(given, has_prefixes, warn) if has_dense else given
     numbers = itertools.count(1)
+    told_before, told = set[str](), set[str]()
+    """The bad records that the last update and this one have told; those that stay are told once."""
 
     def tell(error: BadRecord) -> None:
         if strict:
             raise error
-        if (number := next(numbers)) <= REPORTED_RECORDS:
+        if str(error) in told_before:
+            told.add(str(error))
+        elif (number := next(numbers)) <= REPORTED_RECORDS:
+            told.add(str(error))
             say(f"left out: {error}{'; further ones are counted' if number == REPORTED_RECORDS else ''}", err=True)
 
     if rest_key_env is not None and not source.startswith("rest:"):
@@ -259,22 +278,52 @@ def index(
         threads=threads,
     )
     quicker = "; --dense all makes one vector a document, and --no-dense none"
-    changes = Changes()
-    with progress_bars(quiet, {"Embedding documents": quicker}) as progress:
-        if updates:
-            made, changes = update_index(out, update or [], delete, settings, progress, tell)
-            built = bool(changes)
-        elif searched_in_place:
-            made, built = attach_index(source, out, settings, progress, rest_key_env)
-        else:
-            made, built = make_index(source, out, settings, progress, tell)
-        if chosen:
-            make_structures(made, chosen, threads, progress)
+
+    def perform(since: Changes | None) -> Changes:
+        """Make or update the index, and say so. `since` is what the last update has read, if the corpus is watched."""
+        nonlocal told, told_before, numbers
+        told_before, told, numbers = told, set(), itertools.count(1)
+        changes = Changes()
+        first = since is None or not since.read
+        with progress_bars(quiet, {"Embedding documents": quicker}) as progress:
+            if updates:
+                gone = delete if first else None
+                made, changes = update_index(out, update or [], gone, settings, progress, tell, since)
+                built = bool(changes)
+            elif searched_in_place:
+                made, built = attach_index(source, out, settings, progress, rest_key_env)
+            else:
+                made, built = make_index(source, out, settings, progress, tell)
+            if chosen:
+                make_structures(made, chosen, threads, progress)
+        if first or changes or (since is not None and changes.left_out != since.left_out):
+            news = changes if updates else None
+            _show(made, built, news, source=source, structures=chosen, windows=windows, strict=strict, json=json)
+        return changes
+
+    if watch:
+        keep_updated(update or [], perform, quiet)
+    else:
+        perform(None)
+
+
+def _show(
+    made: "Index",
+    built: bool,
+    changes: "Changes | None",
+    *,
+    source: str,
+    structures: list[str],
+    windows: bool,
+    strict: bool,
+    json: bool,
+) -> None:
+    """Say what a build or an update has made. `changes` are those of an update."""
     if made.cut:
         texts = "passages" if made.passages else "documents"
         summary = f"{made.folder}: {texts} longer than the model's window, embedded by their beginning: {made.cut}"
         say(summary, err=True)
-    if left_out := changes.left_out if updates else made.left_out:
+    if left_out := made.left_out if changes is None else changes.left_out:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(left_out.items()))
         summary = f"{made.folder}: records left out of the corpus: {sum(left_out.values())} ({kinds})"
         if strict:
@@ -291,16 +340,17 @@ def index(
         )
         say(f"{made.folder}: {blank:,} {whose} and never cited", err=True)
     if json:
-        told = {"out": made.folder, "documents": made.documents, "new": built, "structures": chosen}
-        changed = {"added": changes.added, "replaced": changes.replaced, "removed": changes.removed} if updates else {}
+        told = {"out": made.folder, "documents": made.documents, "new": built, "structures": structures}
+        numbers = () if changes is None else ("added", "replaced", "removed")
+        changed = {name: getattr(changes, name) for name in numbers}
         say_result("index", source, {**told, "left_out": left_out, "cut": made.cut, **changed})
         return
     number = "documents of a server" if made.documents is None else plural(made.documents, "document")
-    structures = f", structures: {', '.join(chosen)}" if chosen else ""
+    ahead = f", structures: {', '.join(structures)}" if structures else ""
     news = "" if built else ", already indexed"
-    if updates:
+    if changes is not None:
         news = f": {changes.added:,} added, {changes.replaced:,} replaced, {changes.removed:,} removed"
-    say(f"{made.folder}: {number}{news}{structures}")
+    say(f"{made.folder}: {number}{news}{ahead}")
 
 
 def _refuse_settings(context: typer.Context) -> None:

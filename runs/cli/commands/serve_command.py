@@ -51,21 +51,26 @@ def serve(
     from keystone.runs.serving.app import make_app
     from keystone.runs.serving.call_log import open_call_log
     from keystone.runs.serving.keys import make_settings_key
+    from keystone.runs.serving.served import open_served
     from keystone.runs.serving.server.guard import choose_guard
     from keystone.runs.serving.server.listen import listen, open_socket
-    from keystone.runs.serving.service import open_service
 
     guard = choose_guard(host, reply_seconds)
     settings = make_config(config, set or [], preset, Path("-"), folder)
     path = log or settings.out / settings.run_id / LOG_FILE
+
+    def tell(text: str) -> None:
+        if not quiet:
+            say(text, err=True)
+
     with (
         nullcontext() if stdio else open_socket(host, port) as bound,
         open_call_log(path, open_index(folder).key, make_settings_key(settings)) as calls,
-        open_service(settings, calls, threads) as service,
+        open_served(settings, calls, threads, tell) as served,
     ):
         if bound is None:
-            asyncio.run(serve_stdio(service))
+            asyncio.run(serve_stdio(served))
             return
         address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
-        told = f"{service.name} is served at {address}; log: {path}"
-        listen(make_app(service, guard), bound, lambda: None if quiet else say(told))
+        told = f"{folder.resolve().name} is served at {address}; log: {path}"
+        listen(make_app(served, guard), bound, lambda: None if quiet else say(told))

@@ -10,14 +10,22 @@ from keystone.generation.queries.compose import make_narrative_query
 from keystone.generation.rerank.candidates import Candidates, Means, Rerank, Reranked
 from keystone.generation.rerank.open import open_reranker
 from keystone.retrieval.types import Topic
+from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job
+
+
+def open_configured_reranker(
+    config: RunConfig, model: Model | None, threads: int = 1
+) -> AbstractAsyncContextManager[Rerank | None]:
+    """Open the reranker of a configuration, or None if it has none."""
+    settings, window = config.rerank, config.model.window if config.model else 0
+    means = Means(config.out, model, window, threads)
+    return nullcontext() if settings.method is None else open_reranker(settings, means)
 
 
 def open_job_reranker(job: Job, model: Model | None) -> AbstractAsyncContextManager[Rerank | None]:
     """Open the reranker of a job, or None if it has none."""
-    settings, window = job.config.rerank, job.config.model.window if job.config.model else 0
-    means = Means(job.config.out, model, window, job.threads)
-    return nullcontext() if settings.method is None else open_reranker(settings, means)
+    return open_configured_reranker(job.config, model, job.threads)
 
 
 async def rerank_rows(job: Job, rerank: Rerank, topic: Topic, rows: Sequence[int]) -> tuple[list[int], Reranked]:

@@ -1,6 +1,8 @@
 """The MCP front of a service over streamable HTTP."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
@@ -11,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keystone.runs.serving.agents.server import make_mcp_server, perform
 from keystone.runs.serving.front import Front
+from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.leaving import run_until_left
 from keystone.runs.serving.service import Service
 
@@ -19,17 +22,18 @@ PATH = "/mcp"
 
 
 def open_front(service: Service) -> Front:
-    """Open the MCP front of a service over streamable HTTP.
+    """Open the MCP front of a service. Its calls come by the sessions of `open_sessions`, which outlast a service."""
+    return Front([], partial(perform, service))
+
+
+def open_sessions(served: Served) -> tuple[Route, Callable[[], AbstractAsyncContextManager[None]]]:
+    """Open MCP over streamable HTTP; returns its route, and what has to be open as long as the server runs.
 
     A GET would open a stream of messages that the server begins. It begins none, so GET is refused. Replies are JSON:
     the library would break off a stream of events when the server is asked to stop.
     """
-    manager = StreamableHTTPSessionManager(make_mcp_server(service), json_response=True)
-    return Front(
-        [Route(PATH, _Endpoint(StreamableHTTPASGIApp(manager)), methods=["POST", "DELETE"])],
-        partial(perform, service),
-        manager.run,
-    )
+    manager = StreamableHTTPSessionManager(make_mcp_server(served), json_response=True)
+    return Route(PATH, _Endpoint(StreamableHTTPASGIApp(manager)), methods=["POST", "DELETE"]), manager.run
 
 
 class _Endpoint:

@@ -18,6 +18,7 @@ from keystone.indexing.errors import NotFound, UserError
 from keystone.runs.serving.agents.budget import LEAST_REPLY_TOKENS
 from keystone.runs.serving.agents.tools import DATA, TOOLS
 from keystone.runs.serving.call_log import Call, Reply, log_call
+from keystone.runs.serving.served import Served
 from keystone.runs.serving.service import Service
 from keystone.runs.tracks.violations import shorten_value
 
@@ -53,8 +54,8 @@ async def perform(service: Service, call: Call) -> Reply:
         return _make_error(f"Keystone failed inside with {type(error).__name__}; the log of the server says more", 500)
 
 
-def make_mcp_server(service: Service) -> Server[Any]:
-    """Make the MCP server of a service. Over stdio, all calls are one session."""
+def make_mcp_server(served: Served) -> Server[Any]:
+    """Make the MCP server of what is served. Over stdio, all calls are one session."""
     own_session = uuid4().hex
     listed = mcp_types.ListToolsResult(
         tools=[
@@ -78,8 +79,9 @@ def make_mcp_server(service: Service) -> Server[Any]:
         if not _is_writable([call.operation, call.arguments]):
             _LOGGER.warning("a call of the tool %r is refused: the log cannot hold its arguments", call.operation)
             raise MCPError(mcp_types.INVALID_PARAMS, "arguments: expected UTF-8, finite numbers of 64 bits, few levels")
-        reply = await perform(service, call)
-        log_call(service.log, call, reply)
+        with served.use() as service:
+            reply = await perform(service, call)
+            log_call(service.log, call, reply)
         text = reply.body.decode()
         if call.operation not in TOOLS:
             raise MCPError(mcp_types.INVALID_PARAMS, text)

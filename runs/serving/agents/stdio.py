@@ -14,16 +14,16 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
 from keystone.runs.serving.agents.server import make_mcp_server
-from keystone.runs.serving.service import Service
+from keystone.runs.serving.served import Served
 
 CANCELLED = "notifications/cancelled"
 """The message after which a call gets no answer."""
 
 
-async def serve_stdio(service: Service) -> None:
+async def serve_stdio(served: Served) -> None:
     """Serve MCP over standard input and output until the input ends and all of its calls are answered."""
-    async with stdio_server() as (incoming, outgoing):
-        await answer_all(make_mcp_server(service), incoming, outgoing)
+    async with served.follow(), stdio_server() as (incoming, outgoing):
+        await answer_all(make_mcp_server(served), incoming, outgoing)
 
 
 async def answer_all(server: Server[Any], incoming: Any, outgoing: Any) -> None:

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
 
+from keystone.indexing.index import Index
+
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The upper bounds of the histogram of durations."""
 
@@ -46,6 +48,16 @@ def format_batches(requests: int, batches: int) -> Iterator[str]:
     yield f"keystone_bm25_queries_total {requests}"
     yield from _format_head("keystone_bm25_batches_total", "counter", "Batches that these queries came in.")
     yield f"keystone_bm25_batches_total {batches}"
+
+
+def format_index(index: Index, changes: int) -> Iterator[str]:
+    """Format which index is served, and how often another one took the place of one."""
+    yield from _format_head("keystone_index_info", "gauge", "The index that new requests get, by its key.")
+    yield f'keystone_index_info{{key="{index.key}"}} 1'
+    yield from _format_head("keystone_index_documents", "gauge", "The documents of this index.")
+    yield f"keystone_index_documents {'NaN' if index.documents is None else index.documents}"
+    yield from _format_head("keystone_index_changes_total", "counter", "Indexes that took the place of others.")
+    yield f"keystone_index_changes_total {changes}"
 
 
 def _format_head(name: str, kind: str, help: str) -> Iterator[str]:

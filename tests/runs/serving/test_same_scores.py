@@ -21,6 +21,7 @@ from keystone.runs.config.read import make_config
 from keystone.runs.serving.agents.server import perform
 from keystone.runs.serving.app import make_app
 from keystone.runs.serving.call_log import Call, open_call_log
+from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard
 from keystone.runs.serving.service import Service, open_service
 from keystone.runs.trec.run_files import read_run
@@ -50,7 +51,7 @@ def search_by_command_line(index: Index) -> Hits:
 
 def search_by_rest(service: Service) -> Hits:
     target = f"/v1/index/search?query={quote(QUERY)}&hits={FOUND}&method=hybrid"
-    found = asyncio.run(ask_app(make_app(service, Guard()), target)).json["candidates"]
+    found = asyncio.run(ask_app(make_app(Served(service), Guard()), target)).json["candidates"]
     return [(one["docid"], one["score"]) for one in found]
 
 

@@ -17,6 +17,7 @@ from keystone.runs.serving.agents.budget import DEFAULT_REPLY_TOKENS, LEAST_REPL
 from keystone.runs.serving.agents.server import make_mcp_server, perform
 from keystone.runs.serving.agents.tools import TOOLS, Search
 from keystone.runs.serving.call_log import Call
+from keystone.runs.serving.served import Served
 from keystone.runs.serving.service import Service
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES
 from tests.support.waiting import LIMIT_S
@@ -29,7 +30,7 @@ def talk(service: Service, work: Callable[[Client], Coroutine[Any, Any, T]]) -> 
     """Connect a client to the tools of a service, and do the work of an agent."""
 
     async def connect() -> T:
-        async with asyncio.timeout(LIMIT_S), Client(make_mcp_server(service)) as client:
+        async with asyncio.timeout(LIMIT_S), Client(make_mcp_server(Served(service))) as client:
             return await work(client)
 
     return asyncio.run(connect())

@@ -21,6 +21,7 @@ from mcp.types import TextContent
 from keystone.indexing.index import Index
 from keystone.runs.cli.commands.replay_command import replay
 from keystone.runs.serving.app import make_app
+from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard
 from keystone.runs.serving.service import Service
 from tests.support import programs
@@ -120,7 +121,7 @@ def test_a_session_over_stdio_is_logged_and_repeats_byte_for_byte(
 def serving(service: Service) -> Iterator[str]:
     """The service behind a token, in a thread; yields its address."""
     port = free_port()
-    config = uvicorn.Config(make_app(service, Guard(TOKEN)), port=port, log_level="error")
+    config = uvicorn.Config(make_app(Served(service), Guard(TOKEN)), port=port, log_level="error")
     server = uvicorn.Server(config)
     thread = Thread(target=server.run, daemon=True)
     thread.start()

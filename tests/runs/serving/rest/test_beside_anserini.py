@@ -14,6 +14,7 @@ from keystone.indexing.attached.lucene_index import adopt_prebuilt
 from keystone.runs.config.read import make_config
 from keystone.runs.serving.app import make_app
 from keystone.runs.serving.call_log import open_call_log
+from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard
 from keystone.runs.serving.service import open_service
 from tests.support.indexes.lucene_indexes import build_anserini_index
@@ -45,7 +46,7 @@ def app(folder: Path) -> Iterator[Any]:
     index, _ = adopt_prebuilt(Path(f"pyserini:{folder / 'bees'}"), folder / "keystone" / "bees")
     config = make_config(None, [], None, Path("-"), index.folder)
     with open_call_log(None, "", "") as calls, open_service(config, calls) as service:
-        yield make_app(service, Guard())
+        yield make_app(Served(service), Guard())
 
 
 def round_scores(reply: Any) -> Any:

@@ -15,6 +15,7 @@ from keystone.runs.config.read import make_config
 from keystone.runs.serving.app import make_app, open_fronts
 from keystone.runs.serving.call_log import Call, open_call_log
 from keystone.runs.serving.front import Front
+from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard
 from keystone.runs.serving.service import Service, open_service
 from tests.support.servers.asgi import Answered, ask_app
@@ -35,7 +36,7 @@ def service(index: Index, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def app(service: Service) -> Any:
-    return make_app(service, Guard())
+    return make_app(Served(service), Guard())
 
 
 def ask(app: Any, target: str, method: str = "GET", body: Any = None) -> Answered:

@@ -31,6 +31,7 @@ from keystone.runs.config.read import make_config
 from keystone.runs.serving.app import make_app
 from keystone.runs.serving.call_log import Call, Reply, open_call_log
 from keystone.runs.serving.engine import Engine
+from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard
 from keystone.runs.serving.service import Service, open_service
 from keystone.runs.serving.web.answers import make_files, stream_events
@@ -70,7 +71,7 @@ class Site:
 @contextmanager
 def serve(service: Service, guard: Guard = LOCAL) -> Iterator[str]:
     """Serve in a thread on a socket of this machine, and give the address."""
-    server = uvicorn.Server(uvicorn.Config(make_app(service, guard), port=free_port(), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(make_app(Served(service), guard), port=free_port(), log_level="warning"))
     thread = Thread(target=server.run, daemon=True)
     thread.start()
     try:
