@@ -13,7 +13,7 @@ from benchmarks.table import Row
 
 BENCHMARKS = (
     *("fusion", "run_files", "bm25", "dense", "passages", "dense_shards", "parasol", "calls", "presets"),
-    *("growth", "scale", "update"),
+    *("growth", "short_documents", "scale", "update"),
     *(
         "opensearch_load",
         "opensearch_search",

@@ -1,4 +1,4 @@
-"""(c) BM25 from texts of queries to rankings of integers, beside Pyserini on the same index, tantivy and bm25s."""
+"""(c) BM25 from texts of queries to rankings of integers, beside Pyserini's batch search, Lucene, tantivy and bm25s."""
 
 import os
 import subprocess
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peak import read_peak_memory
+from benchmarks.pyserini_batch import open_pyserini, read_rankings
 from benchmarks.table import Row, compare_costs, take_turns
 from benchmarks.texts import draw_questions, read_passages
 from keystone.indexing.lucene.postings import open_postings, write_postings
@@ -21,7 +22,7 @@ from keystone.retrieval.lucene.postings import PostingsSearcher
 from keystone.retrieval.lucene.search import LuceneSearcher
 from keystone.retrieval.types import K1, B
 
-PASSAGES, QUERIES, DEPTH = 100_000, 500, 1000
+PASSAGES, QUERIES, DEPTH, REPEATS = 100_000, 500, 1000, 5
 COMPARED_QUERIES = 10_000
 """The queries whose rankings are compared with Lucene's."""
 THREADS = os.cpu_count() or 1
@@ -39,21 +40,19 @@ def rows() -> list[Row]:
         is_lucenes = _is_same_ranking(ours, lucene, draw_questions(texts, COMPARED_QUERIES, seed=11))
         rankings = ours.search(ids, query_texts, DEPTH, THREADS)
         memory = _measure_memory(Path(folder), query_texts)
-        peers: dict[str, Callable[[], Any]] = {
-            "Pyserini": _open_pyserini(Path(folder, "lucene"), query_texts),
-            "tantivy": _open_tantivy(texts, query_texts),
-            "bm25s": _open_bm25s(texts, query_texts),
-        }
-        theirs = peers["Pyserini"]()
-        same = all(np.array_equal(rankings.of(i), docs) for i, (docs, _) in enumerate(theirs))
-        jobs = {
-            "ours": lambda: ours.search(ids, query_texts, DEPTH, THREADS),
-            "Lucene": lambda: lucene.search(ids, query_texts, DEPTH, THREADS),
-            **peers,
-        }
-        seconds = take_turns(jobs, repeats=3)
+        with open_pyserini(Path(folder), texts, query_texts, THREADS, DEPTH) as search_by_pyserini:
+            jobs: dict[str, Callable[[], Any]] = {
+                "ours": lambda: ours.search(ids, query_texts, DEPTH, THREADS),
+                "Lucene": lambda: lucene.search(ids, query_texts, DEPTH, THREADS),
+                "Pyserini": search_by_pyserini,
+                "tantivy": _open_tantivy(texts, query_texts),
+                "bm25s": _open_bm25s(texts, query_texts),
+            }
+            seconds = take_turns(jobs, repeats=REPEATS)
+        theirs = read_rankings(Path(folder))
+        same = all(np.array_equal(rankings.of(i), rows) for i, rows in enumerate(theirs))
     name = f"BM25 top {DEPTH}, {QUERIES} queries, {PASSAGES:,} passages"
-    ranking = "same ranking" if same else "ANOTHER RANKING"
+    ranking = "same rankings" if same else "OTHER RANKINGS"
     bound = f"adding postings; {QUERIES / seconds['ours']:.0f} queries a second on {THREADS} threads; {ranking}"
     beside_pyserini = compare_costs(f"{name}: Pyserini", seconds["ours"], seconds["Pyserini"], 30.0, bound)
     compared = f"{'same' if is_lucenes else 'ANOTHER'} ranking and scores for {COMPARED_QUERIES:,} queries"
@@ -86,23 +85,6 @@ def _search_twice(folder: Path) -> None:
     for _ in range(2):
         searcher.search(query_texts, query_texts, DEPTH, THREADS)
     print(read_peak_memory())
-
-
-def _open_pyserini(folder: Path, query_texts: list[str]) -> Callable[[], list[tuple[Any, Any]]]:
-    os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini demands one at import and never uses it
-    from pyserini.search.lucene import LuceneSearcher as Searcher
-
-    searcher = Searcher(str(folder))
-    searcher.set_bm25(K1, B)
-    ids = [str(i) for i in range(len(query_texts))]
-
-    def search() -> list[tuple[Any, Any]]:
-        found = searcher.batch_search(query_texts, ids, k=DEPTH, threads=THREADS)
-        return [
-            (np.array([int(hit.docid) for hit in found[i]]), np.array([hit.score for hit in found[i]])) for i in ids
-        ]
-
-    return search
 
 
 def _open_tantivy(texts: list[str], query_texts: list[str]) -> Callable[[], list[Any]]:

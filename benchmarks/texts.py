@@ -17,7 +17,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z'-]+")
 
 def read_passages(count: int) -> list[str]:
     """The first `count` passages of 120 words in the packages' files, in the order of their paths."""
-    return list(islice(_read_passages(), count))
+    return list(islice(iterate_passages(), count))
 
 
 def draw_questions(texts: list[str], count: int, seed: int = 7) -> list[str]:
@@ -31,7 +31,8 @@ def draw_questions(texts: list[str], count: int, seed: int = 7) -> list[str]:
     return found
 
 
-def _read_passages() -> Iterator[str]:
+def iterate_passages() -> Iterator[str]:
+    """The passages of 120 words in the packages' files, in the order of their paths."""
     for file in sorted(Path(sysconfig.get_paths()["purelib"]).rglob("*")):
         if file.suffix in _SUFFIXES and file.is_file():
             words = _WORD.findall(file.read_text(encoding="utf-8", errors="ignore"))

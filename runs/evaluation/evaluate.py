@@ -144,8 +144,8 @@ def evaluate(
             values[str(measure)] = measure_by_function(function, places, offsets, qrels, measure)
             continue
         for own, judged, ranked in parts:
-            gains = (np.where(grades < measure.relevant_from, 0, grades) for grades in (judged, ranked))
-            values[str(measure)][own] = MEASURES[function](*gains, measure.cutoff)
+            wanted, given = (np.where(grades < measure.relevant_from, 0, grades) for grades in (judged, ranked))
+            values[str(measure)][own] = MEASURES[function](wanted, given, measure.cutoff)
     if named := [measure for measure in measured if measure.delegated]:
         values |= measure_by_name(places, offsets, qrels, named)
     relevance = [values[str(measure)] for measure in measured if measure.of_relevance]

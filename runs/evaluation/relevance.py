@@ -45,7 +45,7 @@ def measure_average_precision(judged: Gains, ranked: Gains, cutoff: int) -> Gain
 def measure_reciprocal_rank(_judged: Gains, ranked: Gains, cutoff: int) -> Gains:
     """The inverse of the rank of the first relevant document."""
     hits = ranked[:, : cutoff or None] > 0
-    return hits.any(axis=1) / (1.0 + hits.argmax(axis=1))
+    return np.asarray(hits.any(axis=1) / (1.0 + hits.argmax(axis=1)), dtype=np.float64)
 
 
 MEASURES: Mapping[str, Callable[[Gains, Gains, int], Gains]] = {
@@ -64,7 +64,7 @@ def _add_up(values: NDArray[Any]) -> Gains:
 
 
 def _count(gains: Gains) -> NDArray[np.int64]:
-    return np.count_nonzero(gains, axis=1)
+    return np.asarray(np.count_nonzero(gains, axis=1), dtype=np.int64)
 
 
 def _divide(values: NDArray[Any], by: NDArray[Any]) -> Gains:

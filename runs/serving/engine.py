@@ -86,12 +86,12 @@ class Engine:
 
 
 @contextmanager
-def open_models(config: RunConfig) -> Iterator[Models]:
+def open_models(config: RunConfig, threads: int) -> Iterator[Models]:
     """Open the model and the reranker of a configuration, and their event loop. `UserError` if one cannot be opened."""
     opened: Future[tuple[Models, asyncio.Event]] = Future()
 
     async def wait_for_end(model: Model | None) -> None:
-        async with open_configured_reranker(config, model) as rerank:
+        async with open_configured_reranker(config, model, threads) as rerank:
             ended = asyncio.Event()
             opened.set_result((Models(model, rerank, asyncio.get_running_loop()), ended))
             await ended.wait()

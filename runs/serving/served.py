@@ -129,7 +129,7 @@ def open_served(
         return open_job(config, threads, topics=[], held=True)
 
     first = [open_service_job()]
-    with open_models(first[0].config) as models:
+    with open_models(first[0].config, first[0].threads) as models:
         service = make_service(first.pop(), models, log)  # nothing here keeps the files of the first index
         served = Served(service, lambda: make_service(open_service_job(), models, log), tell)
         del service

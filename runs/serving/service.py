@@ -95,7 +95,7 @@ def open_service(config: RunConfig, log: CallLog, threads: int = 1) -> Iterator[
     An index without embeddings is served as well. Only dense search is refused.
     """
     job = open_job(config, threads, topics=[], held=True)
-    with open_models(job.config) as models:
+    with open_models(job.config, job.threads) as models:
         yield make_service(job, models, log)
 
 
