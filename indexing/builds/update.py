@@ -6,8 +6,9 @@ one at once. If an update stops at any moment, the older index is whole, and the
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,10 @@ from keystone.indexing.io.writing import lock_folder, write_whole
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.changed_postings import update_postings
 from keystone.indexing.lucene.postings import open_postings
-from keystone.indexing.store import DocumentStore, to_record, update_store
-from keystone.indexing.types import Document, Embedding, Progress, silent
-from keystone.indexing.vectors.reuse import CHUNK_TEXTS, join_vectors
+from keystone.indexing.store import DocumentStore, build_store, from_record, to_record, update_store
+from keystone.indexing.types import Document, Embedding, Progress, Store, silent
+from keystone.indexing.vectors.passages import Passages
+from keystone.indexing.vectors.reuse import CHUNK_TEXTS, count_long, join_vectors
 from keystone.indexing.vectors.shards import Embed, Shards, Texts, embed_store
 from keystone.indexing.vectors.types import Effort
 
@@ -76,15 +78,15 @@ def update_index(
     id that the index lacks. Of the settings, only those for reading a corpus and for the work count: the index keeps
     its models, its kinds of vectors and its passages.
 
-    `UserError` if `out` is no index, if another engine holds its documents, if an id is both removed and in a corpus,
-    and if no document is left. Another call for the same index at the same time is a `UserError`, too.
+    `UserError` if `out` is no index, if its documents lie where Keystone only searches, if an id is both removed and in
+    a corpus, and if no document is left. Another call for the same index at the same time is a `UserError`, too.
     """
     recover(out)
     older = open_index(out)
-    if older.at:
+    if older.backend not in ("lucene", "opensearch"):
         raise UserError(
-            f"{out}: holds its documents in {older.backend}, expected an index in the folder, which alone can be "
-            "updated: index the whole corpus again, under a new name"
+            f"{out}: holds its documents in {older.backend}, which Keystone only searches; expected an index in the "
+            "folder or in OpenSearch"
         )
     settings = _settle(older, settings)
     with progress("Reading files", None):
@@ -92,22 +94,25 @@ def update_index(
         removed = hash_file(delete) if delete else None
         official = make_corpus_key(settings.segments, "segments") if settings.segments else None
     key = digest(["update", FORMAT, older.key, settings.format, settings.windows, official, inputs, removed])
-    parts = (*PARTS, "*.sqlite", *(["vectors"] if settings.vectors else []))
+    held = ("index.json", "numbers.npy") if older.at else PARTS
+    parts = (*held, "*.sqlite", *(["vectors"] if settings.vectors else []))
     changes = Changes()
     with (
         lock_folder(out),
         partial_folder(out, key, parts, replaces=True) as folder,
         open_engine(settings.engine, settings.threads) as engine,
     ):
-        store = DocumentStore(older.store)
         found = stage(
-            folder, CHANGED, lambda path: _find_changes(store, corpora, delete, settings, path, engine.read, report)
+            folder,
+            CHANGED,
+            lambda path: _find_changes(_open_store(older), corpora, delete, settings, path, engine.read, report),
         )
         changes = Changes(found["added"], found["replaced"], len(found["removed"]), found["left_out"])
         if not changes:
             raise Unneeded
         if not (folder / "index.json").exists():
-            _fill(folder, older, found, settings, engine.embed, progress)
+            fill = _fill_cluster if older.at else _fill
+            fill(folder, older, found, settings, engine.embed, progress)
         remove_shards(folder, settings.vectors)
         for file in older.folder.glob("*.sqlite"):
             copy_kept(file, folder)
@@ -136,8 +141,16 @@ def _settle(older: Index, settings: BuildSettings) -> BuildSettings:
     )
 
 
+def _open_store(index: Index) -> Store:
+    if index.at:
+        from keystone.indexing.opensearch.store import open_store
+
+        return open_store(index)
+    return DocumentStore(index.store)
+
+
 def _find_changes(
-    store: DocumentStore,
+    store: Store,
     corpora: Sequence[Path],
     delete: Path | None,
     settings: BuildSettings,
@@ -153,41 +166,55 @@ def _find_changes(
         report(error)
 
     removed = _read_removed(delete, store, counted) if delete else {}
-    seen: set[str] = set()
     numbers = {"added": 0, "replaced": 0}
     with write_whole(path) as out:
-        for corpus in corpora:
-            documents = read_corpus(
-                corpus, settings.format, settings.segments, counted, read=read, extract=settings.extract
-            )
-            for document in cut_documents(documents, settings, counted):
-                if document.id in removed:
-                    raise UserError(
-                        f"{delete}:{removed[document.id]}: found the id {document.id!r} of a document in {corpus}, "
-                        "expected it in one of them"
-                    )
-                if document.id in seen:
-                    where = f"{document.place}: " if document.place else ""
-                    message = f"{where}document id {document.id!r} occurs more than once in the corpus"
-                    counted(BadRecord(message, "repeated id"))
-                    continue
-                seen.add(document.id)
-                line = orjson.dumps(to_record(document)) + b"\n"
-                (row,) = store.rows([document.id]).tolist()
-                if row < 0 or next(store.records([row])) != line:
-                    out.write(line)
+        given = _read_given(corpora, removed, delete, settings, read, counted)
+        while chunk := list(islice(given, CHUNK_TEXTS)):
+            rows = store.rows([document.id for document in chunk])
+            older = iter(store.get(rows[rows >= 0]))
+            for document, row in zip(chunk, rows.tolist(), strict=True):
+                if row < 0 or next(older) != document:
+                    out.write(orjson.dumps(to_record(document)) + b"\n")
                     numbers["added" if row < 0 else "replaced"] += 1
     if len(removed) == len(store) and not numbers["added"]:
         raise UserError(f"{delete}: names all {len(store)} documents of the index, expected one to be left")
     return {**numbers, "removed": list(removed), "left_out": dict(left_out)}
 
 
-def _read_removed(path: Path, store: DocumentStore, report: Report) -> dict[str, int]:
+def _read_given(
+    corpora: Sequence[Path],
+    removed: Mapping[str, int],
+    delete: Path | None,
+    settings: BuildSettings,
+    read: Read,
+    report: Report,
+) -> Iterator[Document]:
+    """Yield the documents of corpora, each id once. `UserError` for one that is to be removed."""
+    seen: set[str] = set()
+    for corpus in corpora:
+        documents = read_corpus(corpus, settings.format, settings.segments, report, read=read, extract=settings.extract)
+        for document in cut_documents(documents, settings, report):
+            if document.id in removed:
+                raise UserError(
+                    f"{delete}:{removed[document.id]}: found the id {document.id!r} of a document in {corpus}, "
+                    "expected it in one of them"
+                )
+            if document.id in seen:
+                where = f"{document.place}: " if document.place else ""
+                message = f"{where}document id {document.id!r} occurs more than once in the corpus"
+                report(BadRecord(message, "repeated id"))
+                continue
+            seen.add(document.id)
+            yield document
+
+
+def _read_removed(path: Path, store: Store, report: Report) -> dict[str, int]:
     """Read the ids of documents to remove, each with its line; `report` receives those that the store lacks."""
     found: dict[str, int] = {}
-    for number, line in read_text_lines(path, report):
-        if name := line.strip():
-            if store.rows([name])[0] < 0:
+    lines = ((number, name) for number, line in read_text_lines(path, report) if (name := line.strip()))
+    while chunk := list(islice(lines, CHUNK_TEXTS)):
+        for (number, name), row in zip(chunk, store.rows([name for _, name in chunk]).tolist(), strict=True):
+            if row < 0:
                 report(BadRecord(f"{path}:{number}: the index holds no document {name!r}", "unknown id"))
             else:
                 found.setdefault(name, number)
@@ -222,17 +249,104 @@ def _fill(
 
     made, _, _ = write_vectors(store, settings, folder, embed_set, progress)
     if older.segments:
-        segments = Counter(older.segments)
-        segments.update(sum_segments(_read(store, new)))
-        segments.subtract(sum_segments(_read(before, left)))
+        segments = _change_segments(older, _read(store, new), _read(before, left))
     else:
         segments = sum_segments(store)
     models = [one.made_by for one in (settings.embedding, *settings.vectors.values()) if one]
     made_of = [FORMAT, models, made, hash_file(store.folder / "documents.jsonl")]
     meta = {"format": FORMAT, "key": digest(["updated", *made_of]), "documents": len(store)}
     meta |= {"left_out": found["left_out"], "segments": show_segments(segments), **made}
-    corpus = orjson.loads((older.folder / "index.json").read_bytes()).get("corpus")
-    write_description(folder, {**meta, "corpus": corpus, "at": {}})
+    write_description(folder, {**meta, "corpus": _read_description(older).get("corpus"), "at": {}})
+
+
+def _fill_cluster(
+    folder: Path, older: Index, found: dict[str, Any], settings: BuildSettings, embed: Embed, progress: Progress
+) -> None:
+    """Update the documents in OpenSearch, and make the new index folder from the older index and the changed documents.
+
+    The cluster keeps the vectors of documents that stay. Those of all others are made.
+    """
+    from keystone.indexing.opensearch.cluster import place_at
+    from keystone.indexing.opensearch.index import Target
+    from keystone.indexing.opensearch.load import Upload
+    from keystone.indexing.opensearch.numbers import NUMBERS, write_numbers
+    from keystone.indexing.opensearch.update import replace_documents
+
+    place = place_at(older.at)
+    with (folder / CHANGED).open("rb") as lines:
+        changed = [orjson.loads(line)["id"] for line in lines]
+    removed = stage(folder, "gone", lambda path: _keep_removed(older, [*found["removed"], *changed], path))
+    gone = DocumentStore(folder / "gone") if removed else None
+    if changed:
+        stage(folder, "store", lambda path: build_store(_read_lines(folder / CHANGED), path))
+    store = DocumentStore(folder / "store") if changed else None
+    target, effort = Target(place), Effort(settings.threads, progress)
+    settings = replace(settings, opensearch=target)
+
+    def embed_set(texts: Texts, one: Embedding, _name: str, path: Path) -> Shards:
+        return embed_store(texts, one, path, effort, embed)
+
+    said = _read_description(older)
+    description, shards, offsets = {**said, "cut": 0}, None, None
+    if store:
+        made, shards, offsets = write_vectors(store, settings, folder, embed_set, progress)
+        description |= made
+    ids = [digest(found["removed"]), hash_file(folder / CHANGED)]
+    first = said.get("numbers", older.documents)
+    documents = (older.documents or 0) + found["added"] - len(found["removed"])
+    segments = _change_segments(older, store or (), gone or ())
+    meta = {name: description[name] for name in description if name != "at"}
+    meta |= {"format": FORMAT, "key": digest(["updated", FORMAT, older.key, *ids]), "documents": documents}
+    meta |= {"left_out": found["left_out"], "segments": show_segments(segments), "numbers": first + len(changed)}
+    meta["cut"] = max(0, older.cut - _count_cut(older, gone)) + description["cut"]
+    added = Upload(target, meta, store, shards, folder / "sent", offsets=offsets, first=first) if store else None
+    stage(
+        folder, NUMBERS,
+        lambda _: write_numbers(replace_documents(place, meta, older.key, removed, added, progress), folder),
+    )  # fmt: skip
+    write_description(folder, {**meta, "at": older.at})
+
+
+def _keep_removed(older: Index, ids: Sequence[str], path: Path) -> list[int]:
+    """Put the documents of an older index that have these ids into a store; returns their numbers in the cluster."""
+    from keystone.indexing.opensearch.numbers import load_numbers
+
+    before, (numbers, _) = _open_store(older), load_numbers(older)
+    rows = np.unique(before.rows(ids))
+    rows = rows[rows >= 0]
+    if len(rows):
+        build_store(_read(before, rows), path)
+    found: list[int] = (rows if numbers is None else numbers[rows]).tolist()
+    return found
+
+
+def _read_lines(path: Path) -> Iterator[Document]:
+    with path.open("rb") as lines:
+        yield from (from_record(orjson.loads(line)) for line in lines)
+
+
+def _count_cut(index: Index, gone: DocumentStore | None) -> int:
+    """Count the removed texts whose vectors stood for their beginning."""
+    if gone is None or index.embedding is None or index.pooled:
+        return 0
+    texts: Texts = gone
+    if index.passages:
+        counts = [len(document.segments) for document in gone]
+        texts = Passages(gone, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    return count_long(index, texts, np.arange(len(texts)))
+
+
+def _read_description(index: Index) -> dict[str, Any]:
+    found: dict[str, Any] = orjson.loads((index.folder / "index.json").read_bytes())
+    return found
+
+
+def _change_segments(older: Index, new: Iterable[Document], gone: Iterable[Document]) -> Counter[str]:
+    """Count the segments of an index by kind after documents have come and gone."""
+    segments = Counter(older.segments)
+    segments.update(sum_segments(new))
+    segments.subtract(sum_segments(gone))
+    return segments
 
 
 def _update_postings(
@@ -248,6 +362,6 @@ def _update_postings(
     update_postings(open_postings(older.postings), stayed, new, stems, path, progress)
 
 
-def _read(store: DocumentStore, rows: NDArray[np.integer[Any]]) -> Iterator[Document]:
+def _read(store: Store, rows: NDArray[np.integer[Any]]) -> Iterator[Document]:
     for start in range(0, len(rows), CHUNK_TEXTS):
         yield from store.get(rows[start : start + CHUNK_TEXTS])
