@@ -60,12 +60,13 @@ def replace_documents(
             new = version_at(place, meta["key"])
             remove(nodes, new)  # a stopped try has left it
             try:
-                _fill(nodes, held, new, meta, removed, added, progress)
+                numbers = _fill(nodes, held, new, meta, removed, added, progress)
             except UserError:
                 remove(nodes, new)
                 raise
             switch(nodes, place, held.place, new)
-        return read_numbers(nodes, place, meta["documents"])
+            return numbers
+        return read_numbers(nodes, held.place, meta["documents"])
     finally:
         close(nodes)
 
@@ -78,8 +79,8 @@ def _fill(
     removed: Sequence[int],
     added: Upload | None,
     progress: Progress,
-) -> None:
-    """Make the new index from a copy of the one that is held."""
+) -> Numbers:
+    """Make the new index from a copy of the one that is held; returns the numbers of its documents by row."""
     clone(nodes, held.place, new)
     delete_documents(nodes, new, removed)
     if added:
@@ -90,7 +91,7 @@ def _fill(
     describe(nodes, new, meta)
     with progress("Merging segments", None):
         _drop_deleted(nodes, new, held.replicas)
-    read_numbers(nodes, new, meta["documents"])
+    return read_numbers(nodes, new, meta["documents"])
 
 
 def _drop_deleted(nodes: Sequence[Node], new: Place, replicas: int) -> None:

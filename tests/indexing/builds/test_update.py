@@ -107,7 +107,7 @@ class Killed(BaseException):
 
 
 STAGES = [
-    "_find_changes",
+    "find_changes",
     "update_store",
     "_update_postings",
     "write_vectors",
