@@ -5,9 +5,8 @@ the order of the files. Only texts that the older index lacks are embedded. The 
 one at once. If an update stops at any moment, the older index is whole, and the same update goes on from there.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,18 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from keystone.indexing.builds.changes import (
+    CHANGED,
+    Changes,
+    change_segments,
+    find_changes,
+    open_documents,
+    read_description,
+    read_documents,
+)
 from keystone.indexing.builds.engines import open_engine
 from keystone.indexing.builds.index import (
     PARTS,
-    cut_documents,
     list_set_folders,
     remove_shards,
     show_segments,
@@ -29,41 +36,23 @@ from keystone.indexing.builds.index import (
     write_vectors,
 )
 from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
-from keystone.indexing.corpora.corpus import Read, make_corpus_key, read_corpus
-from keystone.indexing.errors import BadRecord, Report, Unneeded, UserError, stop
+from keystone.indexing.corpora.corpus import make_corpus_key
+from keystone.indexing.errors import Report, Unneeded, UserError, stop
 from keystone.indexing.impacts import OlderImpacts
 from keystone.indexing.index import FORMAT, Index, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.kept import copy_kept
-from keystone.indexing.io.reading import hash_file, read_text_lines
+from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.staged import partial_folder, recover, stage
-from keystone.indexing.io.writing import lock_folder, write_whole
+from keystone.indexing.io.writing import lock_folder
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.changed_postings import update_postings
 from keystone.indexing.lucene.postings import open_postings
-from keystone.indexing.store import DocumentStore, to_record, update_store
-from keystone.indexing.types import Document, Embedding, Progress, silent
-from keystone.indexing.vectors.reuse import CHUNK_TEXTS, join_vectors
+from keystone.indexing.store import DocumentStore, update_store
+from keystone.indexing.types import Embedding, Progress, silent
+from keystone.indexing.vectors.reuse import join_vectors
 from keystone.indexing.vectors.shards import Embed, Shards, Texts, embed_store
 from keystone.indexing.vectors.types import Effort
-
-CHANGED = "changed.jsonl"
-"""The documents that are added, or that replace others, as the store holds them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The numbers of documents that an update added, replaced and removed, and of left-out records by their kind."""
-
-    added: int = 0
-    replaced: int = 0
-    removed: int = 0
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    read: Collection[str] = ()
-    """The ids of all documents that the corpora hold, if the update was told what an earlier one read."""
-
-    def __bool__(self) -> bool:
-        return bool(self.added or self.replaced or self.removed)
 
 
 def update_index(
@@ -85,15 +74,15 @@ def update_index(
     If `since` tells what an earlier update read of the same corpora, documents that it read and the corpora lack by now
     are removed, too. If more records are left out than then, none is: they may be among those.
 
-    `UserError` if `out` is no index, if another engine holds its documents, if an id is both removed and in a corpus,
-    and if no document is left. Another call for the same index at the same time is a `UserError`, too.
+    `UserError` if `out` is no index, if its documents lie where Keystone only searches, if an id is both removed and in
+    a corpus, and if no document is left. Another call for the same index at the same time is a `UserError`, too.
     """
     recover(out)
     older = open_index(out)
-    if older.at:
+    if older.backend not in ("lucene", "opensearch"):
         raise UserError(
-            f"{out}: holds its documents in {older.backend}, expected an index in the folder, which alone can be "
-            "updated: index the whole corpus again, under a new name"
+            f"{out}: holds its documents in {older.backend}, which Keystone only searches; expected an index in the "
+            "folder or in OpenSearch"
         )
     settings = _settle(older, settings)
     with progress("Reading files", None):
@@ -102,25 +91,28 @@ def update_index(
         official = make_corpus_key(settings.segments, "segments") if settings.segments else None
     known = None if since is None else [sorted(since.read), dict(since.left_out)]
     key = digest(["update", FORMAT, older.key, settings.format, settings.windows, official, inputs, removed, known])
-    parts = (*PARTS, "*.sqlite", *list_set_folders(settings))
+    held = ("index.json", "numbers.npy") if older.at else PARTS
+    parts = (*held, "*.sqlite", *list_set_folders(settings))
     changes = Changes()
     with (
         lock_folder(out),
         partial_folder(out, key, parts, replaces=True) as folder,
         open_engine(settings.engine, settings.threads) as engine,
     ):
-        store = DocumentStore(older.store)
         found = stage(
             folder,
             CHANGED,
-            lambda path: _find_changes(store, corpora, delete, settings, path, engine.read, report, since),
+            lambda path: find_changes(
+                open_documents(older), corpora, delete, settings, path, engine.read, report, since
+            ),
         )
         numbers = found["added"], found["replaced"], len(found["removed"])
         changes = Changes(*numbers, found["left_out"], frozenset(found.get("read", ())))
         if not changes:
             raise Unneeded
         if not (folder / "index.json").exists():
-            _fill(folder, older, found, settings, engine.embed, progress)
+            fill = _fill_cluster if older.at else _fill
+            fill(folder, older, found, settings, engine.embed, progress)
         remove_shards(folder, settings.vectors)
         for file in older.folder.glob("*.sqlite"):
             copy_kept(file, folder)
@@ -148,74 +140,6 @@ def _settle(older: Index, settings: BuildSettings) -> BuildSettings:
         passages=older.passages,
         opensearch=None,
     )
-
-
-def _find_changes(
-    store: DocumentStore,
-    corpora: Sequence[Path],
-    delete: Path | None,
-    settings: BuildSettings,
-    path: Path,
-    read: Read,
-    report: Report,
-    since: Changes | None,
-) -> dict[str, Any]:
-    """Write the documents that are new or have another content to a file; returns numbers, and the ids to remove.
-
-    If `since` is not None, the ids of all documents are returned as well.
-    """
-    left_out: Counter[str] = Counter()
-
-    def counted(error: BadRecord) -> None:
-        left_out[error.kind] += 1
-        report(error)
-
-    removed = _read_removed(delete, store, counted) if delete else {}
-    seen: set[str] = set()
-    numbers = {"added": 0, "replaced": 0}
-    with write_whole(path) as out:
-        for corpus in corpora:
-            documents = read_corpus(
-                corpus, settings.format, settings.segments, counted, read=read, extract=settings.extract
-            )
-            for document in cut_documents(documents, settings, counted):
-                if document.id in removed:
-                    raise UserError(
-                        f"{delete}:{removed[document.id]}: found the id {document.id!r} of a document in {corpus}, "
-                        "expected it in one of them"
-                    )
-                if document.id in seen:
-                    where = f"{document.place}: " if document.place else ""
-                    message = f"{where}document id {document.id!r} occurs more than once in the corpus"
-                    counted(BadRecord(message, "repeated id"))
-                    continue
-                seen.add(document.id)
-                line = orjson.dumps(to_record(document)) + b"\n"
-                (row,) = store.rows([document.id]).tolist()
-                if row < 0 or next(store.records([row])) != line:
-                    out.write(line)
-                    numbers["added" if row < 0 else "replaced"] += 1
-    names = list(removed)
-    if since is not None and left_out.total() <= sum(since.left_out.values()):
-        lacking = sorted({*since.read} - seen - {*removed})
-        names += [name for name, row in zip(lacking, store.rows(lacking).tolist(), strict=True) if row >= 0]
-    if len(names) == len(store) and not numbers["added"]:
-        where = delete or ", ".join(map(str, corpora))
-        raise UserError(f"{where}: names all {len(store)} documents of the index, expected one to be left")
-    all_read = {"read": sorted(seen)} if since is not None else {}
-    return {**numbers, "removed": names, "left_out": dict(left_out), **all_read}
-
-
-def _read_removed(path: Path, store: DocumentStore, report: Report) -> dict[str, int]:
-    """Read the ids of documents to remove, each with its line; `report` receives those that the store lacks."""
-    found: dict[str, int] = {}
-    for number, line in read_text_lines(path, report):
-        if name := line.strip():
-            if store.rows([name])[0] < 0:
-                report(BadRecord(f"{path}:{number}: the index holds no document {name!r}", "unknown id"))
-            else:
-                found.setdefault(name, number)
-    return found
 
 
 def _fill(
@@ -249,17 +173,21 @@ def _fill(
         store, settings, folder, effort, lambda name: OlderImpacts(older.impacts_of(name), stayed)
     )
     if older.segments:
-        segments = Counter(older.segments)
-        segments.update(sum_segments(_read(store, new)))
-        segments.subtract(sum_segments(_read(before, left)))
+        segments = change_segments(older, read_documents(store, new), read_documents(before, left))
     else:
         segments = sum_segments(store)
     models = [one.made_by for one in (settings.embedding, *settings.vectors.values()) if one]
     made_of = [FORMAT, models, made, hash_file(store.folder / "documents.jsonl")]
     meta = {"format": FORMAT, "key": digest(["updated", *made_of]), "documents": len(store)}
     meta |= {"left_out": found["left_out"], "segments": show_segments(segments), **made}
-    corpus = orjson.loads((older.folder / "index.json").read_bytes()).get("corpus")
-    write_description(folder, {**meta, "corpus": corpus, "at": {}})
+    write_description(folder, {**meta, "corpus": read_description(older).get("corpus"), "at": {}})
+
+
+def _fill_cluster(*arguments: Any) -> None:
+    """Import the client of OpenSearch only for an index that lies there."""
+    from keystone.indexing.builds.update_cluster import fill_cluster
+
+    fill_cluster(*arguments)
 
 
 def _update_postings(
@@ -271,10 +199,5 @@ def _update_postings(
     progress: Progress,
 ) -> None:
     """Write the postings of a new store, whose rows `new` are not those of the older index."""
-    stems = (stems_of(document.contents) for document in _read(store, new))
+    stems = (stems_of(document.contents) for document in read_documents(store, new))
     update_postings(open_postings(older.postings), stayed, new, stems, path, progress)
-
-
-def _read(store: DocumentStore, rows: NDArray[np.integer[Any]]) -> Iterator[Document]:
-    for start in range(0, len(rows), CHUNK_TEXTS):
-        yield from store.get(rows[start : start + CHUNK_TEXTS])

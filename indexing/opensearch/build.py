@@ -16,6 +16,7 @@ from keystone.indexing.io.writing import write_whole
 from keystone.indexing.opensearch.cluster import Place, as_expected, close, connect, place_of
 from keystone.indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
 from keystone.indexing.opensearch.load import Upload, load
+from keystone.indexing.opensearch.numbers import NUMBERS, read_numbers, write_numbers
 from keystone.indexing.types import Embedding, Progress
 from keystone.indexing.vectors.embed import load_embedder
 
@@ -60,21 +61,24 @@ def adopt_loaded(place: Place, out: Path, key_env: str | None = None) -> tuple[I
     nodes = connect(place.urls, 1)
     try:
         held = held_at(nodes, place)
+        if held is None or not held.finished:
+            found = "not yet finished" if held else "no such index"
+            raise UserError(f"{place}: {found}; expected one that `keystone index CORPUS --opensearch` has made")
+        if out.exists():
+            existing = open_index(out)
+            if (existing.key, existing.at) != (held.meta["key"], place.at):
+                raise UserError(f"{out}: holds another index: remove it or choose another")
+            return existing, False
+        with as_expected(place):
+            meta = _checked({**held.meta, "at": place.at}, key_env)
+            content, parts_key = orjson.dumps(meta, option=orjson.OPT_INDENT_2), digest(meta)
+        with partial_folder(out, parts_key, ("index.json", NUMBERS)) as folder:
+            if "numbers" in meta:
+                write_numbers(read_numbers(nodes, held.place, meta["documents"]), folder)
+            with write_whole(folder / "index.json") as file:
+                file.write(content)
     finally:
         close(nodes)
-    if held is None or not held.finished:
-        found = "not yet finished" if held else "no such index"
-        raise UserError(f"{place}: {found}; expected one that `keystone index CORPUS --opensearch` has made")
-    if out.exists():
-        existing = open_index(out)
-        if (existing.key, existing.at) != (held.meta["key"], place.at):
-            raise UserError(f"{out}: holds another index: remove it or choose another")
-        return existing, False
-    with as_expected(place):
-        meta = _checked({**held.meta, "at": place.at}, key_env)
-        content, parts_key = orjson.dumps(meta, option=orjson.OPT_INDENT_2), digest(meta)
-    with partial_folder(out, parts_key, ("index.json",)) as folder, write_whole(folder / "index.json") as file:
-        file.write(content)
     return open_index(out), True
 
 

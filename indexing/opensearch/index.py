@@ -43,6 +43,12 @@ ANALYSIS = {
 """Anserini's analyzer for English, as an OpenSearch setting."""
 SIMILARITY = {"type": "BM25", "k1": 0.9, "b": 0.4}
 EF_CONSTRUCTION = 128
+VERSION_DIGITS = 16
+"""The digits of its key at the end of the name of an updated index."""
+DELETED_AT_ONCE = 10_000
+"""The documents that one request deletes."""
+CLONE_TIMEOUT = "60s"
+"""The time in which the shards of a copied index, or of one that is opened, must be there."""
 MERGE_TIMEOUT_S = 6 * 3600.0
 """The time for which Keystone waits until an index is merged."""
 
@@ -62,9 +68,12 @@ class Target:
 class Held:
     """The state of an index in the cluster. If somebody removes and makes it again, `uuid` changes."""
 
+    place: Place
+    """Its own place. An updated index has a longer name than the alias by which it is found."""
     uuid: str
     meta: dict[str, Any]
     finished: bool
+    replicas: int = 0
 
 
 def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, replicas: int = 0) -> dict[str, Any]:
@@ -119,7 +128,7 @@ def vector_field(faiss: str, dimension: int) -> dict[str, Any]:
 def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
     """Read the state of the index at a place; None if there is no index.
 
-    `UserError` for an alias, and for an index that Keystone has not made.
+    `UserError` for an alias that no update has made, and for an index that Keystone has not made.
     """
     reply = ask(nodes, Request("GET", place.path))
     if reply.status == 404:
@@ -127,15 +136,25 @@ def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
     found = reply.checked()
     with as_expected(place):
         names = list(found.keys())
-    if names != [place.name]:
+    if names != [place.name] and not (len(names) == 1 and _is_version_of(place, names[0])):
         raise UserError(f"{place}: an alias of {show_value(', '.join(names))}, expected the name of an index")
     with as_expected(place):
-        settings, mappings = found[place.name]["settings"]["index"], found[place.name]["mappings"]
+        settings, mappings = found[names[0]]["settings"]["index"], found[names[0]]["mappings"]
+        replicas = int(settings.get("number_of_replicas", 0))
         uuid, finished = str(settings["uuid"]), settings.get("blocks", {}).get("write") == "true"
         meta = mappings.get("_meta", {}).get("keystone")
     if not isinstance(meta, dict) or "key" not in meta:
         raise UserError(f"{place}: an index that keystone has not made: choose another name")
-    return Held(uuid, meta, finished)
+    return Held(Place(place.urls, names[0]), uuid, meta, finished, replicas)
+
+
+def version_at(place: Place, key: str) -> Place:
+    """Return the place of the version of an index that has this key, which is found by an alias, its `place`."""
+    return Place(place.urls, f"{place.name}-{key[:VERSION_DIGITS]}")
+
+
+def _is_version_of(place: Place, name: str) -> bool:
+    return re.fullmatch(rf"{re.escape(place.name)}-[0-9a-f]{{{VERSION_DIGITS}}}", name) is not None
 
 
 def refuse_other(place: Place, held: Held | None, keys: Collection[str]) -> None:
@@ -167,6 +186,79 @@ def remove(nodes: Sequence[Node], place: Place) -> None:
     reply = ask(nodes, Request("DELETE", place.path))
     if reply.status != 404:
         reply.checked()
+
+
+def clone(nodes: Sequence[Node], place: Place, copy: Place) -> None:
+    """Copy a finished index, which shares its files, to a new place. The copy accepts writes, as while it is loaded.
+
+    `UserError` if the cluster cannot copy it. Then there is no copy.
+    """
+    settings = {
+        "number_of_replicas": 0,
+        "refresh_interval": "-1",
+        "translog.durability": "async",
+        "blocks.write": None,
+    }
+    path = f"{place.path}/_clone{copy.path}"
+    made = ask(nodes, Request("PUT", path, orjson.dumps({"settings": {"index": settings}})))
+    if "resource_already_exists_exception" not in made.reason:
+        made.checked()
+    params = {"wait_for_status": "yellow", "timeout": CLONE_TIMEOUT}
+    health = ask(nodes, Request("GET", f"/_cluster/health{copy.path}", params=params))
+    if health.value.get("status") == "red":
+        remove(nodes, copy)
+        raise UserError(f"{place}: the cluster cannot copy this index: load the whole corpus under a new name")
+
+
+def describe(nodes: Sequence[Node], place: Place, meta: Mapping[str, Any]) -> None:
+    """Replace an index's description of itself."""
+    body = orjson.dumps({"_meta": {"keystone": dict(meta)}})
+    ask(nodes, Request("PUT", f"{place.path}/_mapping", body)).checked()
+
+
+def delete_documents(nodes: Sequence[Node], place: Place, numbers: Sequence[int]) -> None:
+    """Delete the documents with these numbers, and make that visible. `UserError` if the cluster cannot."""
+    for start in range(0, len(numbers), DELETED_AT_ONCE):
+        query = {"query": {"terms": {ROW: numbers[start : start + DELETED_AT_ONCE]}}}
+        params = {"refresh": "true", "conflicts": "proceed"}
+        path = f"{place.path}/_delete_by_query"
+        answer = ask(nodes, Request("POST", path, orjson.dumps(query), params, MERGE_TIMEOUT_S)).checked()
+        with as_expected(place):
+            failures = answer["failures"]
+        if failures:
+            raise UserError(f"{place}: could not delete documents: {describe_error(failures[0])}")
+
+
+def purge(nodes: Sequence[Node], place: Place) -> None:
+    """Let the next merge drop deleted documents, which would count in the statistics of BM25.
+
+    An open index keeps them for half a minute after its last flush, and drops that claim when it is closed.
+    """
+    _ask_all_shards(nodes, Request("POST", f"{place.path}/_flush", params={"wait_if_ongoing": "true"}), place)
+    ask(nodes, Request("POST", f"{place.path}/_close")).checked()
+    ask(nodes, Request("POST", f"{place.path}/_open")).checked()
+    params = {"wait_for_status": "yellow", "timeout": CLONE_TIMEOUT}
+    ask(nodes, Request("GET", f"/_cluster/health{place.path}", params=params)).checked()
+
+
+def count_deleted(nodes: Sequence[Node], place: Place) -> int:
+    """Count the deleted documents that the segments of an index still hold."""
+    answer = ask(nodes, Request("GET", f"{place.path}/_stats/docs")).checked()
+    with as_expected(place):
+        return int(answer["_all"]["primaries"]["docs"]["deleted"])
+
+
+def switch(nodes: Sequence[Node], place: Place, old: Place, new: Place) -> None:
+    """Let the alias `place` lead to the index at `new`, and remove the one at `old`, in one step for all searches.
+
+    `UserError` if the cluster refuses it, as when the older index is gone.
+    """
+    actions = [{"remove_index": {"index": old.name}}, {"add": {"index": new.name, "alias": place.name}}]
+    reply = ask(nodes, Request("POST", "/_aliases", orjson.dumps({"actions": actions})))
+    held = held_at(nodes, place)
+    if held is None or held.place != new:  # otherwise, an answer may have been lost
+        reply.checked()
+        raise UserError(f"{place}: leads to another index than {new}, which was made to replace it")
 
 
 def refresh(nodes: Sequence[Node], place: Place) -> None:

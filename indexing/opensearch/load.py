@@ -132,6 +132,8 @@ class Upload:
     """The seconds without any success after which `load` gives up."""
     offsets: Offsets | None = None
     """The passages of the documents, if the vectors are those of passages."""
+    first: int = 0
+    """The number of the first document in the index: that of each document is this one and its row."""
 
 
 def load(upload: Upload, progress: Progress = silent) -> None:
@@ -212,7 +214,7 @@ def send_rows(nodes: Sequence[Node], upload: Upload, wanted: Iterable[Span], tic
 
     dialogue = Dialogue(request_of, read, NODE_REQUESTS * len(nodes), upload.patience)
     with upload.note.open("ab", buffering=0) as log:
-        for rows in send_parts(nodes, batches(store, upload.vectors, wanted, upload.offsets), dialogue):
+        for rows in send_parts(nodes, batches(store, upload.vectors, wanted, upload.offsets, upload.first), dialogue):
             log.write(b"".join(b"%d %d\n" % span for span in spans(rows)))
             tick(len(rows))
 
@@ -253,14 +255,19 @@ class Batch:
 
 
 def batches(
-    store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span], offsets: Offsets | None = None
+    store: DocumentStore,
+    vectors: Shards | None,
+    wanted: Iterable[Span],
+    offsets: Offsets | None = None,
+    first_number: int = 0,
 ) -> Iterator[Batch]:
     """Yield the documents of the wanted rows in batches for `_bulk`, each made on demand.
 
-    If there are `offsets`, the vectors are those of passages, and `offsets` say whose they are.
+    If there are `offsets`, the vectors are those of passages, and `offsets` say whose they are. The number of a
+    document in the index is `first_number` and its row.
     """
     rows, lines, size = list[int](), list[bytes](), 0
-    for row, line in _lines(store, _bind_fields(vectors, offsets), wanted):
+    for row, line in _lines(store, _bind_fields(vectors, offsets), wanted, first_number):
         if rows and (size + len(line) > REQUEST_BYTES or len(rows) == REQUEST_DOCUMENTS):
             yield Batch(rows, b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
             rows, lines, size = [], [], 0
@@ -286,7 +293,9 @@ def _bind_fields(vectors: Shards | None, offsets: Offsets | None) -> FieldsOf:
     return fields_of
 
 
-def _lines(store: DocumentStore, fields_of: FieldsOf, wanted: Iterable[Span]) -> Iterator[tuple[int, bytes]]:
+def _lines(
+    store: DocumentStore, fields_of: FieldsOf, wanted: Iterable[Span], first_number: int
+) -> Iterator[tuple[int, bytes]]:
     for first, last in wanted:
         for start in range(first, last, CHUNK_VECTORS):
             rows = range(start, min(start + CHUNK_VECTORS, last))
@@ -294,13 +303,13 @@ def _lines(store: DocumentStore, fields_of: FieldsOf, wanted: Iterable[Span]) ->
                 document = from_record(orjson.loads(record))
                 source = {
                     DOCID: document.id,
-                    ROW: row,
+                    ROW: first_number + row,
                     CONTENTS: document.contents,
                     DOCUMENT: orjson.Fragment(record.rstrip()),
                     **fields,
                 }
                 written = orjson.dumps(source, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
-                yield row, b'{"create":{"_id":"%d"}}\n' % row + written
+                yield row, b'{"create":{"_id":"%d"}}\n' % (first_number + row) + written
 
 
 def read_bulk(batch: Batch, reply: Reply, name: Callable[[int], str]) -> Read[Batch, Sequence[int]]:

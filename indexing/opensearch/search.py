@@ -5,14 +5,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 import orjson
+from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S
 from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect, place_at
-from keystone.indexing.opensearch.index import PASSAGES, VECTOR, held_at
+from keystone.indexing.opensearch.index import DOCID, PASSAGES, ROW, VECTOR, held_at
+from keystone.indexing.opensearch.numbers import load_numbers
 from keystone.indexing.opensearch.requests import Dialogue, Read, ask, send_parts
 from keystone.indexing.types import Tick
 
@@ -23,8 +26,10 @@ REQUEST_SEARCHES, REQUEST_HITS = 64, 16_384
 ALL_SHARDS = {"allow_partial_search_results": False}
 MOST_ROWS = 2**31 - 1
 """The maximum number of rows in an index, which the field `row` can hold."""
-BY_SCORE = ["_score", {"row": "asc"}]
+BY_SCORE = ["_score", {ROW: "asc"}]
 """A sort order without ties. A hit's sort keys are its whole answer, so OpenSearch loads no document."""
+BY_SCORE_AND_ID = ["_score", {DOCID: "asc"}, {ROW: "asc"}]
+"""The same for an updated index, whose numbers of documents are not in the order of ids."""
 
 _ANSWERED = (
     "hits.hits.sort hits.hits.fields hits.total.value status error timed_out _shards.failed _shards.failures.reason"
@@ -51,6 +56,33 @@ class Cluster:
     """The number of documents in the index."""
     patience: float = PATIENCE_S
     """The seconds without any success after which a search raises `GaveUp`."""
+    numbers: NDArray[np.int32] | None = None
+    """The number of each document in the field `row`, by row, int32[documents]; None if numbers are rows."""
+    own_rows: NDArray[np.int32] | None = None
+    """The row of the document of each number, or -1; None if numbers are rows."""
+
+    @property
+    def by_score(self) -> Sequence[Any]:
+        """The sort order of rankings: by score, ties by document id."""
+        return BY_SCORE if self.numbers is None else BY_SCORE_AND_ID
+
+    def to_numbers(self, rows: ArrayLike) -> NDArray[np.int64]:
+        """Return the numbers in the field `row` of the documents in these rows (int[n]): int64[n]."""
+        wanted = np.asarray(rows, np.int64)
+        return wanted if self.numbers is None else self.numbers[wanted].astype(np.int64)
+
+    def to_rows(self, numbers: ArrayLike) -> NDArray[np.int64]:
+        """Return the rows of documents with these numbers (int[n]): int64[n]. `ValueError` if there is none."""
+        wanted = np.asarray(numbers, np.int64)
+        most = self.documents if self.own_rows is None else len(self.own_rows)
+        if wanted.size and not 0 <= wanted.min() <= wanted.max() < most:
+            raise ValueError(f"found row {wanted.min()} or {wanted.max()}, expected 0 to {most - 1}")
+        if self.own_rows is None:
+            return wanted
+        rows = self.own_rows[wanted].astype(np.int64)
+        if wanted.size and rows.min() < 0:
+            raise ValueError(f"found row {wanted[rows.argmin()]}, which no document of the index has")
+        return rows
 
     def __post_init__(self) -> None:
         weakref.finalize(self, close, self.nodes)
@@ -82,14 +114,16 @@ def open_cluster(index: Index) -> Cluster:
         settings = ask(nodes, Request("GET", f"{place.path}/_settings", params=wanted)).checked()
         with as_expected(place):
             version = version_of(server["version"]["number"])
-            known = settings[place.name]["defaults"] | settings[place.name]["settings"]
+            known = settings[held.place.name]["defaults"] | settings[held.place.name]["settings"]
             shards, window = (int(known[f"index.{name}"]) for name in ("number_of_shards", "max_result_window"))
             if shards < 1 or window < 1:
                 raise ValueError(f"found {shards} shards and a window of {window}, expected at least 1")
     except BaseException:
         close(nodes)
         raise
-    return Cluster(nodes, place, version, shards, window, MOST_ROWS if index.documents is None else index.documents)
+    documents = MOST_ROWS if index.documents is None else index.documents
+    numbers, own_rows = load_numbers(index)
+    return Cluster(nodes, place, version, shards, window, documents, numbers=numbers, own_rows=own_rows)
 
 
 def read_dimension(cluster: Cluster) -> int:
@@ -97,7 +131,8 @@ def read_dimension(cluster: Cluster) -> int:
     place = cluster.place
     mapping = ask(cluster.nodes, Request("GET", f"{place.path}/_mapping")).checked()
     with as_expected(place):
-        fields = mapping[place.name]["mappings"]["properties"]
+        (found,) = mapping.values()
+        fields = found["mappings"]["properties"]
         return int(fields[VECTOR]["dimension"] if VECTOR in fields else fields[PASSAGES]["meta"]["dimension"])
 
 

@@ -60,7 +60,7 @@ class OpenSearchStore:
     def ids(self, rows: ArrayLike) -> list[str]:
         """Return the document ids of rows (int[n]). `IndexError` for a row that is not in the store."""
         wanted = self._checked(rows)
-        known = dict(self._pairs(ROW, np.unique(wanted).tolist()))
+        known = dict(self._pairs(ROW, self._cluster.to_numbers(np.unique(wanted)).tolist()))
         for row in wanted.tolist():
             if row not in known:
                 raise UserError(f"{self._cluster.place}: row {row} is not there any more: load the index again")
@@ -83,11 +83,12 @@ class OpenSearchStore:
         def take(answer: Any) -> list[tuple[int, str]]:
             found = [(row, name) for row, name in (hit["sort"] for hit in answer.get("hits", {}).get("hits", []))]
             for row, name in found:
-                if type(row) is not int or not 0 <= row < self._size or not isinstance(name, str) or not is_id(name):
-                    raise ValueError(f"expected a row below {self._size} and an id, found {show_value([row, name])}")
+                if type(row) is not int or not isinstance(name, str) or not is_id(name):
+                    raise ValueError(f"expected a row and an id, found {show_value([row, name])}")
                 if (row if field == ROW else name) not in asked:
                     raise ValueError(f"found {show_value([row, name])}, which was not asked for")
-            return found
+            rows = self._cluster.to_rows([row for row, _ in found]).tolist()
+            return [(row, name) for row, (_, name) in zip(rows, found, strict=True)]
 
         yield from chain.from_iterable(search_each(self._cluster, searches, take))
 
@@ -104,16 +105,17 @@ class OpenSearchStore:
         return [known[row] for row in wanted.tolist()]
 
     def _request(self, part: Sequence[int]) -> Request:
-        body = orjson.dumps({"ids": [str(row) for row in part]})
+        body = orjson.dumps({"ids": [str(number) for number in self._cluster.to_numbers(part).tolist()]})
         params = {"realtime": "false", "_source_includes": DOCUMENT, "filter_path": "docs._id,docs._source,docs.error"}
         return Request("POST", f"{self._cluster.place.path}/_mget", body, params, limit=DOCUMENTS_LIMIT_BYTES)
 
     def _read(self, part: Sequence[int], reply: Reply) -> Read[list[int], dict[int, Document]]:
         found: dict[int, Document] = {}
         left, why = [], ""
-        for row, answer in zip(part, reply.checked()["docs"], strict=True):
-            if answer["_id"] != str(row):
-                raise ValueError(f"found document {show_value(answer['_id'])}, expected {row}")
+        numbers = self._cluster.to_numbers(part).tolist()
+        for row, number, answer in zip(part, numbers, reply.checked()["docs"], strict=True):
+            if answer["_id"] != str(number):
+                raise ValueError(f"found document {show_value(answer['_id'])}, expected {number}")
             if "error" in answer:
                 left.append(row)
                 why = f"{self._cluster.place}: row {row}: {describe_error(answer['error'])}"
@@ -134,7 +136,13 @@ class OpenSearchStore:
         size = min(PASSAGES_OF_DOCUMENTS, self._cluster.window)
         searches = [
             replace(
-                search_of({"terms": {ROW: part}}, size, "passages", [ROW], docvalue_fields=[PASSAGES]),
+                search_of(
+                    {"terms": {ROW: self._cluster.to_numbers(part).tolist()}},
+                    size,
+                    "passages",
+                    [ROW],
+                    docvalue_fields=[PASSAGES],
+                ),
                 size=REQUEST_HITS,  # so that a request holds one search
             )
             for part in (wanted[start : start + size] for start in range(0, len(wanted), size))
@@ -142,7 +150,9 @@ class OpenSearchStore:
 
         def take(answer: Any) -> dict[int, Vectors]:
             hits = answer.get("hits", {}).get("hits", [])
-            return {hit["sort"][0]: unpack_vectors(hit["fields"][PASSAGES][0], dimension) for hit in hits}
+            rows = self._cluster.to_rows([hit["sort"][0] for hit in hits]).tolist()
+            vectors = (unpack_vectors(hit["fields"][PASSAGES][0], dimension) for hit in hits)
+            return dict(zip(rows, vectors, strict=True))
 
         found = dict(chain.from_iterable(own.items() for own in search_each(self._cluster, searches, take)))
         if lost := set(wanted) - found.keys():

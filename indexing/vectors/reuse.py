@@ -53,7 +53,7 @@ def join_vectors(
         sources[row] = known.get(_hash(text), -1)
     moved, new = sources[changed], np.flatnonzero(sources < 0)
     made = embed(Selected(texts, new)) if len(new) else Shards([], 0, 0)
-    cut = older.cut - _count_long(older, before, gone) + _count_long(older, before, moved[moved >= 0])
+    cut = older.cut - count_long(older, before, gone) + count_long(older, before, moved[moved >= 0])
     places = np.searchsorted(new, np.arange(len(texts)))
     return JoinedShards([], len(texts), max(0, cut) + made.cut, kept, sources, places, made)
 
@@ -164,7 +164,7 @@ def _hash(document: Document) -> bytes:
     return sha256(document.contents.encode()).digest()
 
 
-def _count_long(index: Index, texts: Texts, rows: Rows) -> int:
+def count_long(index: Index, texts: Texts, rows: Rows) -> int:
     """Count the texts that are longer than the window of the index's model, as far as it tells before embedding."""
     assert index.embedding is not None
     prefix, embedder, count = index.embedding.passage_prefix, load_embedder(index.embedding), 0

@@ -47,7 +47,13 @@ def search_pages(
     while after and done < depth:
         size = min(cluster.window, depth - done)
         searches = [
-            search_of(queries[number], size, f"query {query_ids[number]}", **({"search_after": last} if last else {}))
+            search_of(
+                queries[number],
+                size,
+                f"query {query_ids[number]}",
+                cluster.by_score,
+                **({"search_after": last} if last else {}),
+            )
             for number, last in after.items()
         ]
         first = not done
@@ -62,34 +68,34 @@ def search_pages(
     scores = []
     for name, own in zip(query_ids, columns, strict=True):
         with as_expected(f"{cluster.place}: query {name}"):
-            _check_hits(own, cluster.documents)
+            own[:, 1] = cluster.to_rows(own[:, 1])
+            _check_hits(own)
             scores.append(reading.convert_scores(own[:, 0]))
     docs = [own[:, 1].astype(np.int32) for own in columns]
     return ranked(query_ids, docs, scores, depth)
 
 
 def _read_hits(size: int, answer: Any) -> tuple[NDArray[np.float64], Any]:
-    """Read score and row of at most `size` hits: float64[hits, 2], and the last hit's sort keys as the server has them.
+    """Read score and number of at most `size` hits: float64[hits, 2], and the last hit's sort keys as they are.
 
     `ValueError` for anything else.
     """
     keys = [hit["sort"] for hit in answer.get("hits", {}).get("hits", ())]
     if len(keys) > size:
         raise ValueError(f"found {len(keys)} hits, expected at most {size}")
-    if not all(type(row) is int and type(score) in (int, float) for score, row in keys):
+    if not all(type(row) is int and type(score) in (int, float) for score, *_, row in keys):
         raise ValueError("found a hit whose sort keys are not a score and a row")
-    return np.array(keys, dtype=np.float64).reshape(len(keys), 2), keys[-1] if keys else None
+    pairs = [(score, row) for score, *_, row in keys]
+    return np.array(pairs, dtype=np.float64).reshape(len(keys), 2), keys[-1] if keys else None
 
 
-def _check_hits(hits: NDArray[np.float64], documents: int) -> None:
+def _check_hits(hits: NDArray[np.float64]) -> None:
     """Check score and row of hits, float64[hits, 2].
 
-    `ValueError` if scores ascend or exceed float32, if a row is not below `documents`, or if a document occurs twice.
+    `ValueError` if scores ascend or exceed float32, or if a document occurs twice.
     """
     scores, rows = hits.T
     if not np.all(np.abs(scores) <= np.finfo(np.float32).max) or np.any(np.diff(scores) > 0):
         raise ValueError("found scores that are too large or ascend")
-    if len(rows) and not 0 <= rows.min() <= rows.max() < documents:
-        raise ValueError(f"found row {rows.min():.0f} or {rows.max():.0f}, expected 0 to {documents - 1}")
     if len(np.unique(rows)) < len(rows):
         raise ValueError("found a document twice")

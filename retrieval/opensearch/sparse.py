@@ -102,7 +102,7 @@ class OpenSearchSparse:
             totals = np.zeros(len(rows))
             for start in range(0, len(rows), self._cluster.window):
                 chunk = rows[start : start + self._cluster.window]
-                only = {"filter": {"terms": {ROW: chunk}}, "minimum_should_match": 1}
+                only = {"filter": {"terms": {ROW: self._cluster.to_numbers(chunk)}}, "minimum_should_match": 1}
                 found = self._search_pages(
                     [name] * len(parts), [{"bool": part["bool"] | only} for part in parts], len(chunk)
                 )

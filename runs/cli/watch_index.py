@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from keystone.indexing.builds.update import Changes
+from keystone.indexing.builds.changes import Changes
 from keystone.indexing.errors import UserError
 from keystone.runs.report.say import say
 

@@ -56,7 +56,7 @@ def _examine_nodes(nodes: Sequence[Node], place: Place | None) -> Iterator[Findi
     version = get("/")["version"]
     shards, settings, held = 1, {}, None
     if place and (held := held_at(nodes, place)):
-        answer = get(f"{place.path}/_settings", flat_settings="true", include_defaults="true")[place.name]
+        answer = get(f"{place.path}/_settings", flat_settings="true", include_defaults="true")[held.place.name]
         settings = answer["defaults"] | answer["settings"]
         shards = int(settings["index.number_of_shards"])
     yield check_version(version, shards)

@@ -13,7 +13,7 @@ from keystone.runs.report.say import say, say_result
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
-    from keystone.indexing.builds.update import Changes
+    from keystone.indexing.builds.changes import Changes
     from keystone.indexing.index import Index
 
 FORMATS = "arrow, folder, ir_datasets, jsonl, parquet, pyserini, segments, trec, tsv or wikitext."
@@ -206,8 +206,9 @@ def index(
 
     Example: keystone index --update notes --watch --out index
     """
+    from keystone.indexing.builds.changes import Changes
     from keystone.indexing.builds.settings import BuildSettings
-    from keystone.indexing.builds.update import Changes, update_index
+    from keystone.indexing.builds.update import update_index
     from keystone.indexing.types import Embedding
     from keystone.indexing.vectors.embed import settle_embedding
     from keystone.runs.cli.make_index import (

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from keystone.indexing.builds import update as updates
+from keystone.indexing.builds.changes import Changes
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
-from keystone.indexing.builds.update import Changes, update_index
+from keystone.indexing.builds.update import update_index
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.types import Embedding
@@ -107,7 +108,7 @@ class Killed(BaseException):
 
 
 STAGES = [
-    "_find_changes",
+    "find_changes",
     "update_store",
     "_update_postings",
     "write_vectors",

@@ -1,0 +1,156 @@
+"""What an update changes: the documents of corpora that an index lacks, or holds otherwise, and the ids to remove."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from keystone.indexing.builds.index import cut_documents, sum_segments
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.corpora.corpus import Read, read_corpus
+from keystone.indexing.errors import BadRecord, Report, UserError
+from keystone.indexing.index import Index
+from keystone.indexing.io.reading import read_text_lines
+from keystone.indexing.io.writing import write_whole
+from keystone.indexing.store import DocumentStore, to_record
+from keystone.indexing.types import Document, Store
+from keystone.indexing.vectors.reuse import CHUNK_TEXTS
+
+CHANGED = "changed.jsonl"
+"""The documents that are added, or that replace others, as the store holds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The numbers of documents that an update added, replaced and removed, and of left-out records by their kind."""
+
+    added: int = 0
+    replaced: int = 0
+    removed: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    read: Collection[str] = ()
+    """The ids of all documents that the corpora hold, if the update was told what an earlier one read."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.replaced or self.removed)
+
+
+def open_documents(index: Index) -> Store:
+    """Open the documents of an index in its folder or in OpenSearch. `UserError` if they are not there."""
+    if index.at:
+        from keystone.indexing.opensearch.store import open_store
+
+        return open_store(index)
+    return DocumentStore(index.store)
+
+
+def find_changes(
+    store: Store,
+    corpora: Sequence[Path],
+    delete: Path | None,
+    settings: BuildSettings,
+    path: Path,
+    read: Read,
+    report: Report,
+    since: Changes | None = None,
+) -> dict[str, Any]:
+    """Write the documents that are new or have another content to a file; returns numbers, and the ids to remove.
+
+    If `since` is not None, the ids of all documents are returned as well. `UserError` if no document would be left, and
+    for one that is both given and to be removed.
+    """
+    left_out: Counter[str] = Counter()
+
+    def counted(error: BadRecord) -> None:
+        left_out[error.kind] += 1
+        report(error)
+
+    removed = _read_removed(delete, store, counted) if delete else {}
+    seen, numbers = set[str](), {"added": 0, "replaced": 0}
+    with write_whole(path) as out:
+        given = _read_given(corpora, removed, delete, settings, read, counted, seen)
+        while chunk := list(islice(given, CHUNK_TEXTS)):
+            rows = store.rows([document.id for document in chunk])
+            older = iter(store.get(rows[rows >= 0]))
+            for document, row in zip(chunk, rows.tolist(), strict=True):
+                if row < 0 or next(older) != document:
+                    out.write(orjson.dumps(to_record(document)) + b"\n")
+                    numbers["added" if row < 0 else "replaced"] += 1
+    names = list(removed)
+    if since is not None and left_out.total() <= sum(since.left_out.values()):
+        lacking = sorted({*since.read} - seen - {*removed})
+        names += [name for name, row in zip(lacking, store.rows(lacking).tolist(), strict=True) if row >= 0]
+    if len(names) == len(store) and not numbers["added"]:
+        where = delete or ", ".join(map(str, corpora))
+        raise UserError(f"{where}: names all {len(store)} documents of the index, expected one to be left")
+    all_read = {"read": sorted(seen)} if since is not None else {}
+    return {**numbers, "removed": names, "left_out": dict(left_out), **all_read}
+
+
+def _read_given(
+    corpora: Sequence[Path],
+    removed: Mapping[str, int],
+    delete: Path | None,
+    settings: BuildSettings,
+    read: Read,
+    report: Report,
+    seen: set[str],
+) -> Iterator[Document]:
+    """Yield the documents of corpora, each id once, and add the ids to `seen`.
+
+    `UserError` for a document that is to be removed.
+    """
+    for corpus in corpora:
+        documents = read_corpus(corpus, settings.format, settings.segments, report, read=read, extract=settings.extract)
+        for document in cut_documents(documents, settings, report):
+            if document.id in removed:
+                raise UserError(
+                    f"{delete}:{removed[document.id]}: found the id {document.id!r} of a document in {corpus}, "
+                    "expected it in one of them"
+                )
+            if document.id in seen:
+                where = f"{document.place}: " if document.place else ""
+                message = f"{where}document id {document.id!r} occurs more than once in the corpus"
+                report(BadRecord(message, "repeated id"))
+                continue
+            seen.add(document.id)
+            yield document
+
+
+def _read_removed(path: Path, store: Store, report: Report) -> dict[str, int]:
+    """Read the ids of documents to remove, each with its line; `report` receives those that the store lacks."""
+    found: dict[str, int] = {}
+    lines = ((number, name) for number, line in read_text_lines(path, report) if (name := line.strip()))
+    while chunk := list(islice(lines, CHUNK_TEXTS)):
+        for (number, name), row in zip(chunk, store.rows([name for _, name in chunk]).tolist(), strict=True):
+            if row < 0:
+                report(BadRecord(f"{path}:{number}: the index holds no document {name!r}", "unknown id"))
+            else:
+                found.setdefault(name, number)
+    return found
+
+
+def read_description(index: Index) -> dict[str, Any]:
+    """Read the content of an index's `index.json`."""
+    found: dict[str, Any] = orjson.loads((index.folder / "index.json").read_bytes())
+    return found
+
+
+def change_segments(older: Index, new: Iterable[Document], gone: Iterable[Document]) -> Counter[str]:
+    """Count the segments of an index by kind after documents have come and gone."""
+    segments = Counter(older.segments)
+    segments.update(sum_segments(new))
+    segments.subtract(sum_segments(gone))
+    return segments
+
+
+def read_documents(store: Store, rows: NDArray[np.integer[Any]]) -> Iterator[Document]:
+    """Yield the documents of rows, int[n], in their order; memory holds some at a time."""
+    for start in range(0, len(rows), CHUNK_TEXTS):
+        yield from store.get(rows[start : start + CHUNK_TEXTS])

@@ -1,0 +1,100 @@
+"""The update of an index folder whose documents lie in OpenSearch."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from keystone.indexing.builds.changes import CHANGED, change_segments, open_documents, read_description, read_documents
+from keystone.indexing.builds.index import show_segments, write_description, write_vectors
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import FORMAT, Index
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.reading import hash_file
+from keystone.indexing.io.staged import stage
+from keystone.indexing.opensearch.cluster import place_at
+from keystone.indexing.opensearch.index import Target
+from keystone.indexing.opensearch.load import Upload
+from keystone.indexing.opensearch.numbers import NUMBERS, load_numbers, write_numbers
+from keystone.indexing.opensearch.search import MOST_ROWS
+from keystone.indexing.opensearch.update import replace_documents
+from keystone.indexing.store import DocumentStore, build_store, from_record
+from keystone.indexing.types import Document, Embedding, Progress
+from keystone.indexing.vectors.passages import Passages
+from keystone.indexing.vectors.reuse import count_long
+from keystone.indexing.vectors.shards import Embed, Shards, Texts, embed_store
+from keystone.indexing.vectors.types import Effort
+
+
+def fill_cluster(
+    folder: Path, older: Index, found: dict[str, Any], settings: BuildSettings, embed: Embed, progress: Progress
+) -> None:
+    """Update the documents in OpenSearch, and make the new index folder from the older index and the changed documents.
+
+    The cluster keeps the vectors of documents that stay. Those of all others are made.
+    """
+    place = place_at(older.at)
+    with (folder / CHANGED).open("rb") as lines:
+        changed = [orjson.loads(line)["id"] for line in lines]
+    removed = stage(folder, "gone", lambda path: _keep_removed(older, [*found["removed"], *changed], path))
+    gone = DocumentStore(folder / "gone") if removed else None
+    if changed:
+        stage(folder, "store", lambda path: build_store(_read_lines(folder / CHANGED), path))
+    store = DocumentStore(folder / "store") if changed else None
+    target, effort = Target(place), Effort(settings.threads, progress)
+    settings = replace(settings, opensearch=target)
+
+    def embed_set(texts: Texts, one: Embedding, _name: str, path: Path) -> Shards:
+        return embed_store(texts, one, path, effort, embed)
+
+    said = read_description(older)
+    made, shards, offsets = (
+        write_vectors(store, settings, folder, embed_set, progress) if store else ({"cut": 0}, None, None)
+    )
+    ids = [digest(found["removed"]), hash_file(folder / CHANGED)]
+    first: int = said.get("numbers", said["documents"])
+    documents: int = said["documents"] + found["added"] - len(found["removed"])
+    if first + len(changed) > MOST_ROWS:
+        raise UserError(f"{place}: has given all {MOST_ROWS:,} numbers of documents: load the corpus under a new name")
+    segments = show_segments(change_segments(older, store or (), gone or ())) if older.segments else {}
+    meta = {name: value for name, value in {**said, **made}.items() if name != "at"}
+    meta |= {"format": FORMAT, "key": digest(["updated", FORMAT, older.key, *ids]), "documents": documents}
+    meta |= {"left_out": found["left_out"], "segments": segments, "numbers": first + len(changed)}
+    meta["cut"] = max(0, older.cut - _count_cut(older, gone)) + made["cut"]
+    added = Upload(target, meta, store, shards, folder / "sent", offsets=offsets, first=first) if store else None
+    stage(
+        folder, NUMBERS,
+        lambda _: write_numbers(replace_documents(place, meta, older.key, removed, added, progress), folder),
+    )  # fmt: skip
+    write_description(folder, {**meta, "at": older.at})
+
+
+def _keep_removed(older: Index, ids: Sequence[str], path: Path) -> list[int]:
+    """Put the documents of an older index that have these ids into a store; returns their numbers in the cluster."""
+    before, (numbers, _) = open_documents(older), load_numbers(older)
+    rows = np.unique(before.rows(ids))
+    rows = rows[rows >= 0]
+    if len(rows):
+        build_store(read_documents(before, rows), path)
+    found: list[int] = (rows if numbers is None else numbers[rows]).tolist()
+    return found
+
+
+def _read_lines(path: Path) -> Iterator[Document]:
+    with path.open("rb") as lines:
+        yield from (from_record(orjson.loads(line)) for line in lines)
+
+
+def _count_cut(index: Index, gone: DocumentStore | None) -> int:
+    """Count the removed texts whose vectors stood for their beginning."""
+    if gone is None or index.embedding is None or index.pooled:
+        return 0
+    texts: Texts = gone
+    if index.passages:
+        counts = [len(document.segments) for document in gone]
+        texts = Passages(gone, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    return count_long(index, texts, np.arange(len(texts)))
