@@ -38,6 +38,8 @@ def describe_inputs(job: Job) -> dict[str, Any]:
     counted: dict[str, Any] = {"segments": job.index.segments} if job.index.segments else {}
     if job.index.vectors:
         counted["vectors"] = {name: one.embedding.as_json() for name, one in job.index.vectors.items()}
+    if job.index.impacts:
+        counted["impacts"] = {name: asdict(one) for name, one in job.index.impacts.items()}
     config, plain = job.config, job.config.model_dump(mode="json")
     systems = config.make_systems().values()
     return {

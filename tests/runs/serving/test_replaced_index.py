@@ -31,7 +31,7 @@ from keystone.indexing.index import open_index
 from keystone.indexing.io.writing import exchange
 from keystone.indexing.types import Embedding
 from keystone.retrieval.types import Bm25
-from keystone.runs.pipeline.answering.bulk import make_config
+from keystone.runs.config.read import make_config
 from keystone.runs.serving.call_log import CallLog
 from keystone.runs.serving.service import Service, answer, fetch_document, open_service, search
 from tests.support import programs
@@ -158,7 +158,8 @@ async def ask_until(ended: asyncio.Event, asks: list[Ask], first: int) -> None:
 def update_by_command(tmp_path: Path, number: int) -> None:
     """Replace an edition in the index by the next one, by `keystone index`."""
     options = ["--update", write_edition(tmp_path, number), "--delete", write_gone(tmp_path, number - 1)]
-    command = [sys.executable, "-m", "keystone.runs.cli.main", "index", *options, "--out", tmp_path / "index"]
+    command: list[str | Path] = [sys.executable, "-m", "keystone.runs.cli.main", "index", *map(Path, options)]
+    command += ["--out", tmp_path / "index"]
     told = programs.run(command, cwd=tmp_path, capture_output=True, check=True).stdout.decode()
     assert told.endswith(f"index: 13 documents: 1 added, {DOCUMENTS} replaced, 1 removed\n")
 
