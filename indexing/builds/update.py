@@ -6,7 +6,7 @@ one at once. If an update stops at any moment, the older index is whole, and the
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,15 @@ CHANGED = "changed.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What updates have read of the same corpora: the ids of documents, and the fewest records that one left out."""
+
+    ids: frozenset[str] = frozenset()
+    left_out: int | None = None
+    """None before the first update."""
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """The numbers of documents that an update added, replaced and removed, and of left-out records by their kind."""
 
@@ -53,8 +62,8 @@ class Changes:
     replaced: int = 0
     removed: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
-    read: Collection[str] = ()
-    """The ids of all documents that the corpora hold, if the update was told what an earlier one read."""
+    reading: Reading | None = None
+    """What was read, for the next update of the same corpora, if the update was given such a reading."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.replaced or self.removed)
@@ -67,7 +76,7 @@ def update_index(
     settings: BuildSettings = DEFAULTS,
     progress: Progress = silent,
     report: Report = stop,
-    since: Changes | None = None,
+    since: Reading | None = None,
 ) -> tuple[Index, Changes]:
     """Update the index in the folder `out`; returns it and what has changed.
 
@@ -76,8 +85,8 @@ def update_index(
     id that the index lacks. Of the settings, only those for reading a corpus and for the work count: the index keeps
     its models, its kinds of vectors and its passages.
 
-    If `since` tells what an earlier update read of the same corpora, documents that it read and the corpora lack by now
-    are removed, too. If more records are left out than then, none is: they may be among those.
+    With `since`, documents that earlier updates read of the same corpora, and that they lack by now, are removed, too.
+    As long as more records are left out than before, they stay, because they may be among these records.
 
     `UserError` if `out` is no index, if another engine holds its documents, if an id is both removed and in a corpus,
     and if no document is left. Another call for the same index at the same time is a `UserError`, too.
@@ -94,7 +103,7 @@ def update_index(
         inputs = [make_corpus_key(corpus, settings.format, settings.extract) for corpus in corpora]
         removed = hash_file(delete) if delete else None
         official = make_corpus_key(settings.segments, "segments") if settings.segments else None
-    known = None if since is None else [sorted(since.read), dict(since.left_out)]
+    known = None if since is None else [sorted(since.ids), since.left_out]
     key = digest(["update", FORMAT, older.key, settings.format, settings.windows, official, inputs, removed, known])
     parts = (*PARTS, "*.sqlite", *(["vectors"] if settings.vectors else []))
     changes = Changes()
@@ -110,7 +119,8 @@ def update_index(
             lambda path: _find_changes(store, corpora, delete, settings, path, engine.read, report, since),
         )
         numbers = found["added"], found["replaced"], len(found["removed"])
-        changes = Changes(*numbers, found["left_out"], frozenset(found.get("read", ())))
+        reading = None if since is None else Reading(frozenset(found["ids"]), found["fewest"])
+        changes = Changes(*numbers, found["left_out"], reading)
         if not changes:
             raise Unneeded
         if not (folder / "index.json").exists():
@@ -151,11 +161,11 @@ def _find_changes(
     path: Path,
     read: Read,
     report: Report,
-    since: Changes | None,
+    since: Reading | None,
 ) -> dict[str, Any]:
     """Write the documents that are new or have another content to a file; returns numbers, and the ids to remove.
 
-    If `since` is not None, the ids of all documents are returned as well.
+    With `since`, the next reading is returned as well.
     """
     left_out: Counter[str] = Counter()
 
@@ -188,15 +198,17 @@ def _find_changes(
                 if row < 0 or next(store.records([row])) != line:
                     out.write(line)
                     numbers["added" if row < 0 else "replaced"] += 1
-    names = list(removed)
-    if since is not None and left_out.total() <= sum(since.left_out.values()):
-        lacking = sorted({*since.read} - seen - {*removed})
-        names += [name for name, row in zip(lacking, store.rows(lacking).tolist(), strict=True) if row >= 0]
+    names, next_reading = list(removed), dict[str, Any]()
+    if since is not None:
+        lacking, total = sorted(since.ids - seen - removed.keys()), left_out.total()
+        fewest = total if since.left_out is None else min(total, since.left_out)
+        if total == fewest:
+            names += [name for name, row in zip(lacking, store.rows(lacking).tolist(), strict=True) if row >= 0]
+        next_reading = {"ids": sorted(seen if total == fewest else seen.union(lacking)), "fewest": fewest}
     if len(names) == len(store) and not numbers["added"]:
         where = delete or ", ".join(map(str, corpora))
         raise UserError(f"{where}: names all {len(store)} documents of the index, expected one to be left")
-    all_read = {"read": sorted(seen)} if since is not None else {}
-    return {**numbers, "removed": names, "left_out": dict(left_out), **all_read}
+    return {**numbers, "removed": names, "left_out": dict(left_out), **next_reading}
 
 
 def _read_removed(path: Path, store: DocumentStore, report: Report) -> dict[str, int]:
