@@ -1,7 +1,7 @@
 """What an update changes: the documents of corpora that an index lacks, or holds otherwise, and the ids to remove."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -27,6 +27,15 @@ CHANGED = "changed.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What updates have read of the same corpora: the ids of documents, and the fewest records that one left out."""
+
+    ids: frozenset[str] = frozenset()
+    left_out: int | None = None
+    """None before the first update."""
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """The numbers of documents that an update added, replaced and removed, and of left-out records by their kind."""
 
@@ -34,8 +43,8 @@ class Changes:
     replaced: int = 0
     removed: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
-    read: Collection[str] = ()
-    """The ids of all documents that the corpora hold, if the update was told what an earlier one read."""
+    reading: Reading | None = None
+    """What was read, for the next update of the same corpora, if the update was given such a reading."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.replaced or self.removed)
@@ -58,11 +67,11 @@ def find_changes(
     path: Path,
     read: Read,
     report: Report,
-    since: Changes | None = None,
+    since: Reading | None = None,
 ) -> dict[str, Any]:
     """Write the documents that are new or have another content to a file; returns numbers, and the ids to remove.
 
-    If `since` is not None, the ids of all documents are returned as well. `UserError` if no document would be left, and
+    With `since`, the next reading is returned as well. `UserError` if no document would be left, and
     for one that is both given and to be removed.
     """
     left_out: Counter[str] = Counter()
@@ -82,15 +91,17 @@ def find_changes(
                 if row < 0 or next(older) != document:
                     out.write(orjson.dumps(to_record(document)) + b"\n")
                     numbers["added" if row < 0 else "replaced"] += 1
-    names = list(removed)
-    if since is not None and left_out.total() <= sum(since.left_out.values()):
-        lacking = sorted({*since.read} - seen - {*removed})
-        names += [name for name, row in zip(lacking, store.rows(lacking).tolist(), strict=True) if row >= 0]
+    names, next_reading = list(removed), dict[str, Any]()
+    if since is not None:
+        lacking, total = sorted(since.ids - seen - removed.keys()), left_out.total()
+        fewest = total if since.left_out is None else min(total, since.left_out)
+        if total == fewest:
+            names += [name for name, row in zip(lacking, store.rows(lacking).tolist(), strict=True) if row >= 0]
+        next_reading = {"ids": sorted(seen if total == fewest else seen.union(lacking)), "fewest": fewest}
     if len(names) == len(store) and not numbers["added"]:
         where = delete or ", ".join(map(str, corpora))
         raise UserError(f"{where}: names all {len(store)} documents of the index, expected one to be left")
-    all_read = {"read": sorted(seen)} if since is not None else {}
-    return {**numbers, "removed": names, "left_out": dict(left_out), **all_read}
+    return {**numbers, "removed": names, "left_out": dict(left_out), **next_reading}
 
 
 def _read_given(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from keystone.indexing.builds.changes import (
     CHANGED,
     Changes,
+    Reading,
     change_segments,
     find_changes,
     open_documents,
@@ -62,7 +63,7 @@ def update_index(
     settings: BuildSettings = DEFAULTS,
     progress: Progress = silent,
     report: Report = stop,
-    since: Changes | None = None,
+    since: Reading | None = None,
 ) -> tuple[Index, Changes]:
     """Update the index in the folder `out`; returns it and what has changed.
 
@@ -71,8 +72,8 @@ def update_index(
     id that the index lacks. Of the settings, only those for reading a corpus and for the work count: the index keeps
     its models, its kinds of vectors and its passages.
 
-    If `since` tells what an earlier update read of the same corpora, documents that it read and the corpora lack by now
-    are removed, too. If more records are left out than then, none is: they may be among those.
+    With `since`, documents that earlier updates read of the same corpora, and that they lack by now, are removed, too.
+    As long as more records are left out than before, they stay, because they may be among these records.
 
     `UserError` if `out` is no index, if its documents lie where Keystone only searches, if an id is both removed and in
     a corpus, and if no document is left. Another call for the same index at the same time is a `UserError`, too.
@@ -89,7 +90,7 @@ def update_index(
         inputs = [make_corpus_key(corpus, settings.format, settings.extract) for corpus in corpora]
         removed = hash_file(delete) if delete else None
         official = make_corpus_key(settings.segments, "segments") if settings.segments else None
-    known = None if since is None else [sorted(since.read), dict(since.left_out)]
+    known = None if since is None else [sorted(since.ids), since.left_out]
     key = digest(["update", FORMAT, older.key, settings.format, settings.windows, official, inputs, removed, known])
     held = ("index.json", "numbers.npy") if older.at else PARTS
     parts = (*held, "*.sqlite", *list_set_folders(settings))
@@ -107,7 +108,8 @@ def update_index(
             ),
         )
         numbers = found["added"], found["replaced"], len(found["removed"])
-        changes = Changes(*numbers, found["left_out"], frozenset(found.get("read", ())))
+        reading = None if since is None else Reading(frozenset(found["ids"]), found["fewest"])
+        changes = Changes(*numbers, found["left_out"], reading)
         if not changes:
             raise Unneeded
         if not (folder / "index.json").exists():

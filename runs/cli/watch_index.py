@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from keystone.indexing.builds.changes import Changes
+from keystone.indexing.builds.changes import Reading
 from keystone.indexing.errors import UserError
 from keystone.runs.report.say import say
 
@@ -16,18 +16,18 @@ LOOK_MS = 500
 """The pause between two looks whether another file or folder has taken the place of a corpus."""
 
 
-def keep_updated(corpora: Sequence[Path], update: Callable[[Changes], Changes], quiet: bool) -> None:
+def keep_updated(corpora: Sequence[Path], update: Callable[[Reading], Reading], quiet: bool) -> None:
     """Update an index, and again after each burst of changes of its corpora. An interrupt ends the process with 0.
 
-    `update` gets what the last update has read. `UserError` of the first update, and for a corpus that is no file or
-    folder. Those of later updates are told, and the index stays as it is.
+    `update` gets what the updates before have read, and returns that with what it has read. `UserError` of the first
+    update, and for a corpus that is no file or folder. Those of later updates are told, and the index stays as it is.
     """
     for path in corpora:
         if not path.exists():
             raise UserError(f"--watch: found {path}, expected a file or a folder that exists")
     bursts = watch_bursts(corpora)
     next(bursts)  # a change during the first update counts, too
-    since = update(Changes())
+    since = update(Reading())
     if not quiet:
         say(f"{', '.join(map(str, corpora))}: watched for changes; Ctrl-C ends this", err=True)
     try:

@@ -3,7 +3,7 @@
 import json
 import random
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +46,13 @@ def write_texts(path: Path, count: int, seed: int = 0) -> Path:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index of 300 documents with the impacts of a trained SPLADE."""
     made = tmp_path_factory.mktemp("impacts")
     corpus = write_texts(made / "corpus.jsonl", 300)
     impacts = {"splade": settle_impacts(str(find_splade()))}
     build_index(corpus, made / "index", BuildSettings(embedding=None, impacts=impacts))
-    yield made
+    return made
 
 
 def search(folder: Path, queries: Mapping[str, str], depth: int = 1000, threads: int = 1) -> Rankings:

@@ -1,6 +1,7 @@
 """The command `keystone index`."""
 
 import itertools
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -206,7 +207,7 @@ def index(
 
     Example: keystone index --update notes --watch --out index
     """
-    from keystone.indexing.builds.changes import Changes
+    from keystone.indexing.builds.changes import Changes, Reading
     from keystone.indexing.builds.settings import BuildSettings
     from keystone.indexing.builds.update import update_index
     from keystone.indexing.types import Embedding
@@ -249,6 +250,8 @@ def index(
     numbers = itertools.count(1)
     told_before, told = set[str](), set[str]()
     """The bad records that the last update and this one have told; those that stay are told once."""
+    shown: Mapping[str, int] = {}
+    """The records that were left out when the last update was shown."""
 
     def tell(error: BadRecord) -> None:
         if strict:
@@ -280,12 +283,11 @@ def index(
     )
     quicker = "; --dense all makes one vector a document, and --no-dense none"
 
-    def perform(since: Changes | None) -> Changes:
-        """Make or update the index, and say so. `since` is what the last update has read, if the corpus is watched."""
-        nonlocal told, told_before, numbers
+    def perform(since: Reading | None = None) -> Changes:
+        """Make or update the index, and say so. `since` is what updates have read of a corpus that is watched."""
+        nonlocal told, told_before, numbers, shown
         told_before, told, numbers = told, set(), itertools.count(1)
-        changes = Changes()
-        first = since is None or not since.read
+        changes, first = Changes(), since is None or since.left_out is None
         with progress_bars(quiet, {"Embedding documents": quicker}) as progress:
             if updates:
                 gone = delete if first else None
@@ -297,15 +299,15 @@ def index(
                 made, built = make_index(source, out, settings, progress, tell)
             if chosen:
                 make_structures(made, chosen, threads, progress)
-        if first or changes or (since is not None and changes.left_out != since.left_out):
-            news = changes if updates else None
+        if first or changes or changes.left_out != shown:
+            shown, news = changes.left_out, changes if updates else None
             _show(made, built, news, source=source, structures=chosen, windows=windows, strict=strict, json=json)
         return changes
 
     if watch:
-        keep_updated(update or [], perform, quiet)
+        keep_updated(update or [], lambda since: perform(since).reading or since, quiet)
     else:
-        perform(None)
+        perform()
 
 
 def _show(

@@ -23,6 +23,7 @@ from keystone.runs.serving.web.page import show_page
 
 NAME = "web"
 EVENTS = "text/event-stream"
+REPLACED = "the index has been replaced since the answer: ask again to read its documents"
 
 
 def open_front(service: Service) -> Front:
@@ -59,6 +60,8 @@ def open_front(service: Service) -> Front:
             return _send_json(make_error(str(error), 400))
 
     async def show_document(request: Request) -> Response:
+        if request.query_params.get("index", service.index.key) != service.index.key:
+            return _send_json(make_error(REPLACED, 409))
         return await reply(request, Call(NAME, "document", {"id": request.query_params.get("id", "")}))
 
     routes = [Route("/", show), Route("/page/index", show_index), Route("/page/document", show_document)]

@@ -1,11 +1,13 @@
 /**
  * The number of each cited id, the list of quotes of each cited document, the quotes that are listed, and documents that
- * were fetched, by id.
+ * were fetched, by their path.
  */
 const cited = new Map();
 const entries = new Map();
 const quoted = new Set();
 const fetched = new Map();
+/** The key of the index that the answer is made from. */
+let answeredFrom = "";
 /** The link that opened the document, and the citation that it shows. */
 let opener = null;
 let shown = null;
@@ -35,8 +37,9 @@ const makeAddress = (url) =>
   /^https?:\/\//.test(url) ? [" ", make("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, "Open the original")] : [];
 
 async function fetchDocument(id) {
-  if (!fetched.has(id)) fetched.set(id, await (await send(`page/document?id=${encodeURIComponent(id)}`)).json());
-  return fetched.get(id);
+  const path = `page/document?id=${encodeURIComponent(id)}&index=${answeredFrom}`;
+  if (!fetched.has(path)) fetched.set(path, await (await send(path)).json());
+  return fetched.get(path);
 }
 
 /** Marks another link as the one that opened the document. */

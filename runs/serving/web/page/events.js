@@ -16,6 +16,9 @@ async function readEvents(reply, act) {
   }
 }
 
+/** The header of a reply with the key of the index that it was made from. Updates may replace that index. */
+const INDEX_HEADER = "Keystone-Index";
+
 /** The headers of every request: the token of the server, if a reader has given one. */
 const makeHeaders = (more = {}) => ({ ...more, ...(byId("token").value && { Authorization: `Bearer ${byId("token").value}` }) });
 

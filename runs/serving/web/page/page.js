@@ -170,7 +170,8 @@ async function ask() {
       body: JSON.stringify({ narrative: byId("narrative").value }),
       signal: running.signal,
     });
-    if (!facts.name) showFacts(); // the token is right now
+    answeredFrom = reply.headers.get(INDEX_HEADER);
+    if (answeredFrom !== facts.index) showFacts(); // the token is right now, or the index is another one
     await readEvents(reply, (name, value) => ACTS[name]?.(value));
     if (steps.current) throw new Error("The server ended the reply before the answer was whole.");
   } catch (error) {

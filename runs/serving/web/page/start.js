@@ -65,7 +65,8 @@ function drawQuestions() {
 /** Says what is indexed, and offers narratives made from it. Without the right token, it waits for one. */
 async function showFacts() {
   try {
-    facts = await (await send("page/index")).json();
+    const reply = await send("page/index");
+    facts = { ...(await reply.json()), index: reply.headers.get(INDEX_HEADER) };
   } catch (error) {
     tellProblem(error.message);
     return;

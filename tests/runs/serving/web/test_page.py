@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import orjson
 import pytest
@@ -27,6 +28,7 @@ from keystone.generation.rules.quotes import DOUBT
 from keystone.generation.types import Answer
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.builds.update import update_index
 from keystone.runs.config.read import make_config
 from keystone.runs.serving.app import make_app
 from keystone.runs.serving.call_log import Call, Reply, open_call_log
@@ -35,11 +37,12 @@ from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard
 from keystone.runs.serving.service import Service, open_service
 from keystone.runs.serving.web.answers import make_files, stream_events
-from keystone.runs.serving.web.front import open_front
+from keystone.runs.serving.web.front import REPLACED, open_front
 from tests.support.browser import list_console, list_requests, open_address, open_browser
-from tests.support.indexes.small_corpus import CORPUS, NARRATIVES
+from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import Exchange, serving
+from tests.support.servers.keystone_server import keystone_server
 from tests.support.servers.ports import free_port
 from tests.support.waiting import join, wait_until
 
@@ -693,6 +696,35 @@ def test_with_a_token_the_page_asks_for_it(browser: Chrome, site: Site) -> None:
         find(browser, ".cite")[0].click()
         wait_until(lambda: find(browser, "#text mark"), "the document")
     list_console(browser)
+
+
+def test_an_answer_of_a_replaced_index_is_shown_without_documents_of_the_new_one(
+    browser: Chrome, site: Site, tmp_path: Path
+) -> None:
+    folder, newer = tmp_path / "index", tmp_path / "new.jsonl"
+    settings = BuildSettings(embedding=None, threads=1)
+    build_index(write_corpus(tmp_path / "corpus.jsonl"), folder, settings)
+    newer.write_text('{"id": "more", "text": "Honey bees live in hollow trees, too."}')
+    with keystone_server(folder, tmp_path) as served:
+
+        def ask_for_key() -> str | None:
+            with urlopen(f"{served.url}/page/index") as reply:
+                return str(reply.headers["keystone-index"])
+
+        ask(browser, replace(site, url=served.url))
+        wait_for_answer(browser)
+        index, _ = update_index(folder, [newer])
+        wait_until(lambda: ask_for_key() == index.key, "the server to take the new index")
+        find(browser, ".cite")[0].click()
+        refusal = f"The document could not be read: {REPLACED}"
+        wait_until(lambda: read(browser, "#text") == refusal, "the page to refuse the document")
+        assert f"{len(CORPUS)}Answers" in read(browser, "#index").replace("LanguageEnglish", "")
+        browser.execute_script("ask()")
+        wait_for_answer(browser)
+        find(browser, ".cite")[0].click()
+        wait_until(lambda: find(browser, "#text mark"), "the document")
+        assert f"{len(CORPUS) + 1}Answers" in read(browser, "#index").replace("LanguageEnglish", "")
+    assert any("409" in message for message in list_console(browser))
 
 
 @pytest.mark.parametrize(
