@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, refuse
 from keystone.indexing.encoders.graph import Head, build_graph
-from keystone.indexing.encoders.weights import FAMILY, load_weights, read_layout
+from keystone.indexing.encoders.weights import load_weights, read_layout
 from keystone.indexing.errors import MissingPackage, UserError
 from keystone.indexing.types import Tick
 
@@ -47,22 +47,8 @@ class Network:
     """The most tokens of a batch of several texts."""
 
 
-def open_network(checkpoint: Checkpoint, head: Head) -> Network:
-    """Load the network of a checkpoint with one of its heads.
-
-    `UserError` if a file is missing or damaged, or if nothing here can run it. `MissingPackage` if a package is
-    missing.
-    """
-    if checkpoint.kind in FAMILY and checkpoint.weights:
-        return _open_built(checkpoint, head)
-    if checkpoint.graph:
-        return _open_graph(checkpoint.graph, head)
-    from keystone.indexing.encoders.torch_network import open_torch
-
-    return open_torch(checkpoint, head)
-
-
-def _open_built(checkpoint: Checkpoint, head: Head) -> Network:
+def open_built(checkpoint: Checkpoint, head: Head) -> Network:
+    """Build the graph of a network of BERT's family from its weights. `UserError` for one without the head."""
     weights, layout = load_weights(checkpoint), read_layout(checkpoint)
     if head != "states" and f"{head}.decoder.bias" not in weights:
         needed = {"words": "a masked language model (learned sparse)", "labels": "a classifier (cross-encoder)"}
@@ -84,7 +70,7 @@ def _open_built(checkpoint: Checkpoint, head: Head) -> Network:
     return Network(run, device)
 
 
-def _open_graph(path: Path, head: Head) -> Network:
+def open_graph(path: Path, head: Head) -> Network:
     """Load a graph of ONNX. If it quantises what it computes by the numbers of a batch, a batch is one text."""
     session, device = _start(str(path))
     inputs = {one.name for one in session.get_inputs()}

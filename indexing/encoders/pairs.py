@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, read_checkpoint, refuse
-from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
+from keystone.indexing.encoders.network import Network, Tokens, run_batches
+from keystone.indexing.encoders.open import open_network
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Tick
 

@@ -53,7 +53,7 @@ def load_model(embedding: Embedding) -> Embedder:
         return Endpoint(embedding.model, embedding.url, embedding.window, embedding.key_env)
     if embedding.key_env:
         raise UserError(f"embedding model: found {embedding.key_env!r} as the key of {embedding.model}, expected a URL")
-    from keystone.indexing.encoders.dense import open_encoder
+    from keystone.indexing.vectors.encoder import open_encoder
 
     return open_encoder(embedding)
 

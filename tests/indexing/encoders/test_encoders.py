@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from keystone.indexing.encoders.checkpoint import POOLING_MODES, find_checkpoint, read_checkpoint
-from keystone.indexing.encoders.dense import Encoder, open_encoder
 from keystone.indexing.encoders.pairs import find_template, open_pair_scorer
 from keystone.indexing.encoders.sparse import open_sparse_encoder, quantise
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import MINILM, Embedding
 from keystone.indexing.vectors.embed import load_embedder, settle_embedding
+from keystone.indexing.vectors.encoder import Encoder, open_encoder
 from tests.support import programs
 from tests.support.models.checkpoints import VOCABULARY, find_splade, write_checkpoint
 from tests.support.places import ROOT

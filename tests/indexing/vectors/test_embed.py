@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from keystone.indexing.encoders.dense import Encoder, open_encoder
 from keystone.indexing.encoders.network import BATCH_TOKENS, group_by_length
 from keystone.indexing.types import MINILM
+from keystone.indexing.vectors.encoder import Encoder, open_encoder
 from keystone.indexing.vectors.types import GRID_STEP, round_to_grid
 from tests.support.indexes.small_corpus import CORPUS
 

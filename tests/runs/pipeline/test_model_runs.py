@@ -17,7 +17,9 @@ from keystone.generation.llm.settings import REPLIES_FILE
 from keystone.generation.prompts.grading import umbrela
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.index import Index
+from keystone.indexing.types import Embedding
 from keystone.runs.config.read import PRESETS, read_config
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.sweep import Grid, measure_rankings, read_usage_cost, sweep
@@ -28,7 +30,8 @@ from keystone.runs.tracks.validate import detect_track, validate
 from keystone.runs.trec.run_files import read_qrels, read_run
 from keystone.runs.trec.topics import read_topics
 from tests.support import programs
-from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, TRIAL_WARNINGS, write_topics
+from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, TRIAL_WARNINGS, write_corpus, write_topics
+from tests.support.models.checkpoints import write_checkpoint
 from tests.support.models.reading_model import say
 from tests.support.runs.command_line import keystone
 from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
@@ -43,6 +46,16 @@ MEASURES = [parse_measure("nDCG@5")]
 def server() -> Iterator[Server]:
     with serving(model=say) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def index_of_sets(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """An index with the sets of vectors and of impacts that recipes name, by small models."""
+    folder = tmp_path_factory.mktemp("sets")
+    encoder = Embedding(str(write_checkpoint(folder / "encoder", pooling="mean")))
+    impacts = {"splade": settle_impacts(str(write_checkpoint(folder / "splade", head="words")))}
+    settings = BuildSettings(vectors={"bge": encoder, "qwen3": encoder}, impacts=impacts)
+    return build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", settings)[0]
 
 
 def make(preset: str, index: Index, folder: Path, server: Server, *changes: str) -> Path:
@@ -60,9 +73,9 @@ def make(preset: str, index: Index, folder: Path, server: Server, *changes: str)
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_is_valid_and_the_same_from_recorded_replies(
-    preset: str, index: Index, tmp_path: Path, server: Server
+    preset: str, index_of_sets: Index, tmp_path: Path, server: Server
 ) -> None:
-    directory = make(preset, index, tmp_path, server)
+    directory = make(preset, index_of_sets, tmp_path, server)
     topics = read_topics(tmp_path / "topics.jsonl")
     assert list_submissions(directory)
     for path in list_submissions(directory):
@@ -72,7 +85,9 @@ def test_every_preset_is_valid_and_the_same_from_recorded_replies(
     if made:
         asked = len(server.requests)
         (tmp_path / "again").mkdir()
-        again = make(preset, index, tmp_path / "again", server, "model.backend=replay", f"model.replies={replies}")
+        again = make(
+            preset, index_of_sets, tmp_path / "again", server, "model.backend=replay", f"model.replies={replies}"
+        )
         assert read_run_content(again) == read_run_content(directory)
         assert len(server.requests) == asked
 
