@@ -5,6 +5,7 @@ It is the embedded model, a folder on this machine, or a repository of the hub, 
 """
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -131,7 +132,10 @@ def find_checkpoint(name: str) -> Path:
 def _fetch(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.utils import disable_progress_bars
 
+    if not sys.stderr.isatty():
+        disable_progress_bars()
     small = ["*.json", "*.txt", "*.model", "*/config.json"]
     try:
         folder = Path(snapshot_download(name, allow_patterns=[*small, "*.safetensors"]))

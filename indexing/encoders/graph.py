@@ -8,6 +8,7 @@ all texts are the rows of one matrix.
 
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +27,11 @@ vocabulary over the tokens, float32[texts, vocabulary]. `labels` is a logit for 
 """
 
 
+def folder_of(weights: Weights) -> Path:
+    """The folder whose files a graph maps."""
+    return weights["embeddings.word_embeddings.weight"].file.parent
+
+
 class _Graph:
     """The nodes and constants of a graph while it is built."""
 
@@ -33,6 +39,7 @@ class _Graph:
         self.weights, self.layout = weights, layout
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
+        self.folder = folder_of(weights)
         self._held: set[str] = set()
         self._numbers = count()
 
@@ -48,7 +55,7 @@ class _Graph:
 
         if name not in self._held:
             own = self.weights[name]
-            if own.is_single:
+            if own.is_single and own.file.parent == self.folder:
                 held = TensorProto(name=name, dims=own.shape, data_type=TensorProto.FLOAT)
                 held.data_location = TensorProto.EXTERNAL
                 place = {"location": own.file.name, "offset": own.begin, "length": own.end - own.begin}

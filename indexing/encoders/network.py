@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, refuse
-from keystone.indexing.encoders.graph import Head, build_graph
+from keystone.indexing.encoders.graph import Head, build_graph, folder_of
 from keystone.indexing.encoders.weights import load_weights, read_layout
 from keystone.indexing.errors import MissingPackage, UserError
 from keystone.indexing.types import Tick
@@ -58,7 +58,7 @@ def open_built(checkpoint: Checkpoint, head: Head) -> Network:
     places, kinds = places[layout.first_place :], np.zeros((1, layout.width), np.float32)
     if typed := weights.get("embeddings.token_type_embeddings.weight"):
         kinds = typed.read()
-    session, device = _start(build_graph(weights, layout, head), checkpoint.folder)
+    session, device = _start(build_graph(weights, layout, head), folder_of(weights))
     first = places + kinds[0]
 
     def run(ids: Ids, types: Ids) -> NDArray[np.float32]:

@@ -86,7 +86,7 @@ def load_weights(checkpoint: Checkpoint) -> Weights:
     """
     if not checkpoint.weights:
         raise refuse(checkpoint, "no weights", "model.safetensors, or the network as onnx/model.onnx")
-    found = {_rename(name): one for path in checkpoint.weights for name, one in list_weights(path).items()}
+    found = {_rename(name): one for path in checkpoint.weights for name, one in list_weights(path.resolve()).items()}
     layers = [f"encoder.layer.{number}.output.dense.weight" for number in range(read_layout(checkpoint).layers)]
     list_missing(checkpoint.folder, ["embeddings.word_embeddings.weight", *layers], found)
     if not all(np.isfinite(one.read()[:1]).all() for one in found.values()):
