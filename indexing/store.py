@@ -212,9 +212,9 @@ class DocumentStore:
 
     def copy_spans(self, spans: NDArray[np.int64], out: IO[bytes]) -> None:
         """Copy parts of `documents.jsonl` to a file, neighbours together."""
-        first = np.flatnonzero(np.append(True, spans[1:, 0] != spans[:-1, 1])[: len(spans)])
-        last = np.append(first[1:], len(spans)) - 1
-        for start, end in zip(spans[first, 0].tolist(), spans[last, 1].tolist(), strict=True):
+        breaks = np.flatnonzero(spans[1:, 0] != spans[:-1, 1])
+        starts, ends = np.append(spans[:1, 0], spans[breaks + 1, 0]), np.append(spans[breaks, 1], spans[-1:, 1])
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             for place in range(start, end, CHUNK_BYTES):
                 out.write(os.pread(self._records, min(CHUNK_BYTES, end - place), place))
 

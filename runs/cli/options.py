@@ -28,7 +28,7 @@ def _list_keys(model: Any, above: str) -> Iterator[str]:
     from keystone.runs.config.reference import find_models
 
     for name, field in model.model_fields.items():
-        below = find_models(field.annotation)
+        below = [one for one in find_models(field.annotation) if one is not model]
         for one in below:
             yield from _list_keys(one, f"{above}{name}.")
         if not below:

@@ -310,9 +310,19 @@ def test_documents_that_share_an_id_are_not_copied(tmp_path: Path, monkeypatch: 
 
 def test_an_index_of_another_engine_is_refused(plain: Path, tmp_path: Path) -> None:
     said = json.loads((plain / "index.json").read_text())
-    (plain / "index.json").write_text(json.dumps(said | {"at": {"backend": "opensearch", "url": "http://x"}}))
-    with pytest.raises(UserError, match="holds its documents in opensearch, expected an index in the folder"):
+    (plain / "index.json").write_text(json.dumps(said | {"at": {"backend": "rest", "url": "http://x"}}))
+    with pytest.raises(UserError, match="holds its documents in rest, which Keystone only searches; expected an index"):
         update_index(plain, [write(tmp_path / "new.jsonl", {"c": "New."})])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["documents", "no vectors"])
+def test_an_update_that_leaves_no_document_as_it_was_ends_in_a_new_build(kind: str, tmp_path: Path) -> None:
+    build_index(write(tmp_path / "old.jsonl", {"a": "Bees.", "b": "Wasps."}), tmp_path / "index", KINDS[kind])
+    new = write(tmp_path / "new.jsonl", {"a": "Bees fly."})
+    (tmp_path / "gone").write_text("b\n")
+    index, _ = update_index(tmp_path / "index", [new], tmp_path / "gone")
+    assert describe(index) == describe(build_index(new, tmp_path / "fresh", KINDS[kind])[0])
 
 
 @pytest.mark.slow
