@@ -206,8 +206,8 @@ def _find_changes(
             names += [name for name, row in zip(lacking, store.rows(lacking).tolist(), strict=True) if row >= 0]
         next_reading = {"ids": sorted(seen if total == fewest else seen.union(lacking)), "fewest": fewest}
     if len(names) == len(store) and not numbers["added"]:
-        where = delete or ", ".join(map(str, corpora))
-        raise UserError(f"{where}: names all {len(store)} documents of the index, expected one to be left")
+        place = delete or ", ".join(map(str, corpora))
+        raise UserError(f"{place}: names all {len(store)} documents of the index, expected one to be left")
     return {**numbers, "removed": names, "left_out": dict(left_out), **next_reading}
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -157,7 +158,8 @@ async def ask_until(ended: asyncio.Event, asks: list[Ask], first: int) -> None:
 
 def update_by_command(tmp_path: Path, number: int) -> None:
     """Replace an edition in the index by the next one, by `keystone index`."""
-    options = ["--update", write_edition(tmp_path, number), "--delete", write_gone(tmp_path, number - 1)]
+    options: list[Path | str] = ["--update", write_edition(tmp_path, number)]
+    options += ["--delete", write_gone(tmp_path, number - 1)]
     command = [sys.executable, "-m", "keystone.runs.cli.main", "index", *options, "--out", tmp_path / "index"]
     told = programs.run(command, cwd=tmp_path, capture_output=True, check=True).stdout.decode()
     assert told.endswith(f"index: 13 documents: 1 added, {DOCUMENTS} replaced, 1 removed\n")
@@ -244,6 +246,9 @@ def test_ten_updates_leave_nothing_of_the_older_indexes_in_the_server(tmp_path: 
             assert reply.status == 200
             return reply.headers["keystone-index"]
 
+        def is_served(key: str) -> bool:
+            return ask("/v1/index/doc/d1") == key
+
         def ask_all() -> None:
             for number in range(4):
                 for method in ("bm25", "dense", "hybrid", "decomposed"):
@@ -256,7 +261,7 @@ def test_ten_updates_leave_nothing_of_the_older_indexes_in_the_server(tmp_path: 
         before = 0
         for number in range(1, WARM_UPDATES + MEASURED_UPDATES + 1):
             index, _ = update_index(folder, [write_edition(tmp_path, number)])
-            wait_until(lambda key=index.key: ask("/v1/index/doc/d1") == key, "the server to take the new index")
+            wait_until(partial(is_served, index.key), "the server to take the new index")
             ask_all()
             wait_until(lambda: not measure(served.process.pid, folder.parent)[0], "the server to close the older index")
             if number == WARM_UPDATES:
