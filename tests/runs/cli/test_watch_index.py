@@ -123,8 +123,16 @@ def test_documents_of_other_corpora_stay_and_each_update_is_an_object_if_asked_f
         tmp_path / "gone",
     )
     (tmp_path / "gone").write_text("a\n")
-    options = ["--update", tmp_path / "more", "--delete", tmp_path / "gone", "--watch", "--json"]
-    command = [sys.executable, "-m", "keystone.runs.cli.main", "index", *options, "--out", tmp_path / "index"]
+    options: list[Argument] = ["--update", tmp_path / "more", "--delete", tmp_path / "gone", "--watch", "--json"]
+    command: list[Argument] = [
+        sys.executable,
+        "-m",
+        "keystone.runs.cli.main",
+        "index",
+        *options,
+        "--out",
+        tmp_path / "index",
+    ]
     with started(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
 
         def read() -> dict[str, Any]:
