@@ -7,6 +7,7 @@ One field of a document holds the vectors of its passages, packed. Entries of ve
 """
 
 import re
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.error_text import describe_error, show_value
+from keystone.indexing.io.retry import PATIENCE_S
 from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected
 from keystone.indexing.opensearch.requests import ask
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
@@ -47,8 +49,8 @@ VERSION_DIGITS = 16
 """The digits of its key at the end of the name of an updated index."""
 DELETED_AT_ONCE = 10_000
 """The documents that one request deletes."""
-CLONE_TIMEOUT = "60s"
-"""The time in which the shards of a copied index, or of one that is opened, must be there."""
+SHARD_TRIES, SHARD_PAUSE_S = 20, 0.5
+"""How often in a row a shard may have failed to start, and the pause between two looks."""
 MERGE_TIMEOUT_S = 6 * 3600.0
 """The time for which Keystone waits until an index is merged."""
 
@@ -199,15 +201,28 @@ def clone(nodes: Sequence[Node], place: Place, copy: Place) -> None:
         "translog.durability": "async",
         "blocks.write": None,
     }
-    path = f"{place.path}/_clone{copy.path}"
-    made = ask(nodes, Request("PUT", path, orjson.dumps({"settings": {"index": settings}})))
+    body, at_once = orjson.dumps({"settings": {"index": settings}}), {"wait_for_active_shards": "0"}
+    made = ask(nodes, Request("PUT", f"{place.path}/_clone{copy.path}", body, at_once))
     if "resource_already_exists_exception" not in made.reason:
         made.checked()
-    params = {"wait_for_status": "yellow", "timeout": CLONE_TIMEOUT}
-    health = ask(nodes, Request("GET", f"/_cluster/health{copy.path}", params=params))
-    if health.value.get("status") == "red":
+    if not _has_all_shards(nodes, copy):
         remove(nodes, copy)
         raise UserError(f"{place}: the cluster cannot copy this index: load the whole corpus under a new name")
+
+
+def _has_all_shards(nodes: Sequence[Node], place: Place) -> bool:
+    """Wait until all shards of an index without replicas are there. False if the cluster fails to start one."""
+    deadline, failures = time.monotonic() + PATIENCE_S, 0
+    while failures < SHARD_TRIES and time.monotonic() < deadline:
+        health = ask(nodes, Request("GET", f"/_cluster/health{place.path}")).checked()
+        with as_expected(place):
+            starting, missing = int(health["initializing_shards"]), int(health["unassigned_shards"])
+            failed = health["status"] == "red" and not starting
+        if not starting and not missing:
+            return True
+        failures = failures + 1 if failed else 0
+        time.sleep(SHARD_PAUSE_S)
+    return False
 
 
 def describe(nodes: Sequence[Node], place: Place, meta: Mapping[str, Any]) -> None:
@@ -236,9 +251,9 @@ def purge(nodes: Sequence[Node], place: Place) -> None:
     """
     _ask_all_shards(nodes, Request("POST", f"{place.path}/_flush", params={"wait_if_ongoing": "true"}), place)
     ask(nodes, Request("POST", f"{place.path}/_close")).checked()
-    ask(nodes, Request("POST", f"{place.path}/_open")).checked()
-    params = {"wait_for_status": "yellow", "timeout": CLONE_TIMEOUT}
-    ask(nodes, Request("GET", f"/_cluster/health{place.path}", params=params)).checked()
+    ask(nodes, Request("POST", f"{place.path}/_open", params={"wait_for_active_shards": "0"})).checked()
+    if not _has_all_shards(nodes, place):
+        raise UserError(f"{place}: has lost a shard, which the cluster does not start again")
 
 
 def count_deleted(nodes: Sequence[Node], place: Place) -> int:

@@ -20,8 +20,8 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.opensearch import update as replacing
 from keystone.indexing.opensearch.build import adopt_loaded
-from keystone.indexing.opensearch.cluster import place_of
-from keystone.indexing.opensearch.index import Target
+from keystone.indexing.opensearch.cluster import close, connect, place_at, place_of
+from keystone.indexing.opensearch.index import Target, switch, version_at
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.retrieval.backends import open_sparse, open_store
 from keystone.retrieval.types import Query
@@ -40,6 +40,7 @@ KINDS: Mapping[str, tuple[BuildSettings, int]] = {
     "documents": (BuildSettings(), 1),
     "passages": (BuildSettings(passages=True), 1),
     "passages in two shards": (BuildSettings(passages=True), 2),
+    "graph": (BuildSettings(faiss="HNSW16"), 1),
     "pool": (BuildSettings(faiss=None), 1),
 }
 """Settings of an index, and its number of shards."""
@@ -183,6 +184,18 @@ def test_a_killed_update_goes_on_and_searches_see_one_state_or_the_other(
         assert len(indexes(opensearch, index)) == 1
     assert describe(index) == describe(load(opensearch, "BM25", texts, tmp_path / "fresh"))
     assert not [path for path in tmp_path.glob(".*") if "partial" in path.name]
+
+
+def test_a_switch_whose_answer_was_lost_is_a_switch(opensearch: Cluster, tmp_path: Path) -> None:
+    index = load(opensearch, "BM25", {"a": "Bees.", "b": "Wasps."}, tmp_path / "index")
+    place = place_at(index.at)
+    index, _ = update_index(index.folder, [write(tmp_path / "new.jsonl", {"c": "Ants."})])
+    nodes, new = connect(place.urls, 1), version_at(place, index.key)
+    switch(nodes, place, place, new)
+    with pytest.raises(UserError, match="no such index"):
+        switch(nodes, place, new, version_at(place, "0" * 64))
+    close(nodes)
+    assert indexes(opensearch, index) == [new.name]
 
 
 def test_only_changes_are_sent(opensearch: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
