@@ -132,7 +132,7 @@ def find_checkpoint(name: str) -> Path:
 def _fetch(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     if not sys.stderr.isatty():
         disable_progress_bars()

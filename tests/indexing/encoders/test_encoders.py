@@ -102,7 +102,7 @@ def test_a_trained_splade_weighs_texts_as_its_reference_says() -> None:
     assert [float(weight) for weight, _ in best] == pytest.approx([2.5304, 2.2965, 2.0466, 1.8412], abs=1e-4)
     assert [len(entries) for entries, _ in (question, answer, other)] == [17, 73, 32]
 
-    def multiply(one: Any, of: Any) -> float:
+    def multiply(one: Any, of: Any) -> Any:
         there = dict(zip(one[0].tolist(), of(one[1]).tolist(), strict=True))
         return sum(weight * there.get(entry, 0) for entry, weight in zip(question[0], of(question[1]), strict=True))
 

@@ -86,7 +86,16 @@ def hub(tmp_path: Path) -> Iterator[str]:
 
 def build(tmp_path: Path, name: str, out: str, **variables: str) -> Any:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
-    command = [ROOT / ".venv/bin/keystone", "index", corpus, "--out", tmp_path / out, "--embedding", name, "-q"]
+    command: list[str | Path] = [
+        ROOT / ".venv/bin/keystone",
+        "index",
+        corpus,
+        "--out",
+        tmp_path / out,
+        "--embedding",
+        name,
+        "-q",
+    ]
     environment = {**os.environ, "HF_HOME": str(tmp_path / "hub"), **variables}
     return programs.run(command, env=environment, capture_output=True, text=True)
 

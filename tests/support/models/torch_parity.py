@@ -30,7 +30,7 @@ from tests.support.models.checkpoints import VOCABULARY, write_tokenizer
 QUERY = "what causes bleaching"
 PASSAGES = ["warm water makes corals expel algae", "the market fell", "w" * 9]
 WORDS = ["yes", "no", "Yes", "No", "▁true", "▁false"]
-SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+SIZES: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
 SIZES |= {"max_position_embeddings": 2048, "vocab_size": len(VOCABULARY) + len(WORDS), "initializer_range": 0.3}
 
 
