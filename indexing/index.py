@@ -1,10 +1,10 @@
 """An index folder: its description, and a guard against its replacement while a command uses it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import orjson
 
@@ -18,6 +18,30 @@ FORMAT = 5
 """The version of the layout of an index folder; each change of the layout raises it."""
 
 
+SMALLEST = "smallest"
+"""The kind of FAISS index that a build chooses: the smallest one that reaches a wanted recall."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What a build measured of a FAISS index (`keystone.indexing.vectors.recall`)."""
+
+    at_10: float
+    """The share of the exact 10 nearest vectors that a search finds, in the mean over the queries."""
+    at_100: float
+    """The same share of the exact 100 nearest vectors."""
+    queries: int
+    """The number of sampled vectors that were the queries; 0 for an exact index."""
+    bytes: float
+    """The size of the index's files, in bytes a vector."""
+    parameters: str
+    """The search parameters that the build has chosen, such as `nprobe=16`; empty for FAISS's and Keystone's own."""
+    wanted: float | None = None
+    """The recall at 10 that was asked for; None if nothing was."""
+    chosen: bool = False
+    """Whether the build has chosen the kind of the index, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class VectorSet:
     """A further set of vectors of an index, beside the main one: what `Index` says of its main set."""
@@ -27,6 +51,7 @@ class VectorSet:
     faiss_shards: int = 0
     passages: bool = False
     cut: int = 0
+    recall: Recall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +91,8 @@ class Index:
     """The number of vectors in each of these files; None for a single file, and if an older version built them."""
     set_name: str = ""
     """The name of the set of vectors that `embedding` and the files of vectors belong to; empty for the main set."""
+    recall: Recall | None = None
+    """The measured recall of the FAISS index; None if it is exact, and if an older version built it."""
 
     def __repr__(self) -> str:
         """Say in one line which documents the index holds, and how they can be searched."""
@@ -73,6 +100,8 @@ class Index:
         models = [self.embedding.model] if self.embedding else []
         models += [f"{one.embedding.model} ({name})" for name, one in self.vectors.items()]
         dense = f"embeddings by {', '.join(models)}" if models else "no embeddings"
+        for recall in (self.recall, *(one.recall for one in self.vectors.values())):
+            dense += f", recall@10 {recall.at_10:.4f}" if recall else ""
         return f"Index({str(self.folder)!r}: {number}, BM25 by {self.backend}, {dense})"
 
     @property
@@ -95,7 +124,7 @@ class Index:
         own = self.vectors[name]
         return replace(
             self, embedding=own.embedding, faiss=own.faiss, faiss_shards=own.faiss_shards, passages=own.passages,
-            cut=own.cut, set_name=name,
+            cut=own.cut, set_name=name, recall=own.recall,
         )  # fmt: skip
 
     @property
@@ -152,16 +181,20 @@ def open_index(folder: Path) -> Index:
             raise UserError(f"{folder}: index format {found['format']}, expected {FORMAT}: build it again")
         embedding = Embedding(**found["embedding"]) if found["embedding"] else None
         further = {
-            name: VectorSet(**{**own, "embedding": Embedding(**own["embedding"])})
+            name: VectorSet(**{**own, "embedding": Embedding(**own["embedding"]), "recall": _read_recall(own)})
             for name, own in found.get("vectors", {}).items()
         }
         return Index(
             folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"], found["faiss"],
             found["at"], found.get("faiss_shards", 0), found.get("segments", {}), found.get("passages", False),
-            further, found.get("faiss_shard"),
+            further, found.get("faiss_shard"), recall=_read_recall(found),
         )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
+
+
+def _read_recall(found: Mapping[str, Any]) -> Recall | None:
+    return Recall(**found["recall"]) if found.get("recall") else None
 
 
 def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:

@@ -20,6 +20,7 @@ from keystone.indexing.vectors.faiss_index import (
     load_dense_shards,
     make_faiss_index,
     search_shards,
+    set_parameters,
 )
 from keystone.indexing.vectors.passages import PassageIndex, load_offsets
 from keystone.indexing.vectors.types import Vectors
@@ -36,20 +37,22 @@ SPARE_HITS = 8
 def open_dense(index: Index, parameters: str, score: PassageScore) -> Dense:
     """Open the FAISS index of an index folder. `UserError` if it is damaged, and for impossible parameters."""
     path = index.dense_shards or index.dense
+    chosen = index.recall.parameters if index.recall else ""
     if index.passages:
-        return PassageSearcher(PassageIndex(_load_parts(path, parameters), load_offsets(index)), score)
-    return FaissSearcher(path, parameters)
+        return PassageSearcher(PassageIndex(_load_parts(path, parameters, chosen), load_offsets(index)), score)
+    return FaissSearcher(path, parameters, chosen)
 
 
 class FaissSearcher:
     """Dense search of the FAISS index that `build_dense` or `build_dense_shards` made.
 
     `path` is the index's file, or its files in the order of rows; Keystone maps several files into memory instead of
-    reading them. `parameters` sets the search of an inexact index, such as `nprobe=16`.
+    reading them. `parameters` sets the search of an inexact index, such as `nprobe=16`, over those that its build has
+    `chosen`.
     """
 
-    def __init__(self, path: Path | Sequence[Path], parameters: str = "") -> None:
-        self._parts = _load_parts(path, parameters)
+    def __init__(self, path: Path | Sequence[Path], parameters: str = "", chosen: str = "") -> None:
+        self._parts = _load_parts(path, parameters, chosen)
 
     @property
     def dimension(self) -> int:
@@ -62,8 +65,11 @@ class FaissSearcher:
         return search_dense(self._parts, query_ids, queries, depth)
 
 
-def _load_parts(path: Path | Sequence[Path], parameters: str) -> list[Any]:
-    return [load_dense(path, parameters)] if isinstance(path, Path) else load_dense_shards(path, parameters)
+def _load_parts(path: Path | Sequence[Path], parameters: str, chosen: str) -> list[Any]:
+    parts = [load_dense(path, chosen)] if isinstance(path, Path) else load_dense_shards(path, chosen)
+    for part in parts:
+        set_parameters(part, parameters)
+    return parts
 
 
 class PassageSearcher:
@@ -107,20 +113,17 @@ def search_dense(index: Any | Sequence[Any], query_ids: Sequence[str], queries: 
     parts = index if isinstance(index, Sequence) else [index]
     search = bind_search(parts[0]) if len(parts) == 1 else partial(search_shards, parts)
     total = sum(part.ntotal for part in parts)
-    wanted = min(depth + SPARE_HITS, total)
-    while True:
-        scores, docs = search(queries, wanted)
-        whole = (docs[:, -1] < 0) | (scores[:, -1] < scores[:, min(depth, wanted) - 1])
-        if wanted == total or bool(np.all(whole)):
-            break
-        wanted = min(2 * wanted, total)
-    counts = np.count_nonzero(docs >= 0, axis=1).tolist()
-    return ranked(
-        query_ids,
-        [row[:count] for row, count in zip(docs, counts, strict=True)],
-        [row[:count] for row, count in zip(scores, counts, strict=True)],
-        depth,
-    )
+    wanted, left = min(depth + SPARE_HITS, total), np.arange(len(query_ids))
+    docs, scores = [np.empty(0, np.int64)] * len(left), [np.empty(0, np.float32)] * len(left)
+    while len(left):  # only queries with a cut tie search deeper, so that no query depends on those beside it
+        found_scores, found = search(queries[left], wanted)
+        whole = (found[:, -1] < 0) | (found_scores[:, -1] < found_scores[:, min(depth, wanted) - 1])
+        whole |= wanted == total
+        for place in np.flatnonzero(whole).tolist():
+            count = int(np.count_nonzero(found[place] >= 0))
+            docs[left[place]], scores[left[place]] = found[place, :count], found_scores[place, :count]
+        left, wanted = left[~whole], min(2 * wanted, total)
+    return ranked(query_ids, docs, scores, depth)
 
 
 def search_pool(

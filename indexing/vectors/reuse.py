@@ -93,6 +93,8 @@ def _holder(index: Any) -> Any:
     faiss = import_faiss()
     if isinstance(index, faiss.IndexRefineFlat):
         return faiss.downcast_index(index.refine_index)
+    if isinstance(index, faiss.IndexIVFFlatDedup | faiss.IndexIVFFlatPanorama):
+        return None
     if isinstance(index, faiss.IndexIVFFlat):
         index.make_direct_map()
     return index if isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat | faiss.IndexIVFFlat) else None

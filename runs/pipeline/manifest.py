@@ -38,6 +38,8 @@ def describe_inputs(job: Job) -> dict[str, Any]:
     counted: dict[str, Any] = {"segments": job.index.segments} if job.index.segments else {}
     if job.index.vectors:
         counted["vectors"] = {name: asdict(one.embedding) for name, one in job.index.vectors.items()}
+    if job.index.recall:
+        counted["recall"] = {"faiss": job.index.faiss, **asdict(job.index.recall)}
     config, plain = job.config, job.config.model_dump(mode="json")
     systems = config.make_systems().values()
     return {

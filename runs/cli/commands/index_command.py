@@ -1,9 +1,11 @@
 """The command `keystone index`."""
 
 import itertools
+from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +15,7 @@ from keystone.runs.report.say import say, say_result
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
-    pass
+    from keystone.indexing.index import Index
 
 FORMATS = "arrow, folder, ir_datasets, jsonl, parquet, pyserini, segments, trec, tsv or wikitext."
 
@@ -132,7 +134,21 @@ def index(
     ] = None,
     query_prefix: Annotated[str, typer.Option(help="Text before each query, if the model needs one.")] = "",
     passage_prefix: Annotated[str, typer.Option(help="Text before each passage, if the model needs one.")] = "",
-    faiss: Annotated[str, typer.Option(help="The kind of FAISS index: Flat, HNSW32, 'IVF256,Flat', ...")] = "Flat",
+    faiss: Annotated[
+        str | None,
+        typer.Option(
+            help="The kind of FAISS index: Flat, SQ8, HNSW32, 'IVF256,Flat', ...",
+            show_default="Flat, or with --recall the smallest that reaches it",
+        ),
+    ] = None,
+    recall: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of the exact 10 nearest vectors that searches shall find, such as .99: chooses the search "
+            "parameters, and the smallest kind of FAISS index if --faiss names none.",
+            show_default="measured, not chosen",
+        ),
+    ] = None,
     faiss_shard: Annotated[
         int | None,
         typer.Option(
@@ -179,6 +195,7 @@ def index(
     """
     from keystone.indexing.builds.settings import BuildSettings
     from keystone.indexing.builds.update import Changes, update_index
+    from keystone.indexing.index import SMALLEST
     from keystone.indexing.types import Embedding
     from keystone.runs.cli.make_index import (
         attach_index,
@@ -211,7 +228,8 @@ def index(
 
     if rest_key_env is not None and not source.startswith("rest:"):
         raise UserError(f"--rest-key-env: found with {source}, expected with rest:URL/NAME")
-    holds_passages = not (searched_in_place or (opensearch and faiss != "Flat"))
+    kind = faiss if faiss is not None else "Flat" if recall is None else SMALLEST
+    holds_passages = not (searched_in_place or (opensearch and kind != "Flat"))
     chooses = dense is Dense.auto and holds_passages and not no_dense
     settings = BuildSettings(
         format=format,
@@ -219,7 +237,8 @@ def index(
         segments=segments,
         windows=windows,
         embedding=None if no_dense or dense is Dense.none else model,
-        faiss=None if dense in (Dense.pool, Dense.pool_passages) else faiss,
+        faiss=None if dense in (Dense.pool, Dense.pool_passages) else kind,
+        recall=recall,
         passages=None if chooses else dense in (Dense.passages, Dense.pool_passages) and not no_dense,
         faiss_shard=faiss_shard,
         opensearch=target_of(opensearch, shards, replicas),
@@ -259,10 +278,14 @@ def index(
             else "documents without text are found by their titles"
         )
         say(f"{made.folder}: {blank:,} {whose} and never cited", err=True)
+    measured = list(_list_recalls(made))
+    for _, line in measured:
+        say(f"{made.folder}: {line}", err=True)
     if json:
         told = {"out": made.folder, "documents": made.documents, "new": built, "structures": chosen}
         changed = {"added": changes.added, "replaced": changes.replaced, "removed": changes.removed} if updates else {}
-        say_result("index", source, {**told, "left_out": left_out, "cut": made.cut, **changed})
+        described = {"recall": [known for known, _ in measured]} if measured else {}
+        say_result("index", source, {**told, "left_out": left_out, "cut": made.cut, **described, **changed})
         return
     number = "documents of a server" if made.documents is None else plural(made.documents, "document")
     structures = f", structures: {', '.join(chosen)}" if chosen else ""
@@ -270,6 +293,20 @@ def index(
     if updates:
         news = f": {changes.added:,} added, {changes.replaced:,} replaced, {changes.removed:,} removed"
     say(f"{made.folder}: {number}{news}{structures}")
+
+
+def _list_recalls(made: "Index") -> Iterator[tuple[dict[str, Any], str]]:
+    """List what is known of the recall of each set of vectors, and a line that says it."""
+    for name in (None, *made.vectors):
+        own = made.with_vectors(name)
+        if (one := own.recall) is None:
+            continue
+        whose = f"vectors of {name}" if name else "vectors"
+        how = f" with {one.parameters}" if one.parameters else ""
+        by = f", in the mean of {one.queries:,} sampled vectors" if one.queries else ""
+        found = f"recall {one.at_10:.4f} at 10 and {one.at_100:.4f} at 100{by}"
+        known = {"vectors": name, "faiss": own.faiss, **asdict(one)}
+        yield known, f"{whose} as {own.faiss}{how}: {one.bytes:,.0f} bytes a vector, {found}"
 
 
 def _refuse_settings(context: typer.Context) -> None:
