@@ -263,6 +263,8 @@ def _check_recall(settings: BuildSettings) -> None:
     """Raise `UserError` for a wanted recall that cannot be, or that no FAISS index here can have."""
     wanted = settings.recall
     if wanted is None:
+        if settings.faiss == SMALLEST:
+            raise UserError(f"FAISS index {SMALLEST!r}: found without --recall, expected with it")
         return
     if not 0 < wanted <= 1:
         raise UserError(f"--recall: found {wanted:g}, expected a number above 0 and at most 1")
