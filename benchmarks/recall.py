@@ -33,7 +33,7 @@ KINDS = (
     ("PQ96x4fs,RFlat", "k_factor_rf=10"), ("PQ96x4fs,Refine(SQ8)", "k_factor_rf=10"),
     ("RaBitQfs,RFlat", "k_factor_rf=10"), ("RaBitQfs,Refine(SQ8)", "k_factor_rf=10"), ("IVF64,Flat", "nprobe=16"),
     ("IVF64,SQ8", "nprobe=16"), ("IVF64,PQ96x4fs,Refine(SQ8)", "nprobe=16,k_factor_rf=10"),
-    ("HNSW32", "efSearch=64"), ("HNSW32_SQ8", "efSearch=64"), ("IVF64,PQ48x8", "nprobe=16"),
+    ("HNSW32", "efSearch=64"), ("HNSW32_SQ8", "efSearch=64"),
 )  # fmt: skip
 """Factory strings with their search parameters."""
 
