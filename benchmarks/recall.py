@@ -49,7 +49,7 @@ def main(path: Path) -> None:
         for number, file in enumerate(files):
             np.save(file, vectors[number * SHARD_DOCUMENTS : (number + 1) * SHARD_DOCUMENTS])
         shards = Shards(files, len(vectors), 0)
-        truths = [find_exactly(shards, draw_queries(shards), apart) for apart in (False, True)]
+        truths = [find_exactly(shards, draw_queries(shards, apart), apart) for apart in (False, True)]
         for kind, parameters in KINDS:
             print(_measure(kind, parameters, shards, truths, held, Path(folder, "index")), flush=True)
 

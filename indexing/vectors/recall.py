@@ -89,11 +89,14 @@ class Truth:
         return replace(self, **{name: getattr(self, name)[:count] for name in ("own", "queries", "rows", "scores")})
 
 
-def draw_queries(shards: Shards) -> Rows:
-    """Draw the rows of the queries, int64[queries], ascending. Zero vectors are left out, since all others tie."""
+def draw_queries(shards: Shards, apart: bool = False) -> Rows:
+    """Draw the rows of the queries, int64[queries], ascending. Zero vectors are left out, since all others tie.
+
+    If they are to be unlinked (`apart`), they are no larger part of a small graph than of a large one.
+    """
     count = shards.documents
     most = min(MOST_QUERIES, max(LEAST_QUERIES, MOST_PRODUCTS // max(1, count)))
-    wanted = min(most, max(LEAST_QUERIES, count // SAMPLED_PART), count // 2)
+    wanted = min(most, max(LEAST_QUERIES, count // SAMPLED_PART), count // (SAMPLED_PART if apart else 2))
     rows = np.sort(np.random.default_rng(SEED).choice(count, wanted, replace=False)).astype(np.int64)
     found: Rows = rows[np.any(shards.take(rows) != 0, axis=1)]
     return found
@@ -252,7 +255,7 @@ def build_chosen(
 
     `UserError` if no kind reaches the wanted recall, and as from `build_dense`.
     """
-    find = cache(lambda apart: find_exactly(shards, draw_queries(shards), apart, effort))
+    find = cache(lambda apart: find_exactly(shards, draw_queries(shards, apart), apart, effort))
     if wanted is None:
         files, found = _build_in(folder, kind, None, shards, size, find, effort)
         return kind, files, Recall(**found["recall"]) if found else None
@@ -271,8 +274,8 @@ def build_chosen(
             file.unlink()
     raise UserError(
         f"--recall {wanted:g}: found {found['recall']['at_10']:.4f} for FAISS index {kind!r} with "
-        f"{found['recall']['parameters'] or 'no search parameters'}, in the mean of {found['recall']['queries']} "
-        "queries; expected a kind that reaches it, or no --faiss, which chooses the smallest"
+        f"{found['recall']['parameters'] or 'no search parameters'}, as the mean over {found['recall']['queries']} "
+        "sampled vectors; expected a kind that reaches it safely, or no --faiss, which chooses the smallest"
     )
 
 
