@@ -1,6 +1,6 @@
 """An index folder: its description, and a guard against its replacement while a command uses it."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import wraps
@@ -35,6 +35,30 @@ class OpenParts:
             return part
 
 
+SMALLEST = "smallest"
+"""The kind of FAISS index that a build chooses: the smallest one that reaches a wanted recall."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What a build measured of a FAISS index (`keystone.indexing.vectors.recall`)."""
+
+    at_10: float
+    """The share of the exact 10 nearest vectors that a search finds, in the mean over the queries."""
+    at_100: float
+    """The same share of the exact 100 nearest vectors."""
+    queries: int
+    """The number of sampled vectors that were the queries; 0 for an exact index."""
+    bytes: float
+    """The size of the index's files, in bytes a vector."""
+    parameters: str
+    """The search parameters that the build has chosen, such as `nprobe=16`; empty for FAISS's and Keystone's own."""
+    wanted: float | None = None
+    """The recall at 10 that was asked for; None if nothing was."""
+    chosen: bool = False
+    """Whether the build has chosen the kind of the index, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class VectorSet:
     """A further set of vectors of an index, beside the main one: what `Index` says of its main set."""
@@ -44,10 +68,12 @@ class VectorSet:
     faiss_shards: int = 0
     passages: bool = False
     cut: int = 0
+    recall: Recall | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The set as `index.json` has it."""
-        return {**asdict(self), "embedding": self.embedding.as_json()}
+        found = {**asdict(self), "embedding": self.embedding.as_json()}
+        return {name: value for name, value in found.items() if name != "recall" or value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +128,8 @@ class Index:
     """The sets of impacts by their names."""
     set_name: str = ""
     """The name of the set of vectors that `embedding` and the files of vectors belong to; empty for the main set."""
+    recall: Recall | None = None
+    """The measured recall of the FAISS index; None if it is exact, and if an older version built it."""
     parts: OpenParts | None = field(default=None, compare=False, repr=False)
     """The parts that stay open, as `hold_open` says; None if each use opens its parts."""
 
@@ -111,6 +139,8 @@ class Index:
         models = [self.embedding.label] if self.embedding else []
         models += [f"{one.embedding.label} ({name})" for name, one in self.vectors.items()]
         dense = f"embeddings by {', '.join(models)}" if models else "no embeddings"
+        for recall in (self.recall, *(one.recall for one in self.vectors.values())):
+            dense += f", recall@10 {recall.at_10:.4f}" if recall else ""
         sparse = "".join(f", impacts by {one.label} ({name})" for name, one in self.impacts.items())
         return f"Index({str(self.folder)!r}: {number}, BM25 by {self.backend}, {dense}{sparse})"
 
@@ -134,7 +164,7 @@ class Index:
         own = self.vectors[name]
         return replace(
             self, embedding=own.embedding, faiss=own.faiss, faiss_shards=own.faiss_shards, passages=own.passages,
-            cut=own.cut, set_name=name,
+            cut=own.cut, set_name=name, recall=own.recall,
         )  # fmt: skip
 
     def take(self, name: Hashable, open_part: Callable[[], T]) -> T:
@@ -160,6 +190,11 @@ class Index:
     def pooled(self) -> bool:
         """Whether runs embed the candidates that BM25 finds, and search these alone."""
         return self.embedding is not None and self.faiss is None
+
+    @property
+    def chosen_parameters(self) -> str:
+        """The search parameters that the build has chosen, such as `nprobe=16`; empty for none."""
+        return self.recall.parameters if self.recall else ""
 
     @property
     def store(self) -> Path:
@@ -216,14 +251,14 @@ def open_index(folder: Path) -> Index:
             raise UserError(f"{folder}: index format {found['format']}, expected {FORMAT}: build it again")
         embedding = Embedding(**found["embedding"]) if found["embedding"] else None
         further = {
-            name: VectorSet(**{**own, "embedding": Embedding(**own["embedding"])})
+            name: VectorSet(**{**own, "embedding": Embedding(**own["embedding"]), "recall": _read_recall(own)})
             for name, own in found.get("vectors", {}).items()
         }
         return Index(
             folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"], found["faiss"],
             found["at"], found.get("faiss_shards", 0), found.get("segments", {}), found.get("passages", False),
             further, found.get("faiss_shard"),
-            {name: ImpactSet(**own) for name, own in found.get("impacts", {}).items()},
+            {name: ImpactSet(**own) for name, own in found.get("impacts", {}).items()}, recall=_read_recall(found),
         )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
@@ -235,6 +270,10 @@ def hold_open(index: Index) -> Index:
     An index whose documents are elsewhere is returned as it is.
     """
     return index if index.at else replace(index, parts=OpenParts())
+
+
+def _read_recall(found: Mapping[str, Any]) -> Recall | None:
+    return Recall(**found["recall"]) if found.get("recall") else None
 
 
 def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:

@@ -21,6 +21,7 @@ from keystone.indexing.vectors.faiss_index import (
     load_dense_shards,
     make_faiss_index,
     search_shards,
+    set_parameters,
 )
 from keystone.indexing.vectors.passages import PassageIndex, open_passages
 from keystone.indexing.vectors.types import Vectors
@@ -41,18 +42,21 @@ def open_dense(index: Index, parameters: str, score: PassageScore) -> Dense:
     path = index.dense_shards or ([index.dense] if index.parts else index.dense)  # what stays open is mapped
     if index.passages:
         return PassageSearcher(open_passages(index, parameters, mapped=path != index.dense), score)
-    return index.take(("dense", index.set_name, parameters), lambda: FaissSearcher(path, parameters))
+    return index.take(
+        ("dense", index.set_name, parameters), lambda: FaissSearcher(path, parameters, index.chosen_parameters)
+    )
 
 
 class FaissSearcher:
     """Dense search of the FAISS index that `build_dense` or `build_dense_shards` made.
 
     `path` is the index's file, or its files in the order of rows; Keystone maps several files into memory instead of
-    reading them. `parameters` sets the search of an inexact index, such as `nprobe=16`.
+    reading them. `parameters` sets the search of an inexact index, such as `nprobe=16`, over those that its build has
+    `chosen`.
     """
 
-    def __init__(self, path: Path | Sequence[Path], parameters: str = "") -> None:
-        self._parts = [load_dense(path, parameters)] if isinstance(path, Path) else load_dense_shards(path, parameters)
+    def __init__(self, path: Path | Sequence[Path], parameters: str = "", chosen: str = "") -> None:
+        self._parts = _load_parts(path, parameters, chosen)
 
     @property
     def dimension(self) -> int:
@@ -63,6 +67,13 @@ class FaissSearcher:
         """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
         import_faiss().omp_set_num_threads(threads)
         return search_dense(self._parts, query_ids, queries, depth)
+
+
+def _load_parts(path: Path | Sequence[Path], parameters: str, chosen: str) -> list[Any]:
+    parts = [load_dense(path, chosen)] if isinstance(path, Path) else load_dense_shards(path, chosen)
+    for part in parts:
+        set_parameters(part, parameters)
+    return parts
 
 
 class PassageSearcher:
@@ -108,20 +119,17 @@ def search_dense(index: Any | Sequence[Any], query_ids: Sequence[str], queries: 
     parts = index if isinstance(index, Sequence) else [index]
     search = bind_search(parts[0]) if len(parts) == 1 else partial(search_shards, parts)
     total = sum(part.ntotal for part in parts)
-    wanted = min(depth + SPARE_HITS, total)
-    while True:
-        scores, docs = search(queries, wanted)
-        whole = (docs[:, -1] < 0) | (scores[:, -1] < scores[:, min(depth, wanted) - 1])
-        if wanted == total or bool(np.all(whole)):
-            break
-        wanted = min(2 * wanted, total)
-    counts = np.count_nonzero(docs >= 0, axis=1).tolist()
-    return ranked(
-        query_ids,
-        [row[:count] for row, count in zip(docs, counts, strict=True)],
-        [row[:count] for row, count in zip(scores, counts, strict=True)],
-        depth,
-    )
+    wanted, left = min(depth + SPARE_HITS, total), np.arange(len(query_ids))
+    docs, scores = [np.empty(0, np.int64)] * len(left), [np.empty(0, np.float32)] * len(left)
+    while len(left):  # only queries with a cut tie search deeper, so that no query depends on those beside it
+        found_scores, found = search(queries[left], wanted)
+        whole = (found[:, -1] < 0) | (found_scores[:, -1] < found_scores[:, min(depth, wanted) - 1])
+        whole |= wanted == total
+        for place in np.flatnonzero(whole).tolist():
+            count = int(np.count_nonzero(found[place] >= 0))
+            docs[left[place]], scores[left[place]] = found[place, :count], found_scores[place, :count]
+        left, wanted = left[~whole], min(2 * wanted, total)
+    return ranked(query_ids, docs, scores, depth)
 
 
 def search_pool(

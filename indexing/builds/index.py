@@ -22,7 +22,7 @@ from keystone.indexing.corpora.corpus import ALL, MAIN, guess_format, make_corpu
 from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_windows
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.impacts import OlderImpacts, write_impacts
-from keystone.indexing.index import FORMAT, Index, VectorSet, open_index
+from keystone.indexing.index import FORMAT, SMALLEST, Index, VectorSet, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import partial_folder, stage
 from keystone.indexing.io.writing import unicode_name, write_whole
@@ -30,6 +30,7 @@ from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document, Embedding, Progress, silent
 from keystone.indexing.vectors.embed import load_embedder
 from keystone.indexing.vectors.passages import Offsets, Passages, prefer_passages, write_offsets
+from keystone.indexing.vectors.recall import build_chosen
 from keystone.indexing.vectors.shards import Shards, Texts, embed_store
 from keystone.indexing.vectors.types import Effort
 
@@ -54,6 +55,7 @@ def build_index(
     segments nor `settings.windows`.
     """
     format = settings.format or guess_format(corpus)
+    _check_recall(settings)
     if settings.extract not in (MAIN, ALL):
         raise UserError(f"extract: found {settings.extract!r}, expected {MAIN} or {ALL}")
     segments, embedding, faiss, opensearch = settings.segments, settings.embedding, settings.faiss, settings.opensearch
@@ -63,14 +65,15 @@ def build_index(
             *([make_corpus_key(segments, "segments")] if segments else []),
         ]
     made_by = embedding.made_by if embedding else None
-    made_of = [FORMAT, format, made_by, [faiss, settings.faiss_shard] if embedding else None, inputs]
+    kind = [faiss, settings.faiss_shard, *([] if settings.recall is None else [settings.recall])]
+    made_of = [FORMAT, format, made_by, kind if embedding else None, inputs]
     if opensearch:
         made_of.append(["opensearch", opensearch.shards])
         if settings.vectors:
             raise UserError("found --vectors with --opensearch, which holds one set of vectors; expected one of them")
     if settings.vectors:
         own = {name: one.made_by for name, one in settings.vectors.items()}
-        made_of.append(["vectors", own, faiss, settings.faiss_shard])
+        made_of.append(["vectors", own, *kind])
     if settings.impacts:
         made_of.append(["impacts", {name: one.weights for name, one in settings.impacts.items()}])
         if opensearch:
@@ -173,7 +176,8 @@ def write_vectors(
     models = [*([embedding] if embedding else []), *settings.vectors.values()]
     for one in models:
         _check_model(one, None if settings.opensearch else faiss)
-    shards, offsets, faiss_files = None, None, 0
+    shards, offsets, faiss_files, effort = None, None, 0, Effort(settings.threads, progress)
+    kind, recall = faiss, None
     further = {name: VectorSet(one, None, passages=bool(passages)) for name, one in settings.vectors.items()}
     if models and faiss is not None:
         if passages is None:
@@ -183,17 +187,18 @@ def write_vectors(
         if embedding:
             shards = embed(texts, embedding, "", folder / "vectors")
         if shards and not settings.opensearch:
-            faiss_files = _build_dense(shards, faiss, size, folder, progress)
+            kind, faiss_files, recall = build_chosen(shards, faiss, settings.recall, size, folder, effort)
         for name, one in settings.vectors.items():
             (place := folder / "vectors" / name).mkdir(parents=True, exist_ok=True)
             vectors = embed(texts, one, name, place / "shards")
-            files = _build_dense(vectors, faiss, size, place, progress)
-            further[name] = VectorSet(one, faiss, files, bool(passages), vectors.cut)
+            own, files, own_recall = build_chosen(vectors, faiss, settings.recall, size, place, effort)
+            further[name] = VectorSet(one, own, files, bool(passages), vectors.cut, own_recall)
     meta: dict[str, Any] = {"embedding": embedding.as_json() if embedding else None}
-    meta |= {"faiss": faiss if embedding else None, "passages": bool(passages)}
+    meta |= {"faiss": kind if embedding else None, "passages": bool(passages)}
     meta |= {"faiss_shards": faiss_files, "cut": shards.cut if shards else 0}
     meta |= {"faiss_shard": size} if size else {}
     meta |= {"vectors": {name: one.as_json() for name, one in further.items()}} if further else {}
+    meta |= {"recall": asdict(recall)} if recall else {}
     return meta, shards, offsets
 
 
@@ -204,7 +209,8 @@ def remove_shards(folder: Path, names: Iterable[str]) -> None:
             left.unlink()
         for left in place.glob("trained.faiss"):
             left.unlink()
-        shutil.rmtree(place / "shards", ignore_errors=True)
+        for folder_of in [place / "shards", *place.glob("kind-*")]:
+            shutil.rmtree(folder_of, ignore_errors=True)
     for left in [*(folder / "impacts").glob("*.shards"), *(folder / "impacts").glob("*.json")]:
         shutil.rmtree(left) if left.is_dir() else left.unlink()
 
@@ -282,17 +288,20 @@ def _check_model(embedding: Embedding, faiss: str | None) -> None:
     if faiss is not None:
         from keystone.indexing.vectors.faiss_index import make_faiss_index
 
-        make_faiss_index(dimension, faiss)
+        if faiss != SMALLEST:
+            make_faiss_index(dimension, faiss)
 
 
-def _build_dense(shards: Shards, faiss: str, size: int | None, folder: Path, progress: Progress) -> int:
-    """Put the vectors into a FAISS index.
-
-    Returns its number of files of `size` documents, or 0 for a single file if `size` is None.
-    """
-    from keystone.indexing.vectors.faiss_index import build_dense, build_dense_shards
-
-    if size:
-        return build_dense_shards(shards, faiss, size, folder, progress)
-    stage(folder, "dense.faiss", lambda path: build_dense(shards, faiss, path, progress))
-    return 0
+def _check_recall(settings: BuildSettings) -> None:
+    """Raise `UserError` for a wanted recall that cannot be, or that no FAISS index here can have."""
+    wanted = settings.recall
+    if wanted is None:
+        if settings.faiss == SMALLEST:
+            raise UserError(f"FAISS index {SMALLEST!r}: found without --recall, expected with it")
+        return
+    if not 0 < wanted <= 1:
+        raise UserError(f"--recall: found {wanted:g}, expected a number above 0 and at most 1")
+    if settings.opensearch:
+        raise UserError("found --recall with --opensearch, which holds vectors in its own way; expected one of them")
+    if settings.faiss is None or not (settings.embedding or settings.vectors):
+        raise UserError("found --recall without vectors of all documents, expected --dense all or --dense passages")

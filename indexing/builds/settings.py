@@ -27,7 +27,12 @@ class BuildSettings:
     embedding: Embedding | None = MINILM
     """The embedding model; None for no embeddings."""
     faiss: str | None = "Flat"
-    """FAISS's factory string, such as `Flat` or `HNSW32`; None lets runs embed the documents that they find."""
+    """FAISS's factory string, such as `Flat` or `HNSW32`; None lets runs embed the documents that they find.
+
+    `smallest` chooses the smallest kind that reaches `recall`.
+    """
+    recall: float | None = None
+    """The recall at 10 that search parameters, or the kind, are chosen for: above 0, at most 1; None chooses none."""
     faiss_shard: int | None = None
     """The number of vectors in each file of the FAISS index; None for one file."""
     passages: bool | None = False

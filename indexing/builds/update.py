@@ -40,7 +40,7 @@ from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
 from keystone.indexing.corpora.corpus import make_corpus_key
 from keystone.indexing.errors import Report, Unneeded, UserError, stop
 from keystone.indexing.impacts import OlderImpacts
-from keystone.indexing.index import FORMAT, Index, open_index
+from keystone.indexing.index import FORMAT, SMALLEST, Index, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.kept import copy_kept
 from keystone.indexing.io.reading import hash_file
@@ -127,6 +127,8 @@ def _settle(older: Index, settings: BuildSettings) -> BuildSettings:
     """Take the models and the kinds of vectors from the older index, and the rest from the settings."""
     kinds = [older.faiss, *(one.faiss for one in older.vectors.values())]
     files = older if older.faiss else next((older.with_vectors(name) for name in older.vectors), older)
+    recalls = [older.recall, *(one.recall for one in older.vectors.values())]
+    wanted = next((recall for recall in recalls if recall and recall.wanted is not None), None)
     size = older.faiss_shard
     if size is None and files.faiss_shards:
         from keystone.indexing.vectors.faiss_index import load_dense
@@ -137,7 +139,8 @@ def _settle(older: Index, settings: BuildSettings) -> BuildSettings:
         embedding=older.embedding,
         vectors={name: one.embedding for name, one in older.vectors.items()},
         impacts=older.impacts,
-        faiss=next((kind for kind in kinds if kind), None),
+        faiss=SMALLEST if wanted and wanted.chosen else next((kind for kind in kinds if kind), None),
+        recall=wanted.wanted if wanted else None,
         faiss_shard=size,
         passages=older.passages,
         opensearch=None,
@@ -179,7 +182,7 @@ def _fill(
     else:
         segments = sum_segments(store)
     models = [one.made_by for one in (settings.embedding, *settings.vectors.values()) if one]
-    made_of = [FORMAT, models, made, hash_file(store.folder / "documents.jsonl")]
+    made_of = [FORMAT, models, _without_measures(made), hash_file(store.folder / "documents.jsonl")]
     meta = {"format": FORMAT, "key": digest(["updated", *made_of]), "documents": len(store)}
     meta |= {"left_out": found["left_out"], "segments": show_segments(segments), **made}
     write_description(folder, {**meta, "corpus": read_description(older).get("corpus"), "at": {}})
@@ -190,6 +193,16 @@ def _fill_cluster(*arguments: Any) -> None:
     from keystone.indexing.builds.update_cluster import fill_cluster
 
     fill_cluster(*arguments)
+
+
+def _without_measures(made: dict[str, Any]) -> dict[str, Any]:
+    """Leave out of what an index says of its vectors what was measured though nobody asked for a recall."""
+
+    def keep(said: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in said.items() if name != "recall" or value["wanted"] is not None}
+
+    sets = {name: keep(one) for name, one in made.get("vectors", {}).items()}
+    return {**keep(made), **({"vectors": sets} if sets else {})}
 
 
 def _update_postings(

@@ -9,7 +9,9 @@ in one file. So the scores of all parts are comparable.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,23 @@ LIST_SAMPLE_VECTORS = 256
 """The least training vectors for each list of an inverted file. FAISS uses no more."""
 MOST_GPU_HITS = 2_048
 """The most hits for a query that FAISS finds on GPUs."""
+MOST_NEIGHBOURS, MOST_REFINED = 1_024, 64
+"""The most that a build tries for `efSearch` and for `k_factor_rf`."""
+MULTIPLIED_PARTS = 16
+"""If a part of a product quantiser has so many numbers, FAISS multiplies the parts of all queries at once."""
+REFINED = 10
+"""The candidates for each wanted hit whose scores a refined index computes anew, unless `k_factor_rf` says so."""
+UNUSABLE = {
+    "IndexIDMap": "it names vectors by ids of its own",
+    "IndexIDMap2": "it names vectors by ids of its own",
+    "IndexNSG": "it takes all vectors at once, and Keystone adds them in parts",
+    "IndexNNDescent": "it takes all vectors at once, and Keystone adds them in parts",
+    "IndexLattice": "FAISS does not write its vectors to a file",
+    "IndexFlatPanorama": "it finds no more hits than its batches hold vectors",
+    "IndexHNSWPQ": "FAISS searches it by distance, not by inner product",
+    "IndexHNSW2Level": "FAISS searches it by distance, not by inner product",
+}
+"""Classes of FAISS that its factory makes for inner products, but that no dense index can be, each with the reason."""
 
 _NEEDED = re.compile(r"should be at least as large as number of clusters \((\d+)\)")
 
@@ -51,28 +70,62 @@ def import_faiss() -> Any:
 
 
 def make_faiss_index(dimension: int, factory: str) -> Any:
-    """An empty index from FAISS's factory string. `UserError` if FAISS knows no such index."""
+    """An empty index from FAISS's factory string.
+
+    `UserError` if FAISS knows no such index, or if it cannot be a dense index that is searched by inner product.
+    """
     faiss = import_faiss()
     try:
         if _TOO_SMALL.search(factory):
             raise RuntimeError("a number below 2")
-        return faiss.index_factory(dimension, factory, faiss.METRIC_INNER_PRODUCT)
+        index = faiss.index_factory(dimension, factory, faiss.METRIC_INNER_PRODUCT)
+        for layer in _list_layers(index):
+            for name, reason in UNUSABLE.items():
+                if isinstance(layer, getattr(faiss, name)):
+                    raise RuntimeError(reason)
+        return index
     except RuntimeError as error:
         raise UserError(
             f"FAISS index {factory!r}: {_reason_of(error)}; expected a factory string for vectors of {dimension} "
-            "numbers, such as Flat, HNSW32 or IVF256,Flat"
+            "numbers that are searched by inner product, such as Flat, SQ8, HNSW32 or IVF256,Flat"
         ) from error
+
+
+def _list_layers(index: Any) -> Iterator[Any]:
+    """The index itself, then the index below each transformation or refinement: FAISS's objects by their classes.
+
+    They are valid as long as the index.
+    """
+    faiss = import_faiss()
+    layer = faiss.downcast_index(index)
+    yield layer
+    if isinstance(layer, faiss.IndexPreTransform | faiss.IndexIDMap):
+        yield from _list_layers(layer.index)
+    elif isinstance(layer, faiss.IndexRefine):
+        yield from _list_layers(layer.base_index)
 
 
 def build_dense(shards: Shards, factory: str, path: Path, progress: Progress = silent) -> None:
     """Build the index of all vectors in memory, and write it.
 
-    `UserError` if FAISS cannot train it. `NotWritten` if the disk does not take it.
+    `UserError` if FAISS cannot train or fill it. `NotWritten` if the disk does not take it.
     """
-    with progress("Building the FAISS index", shards.documents) as tick:
+    with progress("Building the FAISS index", shards.documents) as tick, _name_kind(factory):
         index = train_index(shards, factory)
         fill_index(index, shards, tick)
-    write_dense(index, path)
+        write_dense(index, path)
+
+
+@contextmanager
+def _name_kind(factory: str) -> Iterator[None]:
+    """Turn an error of FAISS in the block into a `UserError` that names the kind of index."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise UserError(
+            f"FAISS index {factory!r}: {_reason_of(error)}; expected a kind that takes vectors in parts and that FAISS "
+            "writes to a file"
+        ) from error
 
 
 def train_index(shards: Shards, factory: str) -> Any:
@@ -113,8 +166,9 @@ def write_dense(index: Any, path: Path) -> None:
 def load_dense(path: Path, parameters: str = "", mapped: bool = False) -> Any:
     """Read an index and set search parameters such as `nprobe=16`. If `mapped` is true, the index stays on disk.
 
-    Without parameters, an inverted file searches as many lists as the square root of their number. `UserError` if the
-    file is no whole index, or the index has no such parameter.
+    Without parameters, an inverted file searches as many lists as the square root of their number, and a refined index
+    computes the scores of `REFINED` candidates for each hit. `UserError` if the file is no whole index, or the index
+    has no such parameter.
     """
     faiss = import_faiss()
     try:
@@ -124,14 +178,48 @@ def load_dense(path: Path, parameters: str = "", mapped: bool = False) -> Any:
     inverted = faiss.try_extract_index_ivf(index)
     if inverted:
         inverted.nprobe = round(inverted.nlist**0.5)
-    if parameters:
-        try:
-            faiss.ParameterSpace().set_index_parameters(index, parameters)
-            if inverted and not 1 <= inverted.nprobe <= inverted.nlist:
-                raise RuntimeError(f"expected nprobe from 1 to {inverted.nlist}")
-        except RuntimeError as error:
-            raise UserError(f"retrieval.faiss: found {parameters!r}: {_reason_of(error)}") from error
+    for layer in _list_layers(index):
+        if isinstance(layer, faiss.IndexRefine):
+            layer.k_factor = REFINED
+    set_parameters(index, parameters)
     return index
+
+
+def set_parameters(index: Any, parameters: str) -> None:
+    """Set search parameters of an index, such as `nprobe=16,k_factor_rf=4`; an empty text changes none.
+
+    `UserError` if the index has no such parameter, or not with this value.
+    """
+    faiss = import_faiss()
+    if not parameters:
+        return
+    try:
+        faiss.ParameterSpace().set_index_parameters(index, parameters)
+        inverted = faiss.try_extract_index_ivf(index)
+        if inverted and not 1 <= inverted.nprobe <= inverted.nlist:
+            raise RuntimeError(f"expected nprobe from 1 to {inverted.nlist}")
+        if any(isinstance(layer, faiss.IndexRefine) and layer.k_factor < 1 for layer in _list_layers(index)):
+            raise RuntimeError("expected k_factor_rf of at least 1")
+    except RuntimeError as error:
+        raise UserError(f"retrieval.faiss: found {parameters!r}: {_reason_of(error)}") from error
+
+
+def list_parameters(index: Any) -> dict[str, int]:
+    """The search parameters that weigh speed against recall, each with the most that pays; empty for a plain scan."""
+    faiss = import_faiss()
+    space = faiss.ParameterSpace()
+    space.initialize(index)
+    inverted = faiss.try_extract_index_ivf(index)
+    most = {"quantizer_efSearch": MOST_NEIGHBOURS, "nprobe": inverted.nlist if inverted else 0}
+    most |= {"efSearch": MOST_NEIGHBOURS, "k_factor_rf": MOST_REFINED}
+    known = {space.parameter_ranges.at(place).name for place in range(space.parameter_ranges.size())}
+    return {name: value for name, value in most.items() if name in known}
+
+
+def find_graph(index: Any) -> Any:
+    """The graph over the vectors of an index, FAISS's `HNSW`, valid as long as the index; None if there is none."""
+    faiss = import_faiss()
+    return next((layer.hnsw for layer in _list_layers(index) if isinstance(layer, faiss.IndexHNSW)), None)
 
 
 def is_flat(index: Any) -> bool:
@@ -162,7 +250,7 @@ def bind_search(index: Any) -> Search:
     """The search function of an index. If FAISS can use GPUs, each GPU holds a part of the vectors."""
     faiss = import_faiss()
     if not getattr(faiss, "get_num_gpus", int)():
-        search: Search = index.search
+        search: Search = partial(_search_singly, index) if _rounds(index) else index.search
         return search
     options = faiss.GpuMultipleClonerOptions()
     options.shard = True
@@ -171,6 +259,31 @@ def bind_search(index: Any) -> Search:
     except RuntimeError:  # FAISS has this kind of index for CPUs alone
         copies = index
     return lambda queries, depth: (copies if depth <= MOST_GPU_HITS else index).search(queries, depth)
+
+
+def _rounds(index: Any) -> bool:
+    """Whether the scores of a query depend on the queries beside it and on the number of threads, in their last bits.
+
+    That is so where FAISS multiplies matrices whose products are rounded, unlike those of vectors on the grid.
+    """
+    faiss = import_faiss()
+    alone = (faiss.IndexFlat, faiss.IndexScalarQuantizer, faiss.IndexRaBitQ, faiss.IndexRaBitQFastScan,
+             faiss.IndexHNSW, faiss.IndexIVFFlat, faiss.IndexRefine)  # fmt: skip
+    parts = (faiss.IndexPQ, faiss.IndexPQFastScan)
+    return not all(
+        isinstance(layer, alone) or (isinstance(layer, parts) and layer.pq.dsub < MULTIPLIED_PARTS)
+        for layer in _list_layers(index)
+    )
+
+
+def _search_singly(index: Any, queries: Vectors, depth: int) -> tuple[Any, Any]:
+    """Search each query alone, by one thread: else products are rounded by the number of queries and of threads."""
+    faiss = import_faiss()
+    with ThreadPoolExecutor(faiss.omp_get_max_threads(), initializer=lambda: faiss.omp_set_num_threads(1)) as pool:
+        found = list(pool.map(lambda row: index.search(queries[row : row + 1], depth), range(len(queries))))
+    nothing = np.empty((0, depth), np.float32), np.empty((0, depth), np.int64)
+    scores, rows = (np.concatenate(columns) for columns in zip(nothing, *found, strict=True))
+    return scores, rows
 
 
 def _reason_of(error: RuntimeError) -> str:
@@ -190,11 +303,13 @@ def build_dense_shards(shards: Shards, factory: str, size: int, folder: Path, pr
 
     def make(path: Path, start: int) -> None:
         index = faiss.read_index(str(empty))
-        fill_index(index, shards.between(start, start + size))
-        write_dense(index, path)
+        with _name_kind(factory):
+            fill_index(index, shards.between(start, start + size))
+            write_dense(index, path)
 
     with progress("Building the FAISS index", shards.documents) as tick:
-        stage(folder, empty.name, lambda path: write_dense(train_index(shards, factory), path))
+        with _name_kind(factory):
+            stage(folder, empty.name, lambda path: write_dense(train_index(shards, factory), path))
         for start, file in zip(starts, files, strict=True):
             stage(folder, file.name, partial(make, start=start))
             tick(min(size, shards.documents - start))
@@ -209,7 +324,7 @@ def load_dense_shards(files: Sequence[Path], parameters: str = "") -> list[Any]:
     return [load_dense(file, parameters, mapped=True) for file in files]
 
 
-def search_shards(parts: Sequence[Any], queries: Vectors, depth: int) -> tuple[Any, Any]:
+def search_shards(parts: Iterable[Any], queries: Vectors, depth: int) -> tuple[Any, Any]:
     """The scores, float32[queries, depth], and rows, int64[queries, depth], of the best hits of all parts together.
 
     The parts are searched one after the other. If FAISS has GPUs, only one part at a time lies there. An exact index

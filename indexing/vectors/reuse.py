@@ -4,7 +4,7 @@ A text has the vector of the older document, or passage, at the same place, or o
 text. The older FAISS index must hold the vectors themselves, as `Flat`, `HNSW32` and `IVF256,Flat` do.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -71,13 +71,14 @@ def open_kept_vectors(index: Index) -> Callable[[Rows], Vectors] | None:
 
     None if its FAISS index holds them only in another form. `UserError` if a file is damaged.
     """
-    parts = [_holder(part) for part in load_dense_shards(index.dense_shards or [index.dense])]
+    files = load_dense_shards(index.dense_shards or [index.dense])
+    parts = [_holder(file) for file in files]
     if None in parts:
         return None
     ends = np.cumsum([part.ntotal for part in parts])
     dimension = int(parts[0].d)
 
-    def read(rows: Rows) -> Vectors:
+    def read(rows: Rows, _owners: Sequence[Any] = files) -> Vectors:  # a part is valid as long as its file
         found = np.empty((len(rows), dimension), np.float32)
         places = np.searchsorted(ends, rows, side="right")
         for number in np.unique(places).tolist():
@@ -93,6 +94,8 @@ def _holder(index: Any) -> Any:
     faiss = import_faiss()
     if isinstance(index, faiss.IndexRefineFlat):
         return faiss.downcast_index(index.refine_index)
+    if isinstance(index, faiss.IndexIVFFlatDedup | faiss.IndexIVFFlatPanorama):
+        return None
     if isinstance(index, faiss.IndexIVFFlat):
         index.make_direct_map()
     return index if isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat | faiss.IndexIVFFlat) else None

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import orjson
 from numpy.lib import format as npy
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.errors import NotWritten, TextRefused, UserError
 from keystone.indexing.io.reading import hash_file
@@ -40,14 +40,16 @@ class Shards:
         return int(self._open(0).shape[1])
 
     def __iter__(self) -> Iterator[Vectors]:
-        for number in range(self._count()):
-            vectors = self._open(number)
-            if vectors.shape[1] != self.dimension:
-                raise UserError(
-                    f"{self.files[number]}: found vectors of {vectors.shape[1]} numbers after {self.dimension}: "
-                    "the model has changed: remove the folder and begin again"
-                )
-            yield vectors
+        return map(self._open_checked, range(self._count()))
+
+    def _open_checked(self, number: int) -> Vectors:
+        vectors = self._open(number)
+        if vectors.shape[1] != self.dimension:
+            raise UserError(
+                f"{self.files[number]}: found vectors of {vectors.shape[1]} numbers after {self.dimension}: "
+                "the model has changed: remove the folder and begin again"
+            )
+        return vectors
 
     def between(self, start: int, stop: int) -> Iterator[Vectors]:
         """The vectors of the rows from `start` to before `stop`, in order: parts of float32[rows, dimension]."""
@@ -65,11 +67,15 @@ class Shards:
     def sample(self, count: int, seed: int) -> Vectors:
         """At most `count` vectors, drawn at random and in the order of rows: float32[count, dimension]."""
         count = min(count, self.documents)
-        rows = np.sort(np.random.default_rng(seed).choice(self.documents, count, replace=False))
-        shards = [
-            np.array(vectors[rows[rows // SHARD_DOCUMENTS == i] % SHARD_DOCUMENTS]) for i, vectors in enumerate(self)
-        ]
-        return np.concatenate(shards)
+        return self.take(np.sort(np.random.default_rng(seed).choice(self.documents, count, replace=False)))
+
+    def take(self, rows: NDArray[np.int64]) -> Vectors:
+        """The vectors of `rows`, int64[n], in their order: float32[n, dimension]."""
+        found, places = np.empty((len(rows), self.dimension), np.float32), rows // SHARD_DOCUMENTS
+        for number in np.unique(places).tolist():
+            own = places == number
+            found[own] = self._open_checked(number)[rows[own] % SHARD_DOCUMENTS]
+        return found
 
     def _count(self) -> int:
         return len(self.files)

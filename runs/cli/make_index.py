@@ -110,6 +110,7 @@ def attach_index(
         "--opensearch": settings.opensearch,
         "--faiss-shard": settings.faiss_shard,
         "--format": settings.format,
+        "--recall": settings.recall,
         "--vectors": settings.vectors or None,
         "--impacts": settings.impacts or None,
         "--dense passages": (settings.passages and settings.faiss) or None,

@@ -40,6 +40,8 @@ def describe_inputs(job: Job) -> dict[str, Any]:
         counted["vectors"] = {name: one.embedding.as_json() for name, one in job.index.vectors.items()}
     if job.index.impacts:
         counted["impacts"] = {name: asdict(one) for name, one in job.index.impacts.items()}
+    if job.index.recall:
+        counted["recall"] = {"faiss": job.index.faiss, **asdict(job.index.recall)}
     config, plain = job.config, job.config.model_dump(mode="json")
     systems = config.make_systems().values()
     return {

@@ -1,10 +1,11 @@
 """The command `keystone index`."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -160,7 +161,21 @@ def index(
     passage_prefix: Annotated[
         str | None, typer.Option(help="Text before each passage.", show_default="as the files of the model say")
     ] = None,
-    faiss: Annotated[str, typer.Option(help="The kind of FAISS index: Flat, HNSW32, 'IVF256,Flat', ...")] = "Flat",
+    faiss: Annotated[
+        str | None,
+        typer.Option(
+            help="The kind of FAISS index: Flat, SQ8, HNSW32, 'IVF256,Flat', ...",
+            show_default="Flat, or with --recall the smallest that reaches it",
+        ),
+    ] = None,
+    recall: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of the exact 10 nearest vectors that searches shall find, such as .99: chooses the search "
+            "parameters, and the smallest kind of FAISS index if --faiss names none.",
+            show_default="measured, not chosen",
+        ),
+    ] = None,
     faiss_shard: Annotated[
         int | None,
         typer.Option(
@@ -210,6 +225,7 @@ def index(
     from keystone.indexing.builds.changes import Changes, Reading
     from keystone.indexing.builds.settings import BuildSettings
     from keystone.indexing.builds.update import update_index
+    from keystone.indexing.index import SMALLEST
     from keystone.indexing.types import Embedding
     from keystone.indexing.vectors.embed import settle_embedding
     from keystone.runs.cli.make_index import (
@@ -264,7 +280,8 @@ def index(
 
     if rest_key_env is not None and not source.startswith("rest:"):
         raise UserError(f"--rest-key-env: found with {source}, expected with rest:URL/NAME")
-    holds_passages = not (searched_in_place or (opensearch and faiss != "Flat"))
+    kind = faiss if faiss is not None else "Flat" if recall is None else SMALLEST
+    holds_passages = not (searched_in_place or (opensearch and kind != "Flat"))
     chooses = dense is Dense.auto and holds_passages and not no_dense
     settings = BuildSettings(
         format=format,
@@ -272,7 +289,8 @@ def index(
         segments=segments,
         windows=windows,
         embedding=model if has_dense else None,
-        faiss=None if dense in (Dense.pool, Dense.pool_passages) else faiss,
+        faiss=None if dense in (Dense.pool, Dense.pool_passages) else kind,
+        recall=recall,
         passages=None if chooses else dense in (Dense.passages, Dense.pool_passages) and not no_dense,
         faiss_shard=faiss_shard,
         opensearch=target_of(opensearch, shards, replicas),
@@ -342,11 +360,15 @@ def _show(
             else "documents without text are found by their titles"
         )
         say(f"{made.folder}: {blank:,} {whose} and never cited", err=True)
+    measured = list(_list_recalls(made))
+    for _, line in measured:
+        say(f"{made.folder}: {line}", err=True)
     if json:
         told = {"out": made.folder, "documents": made.documents, "new": built, "structures": structures}
         numbers = () if changes is None else ("added", "replaced", "removed")
         changed = {name: getattr(changes, name) for name in numbers}
-        say_result("index", source, {**told, "left_out": left_out, "cut": made.cut, **changed})
+        described = {"recall": [known for known, _ in measured]} if measured else {}
+        say_result("index", source, {**told, "left_out": left_out, "cut": made.cut, **described, **changed})
         return
     number = "documents of a server" if made.documents is None else plural(made.documents, "document")
     ahead = f", structures: {', '.join(structures)}" if structures else ""
@@ -354,6 +376,20 @@ def _show(
     if changes is not None:
         news = f": {changes.added:,} added, {changes.replaced:,} replaced, {changes.removed:,} removed"
     say(f"{made.folder}: {number}{news}{ahead}")
+
+
+def _list_recalls(made: "Index") -> Iterator[tuple[dict[str, Any], str]]:
+    """List what is known of the recall of each set of vectors, and a line that says it."""
+    for name in (None, *made.vectors):
+        own = made.with_vectors(name)
+        if (one := own.recall) is None:
+            continue
+        whose = f"vectors of {name}" if name else "vectors"
+        how = f" with {one.parameters}" if one.parameters else ""
+        by = f", as the mean over {one.queries:,} sampled vectors" if one.queries else ""
+        found = f"recall {one.at_10:.4f} at 10 and {one.at_100:.4f} at 100{by}"
+        known = {"vectors": name, "faiss": own.faiss, **asdict(one)}
+        yield known, f"{whose} as {own.faiss}{how}: {one.bytes:,.0f} bytes a vector, {found}"
 
 
 def _refuse_settings(context: typer.Context) -> None:

@@ -95,7 +95,7 @@ def damaged(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
 def test_a_damaged_shard_is_embedded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
-    from keystone.indexing.vectors import faiss_index as dense
+    from keystone.indexing.vectors import recall as dense
 
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     whole, _ = build_index(corpus, tmp_path / "whole")
@@ -122,7 +122,7 @@ def stop(*_: Any) -> None:
 
 @pytest.mark.usefixtures("small_shards")
 def test_files_of_another_corpus_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from keystone.indexing.vectors import faiss_index as dense
+    from keystone.indexing.vectors import recall as dense
 
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     with monkeypatch.context() as patch:

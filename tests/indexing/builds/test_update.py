@@ -40,9 +40,14 @@ KINDS: Mapping[str, BuildSettings] = {
     "HNSW": BuildSettings(faiss="HNSW4"),
     "lists": BuildSettings(faiss="IVF2,Flat"),
     "compressed": BuildSettings(faiss="SQ8"),
+    "refined": BuildSettings(faiss="RaBitQ,RFlat", recall=0.9),
+    "chosen": BuildSettings(faiss="smallest", recall=0.9),
     "no vectors": BuildSettings(embedding=None),
     "pool": BuildSettings(faiss=None),
     "two sets": BuildSettings(vectors={"b": Embedding(query_prefix="q: ")}),
+    "two chosen sets": BuildSettings(
+        faiss="smallest", recall=0.99, vectors={"b": Embedding(query_prefix="q: ")}, passages=True, faiss_shard=5
+    ),
     "two sets of passages": BuildSettings(vectors={"b": Embedding(query_prefix="q: ")}, passages=True, faiss_shard=5),
     "a further set alone": BuildSettings(embedding=None, vectors={"b": Embedding(passage_prefix="p: ")}),
 }
@@ -138,7 +143,7 @@ def update_after_stops(monkeypatch: pytest.MonkeyPatch, stage: str, *arguments: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(200 if FUZZ_CASES else 22))
+@pytest.mark.parametrize("number", range(200 if FUZZ_CASES else 28))
 def test_any_sequence_of_updates_ends_in_the_index_of_a_new_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

@@ -185,8 +185,10 @@ print(anonymous() - before)
 def test_files_in_parts_stay_on_disk_when_searched(tmp_path: Path, factory: str) -> None:
     """The system can reclaim the pages of a mapped file, unlike a process's own memory."""
     rows = round_to_grid(np.random.default_rng(0).normal(size=(16_000, 256)))
-    np.save(tmp_path / "0.npy", rows)
-    shards = Shards([tmp_path / "0.npy"], len(rows), 0)
+    files = [tmp_path / f"{start}.npy" for start in range(0, len(rows), vectors.SHARD_DOCUMENTS)]
+    for number, file in enumerate(files):
+        np.save(file, rows[number * vectors.SHARD_DOCUMENTS : (number + 1) * vectors.SHARD_DOCUMENTS])
+    shards = Shards(files, len(rows), 0)
     build_dense(shards, factory, tmp_path / "one")
     files = shard_files(tmp_path, build_dense_shards(shards, factory, 4_000, tmp_path))
 

@@ -88,9 +88,13 @@ def test_an_index_that_finds_fewer_documents_gives_shorter_rankings(tmp_path: Pa
     assert np.isfinite(found.scores).all()
 
 
-@pytest.mark.parametrize("factory", ["", "Foo", "IVF,Flat", "PQ7", "HNSW0", "HNSW1", "IVF0,Flat", "Flat,Flat"])
+@pytest.mark.parametrize(
+    "factory",
+    ["", "Foo", "IVF,Flat", "PQ7", "HNSW0", "HNSW1", "IVF0,Flat", "Flat,Flat", "SQ0", "LSH", "IDMap,Flat", "SQ8,IDMap2",
+     "NSG32", "PCA32,NSG32,SQ8", "HNSW16,PQ8x4", "HNSW16_PQ8x4,RFlat", "ZnLattice8x10_6", "FlatIPPanorama4"],
+)  # fmt: skip
 def test_an_impossible_factory_string_is_an_error_before_any_work(tmp_path: Path, factory: str) -> None:
-    with pytest.raises(UserError, match=r"FAISS index '.*': .*; expected a factory string"):
+    with pytest.raises(UserError, match=r"^FAISS index '.*': .+; expected a factory string .* inner product.*$"):
         build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(faiss=factory))
     assert not (tmp_path / "index").exists()
 
@@ -110,6 +114,16 @@ def test_too_few_documents_to_train_on_is_an_error_with_the_number(
 def test_a_parameter_that_the_index_lacks_is_an_error(index: Index, parameters: str) -> None:
     with pytest.raises(UserError, match=r"retrieval.faiss: found '.*': .*could not"):
         search_embeddings(index, [Query("1", "1-1", "", "", "bees")], depth=3, faiss=parameters)
+
+
+@pytest.mark.parametrize("parameters", ["k_factor_rf=0", "k_factor_rf=0.5", "nprobe=2", "k_factor_rf"])
+def test_a_refined_index_computes_anew_at_least_the_wanted_hits(
+    tmp_path: Path, shards: Shards, parameters: str
+) -> None:
+    build_dense(shards, "SQ4,RFlat", tmp_path / "index")
+    assert load_dense(tmp_path / "index").k_factor == 10
+    with pytest.raises(UserError, match=rf"retrieval.faiss: found '{parameters}': "):
+        load_dense(tmp_path / "index", parameters)
 
 
 def test_an_inverted_file_must_search_at_least_one_list(tmp_path: Path, shards: Shards) -> None:
