@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import SMALLEST, open_index, shard_files
 from keystone.indexing.vectors import recall
 from keystone.indexing.vectors import shards as vectors
-from keystone.indexing.vectors.faiss_index import bind_search, import_faiss, load_dense, make_faiss_index
+from keystone.indexing.vectors.faiss_index import bind_search, build_dense, import_faiss, load_dense, make_faiss_index
 from keystone.indexing.vectors.minilm import MiniLM
 from keystone.indexing.vectors.recall import build_chosen, draw_queries, find_exactly, list_by_size, measure_shares
 from keystone.indexing.vectors.shards import Shards
@@ -98,7 +99,7 @@ class Held(Shards):
 
 
 @pytest.mark.parametrize(
-    ("count", "queries"), [(1, 0), (9, 4), (150, 75), (1_000, 100), (10_000, 500), (40_000, 1_000), (2_000_000, 500)]
+    ("count", "queries"), [(1, 0), (9, 4), (150, 75), (1_000, 500), (10_000, 1_000), (40_000, 1_000), (2_000_000, 500)]
 )
 def test_the_number_of_queries_is_bounded(count: int, queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shards, "take", lambda _, rows: np.ones((len(rows), 1), np.float32))
@@ -114,7 +115,7 @@ def test_the_smallest_kind_reaches_the_recall_for_vectors_that_the_index_lacks(
     kind, files, found = build_chosen(hold(rows), SMALLEST, wanted, None, tmp_path)
     assert found is not None
     assert (files, found.wanted, found.chosen) == (0, wanted, True)
-    assert (found.queries, kind == "Flat") == ((0, True) if wanted == 1 else (120, False))
+    assert (found.queries, kind == "Flat") == ((0, True) if wanted == 1 else (1_000, False))
     assert found.at_10 >= wanted
     assert found.bytes == pytest.approx((tmp_path / "dense.faiss").stat().st_size / 2_400, abs=0.1)
     assert find_share(FaissSearcher(tmp_path / "dense.faiss"), queries, rows) >= wanted
@@ -169,7 +170,8 @@ def test_a_kind_chosen_for_vectors_of_texts_reaches_the_recall_for_other_texts(t
         sizes = list_by_size(384)
         assert sizes.index(kind) <= sizes.index(expected) + 1
         searched = rows[: len(rows) - int(wanted * 10)]
-        assert find_share(FaissSearcher(folder / "dense.faiss"), queries, searched) >= wanted
+        share = find_share(FaissSearcher(folder / "dense.faiss"), queries, searched)
+        assert share >= wanted - 0.005, "beyond two standard errors of the mean over 300 queries"
 
 
 @pytest.mark.slow
@@ -181,10 +183,12 @@ def test_kinds_that_fail_for_the_neighbours_of_some_queries_are_not_built(
     expected = build_chosen(shards, SMALLEST, 0.9, None, whole)
     monkeypatch.setattr(recall, "TRIAL_QUERIES", 20)
     built: list[str] = []
-    build = recall.build_dense
-    monkeypatch.setattr(
-        recall, "build_dense", lambda shards, kind, *more: build(shards, built.append(kind) or kind, *more)
-    )
+
+    def build(shards: Shards, kind: str, *more: Any) -> None:
+        built.append(kind)
+        build_dense(shards, kind, *more)
+
+    monkeypatch.setattr(recall, "build_dense", build)
     (tried := tmp_path / "tried").mkdir()
     kind, *_ = build_chosen(shards, SMALLEST, 0.9, None, tried)
     assert list_by_size(32).index(kind) - list_by_size(32).index(expected[0]) in (0, 1)
