@@ -86,6 +86,8 @@ def test_recall_counts_the_rows_that_no_exact_row_beats(count: int, kinds: int, 
 class Held(Shards):
     """Vectors in memory."""
 
+    rows: Vectors
+
     def __init__(self, files: list[Path], documents: int, cut: int, rows: Vectors) -> None:
         super().__init__(files, documents, cut)
         object.__setattr__(self, "rows", rows)
