@@ -4,7 +4,7 @@ Sampled vectors of the index are the queries. Recall at k is the share of the k 
 the k-th of an exact search of all vectors, in the mean over queries. A query does not find itself. In a graph, its own
 node would lead to its neighbours; there the queries are unlinked first, and no query finds another one.
 
-A kind reaches a recall if the lower end of the one-sided 95 % interval of this mean does, and would do so with one
+A kind reaches a recall if the lower end of the one-sided 99 % interval of this mean does, and would do so with one
 more hit missed. So only an exact kind reaches 1.
 """
 
@@ -44,14 +44,14 @@ from keystone.indexing.vectors.types import ONE_THREAD, Effort, Vectors
 DEPTHS = (10, 100)
 """The depths at which recall is measured. The first one counts: answers and measures read the first documents most."""
 MOST_QUERIES, LEAST_QUERIES = 1_000, 100
-SAMPLED_PART = 20
-"""One of so many vectors is a query, within these bounds, and never more than half of them."""
+SAMPLED_PART, UNLINKED_PART = 2, 20
+"""At most one of so many vectors is a query: of those that stay in the index, and of those that leave a graph."""
 MOST_PRODUCTS = 10**9
 """The inner products of the exact search. Above a million vectors, there are fewer queries: at least 100."""
 TRIAL_QUERIES = 200
 """The queries by whose neighbours alone the kinds are first compared, unless the index has as few vectors."""
-SIGMAS = 1.645
-"""The one-sided 95 % interval of a mean reaches so many standard errors below it."""
+SIGMAS = 2.326
+"""The one-sided 99 % interval of a mean reaches so many standard errors below it."""
 SMALL_KINDS = (
     "RaBitQ", "RaBitQ2", "RaBitQ3", "SQ4", "RaBitQ4", "RaBitQ5", "SQ6", "RaBitQ6", "SQ8", "SQfp16", "Flat",
 )  # fmt: skip
@@ -92,11 +92,11 @@ class Truth:
 def draw_queries(shards: Shards, apart: bool = False) -> Rows:
     """Draw the rows of the queries, int64[queries], ascending. Zero vectors are left out, since all others tie.
 
-    If they are to be unlinked (`apart`), they are no larger part of a small graph than of a large one.
+    If they are to be unlinked (`apart`), they are a small part of any graph, which would break otherwise.
     """
     count = shards.documents
     most = min(MOST_QUERIES, max(LEAST_QUERIES, MOST_PRODUCTS // max(1, count)))
-    wanted = min(most, max(LEAST_QUERIES, count // SAMPLED_PART), count // (SAMPLED_PART if apart else 2))
+    wanted = min(most, count // (UNLINKED_PART if apart else SAMPLED_PART))
     rows = np.sort(np.random.default_rng(SEED).choice(count, wanted, replace=False)).astype(np.int64)
     found: Rows = rows[np.any(shards.take(rows) != 0, axis=1)]
     return found

@@ -87,6 +87,8 @@ def test_recall_counts_the_rows_that_no_exact_row_beats(count: int, kinds: int, 
 class Held(Shards):
     """Vectors in memory."""
 
+    rows: Vectors
+
     def __init__(self, files: list[Path], documents: int, cut: int, rows: Vectors) -> None:
         super().__init__(files, documents, cut)
         object.__setattr__(self, "_rows", rows)
@@ -100,7 +102,7 @@ class Held(Shards):
 
 
 @pytest.mark.parametrize(
-    ("count", "queries"), [(1, 0), (9, 4), (150, 75), (1_000, 100), (10_000, 500), (40_000, 1_000), (2_000_000, 500)]
+    ("count", "queries"), [(1, 0), (9, 4), (150, 75), (1_000, 500), (10_000, 1_000), (40_000, 1_000), (2_000_000, 500)]
 )
 def test_the_number_of_queries_is_bounded(count: int, queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shards, "take", lambda _, rows: np.ones((len(rows), 1), np.float32))
@@ -116,7 +118,7 @@ def test_the_smallest_kind_reaches_the_recall_for_vectors_that_the_index_lacks(
     kind, files, found = build_chosen(hold(rows), SMALLEST, wanted, None, tmp_path)
     assert found is not None
     assert (files, found.wanted, found.chosen) == (0, wanted, True)
-    assert (found.queries, kind == "Flat") == ((0, True) if wanted == 1 else (120, False))
+    assert (found.queries, kind == "Flat") == ((0, True) if wanted == 1 else (1_000, False))
     assert found.at_10 >= wanted
     assert found.bytes == pytest.approx((tmp_path / "dense.faiss").stat().st_size / 2_400, abs=0.1)
     assert find_share(FaissSearcher(tmp_path / "dense.faiss"), queries, rows) >= wanted
@@ -171,7 +173,8 @@ def test_a_kind_chosen_for_vectors_of_texts_reaches_the_recall_for_other_texts(t
         sizes = list_by_size(384)
         assert sizes.index(kind) <= sizes.index(expected) + 1
         searched = rows[: len(rows) - int(wanted * 10)]
-        assert find_share(FaissSearcher(folder / "dense.faiss"), queries, searched) >= wanted
+        share = find_share(FaissSearcher(folder / "dense.faiss"), queries, searched)
+        assert share >= wanted - 0.005, "beyond two standard errors of the mean over 300 queries"
 
 
 @pytest.mark.slow
