@@ -309,8 +309,8 @@ def test_documents_that_share_an_id_are_not_copied(tmp_path: Path, monkeypatch: 
 
 def test_an_index_of_another_engine_is_refused(plain: Path, tmp_path: Path) -> None:
     said = json.loads((plain / "index.json").read_text())
-    (plain / "index.json").write_text(json.dumps(said | {"at": {"backend": "opensearch", "url": "http://x"}}))
-    with pytest.raises(UserError, match="holds its documents in opensearch, expected an index in the folder"):
+    (plain / "index.json").write_text(json.dumps(said | {"at": {"backend": "rest", "url": "http://x"}}))
+    with pytest.raises(UserError, match="holds its documents in rest, which Keystone only searches"):
         update_index(plain, [write(tmp_path / "new.jsonl", {"c": "New."})])
 
 
