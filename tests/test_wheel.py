@@ -91,6 +91,7 @@ def test_the_wheel_has_each_file_of_the_packages(wheel: Path) -> None:
     [
         "keystone/py.typed",
         "keystone/runs/config/presets/paper/uema2lab_rrf.yaml",
+        "keystone/runs/config/presets/recipes/utokyo2025.yaml",
         "keystone/runs/serving/rest/openapi.yaml",
         "keystone/runs/demo/narratives.jsonl",
         "keystone/runs/demo/qrels.txt",
