@@ -128,7 +128,7 @@ class Embedding:
     @property
     def is_local(self) -> bool:
         """Whether the vectors are those of the model that comes with Keystone, so that measured thresholds hold."""
-        return self.url is None and self.model in (LOCAL, RECORDED_LOCAL)
+        return self.url is None and self.model in (LOCAL, RECORDED_LOCAL) and self.dimensions is None
 
     @property
     def made_by(self) -> dict[str, Any]:

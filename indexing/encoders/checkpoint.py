@@ -173,24 +173,26 @@ def _read_checkpoint(name: str) -> Checkpoint:
     has_graph = (folder / "onnx").is_dir() or (folder / "model.onnx").exists()
     has_router = (folder / "router_config.json").exists()
     config = read_json(folder / "config.json", needed=not has_graph and not has_router)
-    listed = read_json(folder / "modules.json", needed=False)
-    modules, sentence = _list_modules(folder, listed)
+    modules, sentence = _list_modules(folder)
     about = read_json(folder / SENTENCES, needed=False)
     if not (folder / "tokenizer.json").is_file() and not has_router:
         raise UserError(
             f"{folder}: found no tokenizer.json, expected the whole tokenizer in this file: load and save the "
             "checkpoint with a newer transformers"
         )
-    prompts = {str(key): str(value) for key, value in (about.get("prompts") or {}).items()}
+    prompts = about.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
+        raise UserError(f"{folder / SENTENCES}: found prompts of another form, expected texts by name")
     return Checkpoint(
         name, folder, config, _find_window(folder, config, sentence), modules, prompts,
         bool(sentence.get("do_lower_case")), str(about.get("similarity_fn_name") or "cosine"),
     )  # fmt: skip
 
 
-def _list_modules(folder: Path, listed: Any) -> tuple[tuple[Module, ...], Mapping[str, Any]]:
+def _list_modules(folder: Path) -> tuple[tuple[Module, ...], Mapping[str, Any]]:
     """List the modules after the transformer; also returns what `sentence_bert_config.json` says of the transformer."""
     where = folder / "modules.json"
+    listed = _read(where, needed=False)
     sentence = read_json(folder / "sentence_bert_config.json", needed=False)
     if not listed:
         own = folder / "1_Pooling" / "config.json"
@@ -206,14 +208,17 @@ def _list_modules(folder: Path, listed: Any) -> tuple[tuple[Module, ...], Mappin
     if found[0][0] in TRANSFORMER and found[0][1] != folder:
         sentence = read_json(found[0][1] / "sentence_bert_config.json", needed=False)
     rest = found if found[0][0] == "Router" else found[1:]
-    return tuple(Module(kind, place, read_json(place / "config.json", needed=False)) for kind, place in rest), sentence
+    said = (
+        (kind, place, read_json(place / "config.json", needed=kind in ("Pooling", "Dense"))) for kind, place in rest
+    )
+    return tuple(Module(*one) for one in said), sentence
 
 
 def _find_window(folder: Path, config: Mapping[str, Any], sentence: Mapping[str, Any]) -> int:
     """Find the most tokens of a text, by the files that say so in the order in which they count."""
     tokenizer = read_json(folder / "tokenizer_config.json", needed=False)
     places = config.get("max_position_embeddings")
-    if places:
+    if isinstance(places, int):
         places -= find_first_place(config)
     said = [sentence.get("max_seq_length") or tokenizer.get("model_max_length"), places]
     known = [int(one) for one in said if isinstance(one, int | float) and 0 < one < MOST_TOKENS]
@@ -225,7 +230,8 @@ ROBERTA = ("roberta", "xlm-roberta", "camembert")
 
 def find_first_place(config: Mapping[str, Any]) -> int:
     """Find the number of the first token's place: RoBERTa and its kin number places after that of padding."""
-    return 1 + int(config.get("pad_token_id", 1)) if config.get("model_type") in ROBERTA else 0
+    padding = config.get("pad_token_id", 1)
+    return 1 + (padding if isinstance(padding, int) else 1) if config.get("model_type") in ROBERTA else 0
 
 
 _MINILM_CONFIG = {
@@ -235,8 +241,15 @@ _MINILM_CONFIG = {
 """The configuration of the embedded model, of which a package carries only weights and tokenizer."""
 
 
-def read_json(path: Path, needed: bool = True) -> Any:
-    """Read a JSON file; an empty dictionary if it is missing and not needed. `UserError` for anything else."""
+def read_json(path: Path, needed: bool = True) -> dict[str, Any]:
+    """Read an object of JSON; an empty one if the file is missing and not needed. `UserError` for anything else."""
+    found = _read(path, needed)
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: found {type(found).__name__}, expected an object with settings")
+    return found
+
+
+def _read(path: Path, needed: bool) -> Any:
     try:
         return orjson.loads(path.read_bytes())
     except FileNotFoundError as error:

@@ -48,6 +48,11 @@ def load_model(embedding: Embedding) -> Embedder:
     if embedding == WORDS:
         return WordVectors()
     if embedding.url:
+        if embedding.dimensions:
+            raise UserError(
+                f"embedding model: found {embedding.dimensions} dimensions of {embedding.model} at a URL, expected "
+                "them of a model on this machine: let the server cut its vectors"
+            )
         from keystone.indexing.vectors.endpoint import Endpoint
 
         return Endpoint(embedding.model, embedding.url, embedding.window, embedding.key_env)

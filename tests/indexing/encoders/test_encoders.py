@@ -232,6 +232,9 @@ def write_modules(*kinds: str) -> Any:
     ("change", "message"),
     [
         (break_file("config.json", None), r"config\.json: is missing, expected a checkpoint with this file"),
+        (break_file("config.json", b"[1]"), r"config\.json: found list, expected an object with settings"),
+        (break_file("config_sentence_transformers.json", b'{"prompts": [1]}'), r"found prompts of another form"),
+        (write_modules("Transformer", "Dense"), r"found no weights 'linear\.weight', expected those of a linear layer"),
         (break_file("config.json", b"{"), r"config\.json: could not be read as JSON"),
         (break_file("tokenizer.json", None), r"found no tokenizer\.json"),
         (break_file("tokenizer.json", b"{}"), r"tokenizer\.json: could not be read as a tokenizer"),
