@@ -4,16 +4,16 @@ The score of a document is the inner product of its impacts and those of the que
 """
 
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from keystone.indexing.errors import UserError
-from keystone.indexing.index import ImpactSet, Index, of_one_index
+from keystone.indexing.index import Index, of_one_index
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import Query, Rankings
+
+if TYPE_CHECKING:
+    from keystone.retrieval.lucene.postings import ImpactSearcher
 
 
 class ImpactSystem(System):
@@ -30,6 +30,10 @@ class ImpactSystem(System):
     def fits(self, index: Index) -> bool:
         """Tell whether the index holds impacts. `UserError` for a set that it lacks."""
         return bool(index.impacts_of(self.impacts))
+
+    def open_parts(self, opened: OpenIndex) -> None:
+        """Open the impacts."""
+        open_impacts(opened.index, self.impacts)
 
     def describe(self) -> dict[str, Any]:
         """Describe the method: learned sparse retrieval, by the name of the set."""
@@ -52,22 +56,18 @@ class ImpactSystem(System):
             for entries, own in weighted
         ]
         with opened.progress("Impact search", len(queries)) as tick:
-            found: Rankings = searcher.search([query.id for query in queries], asked, self.depth, opened.threads, tick)
-        return found
+            return searcher.search([query.id for query in queries], asked, self.depth, opened.threads, tick)
 
 
 @of_one_index
-def open_impacts(index: Index, name: str) -> Any:
+def open_impacts(index: Index, name: str) -> "ImpactSearcher":
     """Open the search of a set of impacts. `UserError` for a set that the index lacks, and if it is damaged."""
     folder = index.impacts_of(name)
-    if not folder.is_dir():
-        raise UserError(f"{folder}: is missing, expected the impacts of the index: build it again")
-    return _open_searcher(folder.absolute(), index.key, index.impacts[name])
 
+    def open_files() -> "ImpactSearcher":
+        from keystone.indexing.lucene.postings import open_postings
+        from keystone.retrieval.lucene.postings import ImpactSearcher
 
-@cache
-def _open_searcher(folder: Path, _key: str, _one: ImpactSet) -> Any:
-    from keystone.indexing.lucene.postings import open_postings
-    from keystone.retrieval.lucene.postings import ImpactSearcher
+        return ImpactSearcher(open_postings(folder))
 
-    return ImpactSearcher(open_postings(folder))
+    return index.take(("impacts", name), open_files)

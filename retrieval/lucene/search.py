@@ -56,9 +56,7 @@ def _open_held(index: Index, bm25: Bm25) -> Sparse:
     """Open a search as `open_sparse` does, over postings or a reader of Lucene's that stay open with the index."""
     if index.take("has postings", index.postings.is_dir):
         postings = index.take("postings", lambda: open_postings(index.postings))
-        searchers = index.take("postings searchers", lambda: _keep_some(partial(PostingsSearcher, postings)))
-        if (searcher := searchers(bm25)).ranks_all:
-            return searcher
+        return index.take("postings searchers", lambda: _keep_some(partial(PostingsSearcher, postings)))(bm25)
     with JAVA_LOCK:
         reader = index.take("reader", lambda: open_reader(index.lucene))
         return index.take("searchers", lambda: _keep_some(partial(LuceneSearcher, index.lucene, reader=reader)))(bm25)

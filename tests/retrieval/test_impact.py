@@ -17,7 +17,7 @@ from keystone.indexing.builds.update import update_index
 from keystone.indexing.encoders.sparse import open_sparse_encoder, quantise
 from keystone.indexing.errors import UserError
 from keystone.indexing.impacts import join_weights, settle_impacts
-from keystone.indexing.index import open_index
+from keystone.indexing.index import hold_open, open_index
 from keystone.indexing.lucene.java import java_class
 from keystone.indexing.lucene.postings import open_postings
 from keystone.retrieval.backends import open_store
@@ -196,6 +196,19 @@ def test_a_killed_build_goes_on_and_ends_with_the_same_impacts(folder: Path, tmp
 def test_a_set_that_the_index_lacks_is_named(folder: Path) -> None:
     with pytest.raises(UserError, match=r"impacts: found 'other' for .*index, expected one of splade"):
         open_impacts(open_index(folder / "index"), "other")
+
+
+def test_impacts_that_a_server_holds_open_stay_when_another_index_takes_the_folder(
+    folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder / "index", tmp_path / "index")
+    index = hold_open(open_index(tmp_path / "index"))
+    opened, system = OpenIndex(index, open_store(index)), ImpactSystem(impacts="splade", depth=20)
+    system.open_parts(opened)
+    shutil.rmtree(tmp_path / "index")
+    text = " ".join(WORDS[:5])
+    found = system.search(opened, [Query("1", "1", text, text, text)], None)
+    assert found.docs.tolist() == search(folder / "index", {"1": text}, 20).docs.tolist()
 
 
 @pytest.mark.parametrize(
