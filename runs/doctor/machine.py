@@ -31,7 +31,7 @@ def examine_machine() -> Iterator[Finding]:
     yield _check_java()
     yield from _check_faiss()
     yield _check_embedding_model()
-    yield _check_package("evaluation", "ir_measures")
+    yield _check_package("evaluation", "ranx")
     yield _check_memory()
     yield from _check_clashes()
 

@@ -1,4 +1,7 @@
-"""Evaluation of runs in trec_eval's order, so that the numbers equal trec_eval's."""
+"""Evaluation of runs with ranx's metrics. They get lists in trec_eval's order, so the numbers equal trec_eval's.
+
+(ranx's own runs sort by score and leave the order of ties to chance.)
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +18,6 @@ from keystone.runs.evaluation import cautions
 from keystone.runs.evaluation.circular import find_circular_rows
 from keystone.runs.evaluation.delegated import list_grades, measure_by_function, measure_by_name
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
-from keystone.runs.evaluation.relevance import MEASURES
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
@@ -109,6 +111,8 @@ def evaluate(
     `condensed`, the other measures see only documents with a grade of 0 or more (Sakai, SIGIR 2007; trec_eval -J).
     `UserError` if no topic has a relevant document for any of the measures.
     """
+    from ranx import metrics
+
     best = qrels.grades.max()
     measured = [measure for measure in measures if not measure.of_relevance or measure.relevant_from <= best]
     if not measured:
@@ -136,16 +140,16 @@ def evaluate(
         found += cautions.caution_about_negative_grades(name, negative, offsets, measured, condensed)
         if condensed:
             offsets, places = offsets_of(grades >= 0)[offsets], places[grades >= 0]
-    parts = list(_arrange_topics(places, offsets, qrels))
+    parts = list(_arrange_for_ranx(places, offsets, qrels))
     for measure in measured:
         if measure.delegated or measure.family == "judged":
             continue
         if callable(function := FAMILIES[measure.family].function):
             values[str(measure)] = measure_by_function(function, places, offsets, qrels, measure)
             continue
-        for own, judged, ranked in parts:
-            wanted, given = (np.where(grades < measure.relevant_from, 0, grades) for grades in (judged, ranked))
-            values[str(measure)][own] = MEASURES[function](wanted, given, measure.cutoff)
+        function = getattr(metrics, function)
+        for own, judged, ranking in parts:
+            values[str(measure)][own] = function(judged, ranking, measure.cutoff, measure.relevant_from)
     if named := [measure for measure in measured if measure.delegated]:
         values |= measure_by_name(places, offsets, qrels, named)
     relevance = [values[str(measure)] for measure in measured if measure.of_relevance]
@@ -161,26 +165,29 @@ def _count_rows(run: Run, places: NDArray[np.int64]) -> Counts:
     return Counts(len(lengths), len(answered), len(places), int(np.count_nonzero(places >= 0)), depth)
 
 
-def _arrange_topics(
+def _arrange_for_ranx(
     places: NDArray[np.int64], offsets: NDArray[np.int64], qrels: Qrels
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
-    """Arrange topics: their places (int64[t]), then grades of judged and of ranked documents (float64[t, documents]).
+    """Arrange topics for ranx's metrics: topics (int64[t]), then judgments and rankings (float64[t, documents, 2]).
 
-    Documents are numbered by `places` (int64[rows]), their positions among the judgments of their topic; -1 marks a
-    document without a judgment, which has grade 0. Rows after a topic's last judged one are left out. Rows that fill an
-    array have grade 0. Topics of similar size share an array, so it has less than twice the rows of its topics.
+    Judgments are (document, grade) pairs and rankings (document, score) pairs. Documents are numbered by `places`
+    (int64[rows]), their positions among the judgments of their topic; -1 marks a document without a judgment. Rows
+    after a topic's last judged one are left out. Rows that fill an array have document -1 and grade 0. Topics of
+    similar size share an array, so it has less than twice the rows of its topics.
     """
     counts, depths = np.diff(qrels.offsets), np.ones(len(qrels.query_ids), dtype=np.int64)
     rows = np.flatnonzero(places >= 0)
     topic = np.searchsorted(offsets, rows, side="right") - 1
     np.maximum.at(depths, topic, rows - offsets[topic] + 1)
-    graded = np.append(np.maximum(list_grades(places, offsets, qrels), 0), 0.0)
-    judgments = np.append(np.maximum(qrels.grades, 0), 0.0)
     sizes = np.stack([np.frexp(counts)[1], np.frexp(depths)[1]], axis=1)
     for size in np.unique(sizes, axis=0):
         own = np.flatnonzero((sizes == size).all(axis=1))
-        judged, ranked = _take_first_rows(qrels.offsets, own, counts), _take_first_rows(offsets, own, depths)
-        yield own, judgments[judged], graded[ranked]
+        grades, ranked = _take_first_rows(qrels.offsets, own, counts), _take_first_rows(offsets, own, depths)
+        judged, ranking = np.zeros((*grades.shape, 2)), np.zeros((*ranked.shape, 2))
+        judged[..., 0] = np.where(grades < 0, -1, np.arange(grades.shape[1]))
+        judged[..., 1] = np.where(grades < 0, 0, np.maximum(qrels.grades[grades], 0))
+        ranking[..., 0] = np.where(ranked < 0, -1, places[ranked]) if len(places) else -1
+        yield own, judged, ranking
 
 
 def _take_first_rows(

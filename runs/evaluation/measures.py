@@ -21,9 +21,9 @@ from keystone.runs.evaluation.definitions import GradedTopic, is_defined_here
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family of measures. `function` is a name in `keystone.runs.evaluation.relevance`, or a function of one topic.
+    """A family of measures. `function` is the name of a function in `ranx.metrics`, or a function of one topic.
 
-    That function gets the grades of the topic, whose ranking is cut to the measure's cutoff. A document without a
+    The function gets the grades of the topic, whose ranking is cut to the measure's cutoff. A document without a
     judgment has a negative grade. Unless `of_grades`, 1 stands for each grade from the lowest relevant one on, and 0
     for each below it. The function returns a number, or NaN if the topic has none.
     """

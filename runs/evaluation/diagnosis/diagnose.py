@@ -316,7 +316,7 @@ def measure_worth(directory: Path, found: Diagnosis, measure: Measure) -> Rankin
     document is relevant for the measure, and for measures of subtopics or of the number of judgments.
     """
     if measure.delegated or not measure.of_relevance:
-        raise UserError(f"--measure {measure}: expected nDCG, R, P, MAP or MRR, such as nDCG@10")
+        raise UserError(f"--measure {measure}: expected a measure of relevance that ranx has, such as nDCG@10")
     grades: dict[str, dict[str, int]] = {}
     for one in found.findings:
         grades.setdefault(one.wanted.topic_id, {})[one.wanted.doc_id] = one.wanted.grade
