@@ -51,6 +51,8 @@ _OF_UPDATES = {
     "json", "threads", "quiet",
 }  # fmt: skip
 """The parameters of an update. All others are settled by the index."""
+_OF_PARTS = {"add", "drop", "vectors", "impacts", "faiss", "recall", "out", "engine", "json", "threads", "quiet"}
+"""The parameters of a command that adds or drops sets of vectors or of impacts."""
 
 
 def index(
@@ -86,6 +88,13 @@ def index(
             "record goes meanwhile is removed; for one that went before, give --delete.",
         ),
     ] = False,
+    add: Annotated[
+        bool, typer.Option("--add", help="Add the sets of --vectors and --impacts to the index, and leave the rest.")
+    ] = False,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Drop a set of vectors or impacts. Can be given several times."),
+    ] = None,
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
     extract: Annotated[
         Extract, typer.Option(help="What to index of a page of HTML: main leaves out navigation, menus and notices.")
@@ -210,7 +219,7 @@ def index(
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Index a corpus: make its document store, BM25 index and embeddings. Or update an index.
+    """Index a corpus: make its document store, BM25 index and embeddings. Or update an index, or its parts.
 
     If the command is interrupted, the same command continues.
 
@@ -221,8 +230,11 @@ def index(
     Example: keystone index --update new.jsonl --delete old-ids.txt --out index
 
     Example: keystone index --update notes --watch --out index
+
+    Example: keystone index --add --vectors bge=BAAI/bge-small-en-v1.5 --out index
     """
     from keystone.indexing.builds.changes import Changes, Reading
+    from keystone.indexing.builds.parts import change_parts
     from keystone.indexing.builds.settings import BuildSettings
     from keystone.indexing.builds.update import update_index
     from keystone.indexing.index import SMALLEST
@@ -242,13 +254,19 @@ def index(
     from keystone.runs.cli.watch_index import keep_updated
     from keystone.runs.report.terminal import progress_bars
 
-    updates = bool(update or delete)
+    updates, changes_parts = bool(update or delete), bool(add or drop)
     if watch and not update:
         raise typer.BadParameter("expected with --update CORPUS", param_hint="'--watch'")
+    if add and not (vectors or impacts):
+        raise typer.BadParameter("expected with --vectors NAME=MODEL or --impacts NAME=MODEL", param_hint="'--add'")
     if updates:
-        _refuse_settings(context)
+        why = "an update keeps the models and kinds of the index, and names its corpora by --update"
+        _refuse_settings(context, _OF_UPDATES, "--update or --delete", why)
+    elif changes_parts:
+        _refuse_settings(context, _OF_PARTS, "--add or --drop", "all other parts of the index stay as they are")
     elif corpus is None:
-        raise typer.BadParameter("missing; expected CORPUS, --update CORPUS or --delete FILE", param_hint="'[CORPUS]'")
+        expected = "CORPUS, --update CORPUS, --delete FILE, --add or --drop NAME"
+        raise typer.BadParameter(f"missing; expected {expected}", param_hint="'[CORPUS]'")
     source = str(corpus or out)
     check_outputs([corpus, segments, *(update or ()), delete], {"--out": out})
     chosen, searched_in_place = list_kinds(structures), in_place or is_attached(source)
@@ -260,7 +278,7 @@ def index(
         embedding, embedding_url, embedding_window, query_prefix or "", passage_prefix or "", embedding_key_env,
         dimensions,
     )  # fmt: skip
-    has_dense = not (updates or no_dense or dense is Dense.none)
+    has_dense = not (updates or changes_parts or no_dense or dense is Dense.none)
     has_prefixes = query_prefix is not None or passage_prefix is not None
     model = settle_embedding(given, has_prefixes, warn) if has_dense else given
     numbers = itertools.count(1)
@@ -311,6 +329,8 @@ def index(
                 gone = delete if first else None
                 made, changes = update_index(out, update or [], gone, settings, progress, tell, since)
                 built = bool(changes)
+            elif changes_parts:
+                made, built = change_parts(out, settings, drop or [], progress), True
             elif searched_in_place:
                 made, built = attach_index(source, out, settings, progress, rest_key_env)
             else:
@@ -392,13 +412,11 @@ def _list_recalls(made: "Index") -> Iterator[tuple[dict[str, Any], str]]:
         yield known, f"{whose} as {own.faiss}{how}: {one.bytes:,.0f} bytes a vector, {found}"
 
 
-def _refuse_settings(context: typer.Context) -> None:
-    """Raise `UserError` for a parameter on the command line that an update does not take."""
+def _refuse_settings(context: typer.Context, taken: set[str], option: str, why: str) -> None:
+    """Raise `UserError` for a parameter on the command line that is not among those that a change of an index takes."""
     for parameter in context.command.params:
         name = str(parameter.name)
         source = context.get_parameter_source(name)
-        if name not in _OF_UPDATES and source is not None and source.name == "COMMANDLINE":
-            raise UserError(
-                f"found {parameter.opts[0] if name != 'corpus' else 'CORPUS'} with --update or --delete, expected only "
-                "one of them: an update keeps the models and kinds of the index, and names its corpora by --update"
-            )
+        if name not in taken and source is not None and source.name == "COMMANDLINE":
+            found = parameter.opts[0] if name != "corpus" else "CORPUS"
+            raise UserError(f"found {found} with {option}, expected only one of them: {why}")

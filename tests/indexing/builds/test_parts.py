@@ -1,0 +1,124 @@
+"""Sets of vectors and impacts that come and go later: those of a new build, and all other files untouched."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.parts import change_parts
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.builds.update import update_index
+from keystone.indexing.errors import UserError
+from keystone.indexing.impacts import settle_impacts
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.types import Embedding
+from keystone.indexing.vectors.embed import settle_embedding
+from tests.support.indexes.small_corpus import write_corpus
+from tests.support.models.checkpoints import write_checkpoint
+from tests.support.processes import run_with_kills
+from tests.support.runs.command_line import keystone
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write_checkpoint(folder / "encoder", pooling="mean", prompts={"query": "q: "})
+    write_checkpoint(folder / "splade", head="words")
+    return folder
+
+
+def settle(models: Path) -> BuildSettings:
+    encoder = settle_embedding(Embedding(str(models / "encoder")), False, lambda _: None)
+    impacts = settle_impacts(str(models / "splade"))
+    return BuildSettings(vectors={"a": encoder}, impacts={"s": impacts})
+
+
+def read_files(index: Index) -> dict[str, bytes]:
+    """The files of an index whose bytes do not depend on chance, without its description."""
+    paths = [path for path in index.folder.rglob("*") if path.is_file() and "lucene" not in path.parts]
+    named = {path.relative_to(index.folder).as_posix(): path for path in paths}
+    return {name: path.read_bytes() for name, path in sorted(named.items()) if name != "index.json"}
+
+
+@pytest.mark.parametrize("passages", [False, True])
+def test_added_sets_are_those_of_a_new_build_and_dropping_them_leaves_the_first_index(
+    models: Path, passages: bool, tmp_path: Path
+) -> None:
+    corpus, settings = write_corpus(tmp_path / "corpus.jsonl"), settle(models)
+    first, _ = build_index(corpus, tmp_path / "index", BuildSettings(passages=passages))
+    before, inode = read_files(first), (first.folder / "dense.faiss").stat().st_ino
+    whole = BuildSettings(passages=passages, vectors=settings.vectors, impacts=settings.impacts)
+    fresh, _ = build_index(corpus, tmp_path / "fresh", whole)
+    index = change_parts(tmp_path / "index", settings)
+    assert read_files(index) == read_files(fresh)
+    assert (index.vectors, index.impacts, index.embedding) == (fresh.vectors, fresh.impacts, fresh.embedding)
+    assert index.key != first.key
+    assert (index.folder / "dense.faiss").stat().st_ino == inode
+    index = change_parts(tmp_path / "index", BuildSettings(embedding=None), ["a"])
+    assert (list(index.vectors), list(index.impacts)) == ([], ["s"])
+    index = change_parts(tmp_path / "index", BuildSettings(embedding=None), ["s"])
+    assert read_files(index) == before
+    assert not list(tmp_path.glob(".index*"))
+
+
+def test_an_index_with_added_sets_can_be_updated_and_run(models: Path, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    build_index(corpus, tmp_path / "index", BuildSettings(embedding=None))
+    options = ["--vectors", f"a={models / 'encoder'}", "--impacts", f"s={models / 'splade'}", "-q"]
+    shown = keystone("index", "--add", *options, "--out", tmp_path / "index")
+    assert shown.returncode == 0, shown.stderr
+    (tmp_path / "new.jsonl").write_text('{"id": "new", "text": "Bees dance."}\n')
+    index, changes = update_index(tmp_path / "index", [tmp_path / "new.jsonl"])
+    assert (changes.added, list(index.vectors), list(index.impacts)) == (1, ["a"], ["s"])
+    systems = "{a: {kind: dense, vectors: a}, s: {kind: impact, impacts: s}}"
+    shown = keystone("search", tmp_path / "index", "bees", "--set", f"retrieval.systems={systems}", "-q")
+    assert (shown.returncode, "new" in shown.stdout) == (0, True), shown.stderr
+
+
+def test_a_killed_command_goes_on_and_the_older_index_is_whole_until_then(models: Path, tmp_path: Path) -> None:
+    build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "first", BuildSettings(embedding=None))
+    shutil.copytree(tmp_path / "first", tmp_path / "index")
+    expected = read_files(change_parts(tmp_path / "index", settle(models)))
+    shutil.rmtree(tmp_path / "index")
+    shutil.copytree(tmp_path / "first", tmp_path / "index")
+
+    def compare() -> None:
+        assert read_files(open_index(tmp_path / "index")) == expected
+        shutil.rmtree(tmp_path / "index")
+        shutil.copytree(tmp_path / "first", tmp_path / "index")
+
+    options = ["--vectors", f"a={models / 'encoder'}", "--impacts", f"s={models / 'splade'}"]
+    run_with_kills(
+        "index", "--add", *options, "--out", tmp_path / "index", "-q", times=8, kills=4, done=compare
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--add"], "expected with --vectors NAME=MODEL or --impacts NAME=MODEL"),
+        (["--drop", "b"], "--drop b: found no such set in"),
+        (["--add", "--vectors", "a=all-MiniLM-L6-v2"], "holds a set 'a', expected a new name"),
+        (["--drop", "a", "--update", "x"], "found --drop with --update or --delete, expected only one of them"),
+        (["--drop", "a", "--windows"], "found --windows with --add or --drop, expected only one of them"),
+    ],
+)
+def test_what_cannot_be_changed_is_named(options: list[str], message: str, tmp_path: Path) -> None:
+    settings = BuildSettings(embedding=None, vectors={"a": Embedding()})
+    build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index", settings)
+    before = read_files(open_index(tmp_path / "index"))
+    shown = keystone("index", *options, "--out", tmp_path / "index", "-q")
+    assert shown.returncode != 0
+    assert message in " ".join(shown.stderr.replace("│", " ").split())
+    assert read_files(open_index(tmp_path / "index")) == before
+
+
+def test_an_index_elsewhere_keeps_its_parts(tmp_path: Path) -> None:
+    index, _ = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(embedding=None))
+    text = (index.folder / "index.json").read_text().replace('"at": {}', '"at": {"backend": "rest", "url": "http://x"}')
+    (index.folder / "index.json").write_text(text)
+    with pytest.raises(UserError, match="holds its documents in rest, expected an index in the folder"):
+        change_parts(index.folder, BuildSettings(embedding=None), ["a"])
