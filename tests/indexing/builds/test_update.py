@@ -193,7 +193,7 @@ def test_a_command_killed_at_random_moments_ends_in_the_index_of_an_undisturbed_
     [
         (["corpus.jsonl", "--update", "new.jsonl"], "found CORPUS with --update or --delete, expected only one"),
         (["--update", "new.jsonl", "--dense", "all"], "found --dense with --update or --delete, expected only one"),
-        ([], "missing; expected CORPUS, --update CORPUS or --delete FILE"),
+        ([], "missing; expected CORPUS, --update CORPUS, --delete FILE, --add or --drop NAME"),
     ],
 )
 def test_a_command_that_both_builds_and_updates_is_refused(plain: Path, arguments: list[str], message: str) -> None:
