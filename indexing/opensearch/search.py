@@ -66,6 +66,11 @@ class Cluster:
         """The sort order of rankings: by score, ties by document id."""
         return BY_SCORE if self.numbers is None else BY_SCORE_AND_ID
 
+    @property
+    def given(self) -> int:
+        """A number above all those in the field `row`."""
+        return self.documents if self.own_rows is None else len(self.own_rows)
+
     def to_numbers(self, rows: ArrayLike) -> NDArray[np.int64]:
         """Return the numbers in the field `row` of the documents in these rows (int[n]): int64[n]."""
         wanted = np.asarray(rows, np.int64)
@@ -74,9 +79,8 @@ class Cluster:
     def to_rows(self, numbers: ArrayLike) -> NDArray[np.int64]:
         """Return the rows of documents with these numbers (int[n]): int64[n]. `ValueError` if there is none."""
         wanted = np.asarray(numbers, np.int64)
-        most = self.documents if self.own_rows is None else len(self.own_rows)
-        if wanted.size and not 0 <= wanted.min() <= wanted.max() < most:
-            raise ValueError(f"found row {wanted.min()} or {wanted.max()}, expected 0 to {most - 1}")
+        if wanted.size and not 0 <= wanted.min() <= wanted.max() < self.given:
+            raise ValueError(f"found row {wanted.min()} or {wanted.max()}, expected 0 to {self.given - 1}")
         if self.own_rows is None:
             return wanted
         rows = self.own_rows[wanted].astype(np.int64)

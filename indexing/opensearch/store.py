@@ -78,13 +78,13 @@ class OpenSearchStore:
             search_of({"terms": {field: values[start : start + size]}}, size, f"{field}s", [ROW, DOCID])
             for start in range(0, len(values), size)
         ]
-        asked = set(values)
+        asked, given = set(values), self._cluster.given
 
         def take(answer: Any) -> list[tuple[int, str]]:
             found = [(row, name) for row, name in (hit["sort"] for hit in answer.get("hits", {}).get("hits", []))]
             for row, name in found:
-                if type(row) is not int or not isinstance(name, str) or not is_id(name):
-                    raise ValueError(f"expected a row and an id, found {show_value([row, name])}")
+                if type(row) is not int or not 0 <= row < given or not isinstance(name, str) or not is_id(name):
+                    raise ValueError(f"expected a row below {given} and an id, found {show_value([row, name])}")
                 if (row if field == ROW else name) not in asked:
                     raise ValueError(f"found {show_value([row, name])}, which was not asked for")
             rows = self._cluster.to_rows([row for row, _ in found]).tolist()

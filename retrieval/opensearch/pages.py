@@ -58,7 +58,11 @@ def search_pages(
         ]
         first = not done
         found = search_each(
-            cluster, searches, partial(_read_hits, size), reading.header, tick if first else lambda _: None
+            cluster,
+            searches,
+            partial(_read_hits, size, len(cluster.by_score)),
+            reading.header,
+            tick if first else lambda _: None,
         )
         done += size
         for number, (page, _) in zip(after, found, strict=True):
@@ -75,17 +79,19 @@ def search_pages(
     return ranked(query_ids, docs, scores, depth)
 
 
-def _read_hits(size: int, answer: Any) -> tuple[NDArray[np.float64], Any]:
-    """Read score and number of at most `size` hits: float64[hits, 2], and the last hit's sort keys as they are.
+def _read_hits(size: int, count: int, answer: Any) -> tuple[NDArray[np.float64], Any]:
+    """Read score and number of at most `size` hits: float64[hits, 2], and the last hit's `count` sort keys as they are.
 
     `ValueError` for anything else.
     """
     keys = [hit["sort"] for hit in answer.get("hits", {}).get("hits", ())]
     if len(keys) > size:
         raise ValueError(f"found {len(keys)} hits, expected at most {size}")
-    if not all(type(row) is int and type(score) in (int, float) for score, *_, row in keys):
+    if lengths := {len([*own]) for own in keys} - {count}:
+        raise ValueError(f"found a hit with {min(lengths)} sort keys, expected {count}")
+    pairs = [(own[0], own[-1]) for own in keys]
+    if not all(type(row) is int and type(score) in (int, float) for score, row in pairs):
         raise ValueError("found a hit whose sort keys are not a score and a row")
-    pairs = [(score, row) for score, *_, row in keys]
     return np.array(pairs, dtype=np.float64).reshape(len(keys), 2), keys[-1] if keys else None
 
 
