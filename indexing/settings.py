@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, SerializerFunctionWrapHandler, ValidationError
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticKnownError, core_schema
 
 
@@ -15,6 +15,16 @@ class StrictSettings(BaseModel):
     """A part of the settings. It admits no unknown key, no value of another type, no infinite number and no change."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+def leave_out(settings: BaseModel, handler: SerializerFunctionWrapHandler, newer: Sequence[str]) -> dict[str, Any]:
+    """Write settings without those of the `newer` ones that have their default, so that older files and keys hold."""
+    found: dict[str, Any] = handler(settings)
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in newer or getattr(settings, name) != type(settings).model_fields[name].default
+    }
 
 
 Settings = TypeVar("Settings", bound=StrictSettings)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.settings import leave_out
 from keystone.indexing.types import Embedding, Tick
 from keystone.indexing.vectors.types import Effort, Vectors
 from keystone.retrieval.backends import open_dense
@@ -48,6 +49,10 @@ class DenseSystem(System):
         if self.query_share and self.reads != "passage":
             raise ValueError(f"query_share: found {self.query_share:g} with reads: query, expected reads: passage")
         return self
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return leave_out(self, handler, ("query_share",))
 
     @property
     def base(self) -> str | None:

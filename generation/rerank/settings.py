@@ -1,10 +1,10 @@
 """The settings of rerankers: the section `rerank` of a configuration."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from keystone.indexing.settings import NoneNamed, StrictSettings
+from keystone.indexing.settings import NoneNamed, StrictSettings, leave_out
 
 
 class RerankEndpoint(StrictSettings):
@@ -65,6 +65,10 @@ class RerankSettings(StrictSettings):
         if self.stride >= self.block:
             raise ValueError(f"stride: found {self.stride}, expected below block, which is {self.block}")
         return self
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return leave_out(self, handler, ("model", "then"))
 
     def list_steps(self) -> list["RerankSettings"]:
         """List the rerankers in their order, each without its followers' settings; empty for none."""

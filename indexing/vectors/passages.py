@@ -118,7 +118,6 @@ def open_passages(index: Index, parameters: str = "", mapped: bool = True) -> Pa
     return index.take(("passages", index.set_name, parameters), open_files)
 
 
-@of_one_index
 def open_kept_passages(index: Index) -> PassageIndex | None:
     """Map the vectors of all passages of an index; None if it does not hold them as they are.
 
@@ -126,7 +125,7 @@ def open_kept_passages(index: Index) -> PassageIndex | None:
     """
     if not index.passages or index.faiss != "Flat" or index.at:
         return None
-    return open_passages(index)
+    return of_one_index(open_passages)(index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,7 @@ def _describe_settings(settings: RerankSettings) -> dict[str, Any]:
     found = settings.model_dump(mode="json")
     endpoint = found["endpoint"] or {}
     found["endpoint"] = {key: endpoint[key] for key in ("name", "form") if key in endpoint}
-    newer = {"model": settings.model, "then": _describe_settings(settings.then) if settings.then else None}
-    return {key: value for key, value in {**found, **newer}.items() if value is not None or key not in newer}
+    return found | ({"then": _describe_settings(settings.then)} if settings.then else {})
 
 
 def _list_asks(config: RunConfig, one: AskedTopic, asked: Asked) -> Iterator[Ask]:

@@ -77,11 +77,7 @@ def describe_retrieval(job: Job) -> dict[str, Any]:
     given = {"runs": [one.sha256 for one in job.given]} if job.given else {}
     settings = job.config.retrieval.model_dump(mode="json")
     if isinstance(settings["systems"], dict):  # a weight changes no search
-        newer = ("query_share",)  # its default leaves the key as it was
-        settings["systems"] = {
-            name: {key: value for key, value in {**own, "weight": None}.items() if value or key not in newer}
-            for name, own in settings["systems"].items()
-        }
+        settings["systems"] = {name: {**own, "weight": None} for name, own in settings["systems"].items()}
     return {key: value for key, value in settings.items() if key not in unused} | given
 
 

@@ -15,6 +15,7 @@ from tests.support import programs
 from tests.support.indexes.small_corpus import write_corpus
 from tests.support.models.checkpoints import write_checkpoint
 from tests.support.places import ROOT
+from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +82,7 @@ def hub(tmp_path: Path) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     server.server_close()
-    thread.join()
+    thread.join(LIMIT_S)
 
 
 def build(tmp_path: Path, name: str, out: str, **variables: str) -> Any:
