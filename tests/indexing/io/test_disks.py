@@ -34,10 +34,11 @@ def limit(size, resource=__import__("resource")):
 """
 IN_STAGE = """
 from keystone.indexing.builds import index as build
+from keystone.indexing.vectors import recall
 def limited(folder, name, make, stage=build.stage, limit=limit):
     limit({size} if name == {name!r} else None)
     return stage(folder, name, make)
-build.stage = limited
+build.stage = recall.stage = limited
 """
 IN_VECTORS = """
 from keystone.indexing.builds import index as build
