@@ -81,11 +81,11 @@ async def open_model(settings: RerankSettings, means: Means) -> AsyncIterator[Re
     from keystone.indexing.encoders.pairs import open_pair_scorer
 
     assert settings.model is not None
-    scorer = await asyncio.to_thread(open_pair_scorer, settings.model)
+    score_pairs = await asyncio.to_thread(open_pair_scorer, settings.model)
     maker = orjson.dumps(["model", read_checkpoint(settings.model).compute_digest()])
 
     def score(query: str, passages: Sequence[str]) -> list[float]:
-        found: list[float] = scorer.score(query, passages, means.threads).tolist()
+        found: list[float] = score_pairs(query, passages, means.threads).tolist()
         return found
 
     async with open_scored(settings, means, maker, score, 1) as rerank:

@@ -16,18 +16,12 @@ from keystone.indexing.encoders.checkpoint import Checkpoint, read_checkpoint, r
 from keystone.indexing.encoders.network import Network, Tokens, run_batches
 from keystone.indexing.encoders.open import open_network
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import Tick
 
 Scores = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class PairScorer:
-    """A model that scores passages for a query; the higher, the better."""
-
-    score: Callable[[str, Sequence[str], int], Scores]
-    """A function of (query, passages, threads) to float64[passages]."""
-    device: str
+ScorePairs = Callable[[str, Sequence[str], int], Scores]
+"""A function of a query, passages and a number of threads that returns the scores, float64[passages]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +76,7 @@ TEMPLATES: Mapping[str, Template] = {
 
 
 @cache
-def open_pair_scorer(model: str) -> PairScorer:
+def open_pair_scorer(model: str) -> ScorePairs:
     """Open the reranker of a checkpoint.
 
     `UserError` for a checkpoint of another kind, and for one that answers yes or no whose template is not known.
@@ -96,15 +90,13 @@ def open_pair_scorer(model: str) -> PairScorer:
         def score(query: str, passages: Sequence[str], threads: int) -> Scores:
             return _score_pairs(network, tokens, query, passages, threads)
 
-        return PairScorer(score, network.device)
+        return score
     if kinds[0].endswith(("ForCausalLM", "ForConditionalGeneration")):
         return _open_answering(checkpoint, kinds[0].endswith("ForCausalLM"))
     raise refuse(checkpoint, kinds[0] or "no architecture in config.json", "a reranker: a classifier, or a known one")
 
 
-def _score_pairs(
-    network: Network, tokens: Tokens, query: str, passages: Sequence[str], threads: int, tick: Tick = lambda _: None
-) -> Scores:
+def _score_pairs(network: Network, tokens: Tokens, query: str, passages: Sequence[str], threads: int) -> Scores:
     """Score passages by a cross-encoder: its logit, or of two labels the difference of their logits."""
     ids, types, _ = tokens.read([(query, passage) for passage in passages])
     found = np.zeros(len(passages))
@@ -112,7 +104,7 @@ def _score_pairs(
     def keep(members: list[int], logits: NDArray[np.float32]) -> None:
         found[members] = logits[:, 0] if logits.shape[1] == 1 else logits[:, -1] - logits[:, 0]
 
-    run_batches(network, ids, types, keep, threads, tick)
+    run_batches(network, ids, types, keep, threads)
     if not np.isfinite(found).all():
         raise UserError(f"found a score that is not finite for the query {query[:80]!r}")
     return found
@@ -128,13 +120,13 @@ def find_template(checkpoint: Checkpoint) -> Template:
     raise refuse(checkpoint, unknown, "a folder with the name of the model, as in Qwen3-Reranker-0.6B")
 
 
-def _open_answering(checkpoint: Checkpoint, is_causal: bool) -> PairScorer:
+def _open_answering(checkpoint: Checkpoint, is_causal: bool) -> ScorePairs:
     """Open a model that answers yes or no. Only the passage is cut, never the text around it."""
     from keystone.indexing.encoders.torch_network import open_answers
 
     template, tokens = find_template(checkpoint), Tokens(checkpoint, 1_000_000, specials=False)
     words = [None if word is None else _find_word(checkpoint, tokens, word) for word in (template.no, template.yes)]
-    answers, device, end = open_answers(checkpoint, is_causal)
+    answers, end = open_answers(checkpoint, is_causal)
 
     def score(query: str, passages: Sequence[str], threads: int) -> Scores:  # noqa: ARG001
         before, after, *each = tokens.read([template.before.format(query=query), template.after, *passages])[0]
@@ -148,7 +140,7 @@ def _open_answering(checkpoint: Checkpoint, is_causal: bool) -> PairScorer:
             found[place] = logits[words[1]] - (0 if words[0] is None else logits[words[0]])
         return found
 
-    return PairScorer(score, device)
+    return score
 
 
 def _find_word(checkpoint: Checkpoint, tokens: Tokens, word: str) -> int:

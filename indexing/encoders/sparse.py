@@ -37,7 +37,6 @@ class SparseEncoder:
     encode_queries: Callable[..., list[Weighted]]
     """A function of (texts, threads, tick)."""
     encode_documents: Callable[..., list[Weighted]]
-    device: str
 
 
 @cache
@@ -50,8 +49,8 @@ def open_sparse_encoder(model: str, digest: str | None = None) -> SparseEncoder:
     first = checkpoint.modules[0] if checkpoint.modules else None
     if first is not None and first.kind == "Router":
         return _open_router(checkpoint)
-    encode, tokens, device = _open_masked(checkpoint, _activation(checkpoint))
-    return SparseEncoder(_list_tokens(tokens), encode, encode, device)
+    encode, tokens = _open_masked(checkpoint, _activation(checkpoint))
+    return SparseEncoder(_list_tokens(tokens), encode, encode)
 
 
 def quantise(weights: NDArray[np.float32]) -> NDArray[np.int32]:
@@ -70,14 +69,14 @@ def _activation(checkpoint: Checkpoint) -> str:
     return str(found)
 
 
-def _open_masked(checkpoint: Checkpoint, activation: str) -> tuple[Callable[..., list[Weighted]], Tokens, str]:
+def _open_masked(checkpoint: Checkpoint, activation: str) -> tuple[Callable[..., list[Weighted]], Tokens]:
     """Open the encoder of a masked language model. The entries of special tokens get no weight."""
     tokens, network = Tokens(checkpoint), open_network(checkpoint, "words")
 
     def encode(texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> list[Weighted]:
         return _weigh(network, tokens, activation, texts, threads, tick)
 
-    return encode, tokens, network.device
+    return encode, tokens
 
 
 def _weigh(
@@ -113,7 +112,7 @@ def _open_router(checkpoint: Checkpoint) -> SparseEncoder:
         raise refuse(checkpoint, "other modules in router_config.json", "SparseStaticEmbedding, and MLMTransformer")
     own = read_checkpoint(str(document[0][1]))
     pooling = read_json(document[1][1] / "config.json", needed=False) if len(document) > 1 else {}
-    encode, tokens, device = _open_masked(own, str(pooling.get("activation_function", "relu")))
+    encode, tokens = _open_masked(own, str(pooling.get("activation_function", "relu")))
     table = _load_table(query[0][1])
     bare = Tokens(own, specials=False)
 
@@ -126,7 +125,7 @@ def _open_router(checkpoint: Checkpoint) -> SparseEncoder:
         tick(len(texts))
         return found
 
-    return SparseEncoder(_list_tokens(tokens), encode_queries, encode, device)
+    return SparseEncoder(_list_tokens(tokens), encode_queries, encode)
 
 
 def _load_table(folder: Path) -> NDArray[np.float32]:

@@ -67,11 +67,11 @@ def load_model(checkpoint: Checkpoint, kind: str) -> tuple[Any, str]:
 
 def open_answers(
     checkpoint: Checkpoint, is_causal: bool
-) -> tuple[Callable[[Sequence[int]], NDArray[np.float32]], str, list[int]]:
+) -> tuple[Callable[[Sequence[int]], NDArray[np.float32]], list[int]]:
     """Load a model of text: a function from tokens to the logits of the next word, float32[vocabulary].
 
-    For a sequence-to-sequence model, that is the first word of its answer. Also returns the device, and the tokens that
-    stand at the end of a text.
+    For a sequence-to-sequence model, that is the first word of its answer. Also returns the tokens that stand at the
+    end of a text.
     """
     model, device = load_model(checkpoint, "AutoModelForCausalLM" if is_causal else "AutoModelForSeq2SeqLM")
     import torch
@@ -86,4 +86,4 @@ def open_answers(
         array: NDArray[np.float32] = found.logits[0, -1].float().cpu().numpy()
         return array
 
-    return answer, device, end
+    return answer, end

@@ -43,11 +43,6 @@ class Encoder:
             raise refuse(checkpoint, f"vectors of {whole} numbers", f"the {dimensions} that the settings name")
         return dimensions or whole
 
-    @property
-    def device(self) -> str:
-        """Where the network runs."""
-        return self._network.device
-
     def find_long(self, texts: Sequence[str]) -> list[int]:
         """The positions of the texts that are longer than the window."""
         return self._tokens.read(texts)[2]

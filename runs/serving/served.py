@@ -8,7 +8,7 @@ import gc
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from keystone.indexing.errors import UserError
@@ -59,6 +59,7 @@ class Served:
     async def follow(self) -> AsyncIterator[None]:
         """Look at the folder during a block, and go over to each other index that it holds."""
         looking = asyncio.create_task(self._look_again())
+        looking.add_done_callback(_tell_fault)
         try:
             yield
         finally:
@@ -84,15 +85,15 @@ class Served:
         try:
             service = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            with suppress(Exception):  # the thread needs what is closed after this task
-                await opening
+            await asyncio.wait([opening])  # the thread needs what is closed after this task
             raise
         except UserError as error:
             if await asyncio.to_thread(_identify, folder) == found:  # else there is a newer one
                 _log.error("%s; the index %s is served further", error, before.key)
             return
-        except Exception:
-            _log.exception("%s cannot be opened; the index %s is served further", folder, before.key)
+        except (OSError, MemoryError) as error:
+            why = str(error) or type(error).__name__
+            _log.error("%s cannot be opened: %s; the index %s is served further", folder, why, before.key)
             return
         if service is not None:
             self._replace(service)
@@ -134,6 +135,12 @@ def open_served(
         served = Served(service, lambda: make_service(open_service_job(), models, log), tell)
         del service
         yield served
+
+
+def _tell_fault(looking: "asyncio.Task[None]") -> None:
+    """Tell an error that ends the looking, which leaves the index as it is."""
+    if not looking.cancelled() and (error := looking.exception()):
+        _log.critical("no further index is taken until the server starts anew", exc_info=error)
 
 
 def _identify(folder: Path) -> tuple[int, ...] | None:

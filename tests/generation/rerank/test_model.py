@@ -33,7 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_documents_are_in_the_order_of_the_scores_and_a_score_is_computed_once(model: Path, tmp_path: Path) -> None:
-    scores = open_pair_scorer(str(model)).score(NARRATIVE, WORDS, 1).tolist()
+    scores = open_pair_scorer(str(model))(NARRATIVE, WORDS, 1).tolist()
     expected = sorted(range(len(WORDS)), key=lambda place: -scores[place])
     settings = {"method": "model", "model": str(model)}
     (found,) = rerank(settings, tmp_path, [documents(*WORDS)])
@@ -53,7 +53,7 @@ def test_a_further_reranker_orders_the_first_documents_once_more(model: Path, tm
         both = first | {"then": {"method": "model", "model": str(model), "depth": 4}}
         (found,) = rerank(both, tmp_path, [documents(*WORDS)])
     best, rest = by_letters.order[:4], by_letters.order[4:]
-    scores = open_pair_scorer(str(model)).score(NARRATIVE, [WORDS[place] for place in best], 1).tolist()
+    scores = open_pair_scorer(str(model))(NARRATIVE, [WORDS[place] for place in best], 1).tolist()
     assert found.order == [best[place] for place in sorted(range(4), key=lambda place: -scores[place])] + rest
     assert found.order != by_letters.order
 

@@ -66,7 +66,7 @@ def test_a_network_computes_what_transformers_computes(
 ) -> None:
     name, wanted = str(checkpoints[kind, head]), expected[kind, head]
     if head == "labels":
-        assert open_pair_scorer(name).score(TEXTS[0], TEXTS, 1) == pytest.approx(wanted[:, 0], abs=1e-4)
+        assert open_pair_scorer(name)(TEXTS[0], TEXTS, 1) == pytest.approx(wanted[:, 0], abs=1e-4)
     elif head == "words":
         found = np.zeros_like(wanted)
         for row, (entries, weights) in zip(found, open_sparse_encoder(name).encode_documents(TEXTS), strict=True):
@@ -91,7 +91,7 @@ def test_what_is_computed_depends_on_neither_threads_nor_other_texts(
         ((entries, weights),) = sparse.encode_documents([text])
         assert (found[0].tolist(), found[1].tolist()) == (entries.tolist(), weights.tolist())
     scorer = open_pair_scorer(str(checkpoints["bert", "labels"]))
-    assert scorer.score(TEXTS[0], TEXTS * 3, threads).tolist() == np.tile(scorer.score(TEXTS[0], TEXTS, 1), 3).tolist()
+    assert scorer(TEXTS[0], TEXTS * 3, threads).tolist() == np.tile(scorer(TEXTS[0], TEXTS, 1), 3).tolist()
 
 
 def test_a_trained_splade_weighs_texts_as_its_reference_says() -> None:

@@ -55,7 +55,7 @@ def read_tokens(folder: Path, text: str) -> list[int]:
 def compare_answers(folder: Path, pattern: str) -> list[list[float]]:
     """Compare the scores of a reranker that answers yes or no."""
     template = TEMPLATES[pattern]
-    found = open_pair_scorer(str(folder)).score(QUERY, PASSAGES, 1).tolist()
+    found = open_pair_scorer(str(folder))(QUERY, PASSAGES, 1).tolist()
     kind = T5ForConditionalGeneration if "t5" in pattern else None
     model: Any = (kind or (Qwen3ForCausalLM if "qwen3" in pattern else Qwen2ForCausalLM)).from_pretrained(folder).eval()
     words = [word and (len(VOCABULARY) + WORDS.index(word) if word in WORDS else VOCABULARY.index(word))
