@@ -38,8 +38,9 @@ from keystone.retrieval.types import Query
 
 LEAST_WORDS_SHARE = 0.75
 """The fewest words of an answer as a share of the most: 300 of 400 in the paper."""
-UNSHOWN_NOTES = frozenset(("tree",))
-"""Kinds of notes that the answer is not shown: a tree names units by numbers that the documents do not show."""
+UNSHOWN_NOTES = frozenset(("tree", "seen"))
+"""Kinds of notes that the answer is not shown: a tree names units by numbers that the documents do not show, and what
+an agent has merely seen is no evidence."""
 
 Draft = tuple[Answer | None, list[Fallback]]
 """An answer that cites documents, or None, and each step in which the model gave no usable reply."""
