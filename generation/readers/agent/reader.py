@@ -37,6 +37,7 @@ from keystone.generation.readers.structure_reader import (
     order_by_text,
     score_by_place,
 )
+from keystone.generation.readers.write import NOTED
 from keystone.generation.reply_types import read_part
 from keystone.generation.types import (
     Answer,
@@ -69,6 +70,7 @@ class Research:
     judged: dict[int, Judgment] = field(default_factory=dict)
     searched: list[str] = field(default_factory=list)
     seen: dict[Span, int] = field(default_factory=dict)
+    read: dict[Span, int] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
 
     def list_open(self) -> list[int]:
@@ -78,7 +80,9 @@ class Research:
     def add(self, state: State, steps: Sequence[Step], desk: Desk) -> None:
         """Add what an agent saw and kept."""
         by_id = {desk.documents[row].id: row for row in state.rows}
-        self.seen |= {span: by_id[span.doc_id] for span in state.spans if span not in self.seen}
+        own = {span: by_id[span.doc_id] for span in state.spans}
+        self.seen |= {span: row for span, row in own.items() if span not in self.seen}
+        self.read |= {span: row for span, row in own.items() if row in state.read}
         self.searched += [text for text in state.searched if text not in self.searched]
         self.notes += [note for note in state.notes if note not in self.notes]
         self.steps += steps
@@ -172,10 +176,11 @@ class Agent:
         known = {document.id for document in desk.task.context.documents.values()}
         cited = dict.fromkeys(item.span.doc_id for item in kept)
         notes = tuple(
-            Note(note.claim, (note.quote,), "claim", step, queries[note.place].id)
+            Note(note.claim, (note.quote,), NOTED, step, queries[note.place].id)
             for step, note in enumerate(research.notes)
         )
-        seen = (Note("", tuple(research.seen), "seen"),) if research.seen else ()
+        kinds = (("read", research.read), ("seen", research.seen))
+        seen = (Note("", tuple(spans), kind) for kind, spans in kinds if spans)
         return EvidenceSet(
             tuple(kept),
             (*notes, *seen),

@@ -54,7 +54,7 @@ def _list_sentences(desk: Desk, state: State, row: int) -> Iterator[Span]:
 async def judge_by_rules(desk: Desk, judging: Judging, least_cosine: float) -> dict[int, Judgment]:
     """Judge by cosines: a question is answered if one of its notes has at least `least_cosine` with it.
 
-    An open question is searched next together with its newest note, which may name what the question leaves unsaid.
+    An open question is searched next together with each new note, which may name what the question leaves unsaid.
     """
     found = {}
     for place in judging.places:
@@ -69,5 +69,5 @@ async def judge_by_rules(desk: Desk, judging: Judging, least_cosine: float) -> d
         else:
             again = [f"{question} {text}"[:LONGEST_SEARCH] for text in texts]
             new = [text for text in dict.fromkeys(again) if text not in judging.searched]
-            found[place] = Judgment("partly" if own else "not", tuple(own), tuple(new[-1:]))
+            found[place] = Judgment("partly" if own else "not", tuple(own), tuple(new[:NOTES_A_ROUND]))
     return found

@@ -1,5 +1,6 @@
 """The ranking that is submitted: of documents, or of their segments, as the track and the configuration demand."""
 
+from dataclasses import replace
 from typing import Any
 
 from keystone.runs.config.run_config import RunConfig
@@ -7,6 +8,7 @@ from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.ranking.rank import rank_for_track
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
+from keystone.runs.pipeline.stages.research import has_research
 from keystone.runs.pipeline.values import Artifact
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.trec.run_files import read_run, write_run
@@ -39,10 +41,12 @@ def _make_key(job: Job, _: Before) -> Any:
 
 STAGE = StageKind(
     name="segments",
-    wanted=lambda config: config.track is not None,
+    wanted=lambda config: config.track is not None and not has_research(config),
     makes=lambda before: (get_retrieval_file(before.config),),
     reads=_list_inputs,
     key=_make_key,
     work=rank_units,
     answers_need=lambda _: False,
 )
+AFTER_RESEARCH = replace(STAGE, wanted=lambda config: config.track is not None and has_research(config))
+"""The same stage after an agent's research, which ranks the narratives last."""
