@@ -103,7 +103,9 @@ def battles(
         sets, narratives = read_answer_sets(answers, known)
         model = settings.model if settings else None
         if dry_run:
-            for line in tell_foreseen(*foresee_battles(sets, narratives, played, model), model and model.prices):
+            for line in tell_foreseen(
+                *foresee_battles(sets, narratives, played, model), model.prices if model else None
+            ):
                 say(line)
             return
         with progress_bars(quiet) as progress, progress("Judging", None):

@@ -101,8 +101,10 @@ def _get_text(record: Mapping[str, Any]) -> str:
     sentences = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(sentences, list):
         raise ValueError(f"{key}: expected a list of sentences, found {shorten_value(value)}")
-    texts = [one.get("text") if isinstance(one, dict) else one for one in sentences]
-    for number, text in enumerate(texts):
+    texts = list[str]()
+    for number, one in enumerate(sentences):
+        text = one.get("text") if isinstance(one, dict) else one
         if not isinstance(text, str):
-            raise ValueError(f"{key}[{number}]: expected a text, found {shorten_value(sentences[number])}")
-    return " ".join(stripped for text in texts if (stripped := text.strip()))
+            raise ValueError(f"{key}[{number}]: expected a text, found {shorten_value(one)}")
+        texts.append(text.strip())
+    return " ".join(filter(None, texts))

@@ -165,9 +165,9 @@ def make_leaderboard(judgments: Sequence[Judgment], run_ids: Sequence[str], judg
     standings = []
     for rank, row in enumerate(sorted(range(len(ids)), key=lambda row: (-round(float(ratings[row]), 9), ids[row])), 1):
         won, lost, tied = (outcomes[ids[row], outcome] for outcome in ("won", "lost", "tied"))
-        known = (1, 1) if won + lost + tied else (math.nan, math.nan)
-        low, high = np.array(known) * intervals[row]
-        half = known[0] * float(widths[row])
+        known = 1.0 if won + lost + tied else math.nan
+        low, high = known * intervals[row]
+        half = known * float(widths[row])
         rating = float(ratings[row])
         sandwich = rating - half, rating + half
         battles = won + lost + tied
@@ -175,8 +175,7 @@ def make_leaderboard(judgments: Sequence[Judgment], run_ids: Sequence[str], judg
             Standing(rank, ids[row], rating, (float(low), float(high)), sandwich, battles, won, lost, tied)
         )
     failed = sum(isinstance(one.verdict, Failure) for one in judgments)
-    known = all(one.task.topic_id for one in judgments)
-    if not known:  # counts of pairs, without narratives and slots
+    if not all(one.task.topic_id for one in judgments):  # counts of pairs, without narratives and slots
         kept = kept[:0]
     slots = _find_slot_bias(kept, fit if with_slot else None, of_gamma)
     groups = tuple(tuple(ids[row] for row in group) for group in find_groups(counts)) if fit.ridge else ()
