@@ -1,6 +1,7 @@
-"""The command `keystone judge battles`: a model's verdicts are asked once, hostile ones are left out, and the report."""
+"""The command `keystone judge battles`: a model's verdicts are asked once, unusable ones left out, and the report."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ ANSWERS = {"good": ["Bees dance to tell.", "They dance."], "fair": ["They dance.
 
 def say(body: dict[str, Any]) -> str:
     """Prefer the answer that says `dance` more often. A request about ants has a reply that prefers both."""
-    request, first, second = body["messages"][0]["content"].split('<document id="')
-    if "ants" in request:
+    text = body["messages"][0]["content"]
+    if "Request: How do ants" in text:
         return "[[A]] [[B]]"
-    a, b = first.count("dance"), second.partition("</document>")[0].count("dance")
+    a, b = (found.count("dance") for found in re.findall(r'<document id="[AB]">\n(.*?)\n</document>', text, re.DOTALL))
     return "[[A]]" if a > b else "[[B]]" if b > a else "[[Tie]]"
 
 

@@ -97,6 +97,7 @@ def fight(settings: Settings = Settings(), **texts: dict[str, str]) -> Tournamen
     return run_battles(make_sets(**texts), dict.fromkeys("123", QUESTION), settings)
 
 
+@pytest.mark.slow
 def test_rules_rank_the_better_answers_first_in_any_order_of_files() -> None:
     texts = {"good": dict.fromkeys("123", GOOD), "poor": dict.fromkeys("123", POOR), "same": dict.fromkeys("123", GOOD)}
     for names in (["good", "poor", "same"], ["same", "poor", "good"]):
@@ -216,6 +217,7 @@ def test_half_of_the_battles_find_the_order_of_all(tournaments: int) -> None:
     assert same >= 0.95 * tournaments
 
 
+@pytest.mark.slow
 def test_python_ranks_answers_by_rules(tmp_path: Path) -> None:
     texts = {"good": GOOD, "poor": POOR}
     paths = [
