@@ -58,6 +58,7 @@ def test_runs_are_ranked_once_and_shown_in_a_table_a_picture_and_the_report(fold
     again = keystone("judge", "battles", *runs, *model, "--json", cwd=folder)
     assert json.loads(again.stdout)["result"]["standings"][0]["run_id"] == "good"
     assert (len(server.requests), (folder / "arena/judgments.jsonl").read_bytes()) == (calls, kept)
-    shown = keystone("report", *runs, "--battles", "arena", "--out", "r.html", cwd=folder)
+    files = [f"{run}/rag_output_trec_rag_2025.jsonl" for run in runs]
+    shown = keystone("report", *files, "--battles", "arena", "--out", "r.html", cwd=folder)
     assert shown.returncode == 0, shown.stderr
     assert 'id="battles"' in (folder / "r.html").read_text()
