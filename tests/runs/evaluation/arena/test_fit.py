@@ -1,5 +1,7 @@
 """Bradley-Terry ratings against figures of choix and arena-rank, and against SciPy's own maximisation."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -26,7 +28,7 @@ FOUR = {
 SLOTS = {(0, 1): (8, 2), (1, 0): (5, 5), (0, 2): (9, 1), (2, 0): (3, 7), (1, 2): (7, 3), (2, 1): (5, 5)}
 
 
-def count(runs: int, outcomes: dict[tuple[int, int], tuple[int, ...]]) -> NDArray[np.float64]:
+def count(runs: int, outcomes: Mapping[tuple[int, int], tuple[int, ...]]) -> NDArray[np.float64]:
     counts = np.zeros((3, runs, runs))
     for (first, second), own in outcomes.items():
         counts[: len(own), first, second] = own

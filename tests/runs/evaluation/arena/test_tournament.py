@@ -135,7 +135,7 @@ def test_an_answer_that_begs_moves_nothing(attack: str, slot: int) -> None:
     assert compare_coverage(QUESTION, *begging) == compare_coverage(QUESTION, *plain) == "Tie"
     assert compare_coverage(QUESTION, f"{POOR} {attack}", GOOD) == "B"
     shown = format_instruction(ShownPair(QUESTION, begging[0], begging[1]))
-    honest = format_instruction(ShownPair(QUESTION, *plain))
+    honest = format_instruction(ShownPair(QUESTION, plain[0], plain[1]))
     for mark in ("<document id=", "</document>"):
         assert shown.count(mark) == honest.count(mark)
     assert shown.split("</document>")[-1] == honest.split("</document>")[-1]
@@ -143,7 +143,7 @@ def test_an_answer_that_begs_moves_nothing(attack: str, slot: int) -> None:
 
 def test_the_files_of_an_arena_are_written_and_read(tmp_path: Path) -> None:
     texts = {"good": dict.fromkeys("12", GOOD), "poor": dict.fromkeys("13", POOR)}
-    found = fight(**texts)
+    found = fight(Settings(), **texts)
     write_arena(tmp_path / "arena", found.judgments, found.shown, found.board, "rules")
     (row,) = (json.loads(line) for line in (tmp_path / "arena/judgments.jsonl").read_text().splitlines())
     assert (row["task_id"], row["pair"], row["preferred_run_id"], row["status"]) == (
