@@ -109,9 +109,6 @@ def form_of(url: str, name: str, key_env: str | None = None) -> str:
             return form
         except Refused as refusal:
             refusals.append(str(refusal))
-            if refusal.status in (401, 403):
-                named = key_env or f"{KEY} by https, or --rest-key-env NAME, also for http"
-                raise UserError(f"{refusal}: expected the server's key in the environment: {named}") from refusal
             if refusal.status not in (404, 405):
                 raise
     raise UserError("; ".join(refusals))
@@ -127,7 +124,7 @@ class Server:
     def __init__(self, url: str, name: str, form: str, key_env: str | None = None) -> None:
         if form not in FORMS:
             raise UserError(f"{url}: found the interface {form!r}, expected one of {', '.join(FORMS)}")
-        self.url, self.name, self._form = url, name, FORMS[form]
+        self.url, self.name, self.form, self._form, self._key_env = url, name, form, FORMS[form], key_env
         self._asker = Asker(url, name, choose_key(url, KEY, key_env).secret, MOST_REQUESTS, REPLY_TIMEOUT_S)
 
     def search(self, queries: Sequence[str], hits: int) -> list[list[Candidate]]:
@@ -141,9 +138,8 @@ class Server:
         def find(asked: tuple[T, str], stopped: Event) -> tuple[T, list[Candidate]]:
             place, query = asked
             try:
-                return place, self._asker.ask(
-                    self._form.search_request(self.name, query, hits), candidates_of, stopped
-                )[:hits]
+                request = self._form.search_request(self.name, query, hits)
+                return place, self._ask(request, candidates_of, stopped)[:hits]
             except Refused as refusal:
                 if refusal.status == 414:
                     raise UserError(f"{refusal}: a query of {len(query)} characters is too long for it") from refusal
@@ -157,9 +153,19 @@ class Server:
         """Id and payload of each document, in the order in which replies arrive."""
 
         def fetch(doc_id: str, stopped: Event) -> tuple[str, Any]:
-            return doc_id, self._asker.ask(self._form.document_request(self.name, doc_id), payload_of, stopped)
+            return doc_id, self._ask(self._form.document_request(self.name, doc_id), payload_of, stopped)
 
         return _each(fetch, doc_ids)
+
+    def _ask(self, request: HttpRequest, read: Callable[[Any], R], stopped: Event) -> R:
+        """The value of a reply. `UserError` that names the variable of the key if the server asks for another key."""
+        try:
+            return self._asker.ask(request, read, stopped)
+        except Refused as refusal:
+            if refusal.status not in (401, 403):
+                raise
+            named = self._key_env or f"{KEY} by https, or --rest-key-env NAME, also for http"
+            raise UserError(f"{refusal}: expected the server's key in the environment: {named}") from refusal
 
 
 def _each(work: Callable[[T, Event], R], items: Iterable[T]) -> Iterator[R]:

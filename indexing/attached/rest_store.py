@@ -1,7 +1,7 @@
 """The documents of an index on a REST server: those that searches have found, kept in the index folder.
 
 A server has no list of its ids, so `found.sqlite` holds each document that any search has found, by id. Rows belong
-to one `RestStore`: what outlives a store is kept by id.
+to one `RestStore`: what outlives a store is kept by id. `searches.sqlite` holds the ids and scores of each search.
 """
 
 import re
@@ -23,7 +23,8 @@ from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.fields import find_field
-from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.json_values import digest, parse_json
+from keystone.indexing.io.kept import open_kept
 from keystone.indexing.store import from_record, rows_of, to_record
 from keystone.indexing.types import (
     LONGEST_DOCUMENT_ID,
@@ -39,6 +40,7 @@ from keystone.indexing.types import (
 
 BACKEND = "rest"
 FOUND = "found.sqlite"
+SEARCHES = "searches.sqlite"
 BATCH_IDS = 500
 """The number of documents that one query of the registry reads."""
 MOST_ROWS = 2**31 - 1
@@ -107,6 +109,7 @@ class RestStore:
 
     def __init__(self, index: Index) -> None:
         self._path, self.server = index.folder / FOUND, open_server(index)
+        self._searches = index.folder / SEARCHES
         with self._opened() as registry, registry:
             registry.execute("CREATE TABLE IF NOT EXISTS documents (id TEXT PRIMARY KEY, record BLOB NOT NULL)")
         self._numberings: tuple[_Numbering, ...] = (_Numbering(0, self._known_ids()),)
@@ -150,6 +153,33 @@ class RestStore:
         newest = self._numberings[-1]
         for start in range(newest.first, newest.end, BATCH_IDS):
             yield from self.get(range(start, min(start + BATCH_IDS, newest.end)))
+
+    def searches(self, queries: Iterable[tuple[int, str]], hits: int) -> Iterator[tuple[int, list[tuple[str, float]]]]:
+        """Yield the place of each query with the ids and scores of its hits, best first, at most `hits`.
+
+        A search that the index folder holds is read there. The server is asked for any other; its documents are kept,
+        and then its ids and scores. A search whose documents the registry has lost is asked for again.
+        """
+        asked = dict(queries)
+        keys = {place: self._search_key(query, hits) for place, query in asked.items()}
+        with open_kept(self._searches) as kept:
+            known = kept.get(list(set(keys.values())))
+        for place in [place for place, key in keys.items() if key in known]:
+            found = [(name, score) for name, score in orjson.loads(known[keys[place]])]
+            if len(self._records([name for name, _ in found])) == len(found):
+                del asked[place]
+                yield place, found
+        for place, candidates in self.server.searches(asked.items(), hits):
+            self.keep((one.id, one.payload) for one in candidates)
+            found = [(one.id, one.score) for one in candidates]
+            with open_kept(self._searches) as kept:
+                kept.put({keys[place]: orjson.dumps(found)})
+            yield place, found
+
+    def _search_key(self, query: str, hits: int) -> bytes:
+        """The key of a search: its server, index, form of the interface, query and number of hits."""
+        server = self.server
+        return digest([server.url, server.name, server.form, query, hits]).encode()
 
     def keep(self, found: Iterable[tuple[str, Any]]) -> None:
         """Write documents to the registry: pairs of an id and the payload that came with it. It gives them no rows.
