@@ -18,6 +18,11 @@ from keystone.indexing.vectors.embed import load_embedder
 KEY_ENV = "key_env"
 """The part of `Index.at` that names the environment variable with the server's key."""
 
+MAX_RATE = "max_rate"
+"""The part of `Index.at` with the most requests a second to the server, as a text."""
+_ACCESS = (KEY_ENV, MAX_RATE)
+"""The parts of `Index.at` that change no result."""
+
 
 @dataclass(frozen=True, slots=True)
 class AttachSettings:
@@ -33,6 +38,8 @@ class AttachSettings:
     """Whether runs embed each segment of these documents; otherwise each document."""
     key_env: str | None = None
     """The environment variable with the key of a REST server."""
+    max_rate: float | None = None
+    """The most requests a second to a REST server."""
 
 
 DEFAULTS = AttachSettings()
@@ -56,19 +63,19 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
     """Make an index folder over an attachment; also returns whether it is new.
 
     `fill` makes the attachment's parts in a folder and returns the number of documents, None if it is unknown. If
-    `out` already holds this very index, only the name of its server's key may change. `UserError` if `out` holds
-    anything else, and for an impossible embedding model.
+    `out` already holds this very index, only the name of its server's key and the rate may change. `UserError` if
+    `out` holds anything else, and for an impossible embedding model.
     """
     at, embedding = attachment.at, attachment.embedding
     model = embedding.as_json() if embedding else None
-    place = {name: value for name, value in at.items() if name != KEY_ENV}
+    place = {name: value for name, value in at.items() if name not in _ACCESS}
     made_of = [FORMAT, place, embedding.made_by if embedding else None]
     key = digest([*made_of, "passages"] if attachment.passages else made_of)
     if out.exists():
         existing = open_index(out)
         if existing.key != key:
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
-        if existing.at.get(KEY_ENV) != at.get(KEY_ENV):
+        if existing.at != at:
             _write_meta(out, orjson.loads((out / "index.json").read_bytes()) | {"at": at})
         return open_index(out), False
     if embedding:

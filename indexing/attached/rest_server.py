@@ -100,12 +100,12 @@ def address(corpus: Path) -> tuple[str, str] | None:
     return f"{scheme}://{host}{path.removesuffix('/v1')}", index
 
 
-def form_of(url: str, name: str, key_env: str | None = None) -> str:
+def form_of(url: str, name: str, key_env: str | None = None, max_rate: float | None = None) -> str:
     """The form of the interface that a server speaks for an index. `UserError` if the server has no such index."""
     refusals = []
     for form in FORMS:
         try:
-            Server(url, name, form, key_env).search(["document"], 1)
+            Server(url, name, form, key_env, max_rate).search(["document"], 1)
             return form
         except Refused as refusal:
             refusals.append(str(refusal))
@@ -117,15 +117,19 @@ def form_of(url: str, name: str, key_env: str | None = None) -> str:
 class Server:
     """An index on a server, in the form of the interface with this name.
 
-    `key_env` is the environment variable with the key for this server. `UserError` for an unknown form, and if the
+    `key_env` is the environment variable with the key for this server, `max_rate` the most requests a second that it
+    is sent. `UserError` for an unknown form, and if the
     variable holds no key.
     """
 
-    def __init__(self, url: str, name: str, form: str, key_env: str | None = None) -> None:
+    def __init__(
+        self, url: str, name: str, form: str, key_env: str | None = None, max_rate: float | None = None
+    ) -> None:
         if form not in FORMS:
             raise UserError(f"{url}: found the interface {form!r}, expected one of {', '.join(FORMS)}")
         self.url, self.name, self.form, self._form, self._key_env = url, name, form, FORMS[form], key_env
-        self._asker = Asker(url, name, choose_key(url, KEY, key_env).secret, MOST_REQUESTS, REPLY_TIMEOUT_S)
+        key = choose_key(url, KEY, key_env).secret
+        self._asker = Asker(url, name, key, MOST_REQUESTS, REPLY_TIMEOUT_S, max_rate)
 
     def search(self, queries: Sequence[str], hits: int) -> list[list[Candidate]]:
         """The candidates of each query, best first, at most `hits`; holds all of them in memory."""

@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
-from keystone.indexing.attached.attach import KEY_ENV, Attachment, AttachSettings, adopt
+from keystone.indexing.attached.attach import KEY_ENV, MAX_RATE, Attachment, AttachSettings, adopt
 from keystone.indexing.attached.rest_server import Server, address, form_of
 from keystone.indexing.corpora.jsonl import TEXT_KEYS, make_document
 from keystone.indexing.corpora.segments import cut_segments
@@ -49,31 +49,39 @@ _SEGMENT = re.compile(r".+#\d+_\d+")
 
 
 def adopt_server(
-    corpus: Path, out: Path, embedding: Embedding | None = None, passages: bool = False, key_env: str | None = None
+    corpus: Path,
+    out: Path,
+    embedding: Embedding | None = None,
+    passages: bool = False,
+    key_env: str | None = None,
+    max_rate: float | None = None,
 ) -> tuple[Index, bool]:
     """Make an index folder over `rest:http://HOST:PORT/INDEX`; also returns whether it is new.
 
     `embedding` and `passages` say how runs embed the documents that they find, as in `AttachSettings`.
-    `key_env` names the variable with the server's key, which the index keeps by name.
+    `key_env` names the variable with the server's key, which the index keeps by name. `max_rate` is the most
+    requests a second.
     `UserError` if there is no such server or index, and if `out` holds another index.
     """
     found = address(corpus)
     if found is None:
         raise UserError(f"{corpus}: expected rest:http://HOST:PORT/INDEX")
     url, name = found
-    at = {"backend": BACKEND, "url": url, "name": name, "api": form_of(url, name, key_env)}
+    at = {"backend": BACKEND, "url": url, "name": name, "api": form_of(url, name, key_env, max_rate)}
     at |= {KEY_ENV: key_env} if key_env else {}
+    at |= {MAX_RATE: str(max_rate)} if max_rate else {}
     return adopt(corpus, out, Attachment(at, embedding, passages=passages), lambda _folder: None)
 
 
 def attach(corpus: str, out: Path, settings: AttachSettings, _progress: Progress) -> tuple[Index, bool]:
     """Make an index folder over `rest:http://HOST:PORT/INDEX`; see `adopt_server`."""
-    return adopt_server(Path(corpus), out, settings.embedding, settings.passages, settings.key_env)
+    return adopt_server(Path(corpus), out, settings.embedding, settings.passages, settings.key_env, settings.max_rate)
 
 
 def open_server(index: Index) -> Server:
     """Connect to the server that holds an index. `UserError` for an unknown form of the interface."""
-    return Server(index.at["url"], index.at["name"], index.at["api"], index.at.get(KEY_ENV))
+    at, rate = index.at, index.at.get(MAX_RATE)
+    return Server(at["url"], at["name"], at["api"], at.get(KEY_ENV), float(rate) if rate else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -645,6 +645,24 @@ def test_a_search_of_another_depth_or_whose_documents_are_lost_is_asked_for_agai
             assert len(server.requests) == requests
 
 
+def test_a_server_gets_no_more_requests_a_second_than_the_index_says(tmp_path: Path) -> None:
+    times: list[float] = []
+
+    def note(_handler: Handler) -> bool:
+        times.append(time.monotonic())
+        return False
+
+    with scripted_server(payloads=PAYLOADS) as server:
+        corpus, texts = Path(f"rest:{server.url}/x"), [f"query {number}" for number in range(11)]
+        adopt_server(corpus, tmp_path / "index")
+        index, is_new = adopt_server(corpus, tmp_path / "index", max_rate=20)
+        assert not is_new
+        server.always = note
+        open_sparse(index, open_store(index)).search(texts, texts, 3)
+    assert len(times) == 11
+    assert max(times) - min(times) > 0.4, "11 requests at 20 a second take 0.5 s"
+
+
 def test_only_a_rest_server_takes_the_name_of_a_key(tmp_path: Path) -> None:
     shown = keystone("index", tmp_path, "--rest-key-env", "K", "--out", tmp_path.with_name("index"))
     assert (shown.returncode, "--rest-key-env: found with" in shown.stderr) == (1, True)
