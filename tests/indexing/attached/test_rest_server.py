@@ -636,12 +636,11 @@ def test_each_search_is_paid_once_and_repeated_without_the_server(tmp_path: Path
 
 def test_a_search_of_another_depth_or_whose_documents_are_lost_is_asked_for_again(tmp_path: Path) -> None:
     with scripted_server(payloads=PAYLOADS) as server:
-        index, store = over(server, tmp_path)
+        index, _ = over(server, tmp_path)
         for depth, lost, requests in ((3, False, 1), (3, False, 1), (4, False, 2), (3, True, 3), (3, False, 3)):
             if lost:
                 (index.folder / FOUND).unlink()
-                store = open_store(index)
-            open_sparse(index, store).search(["1"], ["x"], depth)
+            open_sparse(index, open_store(index)).search(["1"], ["x"], depth)
             assert len(server.requests) == requests
 
 
