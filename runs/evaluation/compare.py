@@ -43,7 +43,7 @@ def compare_runs(evaluations: Sequence[Evaluation]) -> list[dict[str, Difference
     found: list[dict[str, Difference]] = [{} for _ in others]
     for measure, values in first.values.items():
         rows = [other.values[measure] - values for other in others]
-        p_t = correct_by_holm([_compute_p_value(row) for row in rows])
+        p_t = correct_by_holm([compute_t_p_value(row) for row in rows])
         p_randomisation = correct_by_holm([run_randomisation_test(row) for row in rows])
         for own, row, t, randomisation in zip(found, rows, p_t, p_randomisation, strict=True):
             low, high = find_bootstrap_interval(row)
@@ -82,10 +82,11 @@ def run_paired_test(first: Evaluation, second: Evaluation) -> dict[str, float]:
     If no topic differs, p is 1. Topics on which one of the two is NaN are left out. If at most one topic is left, or if
     all topics differ by the same amount, p is NaN.
     """
-    return {measure: _compute_p_value(values - second.values[measure]) for measure, values in first.values.items()}
+    return {measure: compute_t_p_value(values - second.values[measure]) for measure, values in first.values.items()}
 
 
-def _compute_p_value(differences: NDArray[np.float64]) -> float:
+def compute_t_p_value(differences: NDArray[np.float64]) -> float:
+    """Compute the p-value of one paired t-test, of differences (float64[topics]); see `run_paired_test`."""
     from scipy.stats import t
 
     differences = differences[~np.isnan(differences)]
