@@ -236,14 +236,11 @@ def _fill_rbo(first: _Head, second: _Head, p: float, values: NDArray[np.float64]
 
 def name_by_tags(batch: Batch) -> Batch:
     """Name each evaluation by the tag of its run; if several runs share a tag, also by its file."""
-    names = [
-        tag if batch.tags.count(tag) == 1 else f"{tag} ({path})"
-        for tag, path in zip(batch.tags, batch.paths, strict=True)
-    ]
-    renamed = tuple(
-        [replace(one, name=name) for one, name in zip(own, names, strict=True)] for own in batch.evaluations
-    )
-    return replace(batch, evaluations=renamed)
+    files = zip(batch.tags, batch.paths, strict=True)
+    names = [tag if batch.tags.count(tag) == 1 else f"{tag} ({path})" for tag, path in files]
+    renamed = ([replace(one, name=name) for one, name in zip(own, names, strict=True)] for own in batch.evaluations)
+    bounds = tuple(replace(one, name=name) for one, name in zip(batch.bounds, names, strict=False))
+    return replace(batch, evaluations=tuple(renamed), bounds=bounds)
 
 
 def find_team(tag: str) -> str:
