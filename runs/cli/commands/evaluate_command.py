@@ -41,8 +41,8 @@ def evaluate(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Run files, folders of them, or run directories, whose last ranking counts; with --answers, answer files or run "
-            "directories. The command compares the others with the first one.",
+            help="Run files, folders of them, or run directories, whose last ranking counts; with --answers, answer "
+            "files or run directories. The command compares the others with the first one.",
         ),
     ],
     qrels: Annotated[
