@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
-from sklearn.metrics import cohen_kappa_score
+from sklearn.metrics import cohen_kappa_score  # type: ignore[import-untyped]
 
 from keystone.runs.evaluation.agreement import (
     Weights,
