@@ -111,12 +111,13 @@ def collect_cautions(evaluations: Sequence[Evaluation]) -> list[str]:
     found += _caution_about_depth(evaluations) + _caution_about_pools(evaluations)
     for other in others:
         between = f"{first.name} and {other.name}"
-        p = run_paired_test(first, other)
+        steps = {name: values - other.values[name] for name, values in first.values.items()}
+        steps = {name: own[~np.isnan(own)] for name, own in steps.items()}
         if all(np.array_equal(first.values[m], other.values[m], equal_nan=True) for m in first.values):
             found.append(f"{between}: the same numbers for every topic")
         elif len(first.topics) < 2:
             found.append(f"{between}: no paired test, because only one topic is judged")
-        elif untested := [m for m in p if np.isnan(p[m]) and np.isfinite(first.values[m] - other.values[m]).sum() > 1]:
+        elif untested := [m for m, own in steps.items() if len(own) > 1 and own.any() and _are_constant(own)]:
             found.append(
                 f"{between}: no paired test of {', '.join(untested)}, because all topics differ by the same amount"
             )
