@@ -167,11 +167,11 @@ class Commands(TyperGroup):
         return list_names()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments of all commands. Of an option that is given twice, only the last would count.
+        """Parse the arguments of all commands. But for `evaluate`, only the last of several `--qrels` would count.
 
         Three commands wrote JSON by `--json FILE`, and still do.
         """
-        if sum(arg.partition("=")[0] == "--qrels" for arg in args) > 1:
+        if args[:1] != ["evaluate"] and sum(arg.partition("=")[0] == "--qrels" for arg in args) > 1:
             raise UserError("--qrels: found more than once; expected one file of judgments")
         return super().parse_args(ctx, _name_output(args) if args[:1] in WROTE_JSON or args[:2] in WROTE_JSON else args)
 
