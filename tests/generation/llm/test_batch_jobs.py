@@ -42,6 +42,7 @@ def ask(folder: Path, service: Service, *said: str, **changes: Any) -> list[Any]
     return asyncio.run(run())  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_a_job_is_submitted_with_its_cost_and_the_same_command_fetches_its_replies(
     tmp_path: Path, service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -58,6 +59,7 @@ def test_a_job_is_submitted_with_its_cost_and_the_same_command_fetches_its_repli
     assert len(service.jobs) == 1
 
 
+@pytest.mark.slow
 def test_a_run_with_more_requests_submits_only_those_that_no_job_answers(tmp_path: Path, service: Service) -> None:
     service.ends = "in_progress"
     for said in (("a", "b"), ("a", "b", "c"), ("c", "a")):
@@ -66,6 +68,7 @@ def test_a_run_with_more_requests_submits_only_those_that_no_job_answers(tmp_pat
     assert [service.files[job["input_file_id"]].count(b"\n") for job in service.jobs] == [2, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("falls", ["after the upload", "after the job is created", "at each kept file"])
 def test_a_process_that_falls_at_any_point_pays_nothing_twice(
     tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch, falls: str
@@ -94,6 +97,7 @@ def test_a_process_that_falls_at_any_point_pays_nothing_twice(
     assert len(service.jobs) == 1
 
 
+@pytest.mark.slow
 def test_a_lost_reply_to_the_creation_is_found_among_the_jobs(tmp_path: Path, service: Service) -> None:
     service.hangs_up_after_create = True
     with pytest.raises(UserError, match="did not answer"):
@@ -106,6 +110,7 @@ def test_a_lost_reply_to_the_creation_is_found_among_the_jobs(tmp_path: Path, se
     assert len(service.jobs) == 1
 
 
+@pytest.mark.slow
 def test_an_expired_job_keeps_its_replies_and_only_the_others_are_submitted_again(
     tmp_path: Path, service: Service
 ) -> None:
@@ -119,6 +124,7 @@ def test_an_expired_job_keeps_its_replies_and_only_the_others_are_submitted_agai
     assert [service.files[job["input_file_id"]].count(b"\n") for job in service.jobs] == [3, 1]
 
 
+@pytest.mark.slow
 def test_a_failed_job_says_its_reason_and_can_be_submitted_again(tmp_path: Path, service: Service) -> None:
     with pytest.raises(Waits):
         ask(tmp_path, service, "a")
@@ -131,6 +137,7 @@ def test_a_failed_job_says_its_reason_and_can_be_submitted_again(tmp_path: Path,
     assert ask(tmp_path, service, "a") == ["a"]
 
 
+@pytest.mark.slow
 def test_a_refused_key_is_named_without_the_key(
     tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
