@@ -18,7 +18,10 @@ from keystone.fusion.depth import (
     measure_reliability,
 )
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.tune import draw_folds
+from keystone.indexing.types import Progress, silent
+from keystone.runs.config.read import read_config
+from keystone.runs.config.sections import MOST_CHOSEN_ROWS
+from keystone.runs.evaluation.tune import draw_folds, rank_narratives
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_run
 from keystone.runs.trec.types import Run
 
@@ -92,6 +95,27 @@ def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5) -> Calibratio
     cuts = [cut_by_f1(p) for p in probabilities]
     f1 = [one.measure_f1(cut) for one, cut in zip(topics, cuts, strict=True)]
     return Calibration(fit(fold >= 0), probabilities, reliability, float(np.mean(f1)), float(np.mean(cuts)))
+
+
+@dataclass(frozen=True, slots=True)
+class Judgments:
+    """The judgments that a calibration is fitted to."""
+
+    qrels: Path
+    relevant_from: int = 1
+    folds: int = 5
+    skip_own: bool = False
+
+
+def calibrate_run(
+    config: Path, overrides: Sequence[str], judgments: Judgments, threads: int = 1, progress: Progress = silent
+) -> dict[str, Any]:
+    """Rank the narratives of a configuration and fit a calibration to judgments; returns what its file holds."""
+    chooses = read_config(config, overrides).fusion.choice is not None
+    deep = [] if chooses else [f"fusion.depth={MOST_CHOSEN_ROWS}"]
+    run = rank_narratives(read_config(config, [*overrides, *deep, "track=none"]), threads, progress)
+    topics = list_judged_topics(run, judgments.qrels, judgments.relevant_from, judgments.skip_own)
+    return describe_calibration(cross_calibrate(topics, judgments.folds))
 
 
 def describe_calibration(found: Calibration) -> dict[str, Any]:

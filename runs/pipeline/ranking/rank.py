@@ -100,7 +100,8 @@ def rank_for_track(
 ) -> dict[str, Hits]:
     """Rank, for each topic, what the track judges, from at most as many documents as it takes rows.
 
-    A topic of `fusion.depths`, or one whose rows are `chosen`, gets no more rows than that. `ranking` has the documents of each topic.
+    A topic of `fusion.depths` gets no more rows than that, nor does one whose number of rows is `chosen`. `ranking` has
+    the documents of each topic.
     """
     own, rows = job.config.fusion.depths, job.track.rows or sys.maxsize
     limits = [min(own.get(topic.id, rows), rows) for topic in job.topics]
