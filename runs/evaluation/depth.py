@@ -111,9 +111,10 @@ def calibrate_run(
     config: Path, overrides: Sequence[str], judgments: Judgments, threads: int = 1, progress: Progress = silent
 ) -> dict[str, Any]:
     """Rank the narratives of a configuration and fit a calibration to judgments; returns what its file holds."""
-    chooses = read_config(config, overrides).fusion.choice is not None
-    deep = [] if chooses else [f"fusion.depth={MOST_CHOSEN_ROWS}"]
-    run = rank_narratives(read_config(config, [*overrides, *deep, "track=none"]), threads, progress)
+    fusion = read_config(config, overrides).fusion
+    depth = MOST_CHOSEN_ROWS if fusion.choice is None else fusion.depth
+    settings = [*overrides, f"fusion.depth={depth}", "track=none"]
+    run = rank_narratives(read_config(config, settings), threads, progress)
     topics = list_judged_topics(run, judgments.qrels, judgments.relevant_from, judgments.skip_own)
     return describe_calibration(cross_calibrate(topics, judgments.folds))
 
