@@ -1,14 +1,14 @@
 """Index folders over documents and postings that another engine holds."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.index import FORMAT, Index, open_index
+from keystone.indexing.index import FORMAT, ImpactSet, Index, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import partial_folder
 from keystone.indexing.io.writing import write_whole
@@ -33,6 +33,8 @@ class AttachSettings:
     """Whether runs embed each segment of these documents; otherwise each document."""
     key_env: str | None = None
     """The environment variable with the key of a REST server."""
+    impacts: Mapping[str, ImpactSet] = field(default_factory=dict)
+    """The model of the impacts that the index holds in place of the terms of BM25, by a name; empty for BM25."""
 
 
 DEFAULTS = AttachSettings()
@@ -50,6 +52,8 @@ class Attachment:
     """The files and folders that Keystone adds beside `index.json`."""
     passages: bool = False
     """Whether runs embed each segment of these documents; otherwise each document."""
+    impacts: Mapping[str, ImpactSet] = field(default_factory=dict)
+    """The model of the impacts that the index holds, by a name."""
 
 
 def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path], int | None]) -> tuple[Index, bool]:
@@ -63,6 +67,8 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
     model = embedding.as_json() if embedding else None
     place = {name: value for name, value in at.items() if name != KEY_ENV}
     made_of = [FORMAT, place, embedding.made_by if embedding else None]
+    if attachment.impacts:
+        made_of.append(["impacts", {name: one.weights for name, one in attachment.impacts.items()}])
     key = digest([*made_of, "passages"] if attachment.passages else made_of)
     if out.exists():
         existing = open_index(out)
@@ -76,6 +82,8 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
     with partial_folder(out, key, (*attachment.parts, "index.json")) as folder:
         meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": None, "documents": fill(folder)}
         meta |= {"left_out": {}, "cut": 0, "at": at, "corpus": str(corpus), "passages": attachment.passages}
+        if attachment.impacts:
+            meta["impacts"] = {name: asdict(one) for name, one in attachment.impacts.items()}
         _write_meta(folder, meta)
     return open_index(out), True
 

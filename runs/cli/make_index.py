@@ -112,7 +112,7 @@ def attach_index(
         "--format": settings.format,
         "--recall": settings.recall,
         "--vectors": settings.vectors or None,
-        "--impacts": settings.impacts or None,
+        "--impacts": (settings.impacts if backend is not BACKENDS["pyserini"] else None) or None,
         "--dense passages": (settings.passages and settings.faiss) or None,
     }
     if not (backend.cuts and corpus.startswith(backend.prefix)):
@@ -121,8 +121,9 @@ def attach_index(
         raise UserError(f"found {given[0]} with {corpus}, which is searched where it is; expected one of them")
     assert backend.attach is not None
     attached = AttachSettings(
-        settings.segments, settings.windows, settings.embedding, bool(settings.passages), rest_key_env
-    )
+        settings.segments, settings.windows, settings.embedding, bool(settings.passages), rest_key_env,
+        settings.impacts,
+    )  # fmt: skip
     made: tuple[Index, bool] = resolve_name(backend.attach)(corpus, out, attached, progress)
     return made
 

@@ -83,7 +83,7 @@ GROUPS: Mapping[str, Sequence[Command]] = {
         Command(
             judging,
             "annotate assess grade judgments label qrels relevance umbrela",
-            {"pair": "arena battle battles", "use": "useful usefulness"},
+            {"battles": "arena battle elo leaderboard ragdoll tournament", "pair": "duel", "use": "useful usefulness"},
         ),
         Command(
             nuggets,

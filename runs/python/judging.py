@@ -11,6 +11,10 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation import tune as tuning
+from keystone.runs.evaluation.answers.asked import find_narratives
+from keystone.runs.evaluation.arena.answers import read_answer_sets
+from keystone.runs.evaluation.arena.judge import run_battles
+from keystone.runs.evaluation.arena.tournament import Leaderboard, Settings
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.judging.judge import judge_pool, pool_runs
 from keystone.runs.evaluation.measures import parse_measures
@@ -82,6 +86,37 @@ def judge(
     for one in found.judgments:
         grades.setdefault(one.query_id, {})[one.doc_id] = one.grade
     return make_qrels(grades)
+
+
+def judge_battles(
+    answers: Sequence[AnyPath],
+    config: RunConfig | None = None,
+    *,
+    topics: Any = None,
+    both_orders: bool = False,
+    repeats: int = 1,
+    adaptive: bool = False,
+) -> Leaderboard:
+    """Judge answers of several runs against each other, as `keystone judge battles` does; returns the leaderboard.
+
+    `answers` are files or run directories. The model of `config` judges, or rules if it is None. `topics` are the
+    narratives that the files do not tell. Warnings name missing answers, and battles without a verdict.
+    """
+    paths = [check_path(path, "answers") for path in answers]
+    known = {one.id: one.narrative for one in to_topics(topics)} if topics is not None else find_narratives(paths)
+    played = Settings(both_orders=both_orders, repeats=repeats, adaptive=adaptive)
+    sets, narratives = read_answer_sets(paths, known)
+    if config is None:
+        done = run_battles(sets, narratives, played)
+    elif check_config(config).model is None:
+        raise UserError("model: missing; expected a language model, with its name and urls")
+    else:
+        assert config.model is not None
+        with open_model_runner(config, None) as ask:
+            done = run_battles(sets, narratives, played, ask, config.model.name)
+    for caution in done.cautions:
+        warn(caution, stacklevel=2)
+    return done.board
 
 
 def create_nuggets(
