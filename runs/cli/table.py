@@ -24,6 +24,7 @@ from keystone.runs.cli.commands.machine_commands import demo, doctor
 from keystone.runs.cli.commands.nuggets_commands import nuggets
 from keystone.runs.cli.commands.replay_command import replay
 from keystone.runs.cli.commands.report_command import diagnose, plot, report
+from keystone.runs.cli.commands.rubrics_commands import rubrics
 from keystone.runs.cli.commands.run_commands import answer, bundle, record, reproduce, run
 from keystone.runs.cli.commands.serve_command import serve
 from keystone.runs.cli.commands.tune_commands import sweep, tune
@@ -90,6 +91,7 @@ GROUPS: Mapping[str, Sequence[Command]] = {
             "autonuggetizer nugget nuggetizer",
             {"assign": "assign", "create": "nuggetize", "support": "support", "score": "recall"},
         ),
+        Command(rubrics, "criteria criterion researchrubrics rubric"),
         Command(report, "browse dashboard html summary view"),
         Command(plot, "chart draw figure graph picture"),
     ],
