@@ -108,7 +108,7 @@ class Judgments:
 
 
 def calibrate_run(
-    config: Path, overrides: Sequence[str], judgments: Judgments, threads: int = 1, progress: Progress = silent
+    config: Path, overrides: list[str], judgments: Judgments, threads: int = 1, progress: Progress = silent
 ) -> dict[str, Any]:
     """Rank the narratives of a configuration and fit a calibration to judgments; returns what its file holds."""
     fusion = read_config(config, overrides).fusion

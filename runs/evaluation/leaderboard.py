@@ -71,11 +71,13 @@ def list_topics(evaluations: Sequence[Evaluation], measure: str) -> list[TopicRo
     rows = []
     for topic, own in zip(evaluations[0].topics, values.T, strict=True):
         if np.isnan(own).all():
-            rows.append(TopicRow(topic, *[float("nan")] * 5, "", tuple(own.tolist())))
+            none = float("nan")
+            rows.append(TopicRow(topic, none, none, none, none, none, "", tuple(own.tolist())))
             continue
         deviation = float(np.nanstd(own, ddof=1)) if np.isfinite(own).sum() > 1 else float("nan")
-        numbers = float(np.nanmean(own)), deviation, *map(float, np.nanquantile(own, (0, 0.5, 1)))
-        rows.append(TopicRow(topic, *numbers, evaluations[int(np.nanargmax(own))].name, tuple(own.tolist())))
+        low, median, high = map(float, np.nanquantile(own, (0, 0.5, 1)))
+        best = evaluations[int(np.nanargmax(own))].name
+        rows.append(TopicRow(topic, float(np.nanmean(own)), deviation, low, median, high, best, tuple(own.tolist())))
     return sorted(rows, key=lambda row: (np.nan_to_num(row.mean, nan=np.inf), row.topic))
 
 

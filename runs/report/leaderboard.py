@@ -81,8 +81,10 @@ def list_judge_columns(batch: Batch, order: Sequence[str], measure: str) -> Rows
 
 def list_judge_pairs(found: Sequence[JudgePair]) -> Rows:
     """List pairs of judges with their agreement."""
-    head = ["judges", "documents of both", "kappa", "kappa (quadratic)", "tau-b", "95 % low", "95 % high", "tau_AP"]
-    return [list(head)] + [
+    rows: Rows = [
+        ["judges", "documents of both", "kappa", "kappa (quadratic)", "tau-b", "95 % low", "95 % high", "tau_AP"]
+    ]
+    return rows + [
         [f"{one.first}, {one.second}", str(one.documents), one.kappa, one.kappa_quadratic, one.tau, one.low, one.high,
          one.tau_ap]
         for one in found
@@ -129,9 +131,9 @@ def format_rows(rows: Rows, form: str) -> str:
     if form == "latex":
         from keystone.runs.report.tables import escape_latex
 
-        head, *others = [" & ".join(map(escape_latex, row)) + r" \\" for row in texts]
+        first, *body = [" & ".join(map(escape_latex, row)) + r" \\" for row in texts]
         begin = rf"\begin{{tabular}}{{{'l' * len(rows[0])}}}"
-        return "\n".join([begin, r"\toprule", head, r"\midrule", *others, r"\bottomrule", r"\end{tabular}"])
+        return "\n".join([begin, r"\toprule", first, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"])
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     numbers = [any(isinstance(row[i], float) for row in rows[1:]) for i in range(len(widths))]
     return "\n".join(

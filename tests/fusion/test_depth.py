@@ -23,7 +23,7 @@ def enumerate_f1(probabilities: list[float], k: int) -> float:
     """The expected F1 of the first k rows, over every set of relevant rows."""
     total = 0.0
     for relevant in product((0, 1), repeat=len(probabilities)):
-        chance = np.prod([p if one else 1 - p for p, one in zip(probabilities, relevant, strict=True)])
+        chance = float(np.prod([p if one else 1 - p for p, one in zip(probabilities, relevant, strict=True)]))
         total += chance * 2 * sum(relevant[:k]) / (k + sum(relevant)) if k else 0
     return total
 

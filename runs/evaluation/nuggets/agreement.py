@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from keystone.generation.types import Support
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.judging.files import Agreement
+from keystone.runs.evaluation.agreement import Agreement
 from keystone.runs.evaluation.nuggets.citations import CitedAnswer, read_cited_answers
 from keystone.runs.wording import plural
 

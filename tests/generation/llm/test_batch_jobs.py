@@ -39,7 +39,7 @@ def ask(folder: Path, service: Service, *said: str, **changes: Any) -> list[Any]
             asked = [(Request("step", (("user", text),), 10), lambda reply: reply.text) for text in said]
             return await ask_all(model, asked)
 
-    return asyncio.run(run())  # type: ignore[no-any-return]
+    return asyncio.run(run())
 
 
 @pytest.mark.slow
