@@ -12,7 +12,7 @@ from rich.table import Table
 from benchmarks.table import Row
 
 BENCHMARKS = (
-    *("fusion", "run_files", "bm25", "dense", "passages", "dense_shards", "parasol", "calls", "presets"),
+    *("fusion", "run_files", "bm25", "dense", "passages", "dense_shards", "parasol", "calls", "presets", "signals"),
     *("growth", "short_documents", "scale", "update"),
     *(
         "opensearch_load",

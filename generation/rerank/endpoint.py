@@ -3,17 +3,21 @@
 Each passage is scored once for a narrative. Its score is on disk as soon as it comes, so a run that was killed asks for
 no score twice. If the server refuses a batch, each half is sent again. If it refuses a single passage, the passage is
 cut to its half.
+
+Rerankers that answer yes or no need a template, which is the server's. Without one, vLLM scores the bare texts, and the
+scores are noise. So such a model first scores a passage that answers a question, and one that does not.
 """
 
 import asyncio
 import math
+import re
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 import orjson
@@ -41,6 +45,8 @@ REPLY_LIMIT_BYTES = 2**26
 REPLY_TIMEOUT_S = 120.0
 SHORTEST_CUT_CHARACTERS = 100
 """If a server refuses a passage of this length, its reason is not the length."""
+PROBE = ("What is the capital of France?", "Paris is the capital of France.", "Tomatoes need much sun and water.")
+"""A question, a passage that answers it, and one that does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +73,44 @@ async def open_endpoint(settings: RerankSettings, means: Means) -> AsyncIterator
     endpoint, stopped = settings.endpoint, Event()
     assert endpoint is not None
     client, maker = Client(endpoint, stopped), orjson.dumps([endpoint.name, endpoint.form])
+    score = _probe_first(endpoint, client.score) if answers_by_template(endpoint.name) else client.score
     try:
-        async with open_scored(settings, means, maker, client.score, MOST_REQUESTS) as rerank:
+        async with open_scored(settings, means, maker, score, MOST_REQUESTS) as rerank:
             yield rerank
     finally:
         stopped.set()
+
+
+ScorePassages = Callable[[str, Sequence[str]], list[float]]
+"""A function of a query and passages that returns the scores of the passages."""
+
+
+def answers_by_template(name: str) -> bool:
+    """Tell by its name whether a reranker is a model of text that answers yes or no after a template."""
+    from keystone.indexing.encoders.pairs import TEMPLATES
+
+    return any(re.search(pattern, name.lower()) for pattern in TEMPLATES)
+
+
+def _probe_first(endpoint: RerankEndpoint, score_passages: ScorePassages) -> ScorePassages:
+    """Let the first call probe whether the server has the template of its model. `UserError` if it has none."""
+    lock, probed = Lock(), Event()
+
+    def score(query: str, passages: Sequence[str]) -> list[float]:
+        with lock:
+            if not probed.is_set():
+                question, answer, other = PROBE
+                found = score_passages(question, [answer, other])
+                if found[0] <= found[1]:
+                    raise UserError(
+                        f"{endpoint.url}: {endpoint.name}: found the score {found[0]:.4g} for an answer and "
+                        f"{found[1]:.4g} for another text, expected more for the answer: the server lacks the "
+                        "template of this model: start vLLM with --hf-overrides and --chat-template (docs/rerank.md)"
+                    )
+                probed.set()
+        return score_passages(query, passages)
+
+    return score
 
 
 @asynccontextmanager
@@ -97,7 +136,7 @@ async def open_scored(
     settings: RerankSettings,
     means: Means,
     maker: bytes,
-    score_passages: Callable[[str, Sequence[str]], list[float]],
+    score_passages: ScorePassages,
     at_once: int,
 ) -> AsyncIterator[Rerank]:
     """Open a reranker that scores passages for a query, `at_once` batches at a time.

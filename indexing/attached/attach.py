@@ -1,14 +1,14 @@
 """Index folders over documents and postings that another engine holds."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.index import FORMAT, Index, open_index
+from keystone.indexing.index import FORMAT, ImpactSet, Index, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import partial_folder
 from keystone.indexing.io.writing import write_whole
@@ -17,6 +17,11 @@ from keystone.indexing.vectors.embed import load_embedder
 
 KEY_ENV = "key_env"
 """The part of `Index.at` that names the environment variable with the server's key."""
+
+MAX_RATE = "max_rate"
+"""The part of `Index.at` with the most requests a second to the server, as a text."""
+_ACCESS = (KEY_ENV, MAX_RATE)
+"""The parts of `Index.at` that change no result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,10 @@ class AttachSettings:
     """Whether runs embed each segment of these documents; otherwise each document."""
     key_env: str | None = None
     """The environment variable with the key of a REST server."""
+    impacts: Mapping[str, ImpactSet] = field(default_factory=dict)
+    """The model of the impacts that the index holds in place of the terms of BM25, by a name; empty for BM25."""
+    max_rate: float | None = None
+    """The most requests a second to a REST server."""
 
 
 DEFAULTS = AttachSettings()
@@ -50,25 +59,29 @@ class Attachment:
     """The files and folders that Keystone adds beside `index.json`."""
     passages: bool = False
     """Whether runs embed each segment of these documents; otherwise each document."""
+    impacts: Mapping[str, ImpactSet] = field(default_factory=dict)
+    """The model of the impacts that the index holds, by a name."""
 
 
 def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path], int | None]) -> tuple[Index, bool]:
     """Make an index folder over an attachment; also returns whether it is new.
 
     `fill` makes the attachment's parts in a folder and returns the number of documents, None if it is unknown. If
-    `out` already holds this very index, only the name of its server's key may change. `UserError` if `out` holds
-    anything else, and for an impossible embedding model.
+    `out` already holds this very index, only the name of its server's key and the rate may change. `UserError` if
+    `out` holds anything else, and for an impossible embedding model.
     """
     at, embedding = attachment.at, attachment.embedding
     model = embedding.as_json() if embedding else None
-    place = {name: value for name, value in at.items() if name != KEY_ENV}
+    place = {name: value for name, value in at.items() if name not in _ACCESS}
     made_of = [FORMAT, place, embedding.made_by if embedding else None]
+    if attachment.impacts:
+        made_of.append(["impacts", {name: one.weights for name, one in attachment.impacts.items()}])
     key = digest([*made_of, "passages"] if attachment.passages else made_of)
     if out.exists():
         existing = open_index(out)
         if existing.key != key:
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
-        if existing.at.get(KEY_ENV) != at.get(KEY_ENV):
+        if existing.at != at:
             _write_meta(out, orjson.loads((out / "index.json").read_bytes()) | {"at": at})
         return open_index(out), False
     if embedding:
@@ -76,6 +89,8 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
     with partial_folder(out, key, (*attachment.parts, "index.json")) as folder:
         meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": None, "documents": fill(folder)}
         meta |= {"left_out": {}, "cut": 0, "at": at, "corpus": str(corpus), "passages": attachment.passages}
+        if attachment.impacts:
+            meta["impacts"] = {name: asdict(one) for name, one in attachment.impacts.items()}
         _write_meta(folder, meta)
     return open_index(out), True
 

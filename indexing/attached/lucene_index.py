@@ -3,6 +3,9 @@
 Keystone's index folder holds the rows of its documents (`keystone.indexing.lucene.rows`), and `index.json`, which names
 it.
 
+An index of impacts holds weights of learned sparse retrieval as frequencies of terms. Its postings are copied, with our
+rows, since Keystone searches impacts by mapped postings.
+
 A Lucene index records neither its analyzer nor its similarity. So the fields, the lengths and the terms of some
 documents show whether it can be searched by BM25 with Anserini's English analyzer.
 """
@@ -13,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,7 @@ from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import stage
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.java import JAVA_LOCK, detach_thread, java_class
+from keystone.indexing.lucene.postings import write_counts, write_postings
 from keystone.indexing.lucene.read import StoredTexts
 from keystone.indexing.lucene.rows import LuceneRows, build_rows
 from keystone.indexing.lucene.write import CONTENTS_FIELD, open_reader
@@ -67,17 +72,40 @@ def adopt_prebuilt(
 
     def fill(folder: Path) -> int:
         reader = open_reader(pyserini.index_folder(corpus))
-        check_field(reader, str(corpus))
+        check_field(reader, str(corpus), holds_impacts=bool(settings.impacts))
         if reader.maxDoc() and StoredTexts(reader).of([0]) == [None]:
             raise UserError(f"{corpus}: stores no raw documents: take its variant that does, whose name has no -slim")
-        _check_analyzer(reader, str(corpus))
+        if not settings.impacts:
+            _check_analyzer(reader, str(corpus))
         count: int = stage(folder, ROWS, lambda path: build_rows(reader, str(corpus), path, progress))
+        for name in settings.impacts:
+            (folder / "impacts").mkdir(exist_ok=True)
+            stage(
+                folder / "impacts", name, lambda path: _copy_impacts(corpus, LuceneRows(folder / ROWS), path, progress)
+            )
         if not (segments or settings.windows):
             for name in LuceneRows(folder / ROWS).ids[:1].tolist():
                 refuse_windows(cut_segments(Document(name.decode(), "")))
         return count
 
-    return adopt(corpus, out, Attachment(at, settings.embedding, (ROWS,), settings.passages), fill)
+    if len(settings.impacts) > 1:
+        raise UserError(f"{corpus}: found {len(settings.impacts)} --impacts, expected one: the model of the index")
+    parts = (ROWS, "impacts") if settings.impacts else (ROWS,)
+    return adopt(corpus, out, Attachment(at, settings.embedding, parts, settings.passages, settings.impacts), fill)
+
+
+def _copy_impacts(corpus: Path, rows: LuceneRows, folder: Path, progress: Progress) -> None:
+    """Copy the postings of an index of impacts into a new folder, each term's by our rows in ascending order."""
+    write_postings(pyserini.index_folder(corpus), folder, progress)
+    owned, impacts = (np.load(folder / f"{name}.npy", mmap_mode="r+") for name in ("rows", "frequencies"))
+    for begin, end in pairwise(np.load(folder / "offsets.npy").tolist()):
+        own = rows.rows(owned[begin:end])
+        order = np.argsort(own)
+        owned[begin:end], impacts[begin:end] = own[order], impacts[begin:end][order]
+    owned.flush()
+    impacts.flush()
+    (folder / "counts.json").unlink()
+    write_counts(folder, len(rows.ids), int(impacts.sum(dtype=np.int64)))
 
 
 def _check_analyzer(reader: Any, where: str) -> None:
@@ -212,8 +240,11 @@ LEAST_STEMS_OF_MARKUP = 0.05
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
-def check_field(reader: Any, where: str) -> None:
-    """`UserError` if the field of texts is missing, or lacks the frequencies and lengths that BM25 needs."""
+def check_field(reader: Any, where: str, holds_impacts: bool = False) -> None:
+    """`UserError` if the field of texts is missing, or lacks the frequencies and lengths that BM25 needs.
+
+    Also if the index holds impacts, or if it should and does not.
+    """
     infos = java_class("org.apache.lucene.index.FieldInfos").getMergedFieldInfos(reader)
     field = infos.fieldInfo(CONTENTS_FIELD)
     options = field.getIndexOptions().toString() if field else "NONE"
@@ -225,12 +256,15 @@ def check_field(reader: Any, where: str) -> None:
         raise _report(where, f"a field {CONTENTS_FIELD} without {missing}")
     terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(reader, CONTENTS_FIELD)
     documents = int(terms.getDocCount()) if terms else 0
-    if documents and terms.getSumTotalTermFreq() > documents and _are_all_one(reader):
+    are_impacts = bool(documents and terms.getSumTotalTermFreq() > documents and _are_all_one(reader))
+    if holds_impacts and not are_impacts:
+        raise UserError(f"{where}: found an index of texts, expected one of impacts: leave out --impacts")
+    if are_impacts and not holds_impacts:
         mean = terms.getSumTotalTermFreq() / documents
         raise _report(
             where,
             f"impacts (the weights of learned sparse retrieval): the terms of a document sum up to {mean:,.0f}, and "
-            "each document has the length 1",
+            "each document has the length 1; or say which model made them: --impacts NAME=MODEL",
         )
 
 

@@ -91,7 +91,10 @@ class Checkpoint:
         """Tell this checkpoint from others: a digest of its small files, and of parts of its weights."""
         found = sha256()
         small = [path for path in self.folder.rglob("*.json") if path.name != "README.json"]
-        for path in sorted([*small, *self.weights, *filter(None, [self.graph])]):
+        heads = [*self.folder.glob("*_linear.pt"), *self.folder.glob("artifact.metadata")]
+        if self.similarity == "MaxSim":
+            heads += self.folder.glob("*/model.safetensors")
+        for path in sorted([*small, *heads, *self.weights, *filter(None, [self.graph])]):
             found.update(f"{path.relative_to(self.folder)} {path.stat().st_size} ".encode())
             with path.open("rb") as file:
                 found.update(file.read(DIGESTED_BYTES))
@@ -136,7 +139,7 @@ def _fetch(name: str) -> Path:
 
     if not sys.stderr.isatty():
         disable_progress_bars()
-    small = ["*.json", "*.txt", "*.model", "*/config.json"]
+    small = ["*.json", "*.txt", "*.model", "*/config.json", "artifact.metadata", "*_linear.pt"]
     try:
         folder = Path(snapshot_download(name, allow_patterns=[*small, "*.safetensors"]))
         if not (list(folder.glob("*.safetensors")) or list(folder.rglob("*.onnx"))):

@@ -19,10 +19,11 @@ from keystone.indexing.encoders.weights import Layout, Weights
 OPERATORS_VERSION, FILE_VERSION = 23, 10
 """The versions of ONNX's operators and of its file form. ONNX Runtime 1.23 and newer know them."""
 
-Head = Literal["states", "words", "labels"]
+Head = Literal["states", "late", "words", "labels"]
 """What a network computes of each text.
 
-`states` is a vector for each token, float32[texts, tokens, width]. `words` is the greatest logit of each entry of the
+`states` is a vector for each token, float32[texts, tokens, width]. So is `late`, where all tokens see the first ones
+alone, whose number is given with the texts. `words` is the greatest logit of each entry of the
 vocabulary over the tokens, float32[texts, vocabulary]. `labels` is a logit for each label, float32[texts, labels].
 """
 
@@ -93,12 +94,16 @@ def build_graph(weights: Weights, layout: Layout, head: Head) -> bytes:
 
     own = _Graph(weights, layout)
     texts, matrix = own.apply("Shape", "rows"), own.hold(np.array([-1, layout.width]))
+    start, along = (own.hold(np.array([place])) for place in (0, 1)) if head == "late" else ("", "")
     heads = {"q_num_heads": layout.heads, "kv_num_heads": layout.heads}
     rows = own.norm("embeddings.LayerNorm", own.apply("Reshape", "rows", matrix))
     for layer in range(layout.layers):
         name = f"encoder.layer.{layer}"
         parts = [own.multiply(f"{name}.attention.self.{part}", rows) for part in ("query", "key", "value")]
-        seen = own.apply("Attention", *[own.apply("Reshape", part, texts) for part in parts], **heads)
+        shaped = [own.apply("Reshape", part, texts) for part in parts]
+        if head == "late":
+            shaped[1:] = [own.apply("Slice", part, start, "seen", along) for part in shaped[1:]]
+        seen = own.apply("Attention", *shaped, **heads)
         seen = own.multiply(f"{name}.attention.output.dense", own.apply("Reshape", seen, matrix))
         rows = own.norm(f"{name}.attention.output.LayerNorm", own.apply("Add", seen, rows))
         inner = own.activate(own.multiply(f"{name}.intermediate.dense", rows))
@@ -114,7 +119,8 @@ def build_graph(weights: Weights, layout: Layout, head: Head) -> bytes:
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, form) for name, form in (("rows", states), (rows, shape))
     ]
-    graph = helper.make_graph(own.nodes, "network", ends[:1], ends[1:], own.constants)
+    seen_by_all = [helper.make_tensor_value_info("seen", TensorProto.INT64, [1])] if head == "late" else []
+    graph = helper.make_graph(own.nodes, "network", ends[:1] + seen_by_all, ends[1:], own.constants)
     versions = [helper.make_opsetid("", OPERATORS_VERSION)]
     model = helper.make_model(graph, opset_imports=versions, ir_version=FILE_VERSION)
     found: bytes = model.SerializeToString()

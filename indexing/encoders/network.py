@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,16 @@ BATCH_TOKENS = 512
 
 Ids = NDArray[np.int64]
 """The tokens of a batch of texts of one length, or the types of these tokens: int64[texts, tokens]."""
-Run = Callable[[Ids, Ids], NDArray[np.float32]]
-"""Runs a network on tokens and their types; what it returns depends on its `Head`."""
+
+
+class Run(Protocol):
+    """Runs a network on tokens and their types; what it returns depends on its `Head`.
+
+    With the head `late`, all tokens see the first `seen` ones alone, or all if it is None.
+    """
+
+    def __call__(self, ids: Ids, types: Ids, seen: int | None = None) -> NDArray[np.float32]:
+        """Run the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,7 @@ class Network:
 def open_built(checkpoint: Checkpoint, head: Head) -> Network:
     """Build the graph of a network of BERT's family from its weights. `UserError` for one without the head."""
     weights, layout = load_weights(checkpoint), read_layout(checkpoint)
-    if head != "states" and f"{head}.decoder.bias" not in weights:
+    if head not in ("states", "late") and f"{head}.decoder.bias" not in weights:
         needed = {"words": "a masked language model (learned sparse)", "labels": "a classifier (cross-encoder)"}
         found = ", ".join(checkpoint.config.get("architectures") or ["a network without a head"])
         raise refuse(checkpoint, found, needed[head])
@@ -61,10 +69,11 @@ def open_built(checkpoint: Checkpoint, head: Head) -> Network:
     session, device = _start(build_graph(weights, layout, head), folder_of(weights))
     first = places + kinds[0]
 
-    def run(ids: Ids, types: Ids) -> NDArray[np.float32]:
+    def run(ids: Ids, types: Ids, seen: int | None = None) -> NDArray[np.float32]:
         tokens, own = ids.shape[1], np.minimum(types, len(kinds) - 1)
         rows: NDArray[np.float32] = words[ids] + (places[:tokens] + kinds[own] if own.any() else first[:tokens])
-        computed: NDArray[np.float32] = session.run(None, {"rows": rows})[0]
+        first_ones = {"seen": np.array([seen or tokens], np.int64)} if head == "late" else {}
+        computed: NDArray[np.float32] = session.run(None, {"rows": rows} | first_ones)[0]
         return computed
 
     return Network(run, device)
@@ -78,15 +87,17 @@ def open_graph(path: Path, head: Head) -> Network:
     if not {"input_ids"} <= inputs <= known:
         raise UserError(f"{path}: found the inputs {', '.join(sorted(inputs))}, expected {', '.join(sorted(known))}")
     sizes = {one.name: len(one.shape or ()) for one in session.get_outputs()}
-    wanted = ("logits",) if head != "states" else ("last_hidden_state", "token_embeddings")
+    wanted = ("logits",) if head not in ("states", "late") else ("last_hidden_state", "token_embeddings")
     dimensions = 2 if head == "labels" else 3
     names = [name for name in (*wanted, *sizes) if sizes.get(name) == dimensions]
     if not names:
         raise UserError(f"{path}: found the outputs {', '.join(sizes)}, expected {' or '.join(wanted)}")
 
-    def run(ids: Ids, types: Ids) -> NDArray[np.float32]:
+    def run(ids: Ids, types: Ids, seen: int | None = None) -> NDArray[np.float32]:
         places = np.broadcast_to(np.arange(ids.shape[1], dtype=np.int64), ids.shape)
-        given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types, "position_ids": places}
+        mask = np.ones_like(ids)
+        mask[:, seen:] = seen is None
+        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types, "position_ids": places}
         (found,) = session.run(names[:1], {name: given[name] for name in inputs})
         return np.asarray(found.max(axis=1) if head == "words" else found, np.float32)
 

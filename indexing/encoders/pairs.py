@@ -1,7 +1,8 @@
 """Rerankers on this machine: scores of pairs of a query and a passage, by the model of a checkpoint.
 
 A cross-encoder scores a pair by its logit (Nogueira and Cho, 2019). A sequence-to-sequence or a causal model scores it
-by how much more likely its word for yes is than its word for no, after a template that belongs to the model.
+by how much more likely its word for yes is than its word for no, after a template that belongs to the model. A model of
+late interaction scores it by the vectors of its tokens.
 """
 
 import re
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, read_checkpoint, refuse
+from keystone.indexing.encoders.late import is_late, open_late_encoder
 from keystone.indexing.encoders.network import Network, Tokens, run_batches
 from keystone.indexing.encoders.open import open_network
 from keystone.indexing.errors import UserError
@@ -82,6 +84,8 @@ def open_pair_scorer(model: str) -> ScorePairs:
     `UserError` for a checkpoint of another kind, and for one that answers yes or no whose template is not known.
     """
     checkpoint = read_checkpoint(model)
+    if is_late(checkpoint):
+        return open_late_encoder(model).score
     kinds = checkpoint.config.get("architectures") or [""]
     if kinds[0].endswith("ForSequenceClassification"):
         network = open_network(checkpoint, "labels")

@@ -1,7 +1,8 @@
 """Learned sparse encoders: texts as weights of the entries of a vocabulary, their impacts.
 
 The weight of an entry is the greatest of log(1 + max(0, logit)) over the tokens of the text (SPLADE-max; Formal et al.,
-2021, "SPLADE v2", section 3). An inference-free encoder weighs the tokens of a query by a table instead.
+2021, "SPLADE v2", section 3). An inference-free encoder weighs the tokens of a query by a table instead. The head of
+BGE-M3 weighs the tokens of a text by their states (Chen et al., 2024, "M3-Embedding", section 3.2).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from keystone.indexing.encoders.checkpoint import TRANSFORMER, Checkpoint, read_checkpoint, read_json, refuse
 from keystone.indexing.encoders.network import Network, Tokens, run_batches
 from keystone.indexing.encoders.open import open_network
+from keystone.indexing.encoders.pickled import read_pickled_layer
 from keystone.indexing.encoders.safetensors import list_weights
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Tick
@@ -23,6 +25,8 @@ WEIGHT_RANGE, LEVELS = 5, 256
 """A weight of 5 is an impact of 256, as in Anserini's indexes of impacts."""
 ACTIVATIONS = ("relu", "log1p_relu")
 """`log1p_relu` takes the logarithm twice, as OpenSearch's encoders of the third generation do."""
+M3_HEAD, M3_FACTOR = "sparse_linear.pt", 8
+"""The weights of BGE-M3 are mostly below 0.5. Eight times as much, they keep their differences as whole numbers."""
 
 Weighted = tuple[NDArray[np.int32], NDArray[np.float32]]
 """The weights of a text that are above 0: the entries of the vocabulary in ascending order, and their weights."""
@@ -49,7 +53,10 @@ def open_sparse_encoder(model: str, digest: str | None = None) -> SparseEncoder:
     first = checkpoint.modules[0] if checkpoint.modules else None
     if first is not None and first.kind == "Router":
         return _open_router(checkpoint)
-    encode, tokens = _open_masked(checkpoint, _activation(checkpoint))
+    if (checkpoint.folder / M3_HEAD).exists():
+        encode, tokens = _open_weighed(checkpoint)
+    else:
+        encode, tokens = _open_masked(checkpoint, _activation(checkpoint))
     return SparseEncoder(_list_tokens(tokens), encode, encode)
 
 
@@ -96,6 +103,34 @@ def _weigh(
 
     run_batches(network, ids, types, keep, threads, tick)
     return found
+
+
+def _open_weighed(checkpoint: Checkpoint) -> tuple[Callable[..., list[Weighted]], Tokens]:
+    """Open the head of BGE-M3: a token of a text weighs as much as its greatest state says, times `M3_FACTOR`."""
+    matrix, bias = read_pickled_layer(checkpoint.folder / M3_HEAD)
+    tokens, network = Tokens(checkpoint), open_network(checkpoint, "states")
+    special = np.array(sorted(tokens.special_ids), np.int32)
+    width = network.run(np.zeros((1, 2), np.int64), np.zeros((1, 2), np.int64)).shape[-1]
+    if matrix.shape != (1, width):
+        raise refuse(checkpoint, f"a head of the shape {matrix.shape} in {M3_HEAD}", f"(1, {width})")
+
+    def encode(texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> list[Weighted]:
+        ids, types, _ = tokens.read(texts)
+        found: list[Weighted] = [(np.empty(0, np.int32), np.empty(0, np.float32))] * len(texts)
+
+        def keep(members: list[int], states: NDArray[np.float32]) -> None:
+            weights = np.maximum(states @ matrix[0] + bias, 0) * np.float32(M3_FACTOR)
+            for place, own in zip(members, weights, strict=True):
+                entries, inverse = np.unique(np.array(ids[place], np.int32), return_inverse=True)
+                greatest = np.zeros(len(entries), np.float32)
+                np.maximum.at(greatest, inverse, own)
+                kept = (greatest > 0) & ~np.isin(entries, special)
+                found[place] = entries[kept], greatest[kept]
+
+        run_batches(network, ids, types, keep, threads, tick)
+        return found
+
+    return encode, tokens
 
 
 def _open_router(checkpoint: Checkpoint) -> SparseEncoder:

@@ -16,6 +16,7 @@ from keystone.indexing.errors import MissingPackage
 
 CLASSES = {
     "states": "AutoModel",
+    "late": "AutoModel",
     "words": "AutoModelForMaskedLM",
     "labels": "AutoModelForSequenceClassification",
 }
@@ -28,14 +29,15 @@ def open_torch(checkpoint: Checkpoint, head: Head) -> Network:
     model, device = load_model(checkpoint, CLASSES[head])
     import torch
 
-    def run(ids: Ids, types: Ids) -> NDArray[np.float32]:
+    def run(ids: Ids, types: Ids, seen: int | None = None) -> NDArray[np.float32]:
         given: dict[str, Any] = {"input_ids": torch.from_numpy(ids).to(device)}
         given["attention_mask"] = torch.ones_like(given["input_ids"])
+        given["attention_mask"][:, seen:] = int(seen is None)
         if int(checkpoint.config.get("type_vocab_size") or 0) > 1:
             given["token_type_ids"] = torch.from_numpy(types).to(device)
         with torch.inference_mode():
             found = model(**given)
-            values = found.last_hidden_state if head == "states" else found.logits
+            values = found.last_hidden_state if head in ("states", "late") else found.logits
             values = values.amax(dim=1) if head == "words" else values
         array: NDArray[np.float32] = values.float().cpu().numpy()
         return array

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.attached.lucene_index import ROWS, lucene_folder
+from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.lucene.java import JAVA_LOCK
 from keystone.indexing.lucene.rows import LuceneRows
@@ -19,8 +20,14 @@ from keystone.retrieval.types import BM25, Bm25, Columns, Rankings, ranked
 def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
     """Open the BM25 search of the Lucene index that an index folder names.
 
-    `UserError` if that index is gone or has changed since the folder was made.
+    `UserError` if that index is gone or has changed since the folder was made, and if it holds impacts.
     """
+    if index.impacts:
+        name = next(iter(index.impacts))
+        raise UserError(
+            f"{index.folder}: found impacts in place of the terms of BM25, expected systems of the kind impact alone: "
+            f"set retrieval.systems to {{{name}: {{kind: impact, impacts: {name}}}}}"
+        )
     return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS), bm25)
 
 

@@ -97,7 +97,12 @@ def is_attached(corpus: str) -> bool:
 
 
 def attach_index(
-    corpus: str, out: Path, settings: BuildSettings, progress: Progress, rest_key_env: str | None = None
+    corpus: str,
+    out: Path,
+    settings: BuildSettings,
+    progress: Progress,
+    rest_key_env: str | None = None,
+    rest_max_rate: float | None = None,
 ) -> tuple[Index, bool]:
     """Make an index folder over an index that is searched in place; also returns whether it is new.
 
@@ -112,7 +117,7 @@ def attach_index(
         "--format": settings.format,
         "--recall": settings.recall,
         "--vectors": settings.vectors or None,
-        "--impacts": settings.impacts or None,
+        "--impacts": (settings.impacts if backend is not BACKENDS["pyserini"] else None) or None,
         "--dense passages": (settings.passages and settings.faiss) or None,
     }
     if not (backend.cuts and corpus.startswith(backend.prefix)):
@@ -121,7 +126,13 @@ def attach_index(
         raise UserError(f"found {given[0]} with {corpus}, which is searched where it is; expected one of them")
     assert backend.attach is not None
     attached = AttachSettings(
-        settings.segments, settings.windows, settings.embedding, bool(settings.passages), rest_key_env
+        settings.segments,
+        settings.windows,
+        settings.embedding,
+        bool(settings.passages),
+        rest_key_env,
+        settings.impacts,
+        rest_max_rate,
     )
     made: tuple[Index, bool] = resolve_name(backend.attach)(corpus, out, attached, progress)
     return made

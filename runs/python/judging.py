@@ -1,7 +1,7 @@
 """What `keystone tune`, `judge` and `nuggets` find, as values: settings, judgments and nuggets."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from warnings import warn
 
 import orjson
@@ -11,6 +11,10 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation import tune as tuning
+from keystone.runs.evaluation.answers.asked import find_narratives
+from keystone.runs.evaluation.arena.answers import read_answer_sets
+from keystone.runs.evaluation.arena.judge import run_battles
+from keystone.runs.evaluation.arena.tournament import Leaderboard, Settings
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.judging.judge import judge_pool, pool_runs
 from keystone.runs.evaluation.measures import parse_measures
@@ -19,6 +23,10 @@ from keystone.runs.evaluation.nuggets.citations import assign_banks
 from keystone.runs.evaluation.nuggets.create import Judgments, create_banks_for
 from keystone.runs.evaluation.nuggets.score import score_banks
 from keystone.runs.evaluation.nuggets.types import NuggetBank
+from keystone.runs.evaluation.rubrics import assign as rubric_grading
+from keystone.runs.evaluation.rubrics import files as rubric_files
+from keystone.runs.evaluation.rubrics import score as rubric_scores
+from keystone.runs.evaluation.rubrics.files import Rubric
 from keystone.runs.evaluation.tune import Trials, Tuning
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.python.checks import check_config, check_path
@@ -26,6 +34,8 @@ from keystone.runs.python.files import AnyPath
 from keystone.runs.python.incoming import to_qrels, to_run, to_topics
 from keystone.runs.python.steps import THREADS, open_job_of
 from keystone.runs.trec.types import Qrels, make_qrels
+
+T = TypeVar("T")
 
 
 def tune(
@@ -84,6 +94,37 @@ def judge(
     return make_qrels(grades)
 
 
+def judge_battles(
+    answers: Sequence[AnyPath],
+    config: RunConfig | None = None,
+    *,
+    topics: Any = None,
+    both_orders: bool = False,
+    repeats: int = 1,
+    adaptive: bool = False,
+) -> Leaderboard:
+    """Judge answers of several runs against each other, as `keystone judge battles` does; returns the leaderboard.
+
+    `answers` are files or run directories. The model of `config` judges, or rules if it is None. `topics` are the
+    narratives that the files do not tell. Warnings name missing answers, and battles without a verdict.
+    """
+    paths = [check_path(path, "answers") for path in answers]
+    known = {one.id: one.narrative for one in to_topics(topics)} if topics is not None else find_narratives(paths)
+    played = Settings(both_orders=both_orders, repeats=repeats, adaptive=adaptive)
+    sets, narratives = read_answer_sets(paths, known)
+    if config is None:
+        done = run_battles(sets, narratives, played)
+    elif check_config(config).model is None:
+        raise UserError("model: missing; expected a language model, with its name and urls")
+    else:
+        assert config.model is not None
+        with open_model_runner(config, None) as ask:
+            done = run_battles(sets, narratives, played, ask, config.model.name)
+    for caution in done.cautions:
+        warn(caution, stacklevel=2)
+    return done.board
+
+
 def create_nuggets(
     index: Index, topics: Any, qrels: Any, config: RunConfig, relevant_from: int = 2
 ) -> list[NuggetBank]:
@@ -124,7 +165,33 @@ def write_nuggets(path: AnyPath, nuggets: Sequence[NuggetBank], form: str = "nug
     write.write_nuggets(check_path(path, "path"), nuggets, form)
 
 
-def _warned(found: tuple[list[NuggetBank], list[str]]) -> list[NuggetBank]:
+def assign_rubrics(answers: Sequence[AnyPath], rubrics: Sequence[Rubric], config: RunConfig | None) -> list[Rubric]:
+    """Grade the answers of files or run directories by rubrics, by a model, or without a configuration by rules."""
+    paths = [check_path(path, "answers") for path in answers]
+    if config is None:
+        return _warned(rubric_grading.assign_rubrics(paths, rubrics, "rubrics", None))
+    with open_model_runner(check_config(config), None) as ask:
+        return _warned(rubric_grading.assign_rubrics(paths, rubrics, "rubrics", ask))
+
+
+def score_rubrics(graded: Sequence[Rubric], topics: Collection[str] = ()) -> list[Evaluation]:
+    """Score runs from graded rubrics, with three grades and with two. `topics` are as for `score_nuggets`."""
+    return rubric_scores.score_rubrics(graded, topics)
+
+
+def read_rubrics(path: AnyPath) -> list[Rubric]:
+    """Read rubrics of ResearchRubrics or of RAGDoll. `UserError` names file and line of a bad row."""
+    return rubric_files.read_rubrics(check_path(path, "path"))
+
+
+def write_rubrics(path: AnyPath, rubrics: Sequence[Rubric], form: str = "ragdoll") -> None:
+    """Write rubrics as a file of `ragdoll` or `researchrubrics`. `UserError` for another form."""
+    if form not in rubric_files.FORMS:
+        raise UserError(f"form: found {form!r}, expected one of {', '.join(rubric_files.FORMS)}")
+    rubric_files.write_rubrics(check_path(path, "path"), rubrics, form)
+
+
+def _warned(found: tuple[list[T], list[str]]) -> list[T]:
     banks, cautions = found
     for caution in cautions:
         warn(caution, stacklevel=3)

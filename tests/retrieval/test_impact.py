@@ -20,7 +20,7 @@ from keystone.indexing.impacts import join_weights, settle_impacts
 from keystone.indexing.index import hold_open, open_index
 from keystone.indexing.lucene.java import java_class
 from keystone.indexing.lucene.postings import open_postings
-from keystone.retrieval.backends import open_store
+from keystone.retrieval.backends import open_sparse, open_store
 from keystone.retrieval.impact import ImpactSystem, open_impacts
 from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.types import Query, Rankings
@@ -88,6 +88,36 @@ def test_the_ranking_is_that_of_anserini_to_the_last_tie(folder: Path, tmp_path:
         own = list(zip(store.ids(found.of(place)), found.scores_of(place).tolist(), strict=True))
         assert own == hits
     assert len(own) == 100
+
+
+def test_an_impact_index_of_anserini_is_searched_by_its_model(folder: Path, tmp_path: Path) -> None:
+    encoder = open_sparse_encoder(str(find_splade()))
+    texts = {one["id"]: one["text"] for one in map(json.loads, (folder / "corpus.jsonl").open())}
+    records = [
+        {
+            "id": name,
+            "contents": text,
+            "vector": {encoder.vocabulary[n]: w for n, w in zip(own[0], quantise(own[1]).tolist(), strict=True) if w},
+        }
+        for (name, text), own in zip(texts.items(), encoder.encode_documents(list(texts.values())), strict=True)
+    ]
+    made = build_anserini_index(
+        tmp_path, "impacts", [records[100:], records[:100]], "-impact", "-pretokenized", "-optimize", "-storeRaw",
+        collection="JsonVectorCollection",
+    )  # fmt: skip
+    given = ("index", f"pyserini:{made}", "--in-place", "--no-dense", "--out", tmp_path / "index", "-q")
+    refused = keystone(*given)
+    assert (refused.returncode, "which model made them: --impacts" in refused.stderr) == (1, True), refused.stderr
+    shown = keystone(*given, "--impacts", f"splade={find_splade()}")
+    assert shown.returncode == 0, shown.stderr
+    queries = {f"q{n}": " ".join(WORDS[n : n + 7]) for n in range(20)}
+    found, own = search(tmp_path / "index", queries), search(folder / "index", queries)
+    stores = [open_store(open_index(one / "index")) for one in (tmp_path, folder)]
+    assert stores[0].ids(found.docs) == stores[1].ids(own.docs)
+    assert found.scores.tobytes() == own.scores.tobytes()
+    assert stores[0].get(found.docs[:1])[0].text == texts[stores[0].ids(found.docs[:1])[0]]
+    with pytest.raises(UserError, match=r"found impacts in place of the terms of BM25"):
+        open_sparse(open_index(tmp_path / "index"), stores[0])
 
 
 def test_threads_change_nothing(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands `keystone judge`, `judge use` and `judge pair`, which make judgments by a model."""
+"""The commands `keystone judge`, `judge use`, `judge pair` and `judge battles`, which make judgments."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from keystone.indexing.errors import UserError
+from keystone.runs.cli.commands.battles_command import battles
 from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Json, Overrides, Quiet, Threads, find_run_files
 from keystone.runs.report.say import say, say_result
 from keystone.runs.wording import plural
@@ -32,8 +33,10 @@ class JudgeCommands(TyperGroup):
 judging = typer.Typer(
     name="judge",
     cls=JudgeCommands,
-    help="Judge runs, the use of answers, or pairs of answers by a language model. Without a command: runs.",
+    help="Judge runs, the use of answers, or answers against others by a language model. Without a command: runs.",
 )
+
+judging.command()(battles)
 
 Topics = Annotated[
     Path | None,

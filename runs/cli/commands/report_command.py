@@ -30,6 +30,9 @@ def report(
     qrels: Annotated[
         Path | None, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")
     ] = None,
+    battles: Annotated[
+        Path | None, typer.Option(help="The folder of an arena, or its judgments.jsonl, for a leaderboard of battles.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
     json: Json = False,
     quiet: Quiet = False,
@@ -42,9 +45,16 @@ def report(
     from keystone.runs.report.html.write import write_report
     from keystone.runs.report.terminal import progress_bars
 
-    check_outputs([*runs, qrels], {"--out": out})
+    check_outputs([*runs, qrels, battles], {"--out": out})
+    board = None
+    if battles is not None:
+        from keystone.runs.evaluation.arena.files import read_arena
+        from keystone.runs.evaluation.arena.tournament import make_leaderboard
+
+        arena = read_arena(battles)
+        board = make_leaderboard(arena.judgments, arena.run_ids, arena.judge)
     with progress_bars(quiet) as progress, progress("Writing the report", None):
-        write_report(runs, out, qrels)
+        write_report(runs, out, qrels, board=board)
     say_output("report", runs, out, json)
 
 

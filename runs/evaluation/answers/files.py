@@ -142,7 +142,7 @@ def read_submission(path: Path) -> Submission:
     contexts = None
     if path.is_dir() and (path / EVIDENCE).exists():
         contexts = dict(read_by_topic(path / EVIDENCE, _parse_context, lambda one: one[0]).values())
-    submitted = _read_answers(_find_answer_file(path) if path.is_dir() else path)
+    submitted = _read_answers(find_answer_file(path) if path.is_dir() else path)
     answers = {topic: one.answer for topic, one in submitted.items()}
     return Submission(unicode_name(path), answers, contexts, next(iter(submitted.values())).run_id)
 
@@ -153,7 +153,8 @@ def read_judged_submission(path: Path) -> Submission:
     return submission if records is None else replace(submission, uses=keep_fresh(records, submission.answers))
 
 
-def _find_answer_file(folder: Path) -> Path:
+def find_answer_file(folder: Path) -> Path:
+    """Find the answer file of a run directory. `UserError` if the folder holds none, or several."""
     names = {track.answer_file for track in TRACKS.values()}
     found = sorted(path for path in folder.iterdir() if path.name in names)
     if len(found) != 1:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_whole
+from keystone.runs.evaluation.arena.tournament import Leaderboard
+from keystone.runs.report.html.arena import render_leaderboard
 from keystone.runs.report.html.markup import Html, element, join, make_policy, read_parts
 from keystone.runs.report.html.measures import Measures, take_measures
 from keystone.runs.report.html.narratives import list_topic_ids, render_narratives
@@ -20,11 +22,18 @@ SCRIPTS = ("elements.js", "plots.js", "moves.js", "documents.js", "picture.js", 
 """The files of the page. All styles become one, and all scripts, in this order."""
 
 
-def write_report(runs: Sequence[Path], out: Path, qrels: Path | None = None, notes: Sequence[str] = ()) -> None:
+def write_report(
+    runs: Sequence[Path],
+    out: Path,
+    qrels: Path | None = None,
+    notes: Sequence[str] = (),
+    board: Leaderboard | None = None,
+) -> None:
     """Write the report of run directories and answer files to one HTML file, with measures if there are judgments.
 
-    `notes` are remarks that stand below the result. `UserError` for a folder without a run, and as from
-    `take_measures`.
+    `notes` are remarks that stand below the result, and `board` is that of battles.
+
+    `UserError` for a folder without a run, and as from `take_measures`.
     """
     labels = [run.resolve().name for run in runs]
     if len(set(labels)) < len(labels):
@@ -37,16 +46,19 @@ def write_report(runs: Sequence[Path], out: Path, qrels: Path | None = None, not
     ]
     measures = take_measures(runs, views, qrels) if qrels else Measures((), (), {})
     with write_whole(out) as file:
-        file.write(render_page(views, measures, notes).encode())
+        file.write(render_page(views, measures, notes, board).encode())
 
 
-def render_page(views: Sequence[RunView], measures: Measures, notes: Sequence[str] = ()) -> Html:
+def render_page(
+    views: Sequence[RunView], measures: Measures, notes: Sequence[str] = (), board: Leaderboard | None = None
+) -> Html:
     """Render the page of these runs. Its policy lets a browser use its own style and script, and load nothing."""
     style, script = (Html(read_parts("keystone.runs.report.html", names)) for names in (STYLES, SCRIPTS))
     topic_ids = list_topic_ids(views)
     title = f"{', '.join(view.label for view in views)} – Keystone"
     sections = {
         "result": render_result(views, measures, topic_ids, notes),
+        "battles": render_leaderboard(board, [view.label for view in views]),
         "answer": render_answer(views, *rank_values(measures)),
         "narratives": render_narratives(views, measures, topic_ids),
         "settings": render_settings(views),

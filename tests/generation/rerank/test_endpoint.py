@@ -214,3 +214,20 @@ def test_vllm_scores_passages_alike_in_all_forms_and_cuts_none_that_fit(
     assert sorted(orders[0]) == [0, 1, 2, 3, 4]
     assert orders == [orders[0]] * len(forms)
     assert orders[0] != [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-Reranker-0.6B", "mixedbread-ai/mxbai-rerank-base-v2"])
+def test_a_server_without_the_template_of_its_model_is_noticed(name: str, tmp_path: Path) -> None:
+    def score_backwards(handler: Any, right: Any) -> bool:
+        items = [item | {"relevance_score": -item["relevance_score"]} for item in right["results"]]
+        handler.reply({"results": items})
+        return True
+
+    with serving(always=score_backwards) as server, pytest.raises(UserError, match=r"lacks the template of this model"):
+        rerank(settings(server.root, endpoint={"name": name}), tmp_path, [documents(*WORDS)])
+    with serving() as server:
+        (found,) = rerank(settings(server.root, endpoint={"name": name}), tmp_path, [documents(*WORDS)])
+        assert found.order == BY_SHARED_LETTERS
+        assert len(server.requests) == 2  # the probe, and the passages
+        rerank(settings(server.root, endpoint={"name": name}), tmp_path, [documents(*WORDS)])
+        assert len(server.requests) == 2  # no probe where all scores are kept

@@ -1,0 +1,110 @@
+"""Reading of the answers of a tournament: rows of RAGDoll, answer files of any track, and run directories."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_json_lines
+from keystone.runs.evaluation.answers.files import find_answer_file
+from keystone.runs.tracks.answer_files import is_integer
+from keystone.runs.tracks.violations import shorten_value
+
+RUN_KEYS = ("run_id",)
+TOPIC_KEYS = ("qid", "topic_id", "query_id", "narrative_id", "request_id", "qa_id")
+QUERY_KEYS = ("query", "topic", "narrative", "title", "question")
+SENTENCE_KEYS = ("answer", "responses", "response")
+"""The keys under which a row, or its metadata, says something. The first one with a value counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSet:
+    """The answers of one run: its name, the texts by topic, and the narratives by topic that its file has."""
+
+    run_id: str
+    texts: Mapping[str, str]
+    narratives: Mapping[str, str]
+
+
+def read_answer_sets(
+    paths: Sequence[Path], narratives: Mapping[str, str] | None = None
+) -> tuple[list[AnswerSet], dict[str, str]]:
+    """Read the answers of files or run directories; also returns the narrative of each topic.
+
+    `narratives` are those of topics that the files do not tell. `UserError` for a bad row, a run without a name, two
+    runs in a file or two files of a run, two answers to a topic, two narratives of a topic, and for none.
+    """
+    sets: list[AnswerSet] = []
+    known: dict[str, str] = {}
+    for path in paths:
+        one = read_answer_set(path)
+        if any(one.run_id == other.run_id for other in sets):
+            raise UserError(f"{path}: has answers of {one.run_id}, as another file has; expected each run once")
+        sets.append(one)
+        for topic_id, text in one.narratives.items():
+            if known.setdefault(topic_id, text) != text:
+                raise UserError(f"{path}: topic {topic_id!r}: has another narrative than in the files before it")
+    known = {**(narratives or {}), **known}
+    for path, one in zip(paths, sets, strict=True):
+        if lost := sorted(one.texts.keys() - known.keys()):
+            raise UserError(f"{path}: topic {lost[0]!r} has no narrative; expected --topics, or one in its row")
+    return sets, known
+
+
+def read_answer_set(path: Path) -> AnswerSet:
+    """Read the answers of one run. `UserError` as `read_answer_sets` has it."""
+    file = find_answer_file(path) if path.is_dir() else path
+    run_id, texts, narratives = "", dict[str, str](), dict[str, str]()
+    for number, record in read_json_lines(file):
+        try:
+            own, topic_id = _get_name(record, RUN_KEYS), _get_name(record, TOPIC_KEYS)
+            text = _get_text(record)
+        except ValueError as error:
+            raise UserError(f"{file}:{number}: {error}") from error
+        if run_id and own != run_id:
+            raise UserError(f"{file}:{number}: has an answer of {own}, expected only those of {run_id}")
+        if topic_id in texts:
+            raise UserError(f"{file}:{number}: topic {topic_id!r} occurs more than once")
+        run_id, texts[topic_id] = own, text
+        if query := _find_name(record, QUERY_KEYS):
+            narratives[topic_id] = query
+    if not texts:
+        raise UserError(f"{file}: is empty, expected answers")
+    return AnswerSet(run_id, texts, narratives)
+
+
+def _find_name(record: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """Find the first text or integer under these keys of a row, then of its metadata; empty if there is none."""
+    metadata = record.get("metadata")
+    for place in (record, metadata if isinstance(metadata, dict) else {}):
+        for value in map(place.get, keys):
+            if (isinstance(value, str) and value.strip()) or is_integer(value):
+                return str(value).strip()
+    return ""
+
+
+def _get_name(record: Mapping[str, Any], keys: Sequence[str]) -> str:
+    if name := _find_name(record, keys):
+        return name
+    raise ValueError(f"expected an id under {' or '.join(keys)}, found the keys {', '.join(record) or 'none'}")
+
+
+def _get_text(record: Mapping[str, Any]) -> str:
+    """Get the text of an answer: `answer_text`, or its sentences with single spaces between them."""
+    if isinstance(text := record.get("answer_text"), str):
+        return text.strip()
+    key = next((key for key in SENTENCE_KEYS if key in record), None)
+    if key is None:
+        raise ValueError(f"expected answer_text or {' or '.join(SENTENCE_KEYS)}, found {', '.join(record)}")
+    value = record[key]
+    sentences = [value] if isinstance(value, str) else [] if value is None else value
+    if not isinstance(sentences, list):
+        raise ValueError(f"{key}: expected a list of sentences, found {shorten_value(value)}")
+    texts = list[str]()
+    for number, one in enumerate(sentences):
+        text = one.get("text") if isinstance(one, dict) else one
+        if not isinstance(text, str):
+            raise ValueError(f"{key}[{number}]: expected a text, found {shorten_value(one)}")
+        texts.append(text.strip())
+    return " ".join(filter(None, texts))

@@ -1,0 +1,247 @@
+"""The files of an arena, as castorini/RAGDoll at 1f06719 reads and writes them: battles, verdicts and tables."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, get_args
+
+from keystone.generation.grading.arena import ArenaVerdict, ShownPair, format_instruction
+from keystone.generation.prompts.evaluation.arena import NAME
+from keystone.generation.types import Failure
+from keystone.indexing.errors import NotWritten, UserError
+from keystone.indexing.io.reading import read_json_lines, read_text_lines
+from keystone.indexing.io.writing import reason_of, write_json_lines, write_whole
+from keystone.runs.evaluation.arena.answers import AnswerSet
+from keystone.runs.evaluation.arena.tasks import Task
+from keystone.runs.evaluation.arena.tournament import PLACES, Judgment, Leaderboard
+from keystone.runs.tracks.answer_files import is_integer
+from keystone.runs.tracks.violations import shorten_value
+
+TASKS, JUDGMENTS = "tasks.jsonl", "judgments.jsonl"
+PAIRWISE, COVERAGE, LEADERBOARD = "pairwise.csv", "coverage.csv", "leaderboard.csv"
+PAIRWISE_COLUMNS = (
+    *("run_a", "run_b", "shared_topics", "valid_judgments", "run_a_wins", "run_b_wins", "ties"),
+    *("run_a_preference_rate", "run_b_preference_rate"),
+)
+COVERAGE_COLUMNS = (
+    *("run_a", "run_b", "run_a_topics", "run_b_topics", "shared_topics", "run_a_only_topics", "run_b_only_topics"),
+)
+LEADERBOARD_COLUMNS = ("rank", "run_id", "arena_score", "n_judgments", "wins", "losses", "ties")
+DECIMALS = 6
+"""The decimals of rates and ratings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the battles of a tournament show: the answers of runs by name, and the narratives by topic."""
+
+    sets: Mapping[str, AnswerSet]
+    narratives: Mapping[str, str]
+    sampled: bool = False
+    """Whether each battle is judged several times, by replies with the seeds from 1."""
+
+    def show(self, task: Task) -> ShownPair:
+        """Show the answers of a battle."""
+        a, b = (self.sets[name].texts[task.topic_id] for name in (task.a, task.b))
+        return ShownPair(self.narratives[task.topic_id], a, b, task.repeat + 1 if self.sampled else None)
+
+
+def check_folder(folder: Path, tasks: Sequence[Task], shown: Shown) -> None:
+    """Check that the folder has no battles of another tournament.
+
+    `UserError` if a battle of its `tasks.jsonl` is here one of other answers, in another order, or by another prompt.
+    """
+    if not (folder / TASKS).exists():
+        return
+    known = {task.id: task for task in tasks}
+    for number, record in read_json_lines(folder / TASKS):
+        if (task := known.get(str(record.get("task_id")))) and record != encode_task(task, shown):
+            place = f"{folder / TASKS}:{number}: {task.id}"
+            raise UserError(f"{place}: was another battle (answers, order or prompt); expected another --out")
+
+
+def write_arena(folder: Path, judgments: Sequence[Judgment], shown: Shown, board: Leaderboard, provider: str) -> None:
+    """Write the five files of a tournament into a folder. Each appears when it is whole."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotWritten(folder, reason_of(error)) from error
+    write_json_lines(folder / TASKS, (encode_task(one.task, shown) for one in judgments))
+    write_json_lines(folder / JUDGMENTS, (_encode_judgment(one, shown, board.judge, provider) for one in judgments))
+    sets = [*shown.sets.values()]
+    _write_csv(folder / COVERAGE, COVERAGE_COLUMNS, [_list_coverage(*pair) for pair in combinations(sets, 2)])
+    _write_csv(folder / PAIRWISE, PAIRWISE_COLUMNS, list_pairs(judgments, sets))
+    _write_csv(folder / LEADERBOARD, LEADERBOARD_COLUMNS, list_standings(board))
+
+
+def encode_task(task: Task, shown: Shown) -> dict[str, Any]:
+    """Encode a battle as a line of `tasks.jsonl`."""
+    place = {
+        "pair": [task.left, task.right],
+        "qid": task.topic_id,
+        "query": shown.narratives[task.topic_id],
+        "assistant_a_run_id": task.a,
+        "assistant_b_run_id": task.b,
+        "prompt": NAME,
+    }
+    return {
+        "task_id": task.id,
+        "evaluator": "arena",
+        "system_prompt": "",
+        "instruction": format_instruction(shown.show(task)),
+        "metadata": place,
+    }
+
+
+def _encode_judgment(one: Judgment, shown: Shown, judge: str, provider: str) -> dict[str, Any]:
+    task, failed = one.task, isinstance(one.verdict, Failure)
+    return {
+        "task_id": task.id,
+        "qid": task.topic_id,
+        "query": shown.narratives[task.topic_id],
+        "pair": [task.left, task.right],
+        "assistant_a_run_id": task.a,
+        "assistant_b_run_id": task.b,
+        "judge_verdict": None if failed else one.verdict,
+        "preferred_run_id": one.winner,
+        "provider": provider,
+        "model": judge,
+        "thinking": None,
+        "status": "failed" if failed else "completed",
+        "error": one.verdict.reason if isinstance(one.verdict, Failure) else None,
+        "raw_output": "" if failed else f"[[{one.verdict}]]",
+        "elapsed_seconds": None,
+        "usage": None,
+    }
+
+
+def list_pairs(judgments: Sequence[Judgment], sets: Sequence[AnswerSet]) -> Iterator[tuple[Any, ...]]:
+    """List the rows of `pairwise.csv`, in the order of the files."""
+    judged: dict[tuple[str, str], list[Judgment]] = {}
+    for one in judgments:
+        if not isinstance(one.verdict, Failure):
+            judged.setdefault((one.task.left, one.task.right), []).append(one)
+    for left, right in combinations(sets, 2):
+        valid = judged.get((left.run_id, right.run_id), [])
+        wins = [sum(one.winner == name for one in valid) for name in (left.run_id, right.run_id)]
+        ties = len(valid) - sum(wins)
+        rates = [_round((won + ties / 2) / len(valid)) if valid else "" for won in wins]
+        shared = len(left.texts.keys() & right.texts.keys())
+        yield left.run_id, right.run_id, shared, len(valid), *wins, ties, *rates
+
+
+def _list_coverage(left: AnswerSet, right: AnswerSet) -> tuple[Any, ...]:
+    one, other = left.texts.keys(), right.texts.keys()
+    sizes = len(one), len(other), len(one & other), len(one - other), len(other - one)
+    return left.run_id, right.run_id, *sizes
+
+
+def list_standings(board: Leaderboard) -> Iterator[tuple[Any, ...]]:
+    """List the rows of `leaderboard.csv`."""
+    for one in board.standings:
+        yield one.rank, one.run_id, _round(one.rating), one.battles, one.wins, one.losses, one.ties
+
+
+def _round(value: float) -> float:
+    return round(value, DECIMALS)
+
+
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow(columns)
+    writer.writerows(rows)
+    with write_whole(path) as file:
+        file.write(out.getvalue().encode("utf-8", "surrogatepass"))
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """The judgments of a file, the runs that they name, in order, and the name of the judge."""
+
+    judgments: tuple[Judgment, ...]
+    run_ids: tuple[str, ...]
+    judge: str
+
+
+def read_arena(path: Path) -> Arena:
+    """Read the judgments of a folder of an arena, of a `judgments.jsonl`, or the counts of a `pairwise.csv`.
+
+    `UserError` with file and line for another row, and for a file without a battle.
+    """
+    file = path / JUDGMENTS if path.is_dir() else path
+    found = read_pairwise(file) if file.suffix == ".csv" else read_judgments(file)
+    if not found.judgments:
+        raise UserError(f"{file}: holds no battle")
+    return found
+
+
+def read_judgments(path: Path) -> Arena:
+    """Read `judgments.jsonl`. A failed battle keeps its reason. Repeats of a battle are told apart by their order."""
+    found, judges, seen = [], dict[str, None](), dict[tuple[str, str, str], int]()
+    for number, record in read_json_lines(path):
+        try:
+            task, verdict = _parse_judgment(record)
+        except ValueError as error:
+            raise UserError(f"{path}:{number}: {error}") from error
+        repeat = seen.get(place := (task.a, task.b, task.topic_id), 0)
+        seen[place] = repeat + 1
+        swapped = (task.b, task.a, task.topic_id) in seen
+        found.append(Judgment(Task(task.left, task.right, task.topic_id, task.a, repeat, swapped), verdict))
+        if isinstance(record.get("model"), str):
+            judges[record["model"]] = None
+    return Arena(tuple(found), _list_runs(found), " and ".join(judges) or "an unnamed judge")
+
+
+def _parse_judgment(record: Mapping[str, Any]) -> tuple[Task, ArenaVerdict | Failure]:
+    names = [_get_name(record, key) for key in ("assistant_a_run_id", "assistant_b_run_id", "qid")]
+    a, b, topic_id = names
+    pair = record.get("pair", [a, b])
+    if a == b:
+        raise ValueError(f"assistant_b_run_id: found {b!r} as assistant_a_run_id has it, expected another run")
+    if not isinstance(pair, list) or sorted(map(str, pair)) != sorted((a, b)):
+        raise ValueError(f"pair: expected {a!r} and {b!r}, found {shorten_value(pair)}")
+    task = Task(str(pair[0]), str(pair[1]), topic_id, a)
+    verdict = record.get("judge_verdict")
+    if record.get("status", "completed") != "completed" or verdict is None:
+        return task, Failure(str(record.get("error") or "no verdict"))
+    if verdict not in get_args(ArenaVerdict):
+        expected = ", ".join(get_args(ArenaVerdict))
+        raise ValueError(f"judge_verdict: expected one of {expected}, found {shorten_value(verdict)}")
+    winner = {"A": a, "B": b}.get(verdict)
+    if "preferred_run_id" in record and record["preferred_run_id"] != winner:
+        found = shorten_value(record["preferred_run_id"])
+        raise ValueError(f"preferred_run_id: expected {winner!r} for the verdict {verdict}, found {found}")
+    return task, verdict
+
+
+def _get_name(record: Mapping[str, Any], key: str) -> str:
+    value = record.get(key)
+    if (isinstance(value, str) and value) or is_integer(value):
+        return str(value)
+    raise ValueError(f"{key}: expected an id, found {shorten_value(value)}")
+
+
+def _list_runs(judgments: Sequence[Judgment]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for one in judgments for name in (one.task.left, one.task.right)))
+
+
+def read_pairwise(path: Path) -> Arena:
+    """Read the counts of `pairwise.csv` as battles. Their narratives and slots are not known: the topic is empty."""
+    rows = csv.DictReader(line for _, line in read_text_lines(path))
+    if missing := {*PAIRWISE_COLUMNS[:2], *PAIRWISE_COLUMNS[4:7]} - {*(rows.fieldnames or ())}:
+        raise UserError(f"{path}:1: expected a pairwise.csv, which has the columns {', '.join(sorted(missing))}")
+    found = list[Judgment]()
+    for row in rows:
+        place, left, right = f"{path}:{rows.line_num}", row["run_a"], row["run_b"]
+        if not left or not right or left == right:
+            raise UserError(f"{place}: expected two runs, found {left!r} and {right!r}")
+        for column, verdict in zip(PAIRWISE_COLUMNS[4:7], PLACES, strict=False):
+            text = row[column] or ""
+            if not (text.isascii() and text.isdigit() and len(text) < 7):
+                raise UserError(f"{place}: {column}: expected a number of battles, found {text!r}")
+            found += [Judgment(Task(left, right, "", left), verdict)] * int(text)  # type: ignore[arg-type]
+    return Arena(tuple(found), _list_runs(found), "an unnamed judge")
