@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from keystone.fusion.rrf import fuse_systems
+from keystone.fusion.evidence import fuse_reciprocal_ranks
 from keystone.generation.readers.settings import AgentSettings
 from keystone.generation.readers.write import NOTED
 from keystone.generation.types import EvidenceSet
@@ -11,7 +11,6 @@ from keystone.indexing.types import Store
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.ranking.fuse import round_scores
 from keystone.runs.pipeline.ranking.search import rank_by_place
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
@@ -28,12 +27,18 @@ def has_research(config: RunConfig) -> bool:
 
 
 def rank_researched(work: Work) -> None:
-    """Fuse the documents that an agent noted, read and saw with each narrative's ranking, by reciprocal ranks."""
+    """Fuse each narrative's ranking with the documents that an agent noted, read and saw, by reciprocal ranks.
+
+    Documents of equal scores stay in the order of the narrative's ranking.
+    """
     job, ranking = work.job, work.values.get(work.before.narrative_ranking)
     gathered: list[EvidenceSet] = work.values.get(EVIDENCE_FILE)
-    found = rank_by_place(ranking.query_ids, [list_researched(evidence, job.store) for evidence in gathered])
-    fused = fuse_systems([found, ranking], job.config.fusion.k, job.config.fusion.depth)
-    work.values.put(RESEARCHED_FILE, round_scores(fused))
+    rows = []
+    for place, evidence in enumerate(gathered):
+        lists = [ranking.of(place).tolist(), list_researched(evidence, job.store)]
+        fused = fuse_reciprocal_ranks(lists, job.config.fusion.k)
+        rows.append([row for row, _ in fused[: job.config.fusion.depth]])
+    work.values.put(RESEARCHED_FILE, rank_by_place(ranking.query_ids, rows))
 
 
 def list_researched(evidence: EvidenceSet, store: Store) -> list[int]:
