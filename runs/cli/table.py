@@ -22,6 +22,7 @@ from keystone.runs.cli.commands.index_command import index
 from keystone.runs.cli.commands.judge_command import judging
 from keystone.runs.cli.commands.machine_commands import demo, doctor
 from keystone.runs.cli.commands.nuggets_commands import nuggets
+from keystone.runs.cli.commands.pool_command import agree, pool
 from keystone.runs.cli.commands.replay_command import replay
 from keystone.runs.cli.commands.report_command import diagnose, plot, report
 from keystone.runs.cli.commands.rubrics_commands import rubrics
@@ -91,6 +92,8 @@ GROUPS: Mapping[str, Sequence[Command]] = {
             "autonuggetizer nugget nuggetizer",
             {"assign": "assign", "create": "nuggetize", "support": "support", "score": "recall"},
         ),
+        Command(pool, "assessor assessors pooling"),
+        Command(agree, "agreement cohen confusion kappa kendall tau tau_ap"),
         Command(rubrics, "criteria criterion researchrubrics rubric"),
         Command(report, "browse dashboard html summary view"),
         Command(plot, "chart draw figure graph picture"),

@@ -1,16 +1,22 @@
-"""The pool of a test collection: the documents of each topic that assessors are to judge."""
+"""The pool of a test collection: the documents of each topic that assessors are to judge, and who brought them."""
 
 import random
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rankings = Mapping[str, Mapping[str, Sequence[str]]]
+"""Run -> topic -> document ids, best first."""
+Marks = NDArray[np.bool_]
 
 
 def pool_documents(
-    rankings: Mapping[str, Mapping[str, Sequence[str]]],
-    depth: int,
-    judged: Mapping[str, Collection[str]] | None = None,
-    seed: int = 0,
+    rankings: Rankings, depth: int, judged: Mapping[str, Collection[str]] | None = None, seed: int = 0
 ) -> dict[str, list[str]]:
-    """Pool the first `depth` documents of each run (run -> topic -> document ids, best first).
+    """Pool the first `depth` documents of each run.
 
     Documents that `judged` has for a topic are left out. The order is random, so that it tells an assessor nothing of
     ranks or runs. It depends only on the seed, the topic and the documents. A depth below 1 raises a ValueError.
@@ -23,3 +29,95 @@ def pool_documents(
         pool[topic] = sorted(found - set((judged or {}).get(topic, ())))
         random.Random(f"{seed} {topic}").shuffle(pool[topic])
     return pool
+
+
+def mark_documents(rankings: Rankings, depth: int, documents: Mapping[str, Sequence[str]]) -> Marks:
+    """Mark which of the documents of each topic each run has among its first `depth`: bool[runs, documents]."""
+    pairs = ((topic, doc) for topic, docs in documents.items() for doc in docs)
+    places = {pair: place for place, pair in enumerate(pairs)}
+    marks = np.zeros((len(rankings), len(places)), dtype=bool)
+    for own, topics in zip(marks, rankings.values(), strict=True):
+        found = (places.get((topic, doc), -1) for topic, docs in topics.items() for doc in docs[:depth])
+        own[[place for place in found if place >= 0]] = True
+    return marks
+
+
+def join_teams(marks: Marks, teams: Sequence[str]) -> dict[str, Marks]:
+    """Join the marks of each team's runs: bool[documents] by team. `teams` has one for each run."""
+    own = np.array(teams)
+    return {team: marks[own == team].any(axis=0) for team in dict.fromkeys(teams)}
+
+
+def find_unique(marks: Mapping[str, Marks]) -> dict[str, Marks]:
+    """Find the documents that only one has: bool[documents] by its name."""
+    counts = np.sum([*marks.values()], axis=0)
+    return {name: own & (counts == 1) for name, own in marks.items()}
+
+
+def compute_overlaps(marks: Marks) -> NDArray[np.float64]:
+    """Compute Jaccard's overlap of each two runs, of all documents of either those of both: float64[runs, runs].
+
+    It is NaN for two runs without a marked document.
+    """
+    numbers = marks.astype(np.float64)
+    both, sizes = numbers @ numbers.T, numbers.sum(axis=1)
+    either = sizes[:, None] + sizes - both
+    return np.divide(both, either, out=np.full_like(both, np.nan), where=either > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PooledRun:
+    """What a run brought to a pool."""
+
+    run: str
+    team: str
+    documents: int
+    unique: int
+    """The documents that no other run brought."""
+    overlap: float
+    """The mean overlap with the other runs, as of `compute_overlaps`; NaN if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PooledTeam:
+    """What the runs of a team brought to a pool."""
+
+    team: str
+    runs: int
+    documents: int
+    unique: int
+    """The documents that no other team brought."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatistics:
+    """Statistics of a pool; all of them count the documents that are left to be judged."""
+
+    topics: dict[str, int]
+    """The number of documents of each topic."""
+    runs: list[PooledRun]
+    teams: list[PooledTeam]
+    overlaps: list[list[float]]
+    """The overlap of each two runs, in the order of `runs`."""
+
+
+def describe_pool(
+    pool: Mapping[str, Sequence[str]], rankings: Rankings, teams: Sequence[str], depth: int
+) -> PoolStatistics:
+    """Describe a pool of runs to a depth. `teams` has the team of each run."""
+    marks = mark_documents(rankings, depth, pool)
+    overlaps = compute_overlaps(marks)
+    unique = find_unique(dict(zip(rankings, marks, strict=True)))
+    runs = []
+    for number, (run, team) in enumerate(zip(rankings, teams, strict=True)):
+        others = np.delete(overlaps[number], number).tolist()
+        overlap = mean(others) if others else float("nan")
+        runs.append(PooledRun(run, team, int(marks[number].sum()), int(unique[run].sum()), overlap))
+    of_teams = join_teams(marks, teams)
+    only = find_unique(of_teams)
+    return PoolStatistics(
+        {topic: len(docs) for topic, docs in pool.items()},
+        runs,
+        [PooledTeam(team, teams.count(team), int(own.sum()), int(only[team].sum())) for team, own in of_teams.items()],
+        overlaps.tolist(),
+    )

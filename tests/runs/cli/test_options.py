@@ -32,7 +32,8 @@ LACKING = {
     "--threads": {
         **dict.fromkeys(("search", "ask", "show"), "makes one request"),
         **dict.fromkeys(
-            ("fuse", "validate", "evaluate", "report", "plot", "diagnose", "explain", "trace"), "reads files"
+            ("fuse", "validate", "evaluate", "report", "plot", "diagnose", "explain", "trace", "pool", "agree"),
+            "reads files",
         ),
         **dict.fromkeys(("convert", "record", "doctor"), "reads files or asks servers"),
         **{f"judge {name}": "asks a model" for name in ("use", "pair", "battles")},
@@ -40,7 +41,7 @@ LACKING = {
         **{f"rubrics {name}": "asks a model" for name in ("create", "assign", "score", "convert")},
     },
     "--out": {
-        **dict.fromkeys(("search", "ask", "show", "explain", "trace", "replay", "judge use"), "prints only"),
+        **dict.fromkeys(("search", "ask", "show", "explain", "trace", "replay", "judge use", "agree"), "prints only"),
         **dict.fromkeys(("tune", "sweep", "serve"), "writes where the configuration says"),
         "validate": "--fix FILE writes the repaired file",
         "convert": "OUT is the second argument",

@@ -1,8 +1,17 @@
-"""Pools for assessors: what they hold, and in which order."""
+"""Pools for assessors: what they hold, in which order, and who brought it."""
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from keystone.runs.evaluation.pooling import pool_documents
+from keystone.runs.cli.main import app
+from keystone.runs.evaluation.pooling import describe_pool, pool_documents
 
 RUNS = {"a": {"1": ["x", "y", "z"], "2": ["u"]}, "b": {"1": ["y", "w", "v"]}}
 
@@ -33,3 +42,76 @@ def test_the_order_depends_on_the_seed_and_not_on_the_order_of_runs() -> None:
 def test_a_depth_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="depth is 0"):
         pool_documents(RUNS, 0)
+
+
+def test_statistics_of_a_pool_by_hand() -> None:
+    runs = {**RUNS, "c": {"1": ["x", "w"], "2": ["u"]}}
+    found = describe_pool(pool_documents(runs, 2), runs, ["A", "B", "A"], 2)
+    assert found.topics == {"1": 3, "2": 1}
+    assert [(one.run, one.team, one.documents, one.unique) for one in found.runs] == [
+        ("a", "A", 3, 0),
+        ("b", "B", 2, 0),
+        ("c", "A", 3, 0),
+    ]
+    assert [one.overlap for one in found.runs] == pytest.approx([(1 / 4 + 2 / 4) / 2, 1 / 4, (1 / 4 + 2 / 4) / 2])
+    assert [(one.team, one.runs, one.documents, one.unique) for one in found.teams] == [("A", 2, 4, 2), ("B", 1, 2, 0)]
+
+
+DOCUMENTS = st.lists(st.sampled_from("uvwxyz"), unique=True, max_size=6)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(DOCUMENTS, DOCUMENTS, st.sampled_from("AB")), min_size=2, max_size=5), st.integers(1, 4))
+def test_statistics_equal_those_of_sets(runs: list[tuple[list[str], list[str], str]], depth: int) -> None:
+    rankings = {str(n): {"1": first, "2": second} for n, (first, second, _) in enumerate(runs)}
+    teams, judged = [team for *_, team in runs], {"1": {"u", "v"}}
+    pool = pool_documents(rankings, depth, judged)
+    found = describe_pool(pool, rankings, teams, depth)
+    pooled = {(topic, doc) for topic, docs in pool.items() for doc in docs}
+    own = [{(t, doc) for t, docs in topics.items() for doc in docs[:depth]} & pooled for topics in rankings.values()]
+    counts = Counter(pair for pairs in own for pair in pairs)
+    assert [one.documents for one in found.runs] == list(map(len, own))
+    assert [one.unique for one in found.runs] == [sum(counts[pair] == 1 for pair in pairs) for pairs in own]
+    for i, first in enumerate(own):
+        for j, second in enumerate(own):
+            expected = len(first & second) / len(first | second) if first | second else math.nan
+            assert found.overlaps[i][j] == pytest.approx(expected, nan_ok=True)
+    for one in found.teams:
+        inside = set().union(*(pairs for pairs, team in zip(own, teams, strict=True) if team == one.team))
+        outside = set().union(*(pairs for pairs, team in zip(own, teams, strict=True) if team != one.team))
+        assert (one.documents, one.unique) == (len(inside), len(inside - outside))
+
+
+def write_files(folder: Path) -> None:
+    """Two runs of two teams, a torn file, and judgments."""
+    (folder / "a").write_text("1 Q0 x 1 7 A-1\n1 Q0 y 2 9 A-1\n2 Q0 z 1 9 A-1\n")
+    (folder / "b").write_text("1 Q0 y 1 9 B_1\n1 Q0 u 2 8 B_1\n")
+    (folder / "torn").write_text("1 Q0 x 1 9 T\n1 Q0\n")
+    (folder / "empty").write_text("")
+    (folder / "qrels").write_text("1 0 y 1\n2 0 v 0\n")
+
+
+def test_the_command_writes_the_pool_and_says_who_brought_it(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    files = [str(tmp_path / name) for name in ("a", "b")]
+    out, call = tmp_path / "pool", ["pool", *files, "--depth", "1", "--out", str(tmp_path / "pool"), "--quiet"]
+    shown = CliRunner().invoke(app, call)
+    assert shown.exit_code == 0
+    assert out.read_text() == "1 y\n2 z\n"
+    assert "2 documents of 2 topics: 1 to 1 a topic, median 1" in shown.output
+    told = json.loads(CliRunner().invoke(app, [*call, "--json", "--without", str(tmp_path / "qrels")]).stdout)["result"]
+    assert out.read_text() == "2 z\n"
+    assert (told["topics"], told["overlaps"][1]) == ({"1": 0, "2": 1}, [0.0, None])
+    assert [(one["team"], one["unique"]) for one in told["teams"]] == [("A", 1), ("B", 0)]
+
+
+def test_each_wrong_file_is_named_and_no_pool_is_written(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    files = [str(tmp_path / name) for name in ("torn", "a", "empty")]
+    shown = CliRunner().invoke(app, ["pool", *files, "--out", str(tmp_path / "pool"), "--quiet"])
+    assert shown.exit_code == 1
+    assert str(shown.exception).splitlines() == [
+        f"{tmp_path / 'torn'}:2: expected 6 columns, found 2",
+        f"{tmp_path / 'empty'}: holds no row, expected a run",
+    ]
+    assert not (tmp_path / "pool").exists()
