@@ -1,23 +1,22 @@
 """A model that is asked to write in one language, whatever the languages of the documents."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from keystone.generation.llm.model import Model, tell_outcome
 from keystone.generation.types import Failure, Reply, Request
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InLanguage:
     """A model whose requests each end with the language to write in. Everything else is that of `model`."""
 
     model: Model
     language: str
+    name: str = field(init=False)
 
-    @property
-    def name(self) -> str:
-        """The name of the model."""
-        return self.model.name
+    def __post_init__(self) -> None:
+        self.name = self.model.name
 
     def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
         """Yield replies as the model does."""

@@ -121,7 +121,9 @@ class Job:
         assert settings.method is not None
         own = settings.model_dump(exclude={"method", "words", "gaps"})
         gaps = self.config.track is None if settings.gaps is None else settings.gaps
-        return AnswerSettings(settings.method, window=0 if model is None else model.window, gaps=gaps, **own)
+        return AnswerSettings(
+            settings.method, window=0 if model is None else model.window, gaps=gaps, language=self.track.language, **own
+        )
 
     @property
     def grade_settings(self) -> "GradeSettings":

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from keystone.indexing.store import Store
-from keystone.indexing.types import document_id
+from keystone.indexing.types import Store, document_id
 from keystone.runs.tracks.answer_files import list_cited_ids, list_references
 from keystone.runs.tracks.check_answers import read_id
 from keystone.runs.tracks.check_run import is_row
