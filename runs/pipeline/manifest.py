@@ -24,7 +24,7 @@ from keystone.runs.pipeline.model_runner import read_cut_prompt
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
-from keystone.runs.pipeline.stages.segments import get_retrieval_file
+from keystone.runs.pipeline.stages.segments import DEPTHS_FILE, get_retrieval_file
 from keystone.runs.pipeline.table import list_records
 from keystone.runs.pipeline.values import Values
 from keystone.runs.trec.topics import hash_topics
@@ -77,10 +77,16 @@ def describe_outcome(values: Values) -> dict[str, Any]:
     """Describe the outcome of a run for its manifest: segments, saved grades, support, fallbacks, and a cut prompt."""
     cut = read_cut_prompt(values.directory) if values.job.config.model else None
     return {
+        **({"depths": [asdict(one) for one in values.get(DEPTHS_FILE)]} if _chooses_rows(values) else {}),
         **_count_segments(values),
         **_collect_model_facts(values),
         **({"cut_prompt": asdict(cut)} if cut else {}),
     }
+
+
+def _chooses_rows(values: Values) -> bool:
+    config = values.job.config
+    return config.track is not None and config.fusion.choice is not None
 
 
 def _count_segments(values: Values) -> dict[str, Any]:

@@ -90,6 +90,8 @@ class Track:
     """The most words of Keystone's own answers, if the configuration gives no number."""
     rows: int | None = None
     """The most rows of a topic in a retrieval run."""
+    chooses_depth: bool = False
+    """Whether a run chooses the rows of each topic, unless its configuration gives a depth."""
     references: int | None = None
     """The most references of an answer."""
     cited: int | None = None
@@ -224,6 +226,7 @@ _RAG26 = Track(
     citations=("positions", "ids"),
     length=Length(1024, nfkc=False),
     words=1024,
+    chooses_depth=True,
     cited=3,
     one_form="answer",
     strict_ids=True,
@@ -303,9 +306,14 @@ SHARED_FORM = replace(_RESPONSES, guessed=True, listed="advised", accepted=_BIOG
 
 
 def encode_rules(track: Track) -> dict[str, Any]:
-    """Encode the rules as values of JSON for the keys of results. Later rules are left out at their defaults."""
+    """Encode the rules as values of JSON for the keys of results.
+
+    Later rules are left out at their defaults, and `chooses_depth` always, since the keys hold the depth itself.
+    """
     defaults = {one.name: one.default for one in fields(Track) if one.name in LATER_RULES}
-    return {name: value for name, value in asdict(track).items() if defaults.get(name, MISSING) != value}
+    rules = {name: value for name, value in asdict(track).items() if defaults.get(name, MISSING) != value}
+    del rules["chooses_depth"]
+    return rules
 
 
 def set_topic_limits(track: Track, topics: Iterable[Topic]) -> Track:
