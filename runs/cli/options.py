@@ -1,13 +1,18 @@
 """Options and arguments that several commands have, and their completion in the shell."""
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from keystone.indexing.errors import UserError
 from keystone.runs.config.presets import find_presets
+
+if TYPE_CHECKING:
+    from keystone.runs.config.run_config import RunConfig
 
 
 def complete_preset(incomplete: str) -> list[str]:
@@ -45,6 +50,13 @@ Overrides = Annotated[
         autocompletion=complete_setting,
     ),
 ]
+BudgetLimits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget",
+        help="The most that all calls of the model may cost: tokens=N, calls=N or dollars=N. Repeat for several.",
+    ),
+]
 Preset = Annotated[str | None, typer.Option(help="A preset, as for run.", autocompletion=complete_preset)]
 SkipOwn = Annotated[
     bool, typer.Option("--skip-own", help="Leave out each topic's document with the same id, as BEIR does.")
@@ -66,3 +78,24 @@ def find_run_files(paths: Sequence[Path]) -> list[Path]:
     from keystone.runs.pipeline.table import find_ranking
 
     return list(map(find_ranking, paths))
+
+
+def read_with_budget(
+    read: "Callable[[Sequence[str]], RunConfig]", overrides: Sequence[str], budget: Sequence[str] | None, source: str
+) -> "RunConfig":
+    """Read a configuration by `read` from overrides, with the limits of --budget for its model.
+
+    `source` names where the model comes from. `UserError` for limits without a model, and for a bad limit.
+    """
+    settings = read(overrides)
+    if not budget:
+        return settings
+    if settings.model is None:
+        raise UserError(f"--budget: found no model in {source}, expected one under the key model")
+    for limit in budget:
+        if not re.match(r"\w+=", limit):
+            raise UserError(f"--budget {limit}: expected tokens=N, calls=N or dollars=N")
+    try:
+        return read([*overrides, *(f"model.budget.{limit}" for limit in budget)])
+    except UserError as error:  # which names the option that does the same
+        raise UserError(str(error).replace("--set model.budget.", "--budget ")) from None

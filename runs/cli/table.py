@@ -27,6 +27,7 @@ from keystone.runs.cli.commands.replay_command import replay
 from keystone.runs.cli.commands.report_command import diagnose, plot, report
 from keystone.runs.cli.commands.rubrics_commands import rubrics
 from keystone.runs.cli.commands.run_commands import answer, bundle, record, reproduce, run
+from keystone.runs.cli.commands.score_command import score
 from keystone.runs.cli.commands.serve_command import serve
 from keystone.runs.cli.commands.tune_commands import sweep, tune
 from keystone.runs.report.say import say
@@ -79,7 +80,7 @@ GROUPS: Mapping[str, Sequence[Command]] = {
     "Measure runs": [
         Command(
             evaluate,
-            "benchmark compare diff eval ir_measures map measure measures metrics ndcg ranx score significance test "
+            "benchmark compare diff eval ir_measures map measure measures metrics ndcg ranx significance test "
             "trec-eval trec_eval ttest",
         ),
         Command(
@@ -95,6 +96,7 @@ GROUPS: Mapping[str, Sequence[Command]] = {
         Command(pool, "assessor assessors pooling"),
         Command(agree, "agreement cohen confusion kappa kendall tau tau_ap"),
         Command(rubrics, "criteria criterion researchrubrics rubric"),
+        Command(score, "scoreboard scores scoresheet sheet"),
         Command(report, "browse dashboard html summary view"),
         Command(plot, "chart draw figure graph picture"),
     ],

@@ -62,7 +62,7 @@ def foresee_run(config: RunConfig, threads: int = 1) -> Foresight:
     model = config.model
     budget, prices = (model.budget, model.prices) if model else (None, None)
     order = [stage.name for stage in stages]
-    joined = sorted(_join(calls), key=lambda one: order.index(one.stage))
+    joined = sorted(join_calls(calls), key=lambda one: order.index(one.stage))
     return Foresight(str(job.directory), len(job.topics), stages, tuple(joined), reranker, prices, budget)
 
 
@@ -95,8 +95,8 @@ def _list_calls(asked: Asked) -> Iterator[Foreseen]:
             yield from stage.foresee(asked)
 
 
-def _join(calls: Sequence[Foreseen]) -> list[Foreseen]:
-    """Join the calls of all topics for the same stage and purpose."""
+def join_calls(calls: Sequence[Foreseen]) -> list[Foreseen]:
+    """Join calls for the same stage and purpose, such as those of all topics."""
     joined: dict[tuple[str, str], Foreseen] = {}
     for one in calls:
         before = joined.get((one.stage, one.purpose))
@@ -119,48 +119,64 @@ def format_foresight(found: Foresight) -> Iterator[str]:
     for stage in found.stages:
         yield f"{stage.name:{width}}  {stage.plan}: {', '.join(stage.artifacts)}"
     if found.calls:
-        rows = [(one.stage, one.purpose, one.most) for one in found.calls]
-        total = _add([one.most for one in found.calls])
         yield ""
-        yield from _format_table([*rows, ("total", "", total)], found.prices)
-        likely = _add([one.likely for one in found.calls])
-        cost = "" if found.prices is None else f", ${compute_cost(likely, found.prices):,.2f}"
-        tokens = f"{likely.prompt_tokens:,} tokens of prompts and {likely.completion_tokens:,} of replies"
         assumed = f"without repairs, with four characters a token and {SENTENCE_WORDS} words a sentence"
-        yield f"{assumed}: {likely.calls:,} calls, {tokens}{cost}"
+        yield from format_calls(found.calls, found.prices, assumed)
     else:
         yield "the run needs no language model"
     if found.budget:
-        limits = ", ".join(f"{key} {value:,}" for key, value in found.budget.model_dump(exclude_none=True).items())
-        yield f"the budget allows at most: {limits}"
+        yield format_budget(found.budget)
     if found.reranker:
         most = found.reranker.most
         yield f"reranker {found.reranker.purpose}: {most.calls:,} requests, {most.prompt_tokens:,} tokens at most"
 
 
+def format_calls(calls: Sequence[Foreseen], prices: Prices | None, assumed: str) -> Iterator[str]:
+    """Format a table of what calls can cost at most, and a line of what they likely cost, if that is `assumed`."""
+    rows = [(one.stage, one.purpose, one.most) for one in calls]
+    yield from _format_table([*rows, ("total", "", _add([one.most for one in calls]))], prices)
+    likely = _add([one.likely for one in calls])
+    cost = "" if prices is None else f", ${compute_cost(likely, prices):,.2f}"
+    tokens = f"{likely.prompt_tokens:,} tokens of prompts and {likely.completion_tokens:,} of replies"
+    yield f"{assumed}: {likely.calls:,} calls, {tokens}{cost}"
+
+
+def format_budget(budget: Budget) -> str:
+    """Format the limits of a budget."""
+    limits = ", ".join(f"{key} {value:,}" for key, value in budget.model_dump(exclude_none=True).items())
+    return f"the budget allows at most: {limits}"
+
+
 def list_foresight(found: Foresight) -> dict[str, Any]:
     """List the same facts as values of JSON."""
-
-    def count(usage: Usage) -> dict[str, float]:
-        cost = {} if found.prices is None else {"cost": compute_cost(usage, found.prices)}
-        return {name: getattr(usage, name) for name in NUMBERS} | cost
-
     return {
         "directory": found.directory,
         "topics": found.topics,
         "stages": [asdict(stage) for stage in found.stages],
-        "calls": [
-            {"stage": one.stage, "purpose": one.purpose, "most": count(one.most), "likely": count(one.likely)}
-            for one in found.calls
-        ],
-        "total": {
-            "most": count(_add([one.most for one in found.calls])),
-            "likely": count(_add([one.likely for one in found.calls])),
-        },
+        **list_calls(found.calls, found.prices),
         "reranker": found.reranker
         and {"name": found.reranker.purpose, "requests": found.reranker.most.calls}
         | {"tokens": found.reranker.most.prompt_tokens},
         "budget": found.budget and found.budget.model_dump(),
+    }
+
+
+def list_calls(calls: Sequence[Foreseen], prices: Prices | None) -> dict[str, Any]:
+    """List what calls can cost, each and in total, as values of JSON."""
+
+    def count(usage: Usage) -> dict[str, float]:
+        cost = {} if prices is None else {"cost": compute_cost(usage, prices)}
+        return {name: getattr(usage, name) for name in NUMBERS} | cost
+
+    return {
+        "calls": [
+            {"stage": one.stage, "purpose": one.purpose, "most": count(one.most), "likely": count(one.likely)}
+            for one in calls
+        ],
+        "total": {
+            "most": count(_add([one.most for one in calls])),
+            "likely": count(_add([one.likely for one in calls])),
+        },
     }
 
 

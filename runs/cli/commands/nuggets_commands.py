@@ -221,12 +221,12 @@ def convert(
 
 
 @contextmanager
-def open_runner(settings: "RunConfig", step: str, quiet: bool) -> Iterator["RunWithModel"]:
-    """Open a runner of the configuration's model, with a progress bar of this step."""
+def open_runner(settings: "RunConfig", step: str, quiet: bool, folder: Path | None = None) -> Iterator["RunWithModel"]:
+    """Open a runner of the configuration's model, with a progress bar of this step. `folder` keeps the cost."""
     from keystone.runs.pipeline.model_runner import open_model_runner
     from keystone.runs.report.terminal import progress_bars
 
-    with progress_bars(quiet) as progress, progress(step, None), open_model_runner(settings, None) as run_with_model:
+    with progress_bars(quiet) as progress, progress(step, None), open_model_runner(settings, folder) as run_with_model:
         yield run_with_model
 
 

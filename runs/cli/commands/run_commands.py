@@ -1,6 +1,5 @@
 """The commands `keystone run`, `answer`, `record`, `bundle` and `reproduce`."""
 
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import CORES, Json, Overrides, Preset, Quiet, Threads, complete_preset
+from keystone.runs.cli.options import (
+    CORES,
+    BudgetLimits,
+    Json,
+    Overrides,
+    Preset,
+    Quiet,
+    Threads,
+    complete_preset,
+    read_with_budget,
+)
 from keystone.runs.report.say import say, say_result
 from keystone.runs.wording import plural
 
@@ -45,12 +54,7 @@ def run(
         ),
     ] = None,
     set: Overrides = None,
-    budget: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="The most that all calls of the model may cost: tokens=N, calls=N or dollars=N. Repeat for several."
-        ),
-    ] = None,
+    budget: BudgetLimits = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -83,18 +87,8 @@ def run(
     set = [*(set or ()), *(f"{key}={dumps(str(path))}" for key, path in paths.items() if path is not None)]
     if config is None and preset is None and not set:
         raise UserError("found no YAML file, no --preset and no --set, expected at least one of them")
-    settings = read_config(config, set, preset)
-    if budget:
-        if settings.model is None:
-            source = config or (f"--preset {preset}" if preset else "--set")
-            raise UserError(f"--budget: found no model in {source}, expected one under the key model")
-        for limit in budget:
-            if not re.match(r"\w+=", limit):
-                raise UserError(f"--budget {limit}: expected tokens=N, calls=N or dollars=N")
-        try:
-            settings = read_config(config, [*set, *(f"model.budget.{limit}" for limit in budget)], preset)
-        except UserError as error:  # which names the option that does the same
-            raise UserError(str(error).replace("--set model.budget.", "--budget ")) from None
+    source = config or (f"--preset {preset}" if preset else "--set")
+    settings = read_with_budget(lambda own: read_config(config, own, preset), set, budget, str(source))
 
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.pipeline.manifest import list_remarks

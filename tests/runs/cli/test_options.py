@@ -36,6 +36,7 @@ LACKING = {
             "reads files",
         ),
         **dict.fromkeys(("convert", "record", "doctor"), "reads files or asks servers"),
+        "score": "asks a model",
         **{f"judge {name}": "asks a model" for name in ("use", "pair", "battles")},
         **{f"nuggets {name}": "asks a model" for name in ("create", "assign", "support", "score", "convert")},
         **{f"rubrics {name}": "asks a model" for name in ("create", "assign", "score", "convert")},

@@ -1,0 +1,273 @@
+"""The making of a score sheet: each part by the function that its own command has, and what its calls can cost."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import UserError, Waits
+from keystone.indexing.index import open_index
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Topic
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.answers.asked import find_narratives
+from keystone.runs.evaluation.answers.files import Submission
+from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_sets
+from keystone.runs.evaluation.arena.files import write_arena
+from keystone.runs.evaluation.arena.judge import RULES, Tournament, foresee_battles, run_battles
+from keystone.runs.evaluation.arena.tournament import Settings
+from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
+from keystone.runs.evaluation.nuggets.citations import (
+    CitedAnswer,
+    assign_banks,
+    rate_files,
+    read_submissions,
+    write_cited_answers,
+)
+from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.evaluation.nuggets.score import score_banks, score_cited
+from keystone.runs.evaluation.nuggets.types import NuggetBank
+from keystone.runs.evaluation.nuggets.write import write_nuggets
+from keystone.runs.evaluation.rubrics.assign import assign_rubrics
+from keystone.runs.evaluation.rubrics.files import Rubric, read_rubrics, write_rubrics
+from keystone.runs.evaluation.rubrics.score import score_rubrics
+from keystone.runs.evaluation.sheet.join import Entry, Row, join_scores
+from keystone.runs.pipeline.foresight import Ask, Foreseen, foresee
+from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.table import find_last_ranking
+from keystone.runs.tracks.rules import Track, set_topic_limits
+from keystone.runs.tracks.validate import find_files, validate
+from keystone.runs.trec.topics import read_topics
+
+T = TypeVar("T")
+
+NO_JUDGE = "found no judge; expected --judge with the YAML file of a model"
+NOT_BY_RULES = "rules do not judge this part; expected --judge with the YAML file of a model"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a sheet is made from: answer files or run directories, the rules of a track, and what judges them.
+
+    `judge` is the configuration whose model judges. Without one, `rules` grade rubrics and battles, if they may.
+    """
+
+    answers: Sequence[Path]
+    track: Track
+    topics: Path | None = None
+    nuggets: Path | None = None
+    rubrics: Path | None = None
+    qrels: Path | None = None
+    judge: RunConfig | None = None
+    rules: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The files of a sheet as they were read, the narratives, and the reason for each part that cannot be made."""
+
+    submissions: Sequence[Submission]
+    topics: Sequence[Topic]
+    sets: Sequence[AnswerSet]
+    banks: Sequence[NuggetBank]
+    rubrics: Sequence[Rubric]
+    left_out: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The rows of a sheet, the reason for each part that it lacks, and cautions about its numbers."""
+
+    rows: Sequence[Row]
+    left_out: Mapping[str, str]
+    cautions: Sequence[str]
+
+
+def read_given(asked: Asked) -> Given:
+    """Read all files of a sheet before anything is judged. `UserError` names the first bad one."""
+    submissions = read_submissions(asked.answers)
+    listed = read_topics(asked.topics) if asked.topics else []
+    known = {one.id: one.narrative for one in listed} or find_narratives(asked.answers)
+    judged, left_out = asked.judge is not None, dict[str, str]()
+    no_model = NOT_BY_RULES if asked.rules else NO_JUDGE
+    if asked.nuggets is None or not judged:
+        left_out["nuggets"] = no_model if asked.nuggets else "expected --nuggets"
+    if asked.rubrics is None or not (judged or asked.rules):
+        left_out["rubrics"] = no_model if asked.rubrics else "expected --rubrics"
+    if reason := _find_index_fault(asked.judge) if asked.judge else no_model:
+        left_out["support"] = reason
+    sets: Sequence[AnswerSet] = []
+    try:
+        sets, known = read_answer_sets(asked.answers, known)
+    except UserError as error:  # of narratives, which no other part needs
+        left_out["battles"] = str(error)
+    if len(asked.answers) < 2:
+        left_out["battles"] = "expected two runs or more"
+    elif not (judged or asked.rules):
+        left_out["battles"] = no_model
+    rankings = [path for path in asked.answers if _find_ranking(path)]
+    if asked.qrels is None or not rankings:
+        left_out["ranking"] = "found no run directory with a ranking" if asked.qrels else "expected --qrels"
+    return Given(
+        submissions,
+        listed or [Topic(*one) for one in known.items()],
+        sets,
+        read_nuggets(asked.nuggets) if asked.nuggets else [],
+        read_rubrics(asked.rubrics) if asked.rubrics else [],
+        left_out,
+    )
+
+
+def _find_index_fault(config: RunConfig) -> str:
+    """Find out why the index of a configuration has no texts of citations; empty if it can be opened."""
+    try:
+        open_store(open_index(config.index))
+    except UserError as error:
+        return f"expected an index with the cited texts under the key index of --judge: {error}"
+    return ""
+
+
+def _find_ranking(path: Path) -> Path | None:
+    """Find the last ranking of a run directory; None for a file and for a folder without one."""
+    ranking = find_last_ranking(path) if path.is_dir() else path
+    return ranking if path.is_dir() and ranking.is_file() else None
+
+
+@dataclass(slots=True)
+class Judged:
+    """What a judge has said of the answers, by part, and its cautions."""
+
+    banks: Sequence[NuggetBank] = ()
+    rubrics: Sequence[Rubric] = ()
+    cited: Sequence[CitedAnswer] = ()
+    cautions: Sequence[str] = ()
+
+
+def judge_answers(asked: Asked, given: Given, run_with_model: RunWithModel | None) -> Judged:
+    """Judge answers by nuggets, rubrics and citations, each with the function of its own command.
+
+    `Waits` is raised last, so that the requests of all parts are in one file.
+    """
+    found, cautions, waits = Judged(), list[str](), list[Waits]()
+
+    def take(part: str, judge: Callable[[], tuple[Sequence[T], list[str]]]) -> Sequence[T]:
+        if part not in given.left_out:
+            try:
+                done, own = judge()
+                cautions.extend(own)
+                return done
+            except Waits as error:
+                waits.append(error)
+        return ()
+
+    if run_with_model is not None:
+        ask = run_with_model
+        found.banks = take("nuggets", lambda: assign_banks(asked.answers, given.banks, str(asked.nuggets), ask))
+    found.rubrics = take(
+        "rubrics", lambda: assign_rubrics(asked.answers, given.rubrics, str(asked.rubrics), run_with_model)
+    )
+    if run_with_model is not None and asked.judge is not None:
+        ask, config = run_with_model, asked.judge
+        found.cited = take("support", lambda: rate_files(asked.answers, config, ask))
+    if waits:
+        raise waits[-1]
+    found.cautions = cautions
+    return found
+
+
+def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, out: Path) -> Sheet:
+    """Make the sheet, and write what the judge has said of each answer to files of the folder `out`.
+
+    A topic that a run lacks counts 0. `UserError` if the model cannot be asked.
+    """
+    judged, left_out = judge_answers(asked, given, run_with_model), {**given.left_out}
+    cautions, topics = [*judged.cautions], [one.id for one in given.topics]
+    evaluations: dict[str, Sequence[Evaluation]] = {}
+    out.mkdir(parents=True, exist_ok=True)
+    if judged.banks:
+        write_nuggets(out / "nuggets.jsonl", judged.banks)
+        evaluations["nuggets"] = score_banks(judged.banks, [one.topic_id for one in given.banks])
+    if judged.rubrics:
+        write_rubrics(out / "rubrics.jsonl", judged.rubrics)
+        evaluations["rubrics"] = score_rubrics(judged.rubrics, [one.topic_id for one in given.rubrics])
+    if judged.cited:
+        write_cited_answers(out / "support.jsonl", judged.cited)
+        evaluations["support"] = score_cited(judged.cited, topics, asked.track.cited)
+    board = None
+    if "battles" not in left_out:
+        try:
+            fought = _run_battles(asked, given, run_with_model, out / "battles")
+        except UserError as error:
+            if isinstance(error, Waits) or asked.judge is None or not asked.judge.model or not asked.judge.model.budget:
+                raise
+            left_out["battles"] = str(error)
+        else:
+            board = fought.board
+            cautions += fought.cautions
+    if "ranking" not in left_out and asked.qrels is not None:
+        ranked = {
+            one.run_id: path
+            for one, own in zip(given.submissions, asked.answers, strict=True)
+            if (path := _find_ranking(own))
+        }
+        measured = evaluate_files(list(ranked.values()), asked.qrels)
+        evaluations["ranking"] = [replace(one, name=name) for name, one in zip(ranked, measured, strict=True)]
+    cautions += [caution for own in evaluations.values() for one in own for caution in one.cautions]
+    rows = join_scores(list(_list_entries(asked, given)), evaluations, board)
+    return Sheet(rows, left_out, list(dict.fromkeys(cautions)))
+
+
+def _run_battles(asked: Asked, given: Given, run_with_model: RunWithModel | None, folder: Path) -> Tournament:
+    """Judge each pair of answers once, as the track does, and write the files of the arena."""
+    model = asked.judge.model if asked.judge else None
+    narratives = {one.id: one.narrative for one in given.topics}
+    fought = run_battles(given.sets, narratives, Settings(), run_with_model, model.name if model else RULES)
+    write_arena(folder, fought.judgments, fought.shown, fought.board, model.backend if model else RULES)
+    return fought
+
+
+def _list_entries(asked: Asked, given: Given) -> Iterator[Entry]:
+    track = set_topic_limits(asked.track, given.topics)
+    for one, path in zip(given.submissions, asked.answers, strict=True):
+        violations = [found for file in find_files([path]) for found in validate(file, track, given.topics)]
+        yield Entry(one.run_id, len(one.answers), sum(found.severity == "error" for found in violations))
+
+
+class _Noting:
+    """A model that notes each request, and answers none."""
+
+    name = "noting"
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
+        for number, request in enumerate(requests):
+            self.requests.append(request)
+            yield number, Failure("the model is not asked")
+
+    def run(self, work: Callable[[Model | None], Awaitable[T]]) -> T:
+        async def run() -> T:
+            return await work(self)
+
+        return asyncio.run(run())
+
+
+def foresee_sheet(asked: Asked, given: Given) -> list[Foreseen]:
+    """Foresee the calls of each part at most, as if no reply were kept. `UserError` for what stops the sheet, too.
+
+    The requests are those of `make_sheet`, noted in place of being sent. None asks about the reply to another.
+    """
+    if asked.judge is None or asked.judge.model is None:
+        return []
+    noting = _Noting()
+    judge_answers(asked, given, noting.run)
+    found = [foresee(Ask("score", 1, one), asked.judge.model) for one in noting.requests]
+    if "battles" not in given.left_out:
+        narratives = {one.id: one.narrative for one in given.topics}
+        _, battles = foresee_battles(given.sets, narratives, Settings(), asked.judge.model)
+        found += [replace(battles, stage="score")] if battles else []
+    return found

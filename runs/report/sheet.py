@@ -1,0 +1,38 @@
+"""A score sheet as rows of a table, and as the files `sheet.csv` and `sheet.json`."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from keystone.indexing.io.writing import write_whole
+from keystone.runs.evaluation.sheet.join import Row
+from keystone.runs.evaluation.sheet.make import Sheet
+from keystone.runs.report.leaderboard import Rows, format_rows
+
+SHEET_CSV, SHEET_JSON = "sheet.csv", "sheet.json"
+
+
+def list_rows(rows: Sequence[Row]) -> Rows:
+    """List the head and the rows of a sheet. Counts are texts, so that only scores get decimals."""
+    head: list[str | float] = [*rows[0]]
+    return [head, *([_make_cell(value) for value in row.values()] for row in rows)]
+
+
+def _make_cell(value: str | int | float | None) -> str | float:
+    return math.nan if value is None else value if isinstance(value, float) else str(value)
+
+
+def describe_sheet(sheet: Sheet) -> dict[str, Any]:
+    """List a sheet as values of JSON. A score that a run lacks is null."""
+    return {"runs": sheet.rows, "left_out": sheet.left_out, "warnings": sheet.cautions}
+
+
+def write_sheet(folder: Path, sheet: Sheet) -> None:
+    """Write a sheet to `sheet.csv`, with every digit, and `sheet.json`. Each appears when it is whole."""
+    with write_whole(folder / SHEET_CSV) as out:
+        out.write(f"{format_rows(list_rows(sheet.rows), 'csv')}\n".encode("utf-8", "surrogatepass"))
+    with write_whole(folder / SHEET_JSON) as out:
+        out.write(orjson.dumps(describe_sheet(sheet), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

@@ -1,0 +1,1 @@
+"""Tests of the score sheet of runs."""
