@@ -6,6 +6,7 @@ from statistics import median
 
 from keystone.runs.evaluation.agreement import Agreement
 from keystone.runs.evaluation.board_files import BoardAgreement
+from keystone.runs.evaluation.leave_out import LeftOutRun
 from keystone.runs.evaluation.pooling import PoolStatistics
 from keystone.runs.report.leaderboard import Rows, print_rows
 from keystone.runs.report.say import say
@@ -26,6 +27,15 @@ def print_pool(found: PoolStatistics) -> None:
     teams: Rows = [["team", "runs", "documents", "of no other team"]]
     teams += [[one.team, f"{one.runs:,}", f"{one.documents:,}", f"{one.unique:,}"] for one in found.teams]
     print_rows(teams, "text", "Teams:")
+
+
+def print_left_out(found: Sequence[LeftOutRun], measure: str) -> None:
+    """Print each run before and after the judgments are taken away that only its team brought."""
+    rows: Rows = [["team", "run", "judgments", "mean", "without", "rank", "without", "tau-b of all runs"]]
+    for one in found:
+        ranks = str(one.rank), str(one.rank_without)
+        rows.append([one.team, one.run, f"{one.judgments:,}", one.mean, one.mean_without, *ranks, one.tau])
+    print_rows(rows, "text", f"{measure} without the judgments that only the team brought:")
 
 
 def list_kappas(agreement: Agreement) -> dict[str, float]:

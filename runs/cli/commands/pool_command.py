@@ -21,12 +21,21 @@ def pool(
         list[Path],
         typer.Argument(metavar="RUN...", help="Run files, folders of them, or run directories."),
     ],
-    out: Annotated[Path, typer.Option(help="The pool to write: a topic and a document on each line.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The pool to write: a topic and a document on each line.", show_default=False)
+    ] = None,
     depth: Annotated[int, typer.Option(min=1, help="How many documents of each run and topic are pooled.")] = 100,
     without: Annotated[
         Path | None, typer.Option(metavar="QRELS", help="Leave out the documents that are judged here.")
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the random order.")] = 0,
+    leave_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="QRELS", help="Measure all runs without the judgments that only one team brought, team by team."
+        ),
+    ] = None,
+    measure: Annotated[str, typer.Option("--measure", "-m", help="The measure of --leave-out.")] = "nDCG@10",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -38,31 +47,44 @@ def pool(
     from keystone.runs.cli.leaderboard import list_files
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.batch import find_team
+    from keystone.runs.evaluation.leave_out import leave_teams_out
+    from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.evaluation.pooling import describe_pool, pool_documents
-    from keystone.runs.report.pooling import print_pool
+    from keystone.runs.report.pooling import print_left_out, print_pool
     from keystone.runs.report.terminal import progress_bars
     from keystone.runs.trec.run_files import read_qrels
 
-    files = list_files(runs)
-    check_outputs([*files, without], {"--out": out})
+    if out is None and leave_out is None:
+        raise UserError("expected --out with a pool to write, or --leave-out with judgments")
+    files, wanted = list_files(runs), parse_measure(measure)
+    check_outputs([*files, without, leave_out], {"--out": out})
     judged = None if without is None else read_qrels(without)
-    with progress_bars(quiet) as progress, progress("Reading", None):
-        found = read_runs(files)
-    teams = [find_team(run.tag) or run.tag for run in found]
-    hits = [run.top(depth).list_hits() for run in found]
-    rankings = {
-        str(path): {topic: [doc for doc, _ in own] for topic, own in topics.items()}
-        for path, topics in zip(files, hits, strict=True)
-    }
-    documents = pool_documents(rankings, depth, judged and {topic: judged[topic] for topic in judged}, seed)
-    with write_whole(out) as file:
-        file.writelines(f"{topic} {doc}\n".encode() for topic, docs in documents.items() for doc in docs)
-    statistics = describe_pool(documents, rankings, teams, depth)
+    judgments = None if leave_out is None else read_qrels(leave_out)
+    with progress_bars(quiet) as progress:
+        with progress("Reading", None):
+            found = dict(zip(map(str, files), read_runs(files), strict=True))
+        teams = [find_team(run.tag) or run.tag for run in found.values()]
+        rankings = {name: _list_documents(run, depth) for name, run in found.items()}
+        left_out = leave_teams_out(found, rankings, teams, judgments, depth, wanted, progress) if judgments else []
+    statistics = None
+    if out is not None:
+        documents = pool_documents(rankings, depth, judged and {topic: judged[topic] for topic in judged}, seed)
+        with write_whole(out) as file:
+            file.writelines(f"{topic} {doc}\n".encode() for topic, docs in documents.items() for doc in docs)
+        statistics = describe_pool(documents, rankings, teams, depth)
     if json:
-        say_report("pool", runs, {"out": str(out), **asdict(statistics)})
-    else:
-        say(out)
+        told = {"out": out and str(out), **(asdict(statistics) if statistics else {})}
+        say_report("pool", runs, told | ({"left_out": list(map(asdict, left_out))} if judgments else {}))
+        return
+    if statistics is not None:
+        say(str(out))
         print_pool(statistics)
+    if judgments:
+        print_left_out(left_out, measure)
+
+
+def _list_documents(run: "Run", depth: int) -> dict[str, list[str]]:
+    return {topic: [doc for doc, _ in hits] for topic, hits in run.top(depth).list_hits().items()}
 
 
 def read_runs(files: "Sequence[Path]") -> "list[Run]":
