@@ -62,7 +62,8 @@ def compute_overlaps(marks: Marks) -> NDArray[np.float64]:
     numbers = marks.astype(np.float64)
     both, sizes = numbers @ numbers.T, numbers.sum(axis=1)
     either = sizes[:, None] + sizes - both
-    return np.divide(both, either, out=np.full_like(both, np.nan), where=either > 0)
+    overlaps: NDArray[np.float64] = np.divide(both, either, out=np.full_like(both, np.nan), where=either > 0)
+    return overlaps
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def pool(
         raise UserError("expected --out with a pool to write, or --leave-out with judgments")
     files, wanted = list_files(runs), parse_measure(measure)
     check_outputs([*files, without, leave_out], {"--out": out})
-    judged = None if without is None else read_qrels(without)
+    known = None if without is None else read_qrels(without)
     judgments = None if leave_out is None else read_qrels(leave_out)
     with progress_bars(quiet) as progress:
         with progress("Reading", None):
@@ -68,7 +68,7 @@ def pool(
         left_out = leave_teams_out(found, rankings, teams, judgments, depth, wanted, progress) if judgments else []
     statistics = None
     if out is not None:
-        documents = pool_documents(rankings, depth, judged and {topic: judged[topic] for topic in judged}, seed)
+        documents = pool_documents(rankings, depth, {topic: known[topic] for topic in known or ()}, seed)
         with write_whole(out) as file:
             file.writelines(f"{topic} {doc}\n".encode() for topic, docs in documents.items() for doc in docs)
         statistics = describe_pool(documents, rankings, teams, depth)
@@ -122,7 +122,7 @@ def agree(
     from keystone.runs.report.pooling import list_kappas, print_agreement, print_board_agreement
     from keystone.runs.trec.run_files import read_qrels
 
-    boards = [read_board(path) for path in (first, second)]
+    boards = read_board(first), read_board(second)
     if (boards[0] is None) != (boards[1] is None):
         board, other = (first, second) if boards[1] is None else (second, first)
         raise UserError(f"{board}: found a leaderboard, but judgments in {other}; expected two files of one kind")
@@ -136,7 +136,7 @@ def agree(
         else:
             print_agreement(first, second, agreement)
         return
-    found = compare_boards(*boards)
+    found = compare_boards(boards[0], boards[1])
     if not any(one.runs for one in found):
         raise UserError(f"{second}: has no run of {first} by the same measure; expected the same runs")
     if json:

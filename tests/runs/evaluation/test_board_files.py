@@ -16,7 +16,7 @@ FIRST = {"a": 0.5, "b": 0.4, "c": 0.4, "d": 0.1}
 SECOND = {"a": 0.4, "b": 0.5, "c": 0.3, "e": 0.2}
 
 
-def write_json(means: dict[str, float | None], **around: Any) -> str:
+def write_json(means: dict[str, float], **around: Any) -> str:
     report = {"runs": [{"name": name, "mean": {"MAP": mean}} for name, mean in means.items()]}
     return json.dumps({**around, "result": report} if around else report)
 
@@ -106,3 +106,28 @@ def test_the_command_compares_judgments_or_leaderboards(tmp_path: Path) -> None:
     assert "expected two files of one kind" in str(agree(board, one).exception)
     assert "has judged no document of" in str(agree(one, other).exception)
     assert "has no run of" in str(agree(board, alone).exception)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["--sort", "P@2"], []], ids=["leaderboard", "table of paths"])
+def test_each_form_that_evaluate_writes_is_read(tmp_path: Path, options: list[str]) -> None:
+    for name, docs in {"a": "xy", "b": "yu", "c": "uv"}.items():
+        rows = (f"1 Q0 {doc} 1 {9 - rank} {name.upper()}-1\n" for rank, doc in enumerate(docs))
+        (tmp_path / name).write_text("".join(rows))
+    (tmp_path / "qrels").write_text("1 0 x 1\n1 0 y 2\n")
+    out = tmp_path / "out"
+    call = ["evaluate", *(str(tmp_path / name) for name in "abc"), "--qrels", str(tmp_path / "qrels"), *options]
+    call += ["-m", "P@2", "-m", "MAP", "-q"]
+    for name, form in {"csv": ["--format", "csv"], "json": ["--json", "--out", str(out)]}.items():
+        (tmp_path / name).write_text(CliRunner().invoke(app, [*call, *form]).stdout)
+    boards = [read_board(tmp_path / name) for name in ("csv", "json", "out")]
+    names = ["A-1", "B-1", "C-1"] if options else [str(tmp_path / name) for name in "abc"]
+    assert (
+        boards[0]
+        == boards[1]
+        == boards[2]
+        == {
+            "P@2": dict(zip(names, (1, 0.5, 0), strict=True)),
+            "MAP": dict(zip(names, (1, 0.5, 0), strict=True)),
+        }
+    )
