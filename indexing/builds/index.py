@@ -28,7 +28,7 @@ from keystone.indexing.io.staged import partial_folder, stage
 from keystone.indexing.io.writing import unicode_name, write_whole
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document, Embedding, Progress, silent
-from keystone.indexing.vectors.embed import load_embedder
+from keystone.indexing.vectors.embed import find_device, load_embedder
 from keystone.indexing.vectors.passages import Offsets, Passages, prefer_passages, write_offsets
 from keystone.indexing.vectors.recall import build_chosen
 from keystone.indexing.vectors.shards import Shards, Texts, embed_store
@@ -112,7 +112,7 @@ def build_index(
             else:
                 made |= write_impact_sets(store, settings, folder, effort)
             meta = {"format": FORMAT, "key": passages_key if made["passages"] else key, **read, **made}
-            meta |= {"corpus": unicode_name(corpus.name)}
+            meta |= {"corpus": unicode_name(corpus.name), **describe_device(settings)}
             if opensearch:
                 from keystone.indexing.opensearch.build import load_stage
                 from keystone.indexing.opensearch.load import Upload
@@ -160,6 +160,13 @@ def encode_impact_sets(
         name: RowImpacts(encode_impacts(texts, one, folder / "impacts" / f"{name}.shards", effort), GREATEST_IMPACT)
         for name, one in settings.impacts.items()
     }
+
+
+def describe_device(settings: BuildSettings) -> dict[str, str]:
+    """Say as `index.json` does on which device the models of vectors ran, unless it was the processor."""
+    models = [*([settings.embedding] if settings.embedding else []), *settings.vectors.values()]
+    devices = {find_device(one) for one in models} - {"cpu"}
+    return {"device": min(devices)} if devices else {}
 
 
 def describe_impacts(settings: BuildSettings) -> dict[str, Any]:

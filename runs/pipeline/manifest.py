@@ -42,6 +42,8 @@ def describe_inputs(job: Job) -> dict[str, Any]:
         counted["impacts"] = {name: asdict(one) for name, one in job.index.impacts.items()}
     if job.index.recall:
         counted["recall"] = {"faiss": job.index.faiss, **asdict(job.index.recall)}
+    if job.index.device != "cpu":
+        counted["device"] = job.index.device
     config, plain = job.config, job.config.model_dump(mode="json")
     systems = config.make_systems().values()
     return {
