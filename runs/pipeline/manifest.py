@@ -24,6 +24,7 @@ from keystone.runs.pipeline.model_runner import read_cut_prompt
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
+from keystone.runs.pipeline.stages.rerank import RERANKS_FILE
 from keystone.runs.pipeline.stages.segments import get_retrieval_file
 from keystone.runs.pipeline.table import list_records
 from keystone.runs.pipeline.values import Values
@@ -82,7 +83,16 @@ def describe_outcome(values: Values) -> dict[str, Any]:
         **_count_segments(values),
         **_collect_model_facts(values),
         **({"cut_prompt": asdict(cut)} if cut else {}),
+        **_find_doubts(values),
     }
+
+
+def _find_doubts(values: Values) -> dict[str, str]:
+    """Find what makes the scores of the reranker's server doubtful, once for all topics."""
+    if not (values.directory / RERANKS_FILE.name).exists():
+        return {}
+    warning = next((record.warning for record in values.get(RERANKS_FILE) if record.warning), "")
+    return {"reranker_warning": warning} if warning else {}
 
 
 def _count_segments(values: Values) -> dict[str, Any]:
