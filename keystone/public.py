@@ -13,13 +13,17 @@ from keystone.runs.python.frame_steps import as_pyterrier_transformer
 from keystone.runs.python.incoming import to_qrels, to_run, to_topics
 from keystone.runs.python.judging import (
     assign_nuggets,
+    assign_rubrics,
     create_nuggets,
     judge,
     judge_battles,
     read_nuggets,
+    read_rubrics,
     score_nuggets,
+    score_rubrics,
     tune,
     write_nuggets,
+    write_rubrics,
 )
 from keystone.runs.python.outgoing import to_ir_measures, to_pandas, to_ranx
 from keystone.runs.python.steps import (
@@ -55,6 +59,7 @@ __all__ = [
     "answer",
     "as_pyterrier_transformer",
     "assign_nuggets",
+    "assign_rubrics",
     "compare",
     "configure",
     "create_nuggets",
@@ -73,10 +78,12 @@ __all__ = [
     "plot",
     "read_nuggets",
     "read_qrels",
+    "read_rubrics",
     "read_run",
     "read_topics",
     "rerank",
     "score_nuggets",
+    "score_rubrics",
     "search",
     "to_ir_measures",
     "to_pandas",
@@ -89,5 +96,6 @@ __all__ = [
     "validate",
     "write_nuggets",
     "write_qrels",
+    "write_rubrics",
     "write_run",
 ]

@@ -46,7 +46,8 @@ class RestSearcher:
 
         Rows given earlier keep their documents; see `RestStore`. To see whether the last place cuts a tie, Keystone
         asks for a few more hits. If the server refuses them, its own order decides that tie. `UserError` for weighted
-        stems, if the server refuses `depth` itself, and if it cannot answer. The method ignores `threads`.
+        stems, if the server refuses `depth` itself, and if it cannot answer. The server is asked for each search once:
+        see `RestStore.searches`. The method ignores `threads`.
         """
         texts = [self._text(query) for query in queries]
         names: dict[int, list[str]] = {}
@@ -55,11 +56,10 @@ class RestSearcher:
             nothing = np.empty(0, np.int32), np.empty(0, np.float32)
             hits = dict.fromkeys(places, nothing)
             asked = [(place, texts[place]) for place in places if texts[place].strip()]
-            for place, candidates in self._store.server.searches(asked, wanted):
-                self._store.keep((one.id, one.payload) for one in candidates)
-                names[place] = [one.id for one in candidates]
-                scores = np.array([one.score for one in candidates], dtype=np.float32)
-                hits[place] = np.arange(len(candidates), dtype=np.int32), scores
+            for place, found in self._store.searches(asked, wanted):
+                names[place] = [name for name, _ in found]
+                scores = np.array([score for _, score in found], dtype=np.float32)
+                hits[place] = np.arange(len(found), dtype=np.int32), scores
                 tick(wanted in (depth, depth + SPARE_HITS))
             return [hits[place] for place in places]
 

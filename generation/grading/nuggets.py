@@ -69,7 +69,7 @@ def read_nuggets(reply: Reply, known: Sequence[str]) -> list[str]:
 
 async def rate_importance(model: Model, question: str, nuggets: Sequence[str]) -> list[Importance]:
     """Rate the importance of nuggets for a question; `failed` where the model gives no usable reply."""
-    return await _label(model, nuggets, labelling.IMPORTANCE, _ask(question), IMPORTANCES)
+    return await label_statements(model, nuggets, labelling.IMPORTANCE, show_question(question), IMPORTANCES)
 
 
 async def assign_nuggets(model: Model, question: str, answer: str, nuggets: Sequence[str]) -> list[Assignment]:
@@ -79,25 +79,35 @@ async def assign_nuggets(model: Model, question: str, answer: str, nuggets: Sequ
     """
     if not answer.strip():
         return ["not_support"] * len(nuggets)
-    shown = f"{delimit('answer', answer)}\n\n{_ask(question)}"
-    return await _label(model, nuggets, labelling.ASSIGNMENT, shown, ASSIGNMENTS)
+    shown = f"{delimit('answer', answer)}\n\n{show_question(question)}"
+    return await label_statements(model, nuggets, labelling.ASSIGNMENT, shown, ASSIGNMENTS)
 
 
-def _ask(question: str) -> str:
+def show_question(question: str) -> str:
+    """Show a question as requests for labels do; an empty one is not shown."""
     return labelling.QUESTION.format(question=neutralise(question)) if question else ""
 
 
-async def _label(
-    model: Model, nuggets: Sequence[str], system: str, shown: str, labels: tuple[Label, ...]
+async def label_statements(
+    model: Model,
+    statements: Sequence[str],
+    system: str,
+    shown: str,
+    labels: tuple[Label, ...],
+    purpose: str = "nuggets",
+    listed: str = labelling.NUGGETS,
 ) -> list[Label]:
-    """Label nuggets, `WINDOW` in a request. The last label stands for a failure, and no reply may give it."""
+    """Label statements, `WINDOW` in a request. The last label stands for a failure, and no reply may give it.
+
+    `listed` shows them in a request, below `shown`. `purpose` is the purpose of the requests.
+    """
     *given, failed = labels
-    groups = [nuggets[start : start + WINDOW] for start in range(0, len(nuggets), WINDOW)]
+    groups = [statements[start : start + WINDOW] for start in range(0, len(statements), WINDOW)]
     requests = []
     for group in groups:
-        messages = (("system", system), ("user", shown + labelling.NUGGETS.format(nuggets=_number(group))))
+        messages = (("system", system), ("user", shown + listed.format(nuggets=_number(group))))
         schema, room = labelling.schema(given, len(group)), labelling.max_tokens(len(group))
-        requests.append((Request("nuggets", messages, room, schema), partial(_read_labels, given, len(group))))
+        requests.append((Request(purpose, messages, room, schema), partial(_read_labels, given, len(group))))
     found = await ask_all(model, requests)
     return [
         label

@@ -13,6 +13,7 @@ The `custom_id` of a request is its key. If it is asked again because no reader 
 replies follows after a point, so that each reply belongs to one attempt.
 """
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from keystone.generation.llm.batch_files import (
     read_line,
     read_lines,
 )
+from keystone.generation.llm.batch_jobs import fetch_jobs, locate_job, submit_files
 from keystone.generation.llm.cache import Cache, keep_outcome
 from keystone.generation.llm.chat import (
     REPLY_LIMIT_BYTES,
@@ -60,12 +62,18 @@ _log = logging.getLogger(__name__)
 @asynccontextmanager
 async def open_backend(settings: ModelSettings, folder: Path, retry: bool = False) -> AsyncIterator[OpenModel]:
     """Open the model of the replies in a folder of batch files. `Waits` at its end if any reply is missing."""
+    jobs = await asyncio.to_thread(fetch_jobs, settings, folder / BATCH_FOLDER) if settings.submit else []
     with closing(Cache(settings.replies_in(folder), retry)) as cache:
-        batch = Batch(settings.name, folder / BATCH_FOLDER, cache, settings.extra)
+        batch = Batch(settings.name, folder / BATCH_FOLDER, cache, settings.extra, settings.submit)
         try:
             with suppress(Waits):  # `flush` raises it again, with the names of the files
                 yield batch
             batch.flush()
+        except Waits as waits:
+            if settings.submit:
+                jobs += await asyncio.to_thread(submit_files, settings, batch.written)
+                raise Waits("\n".join([str(waits), *jobs])) from None
+            raise
         finally:
             batch.discard()
 
@@ -73,7 +81,7 @@ async def open_backend(settings: ModelSettings, folder: Path, retry: bool = Fals
 class Batch:
     """The `Model` whose replies another program makes. `UserError` if the folder cannot be written."""
 
-    def __init__(self, model: str, folder: Path, cache: Cache, extra: Mapping[str, Any]) -> None:
+    def __init__(self, model: str, folder: Path, cache: Cache, extra: Mapping[str, Any], submits: bool = False) -> None:
         self.name = make_keyed_name(model, extra)
         self.usage: defaultdict[str, Usage] = defaultdict(Usage)
         self.notes: list[str] = []
@@ -89,6 +97,9 @@ class Batch:
         self._schemas: dict[str, str] = {}
         """The digest of the schema that each request in the folder has, by the request's key."""
         self._asked: set[str] = set()
+        self._submits = submits
+        self.written: list[Path] = []
+        """The files that `flush` has written."""
         self._files: list[RequestFile] = []
         with _report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -119,11 +130,11 @@ class Batch:
         keep_outcome(self._cache, self.name, asked, refusal)
 
     def flush(self) -> None:
-        """Write the files of requests without replies, and raise `Waits` with their names. If none is open, return."""
-        if not self._files:
+        """Write the files of requests without replies, and raise `Waits` with their names. If none is asked, return."""
+        if not self._asked:
             return
         with _report_write_errors(self._folder):
-            written = [file.finish() for file in self._files]
+            self.written = written = [file.finish() for file in self._files]
         keys = sorted(self._asked)
         self._files, self._asked = [], set()
         message = [
@@ -132,7 +143,8 @@ class Batch:
         ]
         if again := [f"{key} ({self._fates[key]})" for key in keys if key in self._fates]:
             message.append(f"{len(again):,} of these {len(keys):,} had been asked before: {join_names(again)}")
-        if twice := [f"{key} ({file.name})" for key in keys for file in self._waiting[key][:1] if file not in written]:
+        twice = [f"{key} ({file.name})" for key in keys for file in self._waiting[key][:1] if file not in written]
+        if twice and not self._submits:
             message.append(
                 f"{len(twice):,} of these {len(keys):,} stand in other files too, which wait for replies. If those "
                 f"are being answered, wait for them, so that nothing is paid twice: {join_names(twice)}"
@@ -149,6 +161,8 @@ class Batch:
         if key in self._asked:
             return
         self._asked.add(key)
+        if self._submits and any(locate_job(file).exists() for file in self._waiting[key]):
+            return  # a job answers it
         body = write_body(self._model, request, self._extra, combine_dialects(self._dialect, self._dialects[key]))
         attempt = self._cache.count_unusable(key)
         name = f"{key}.{attempt}" if attempt else key

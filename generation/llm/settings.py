@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import orjson
-from pydantic import Field, Strict, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, Strict, field_validator, model_serializer, model_validator
 
 from keystone.generation.llm.chat import MOST_TOKENS
 from keystone.generation.llm.usage import Budget, Prices
 from keystone.indexing.io.keys import OPENAI_KEY
-from keystone.indexing.settings import StrictSettings
+from keystone.indexing.settings import StrictSettings, leave_out
 
 AnyPath = Annotated[Path, Strict(False)]
 """A path, which configuration files hold as text."""
@@ -48,6 +48,9 @@ class ModelSettings(StrictSettings):
     """Further fields of each request, such as `{reasoning_effort: low}`. If they change, the model is asked again."""
     engine: dict[str, Any] = Field(default={})
     """The arguments of vLLM's engine in this process, such as `{max_model_len: 8192}`."""
+    submit: bool = False
+    """Whether Keystone submits the files of `batch` to the first of `urls`, as jobs of OpenAI's batch service. The same
+    command fetches the replies when the jobs have ended."""
     concurrency: int = Field(default=256, ge=1, le=100_000)
     """The most calls in flight at one endpoint."""
     call_seconds: float = Field(default=300, gt=0, le=LONGEST_WAIT_S)
@@ -64,6 +67,10 @@ class ModelSettings(StrictSettings):
     """The model's prices. If it is null, no cost is computed."""
     budget: Budget | None = None
     """The most that the calls of a run may cost together, for `endpoints`. If it is null, there is no limit."""
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return leave_out(self, handler, ("submit",))
 
     @field_validator("extra", "engine")
     @classmethod
@@ -85,6 +92,12 @@ class ModelSettings(StrictSettings):
             raise ValueError("budget.dollars: found without prices, expected the prices of the model")
         if self.budget and self.prices and (self.prices.cached or 0) > self.prices.prompt:
             raise ValueError("prices.cached: found above prices.prompt, expected at most that with a budget")
+        return self
+
+    @model_validator(mode="after")
+    def _can_submit(self) -> Self:
+        if self.submit and self.backend != "batch":
+            raise ValueError(f"submit: found with backend {self.backend!r}, expected 'batch'")
         return self
 
     @property

@@ -152,6 +152,28 @@ class GraphReaderSettings(StructureSettings):
     """The seed of these draws."""
 
 
+class AgentSettings(StructureSettings):
+    """The reader `agent`, which searches by itself until its notes answer the questions of a narrative.
+
+    The calls and tokens hold for a narrative, all its questions together.
+    """
+
+    name: Literal["agent"]
+    """The research agent."""
+    rounds: int = Field(default=3, ge=1, le=100)
+    """The most rounds: in each, an agent works on every question that is open, and a judge rates the notes."""
+    steps: int = Field(default=8, ge=1, le=1000)
+    """The most steps of one agent in a round."""
+    hits: int = Field(default=5, ge=1, le=100)
+    """How many documents a search shows, each by its best segment."""
+    observation_tokens: int = Field(default=2000, ge=100, le=100_000)
+    """The most tokens of what a step shows: hits, or a page of a document."""
+    window: int = Field(default=12_000, ge=500, le=1_000_000)
+    """The most tokens of the observations that an agent is shown again. Older ones become a line."""
+    least_cosine: float = Field(default=0.6, ge=-1, le=1)
+    """Without a model, a question counts as answered if a noted sentence has at least this cosine with it."""
+
+
 def _list_structure_aware() -> list[str]:
     """List the readers whose calls of the model have limits, and that read by themselves."""
     kinds = {name: kind.settings for name, kind in READERS.items()}
@@ -230,6 +252,7 @@ READERS = OpenTable(
         "discorag": ReaderKind(DiscoRagSettings, "keystone.generation.readers.discorag.read:DiscoRag"),
         "disco_rag": ReaderKind(RhetoricalSettings, "keystone.generation.readers.disco_rag.read:DiscoRag"),
         "graphreader": ReaderKind(GraphReaderSettings, "keystone.generation.readers.graphreader.reader:GraphReader"),
+        "agent": ReaderKind(AgentSettings, "keystone.generation.readers.agent.reader:Agent"),
         "fused": ReaderKind(FusedSettings, "keystone.generation.readers.combined:Fused"),
         "escalate": ReaderKind(EscalateSettings, "keystone.generation.readers.combined:Escalate"),
     },
@@ -253,6 +276,7 @@ ReaderSettings = Annotated[
     | DiscoRagSettings
     | RhetoricalSettings
     | GraphReaderSettings
+    | AgentSettings
     | FusedSettings
     | EscalateSettings,
     PlainValidator(_read_settings),

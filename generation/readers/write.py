@@ -38,8 +38,11 @@ from keystone.retrieval.types import Query
 
 LEAST_WORDS_SHARE = 0.75
 """The fewest words of an answer as a share of the most: 300 of 400 in the paper."""
-UNSHOWN_NOTES = frozenset(("tree",))
-"""Kinds of notes that the answer is not shown: a tree names units by numbers that the documents do not show."""
+NOTED = "claim"
+"""The kind of notes that are claims, each with the stretch that says it. The method `claims` writes from these."""
+UNSHOWN_NOTES = frozenset(("tree", "read", "seen"))
+"""Kinds of notes that the answer is not shown: a tree names units by numbers that the documents do not show, and what
+an agent has merely read or seen is no evidence."""
 
 Draft = tuple[Answer | None, list[Fallback]]
 """An answer that cites documents, or None, and each step in which the model gave no usable reply."""
@@ -192,7 +195,10 @@ async def _write_from_claims(tools: Tools, task: Task, evidence: EvidenceSet) ->
     ]
     documents = {document.id: document for document in task.context.documents.values()}
     embed = partial(embed_passages, sources.embedding, threads=sources.threads)
-    return await answer_from_claims(_require_model(tools), claim_tasks, documents, embed, task.words)
+    places = {query.id: place for place, query in enumerate(task.context.queries)}
+    taken = [note for note in evidence.notes if note.kind == NOTED]
+    noted = [(places[note.query_id], note.text, span) for note in taken for span in note.sources]
+    return await answer_from_claims(_require_model(tools), claim_tasks, documents, embed, task.words, noted)
 
 
 def _keep_best(evidence: EvidenceSet, tokens: int) -> EvidenceSet:

@@ -18,6 +18,11 @@ from keystone.indexing.vectors.embed import load_embedder
 KEY_ENV = "key_env"
 """The part of `Index.at` that names the environment variable with the server's key."""
 
+MAX_RATE = "max_rate"
+"""The part of `Index.at` with the most requests a second to the server, as a text."""
+_ACCESS = (KEY_ENV, MAX_RATE)
+"""The parts of `Index.at` that change no result."""
+
 
 @dataclass(frozen=True, slots=True)
 class AttachSettings:
@@ -35,6 +40,8 @@ class AttachSettings:
     """The environment variable with the key of a REST server."""
     impacts: Mapping[str, ImpactSet] = field(default_factory=dict)
     """The model of the impacts that the index holds in place of the terms of BM25, by a name; empty for BM25."""
+    max_rate: float | None = None
+    """The most requests a second to a REST server."""
 
 
 DEFAULTS = AttachSettings()
@@ -60,12 +67,12 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
     """Make an index folder over an attachment; also returns whether it is new.
 
     `fill` makes the attachment's parts in a folder and returns the number of documents, None if it is unknown. If
-    `out` already holds this very index, only the name of its server's key may change. `UserError` if `out` holds
-    anything else, and for an impossible embedding model.
+    `out` already holds this very index, only the name of its server's key and the rate may change. `UserError` if
+    `out` holds anything else, and for an impossible embedding model.
     """
     at, embedding = attachment.at, attachment.embedding
     model = embedding.as_json() if embedding else None
-    place = {name: value for name, value in at.items() if name != KEY_ENV}
+    place = {name: value for name, value in at.items() if name not in _ACCESS}
     made_of = [FORMAT, place, embedding.made_by if embedding else None]
     if attachment.impacts:
         made_of.append(["impacts", {name: one.weights for name, one in attachment.impacts.items()}])
@@ -74,7 +81,7 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
         existing = open_index(out)
         if existing.key != key:
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
-        if existing.at.get(KEY_ENV) != at.get(KEY_ENV):
+        if existing.at != at:
             _write_meta(out, orjson.loads((out / "index.json").read_bytes()) | {"at": at})
         return open_index(out), False
     if embedding:

@@ -100,18 +100,15 @@ def address(corpus: Path) -> tuple[str, str] | None:
     return f"{scheme}://{host}{path.removesuffix('/v1')}", index
 
 
-def form_of(url: str, name: str, key_env: str | None = None) -> str:
+def form_of(url: str, name: str, key_env: str | None = None, max_rate: float | None = None) -> str:
     """The form of the interface that a server speaks for an index. `UserError` if the server has no such index."""
     refusals = []
     for form in FORMS:
         try:
-            Server(url, name, form, key_env).search(["document"], 1)
+            Server(url, name, form, key_env, max_rate).search(["document"], 1)
             return form
         except Refused as refusal:
             refusals.append(str(refusal))
-            if refusal.status in (401, 403):
-                named = key_env or f"{KEY} by https, or --rest-key-env NAME, also for http"
-                raise UserError(f"{refusal}: expected the server's key in the environment: {named}") from refusal
             if refusal.status not in (404, 405):
                 raise
     raise UserError("; ".join(refusals))
@@ -120,15 +117,19 @@ def form_of(url: str, name: str, key_env: str | None = None) -> str:
 class Server:
     """An index on a server, in the form of the interface with this name.
 
-    `key_env` is the environment variable with the key for this server. `UserError` for an unknown form, and if the
+    `key_env` is the environment variable with the key for this server, `max_rate` the most requests a second that it
+    is sent. `UserError` for an unknown form, and if the
     variable holds no key.
     """
 
-    def __init__(self, url: str, name: str, form: str, key_env: str | None = None) -> None:
+    def __init__(
+        self, url: str, name: str, form: str, key_env: str | None = None, max_rate: float | None = None
+    ) -> None:
         if form not in FORMS:
             raise UserError(f"{url}: found the interface {form!r}, expected one of {', '.join(FORMS)}")
-        self.url, self.name, self._form = url, name, FORMS[form]
-        self._asker = Asker(url, name, choose_key(url, KEY, key_env).secret, MOST_REQUESTS, REPLY_TIMEOUT_S)
+        self.url, self.name, self.form, self._form, self._key_env = url, name, form, FORMS[form], key_env
+        key = choose_key(url, KEY, key_env).secret
+        self._asker = Asker(url, name, key, MOST_REQUESTS, REPLY_TIMEOUT_S, max_rate)
 
     def search(self, queries: Sequence[str], hits: int) -> list[list[Candidate]]:
         """The candidates of each query, best first, at most `hits`; holds all of them in memory."""
@@ -141,9 +142,8 @@ class Server:
         def find(asked: tuple[T, str], stopped: Event) -> tuple[T, list[Candidate]]:
             place, query = asked
             try:
-                return place, self._asker.ask(
-                    self._form.search_request(self.name, query, hits), candidates_of, stopped
-                )[:hits]
+                request = self._form.search_request(self.name, query, hits)
+                return place, self._ask(request, candidates_of, stopped)[:hits]
             except Refused as refusal:
                 if refusal.status == 414:
                     raise UserError(f"{refusal}: a query of {len(query)} characters is too long for it") from refusal
@@ -157,9 +157,19 @@ class Server:
         """Id and payload of each document, in the order in which replies arrive."""
 
         def fetch(doc_id: str, stopped: Event) -> tuple[str, Any]:
-            return doc_id, self._asker.ask(self._form.document_request(self.name, doc_id), payload_of, stopped)
+            return doc_id, self._ask(self._form.document_request(self.name, doc_id), payload_of, stopped)
 
         return _each(fetch, doc_ids)
+
+    def _ask(self, request: HttpRequest, read: Callable[[Any], R], stopped: Event) -> R:
+        """The value of a reply. `UserError` that names the variable of the key if the server asks for another key."""
+        try:
+            return self._asker.ask(request, read, stopped)
+        except Refused as refusal:
+            if refusal.status not in (401, 403):
+                raise
+            named = self._key_env or f"{KEY} by https, or --rest-key-env NAME, also for http"
+            raise UserError(f"{refusal}: expected the server's key in the environment: {named}") from refusal
 
 
 def _each(work: Callable[[T, Event], R], items: Iterable[T]) -> Iterator[R]:

@@ -1,7 +1,7 @@
 """The documents of an index on a REST server: those that searches have found, kept in the index folder.
 
 A server has no list of its ids, so `found.sqlite` holds each document that any search has found, by id. Rows belong
-to one `RestStore`: what outlives a store is kept by id.
+to one `RestStore`: what outlives a store is kept by id. `searches.sqlite` holds the ids and scores of each search.
 """
 
 import re
@@ -16,14 +16,15 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
-from keystone.indexing.attached.attach import KEY_ENV, Attachment, AttachSettings, adopt
+from keystone.indexing.attached.attach import KEY_ENV, MAX_RATE, Attachment, AttachSettings, adopt
 from keystone.indexing.attached.rest_server import Server, address, form_of
 from keystone.indexing.corpora.jsonl import TEXT_KEYS, make_document
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.fields import find_field
-from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.json_values import digest, parse_json
+from keystone.indexing.io.kept import open_kept
 from keystone.indexing.store import from_record, rows_of, to_record
 from keystone.indexing.types import (
     LONGEST_DOCUMENT_ID,
@@ -39,6 +40,7 @@ from keystone.indexing.types import (
 
 BACKEND = "rest"
 FOUND = "found.sqlite"
+SEARCHES = "searches.sqlite"
 BATCH_IDS = 500
 """The number of documents that one query of the registry reads."""
 MOST_ROWS = 2**31 - 1
@@ -47,31 +49,39 @@ _SEGMENT = re.compile(r".+#\d+_\d+")
 
 
 def adopt_server(
-    corpus: Path, out: Path, embedding: Embedding | None = None, passages: bool = False, key_env: str | None = None
+    corpus: Path,
+    out: Path,
+    embedding: Embedding | None = None,
+    passages: bool = False,
+    key_env: str | None = None,
+    max_rate: float | None = None,
 ) -> tuple[Index, bool]:
     """Make an index folder over `rest:http://HOST:PORT/INDEX`; also returns whether it is new.
 
     `embedding` and `passages` say how runs embed the documents that they find, as in `AttachSettings`.
-    `key_env` names the variable with the server's key, which the index keeps by name.
+    `key_env` names the variable with the server's key, which the index keeps by name. `max_rate` is the most
+    requests a second.
     `UserError` if there is no such server or index, and if `out` holds another index.
     """
     found = address(corpus)
     if found is None:
         raise UserError(f"{corpus}: expected rest:http://HOST:PORT/INDEX")
     url, name = found
-    at = {"backend": BACKEND, "url": url, "name": name, "api": form_of(url, name, key_env)}
+    at = {"backend": BACKEND, "url": url, "name": name, "api": form_of(url, name, key_env, max_rate)}
     at |= {KEY_ENV: key_env} if key_env else {}
+    at |= {MAX_RATE: str(max_rate)} if max_rate else {}
     return adopt(corpus, out, Attachment(at, embedding, passages=passages), lambda _folder: None)
 
 
 def attach(corpus: str, out: Path, settings: AttachSettings, _progress: Progress) -> tuple[Index, bool]:
     """Make an index folder over `rest:http://HOST:PORT/INDEX`; see `adopt_server`."""
-    return adopt_server(Path(corpus), out, settings.embedding, settings.passages, settings.key_env)
+    return adopt_server(Path(corpus), out, settings.embedding, settings.passages, settings.key_env, settings.max_rate)
 
 
 def open_server(index: Index) -> Server:
     """Connect to the server that holds an index. `UserError` for an unknown form of the interface."""
-    return Server(index.at["url"], index.at["name"], index.at["api"], index.at.get(KEY_ENV))
+    at, rate = index.at, index.at.get(MAX_RATE)
+    return Server(at["url"], at["name"], at["api"], at.get(KEY_ENV), float(rate) if rate else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +117,7 @@ class RestStore:
 
     def __init__(self, index: Index) -> None:
         self._path, self.server = index.folder / FOUND, open_server(index)
+        self._searches = index.folder / SEARCHES
         with self._opened() as registry, registry:
             registry.execute("CREATE TABLE IF NOT EXISTS documents (id TEXT PRIMARY KEY, record BLOB NOT NULL)")
         self._numberings: tuple[_Numbering, ...] = (_Numbering(0, self._known_ids()),)
@@ -150,6 +161,33 @@ class RestStore:
         newest = self._numberings[-1]
         for start in range(newest.first, newest.end, BATCH_IDS):
             yield from self.get(range(start, min(start + BATCH_IDS, newest.end)))
+
+    def searches(self, queries: Iterable[tuple[int, str]], hits: int) -> Iterator[tuple[int, list[tuple[str, float]]]]:
+        """Yield the place of each query with the ids and scores of its hits, best first, at most `hits`.
+
+        A search that the index folder holds is read there. The server is asked for any other; its documents are kept,
+        and then its ids and scores. A search whose documents the registry has lost is asked for again.
+        """
+        asked = dict(queries)
+        keys = {place: self._search_key(query, hits) for place, query in asked.items()}
+        with open_kept(self._searches) as kept:
+            known = kept.get(list(set(keys.values())))
+        for place in [place for place, key in keys.items() if key in known]:
+            found = [(name, score) for name, score in orjson.loads(known[keys[place]])]
+            if len(self._records([name for name, _ in found])) == len(found):
+                del asked[place]
+                yield place, found
+        for place, candidates in self.server.searches(asked.items(), hits):
+            self.keep((one.id, one.payload) for one in candidates)
+            found = [(one.id, one.score) for one in candidates]
+            with open_kept(self._searches) as kept:
+                kept.put({keys[place]: orjson.dumps(found)})
+            yield place, found
+
+    def _search_key(self, query: str, hits: int) -> bytes:
+        """The key of a search: its server, index, form of the interface, query and number of hits."""
+        server = self.server
+        return digest([server.url, server.name, server.form, query, hits]).encode()
 
     def keep(self, found: Iterable[tuple[str, Any]]) -> None:
         """Write documents to the registry: pairs of an id and the payload that came with it. It gives them no rows.

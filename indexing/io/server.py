@@ -7,7 +7,8 @@ the request again after a pause. The server may name the pause.
 
 import time
 from collections.abc import Callable
-from threading import Condition, Event
+from functools import cache
+from threading import Condition, Event, Lock
 from typing import Any, TypeVar
 
 from keystone.indexing.errors import Refused, UserError, WrongReply, printable
@@ -28,14 +29,38 @@ from keystone.indexing.io.retry import (
 R = TypeVar("R")
 
 
+class Pace:
+    """The times at which the requests of this process to a server begin: at most `rate` a second, evenly spaced."""
+
+    def __init__(self, rate: float) -> None:
+        self._gap_s, self._next, self._lock = 1 / rate, 0.0, Lock()
+
+    def book(self) -> float:
+        """Book the next free time of `time.monotonic`, and return the seconds until then."""
+        with self._lock:
+            now = time.monotonic()
+            begins = max(now, self._next)
+            self._next = begins + self._gap_s
+        return begins - now
+
+
+@cache
+def pace_of(_url: str, rate: float) -> Pace:
+    """The pace that all clients of one server share."""
+    return Pace(rate)
+
+
 class Asker:
     """A server at a URL; many threads may call `ask` at once. Errors begin with the URL and `name`.
 
     `key` is sent as bearer token and removed from every reply. At most `at_once` requests are under way. One reply may
-    take `seconds`.
+    take `seconds`. At most `rate` requests a second are sent to the URL, retries included; None sets no limit.
     """
 
-    def __init__(self, url: str, name: str, key: str | None, at_once: int, seconds: float) -> None:
+    def __init__(
+        self, url: str, name: str, key: str | None, at_once: int, seconds: float, rate: float | None = None
+    ) -> None:
+        self._pace = pace_of(url, rate) if rate else None
         self._where, self._key, self._seconds = f"{url}: {name}", key, seconds
         self._sender = Sender(url, f"Bearer {key}" if key else None, at_once)
         self._limit, self._turn, self._flying = Limit(at_once), Condition(), 0
@@ -48,6 +73,8 @@ class Asker:
         """
         stopped, tries = stopped or Event(), 0
         while True:
+            if self._pace:
+                stopped.wait(self._pace.book())
             sent, failure = self._take_turn(), None
             try:
                 return self._ask_once(request, read)

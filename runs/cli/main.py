@@ -34,6 +34,7 @@ LEFT_BY_COMMAND = {
     "serve": "the log has every call that was answered",
     "judge": f"the model's replies are kept; {RESUMES}",
     "nuggets": f"the model's replies are kept; {RESUMES}",
+    "rubrics": f"the model's replies are kept; {RESUMES}",
     "tune": f"the model's replies are kept, measurements are lost; {RESTARTS}",
 }
 """The work that each interrupted command leaves, and the effect of running it again."""

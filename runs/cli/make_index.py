@@ -97,7 +97,12 @@ def is_attached(corpus: str) -> bool:
 
 
 def attach_index(
-    corpus: str, out: Path, settings: BuildSettings, progress: Progress, rest_key_env: str | None = None
+    corpus: str,
+    out: Path,
+    settings: BuildSettings,
+    progress: Progress,
+    rest_key_env: str | None = None,
+    rest_max_rate: float | None = None,
 ) -> tuple[Index, bool]:
     """Make an index folder over an index that is searched in place; also returns whether it is new.
 
@@ -121,9 +126,14 @@ def attach_index(
         raise UserError(f"found {given[0]} with {corpus}, which is searched where it is; expected one of them")
     assert backend.attach is not None
     attached = AttachSettings(
-        settings.segments, settings.windows, settings.embedding, bool(settings.passages), rest_key_env,
+        settings.segments,
+        settings.windows,
+        settings.embedding,
+        bool(settings.passages),
+        rest_key_env,
         settings.impacts,
-    )  # fmt: skip
+        rest_max_rate,
+    )
     made: tuple[Index, bool] = resolve_name(backend.attach)(corpus, out, attached, progress)
     return made
 

@@ -24,6 +24,7 @@ from keystone.runs.cli.commands.machine_commands import demo, doctor
 from keystone.runs.cli.commands.nuggets_commands import nuggets
 from keystone.runs.cli.commands.replay_command import replay
 from keystone.runs.cli.commands.report_command import diagnose, plot, report
+from keystone.runs.cli.commands.rubrics_commands import rubrics
 from keystone.runs.cli.commands.run_commands import answer, bundle, record, reproduce, run
 from keystone.runs.cli.commands.serve_command import serve
 from keystone.runs.cli.commands.tune_commands import sweep, tune
@@ -90,6 +91,7 @@ GROUPS: Mapping[str, Sequence[Command]] = {
             "autonuggetizer nugget nuggetizer",
             {"assign": "assign", "create": "nuggetize", "support": "support", "score": "recall"},
         ),
+        Command(rubrics, "criteria criterion researchrubrics rubric"),
         Command(report, "browse dashboard html summary view"),
         Command(plot, "chart draw figure graph picture"),
     ],
@@ -167,11 +169,11 @@ class Commands(TyperGroup):
         return list_names()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments of all commands. Of an option that is given twice, only the last would count.
+        """Parse the arguments of all commands. But for `evaluate`, only the last of several `--qrels` would count.
 
         Three commands wrote JSON by `--json FILE`, and still do.
         """
-        if sum(arg.partition("=")[0] == "--qrels" for arg in args) > 1:
+        if args[:1] != ["evaluate"] and sum(arg.partition("=")[0] == "--qrels" for arg in args) > 1:
             raise UserError("--qrels: found more than once; expected one file of judgments")
         return super().parse_args(ctx, _name_output(args) if args[:1] in WROTE_JSON or args[:2] in WROTE_JSON else args)
 

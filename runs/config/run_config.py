@@ -12,7 +12,16 @@ from keystone.generation.rerank.settings import RerankSettings
 from keystone.indexing.settings import NoneNamed, StrictSettings
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.system import System
-from keystone.runs.config.sections import SHORT_FORM, Answer, Fusion, Grading, Queries, Retrieval, ShortName
+from keystone.runs.config.sections import (
+    MOST_CHOSEN_ROWS,
+    SHORT_FORM,
+    Answer,
+    Fusion,
+    Grading,
+    Queries,
+    Retrieval,
+    ShortName,
+)
 from keystone.runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
 
@@ -50,6 +59,19 @@ class RunConfig(StrictSettings):
     answer: Answer = Answer()
     model: ModelSettings | None = None
     """The language model. If it is null, no step may ask one."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_depth(cls, value: Any) -> Any:
+        """Let the depth be chosen if the track asks for that and the configuration gives none."""
+        if not isinstance(value, dict) or value.get("track") not in TRACKS or not TRACKS[value["track"]].chooses_depth:
+            return value
+        fusion, retrieval = value.get("fusion", {}), value.get("retrieval", {})
+        if not isinstance(fusion, dict) or not isinstance(retrieval, dict) or "depth" in fusion:
+            return value
+        deepest = retrieval.get("depth", MOST_CHOSEN_ROWS)
+        most = min(deepest, MOST_CHOSEN_ROWS) if type(deepest) is int else MOST_CHOSEN_ROWS
+        return value | {"fusion": {**fusion, "depth": {"choose": "expected", "most": most}}}
 
     @model_validator(mode="after")
     def _check_possible(self) -> Self:

@@ -5,7 +5,15 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+    model_validator,
+)
 
 from keystone.fusion.methods import find_impossible_setting, find_method
 from keystone.generation.llm.chat import MOST_TOKENS
@@ -19,6 +27,9 @@ from keystone.retrieval.search import KINDS, AnySystem
 from keystone.retrieval.system import System
 from keystone.retrieval.types import K1, B
 from keystone.runs.tracks.violations import shorten_value
+
+MOST_CHOSEN_ROWS = 1000
+"""The most rows of a narrative if its depth is chosen and the configuration gives no number."""
 
 
 def load_depths(value: Any) -> Any:
@@ -41,6 +52,32 @@ def _read_depths(path: Path) -> dict[str, int]:
             raise UserError(f"{path}:{number}: topic {shorten_value(columns[0])} has a depth already")
         found[columns[0]] = int(columns[1])
     return found
+
+
+class ChosenDepth(StrictSettings):
+    """How the rows of each narrative are chosen, of the first `fusion.depth` documents of its ranking."""
+
+    choose: Literal["threshold", "expected"] = "expected"
+    """`expected` keeps the rows whose expected F1 is best, unless `precision` or `budget` is given. `threshold` keeps
+    those that are relevant with a probability of `threshold` or more."""
+    threshold: float = Field(default=0.5, gt=0, lt=1)
+    """The lowest probability of a row, for `threshold`."""
+    precision: float | None = Field(default=None, gt=0, lt=1)
+    """For `expected`: keep the most rows whose expected precision is at least this, instead of those of the best F1."""
+    budget: int | None = Field(default=None, ge=1, le=100_000_000)
+    """For `expected`: keep this many rows of all narratives together, those with the highest probabilities."""
+    calibration: AnyPath | None = None
+    """The file of `keystone tune --calibrate`, which turns scores into probabilities. If it is null, a mixture of two
+    densities is fitted to the scores of each narrative."""
+
+    @model_validator(mode="after")
+    def _check_possible(self) -> Self:
+        given = [key for key in ("precision", "budget") if getattr(self, key) is not None]
+        if len(given) == 2:
+            raise ValueError("precision: found with budget, expected one of them")
+        if given and self.choose == "threshold":
+            raise ValueError(f"{given[0]}: found with choose 'threshold', expected it with choose 'expected'")
+        return self
 
 
 class Queries(StrictSettings):
@@ -220,13 +257,37 @@ class Fusion(StrictSettings):
     parameters: dict[str, float] = Field(default={})
     """The method's parameters besides k, by name, such as `{phi: 0.9}`."""
     depth: int = Field(default=100, ge=1, le=100_000)
-    """How many documents a narrative's ranking keeps (paper: `N_narr`, 100)."""
+    """How many documents a narrative's ranking keeps (paper: `N_narr`, 100). The long form `depth: {choose: expected}`
+    chooses the submitted rows of each narrative by the settings of `choice`, of its first `most` documents (1,000). It
+    is the default of the track rag26 ([guide](tracks.md#a-depth-for-each-narrative)). `{choose: fixed, rows: 20}`
+    is 20."""
+    choice: ChosenDepth | None = None
+    """The settings of the long form of `depth`, which are written there. If it is null, the depth is fixed."""
     depths: Annotated[dict[str, Annotated[int, Field(ge=1, le=100_000)]], BeforeValidator(load_depths)] = Field(
         default={}
     )
     """The depth of single narratives, by topic id, in place of `depth`. A path is read as a file with a topic id and a
     number on each line. The submitted run has no more rows for these narratives
     ([guide](tracks.md#a-depth-for-each-narrative))."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_long_depth(cls, value: Any) -> Any:
+        """Read `depth: {choose: ..., most: ...}` as the settings `depth` and `choice`."""
+        if not isinstance(value, dict) or not isinstance(value.get("depth"), dict):
+            return value
+        long = dict(value["depth"])
+        if long.get("choose") == "fixed":
+            if long.keys() - {"choose", "rows"}:
+                raise ValueError("depth: found more than rows with choose 'fixed', expected {choose: fixed, rows: 100}")
+            return value | {"depth": long.get("rows", cls.model_fields["depth"].default)}
+        return value | {"depth": long.pop("most", MOST_CHOSEN_ROWS), "choice": long}
+
+    @model_serializer(mode="wrap")
+    def _write_long_depth(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        choice = found.pop("choice", None)
+        return found if choice is None else found | {"depth": {**choice, "most": self.depth}}
 
     def get_depth(self, topic_id: str) -> int:
         """Get how many documents the ranking of a narrative keeps."""

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.evaluate import HEAD_RANKS, Evaluation
 from keystone.runs.evaluation.resample import find_bootstrap_interval, run_randomisation_test
 from keystone.runs.wording import plural
 
 CONSTANT_SHARE = 10 * np.finfo(np.float64).eps
 """If the standard error of differences is a smaller share of them, they are constant, as in R's t.test."""
+
+JUDGED_GAP = 0.2
+"""The difference of two runs' judged@10 from which a warning says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ def compare_runs(evaluations: Sequence[Evaluation]) -> list[dict[str, Difference
     found: list[dict[str, Difference]] = [{} for _ in others]
     for measure, values in first.values.items():
         rows = [other.values[measure] - values for other in others]
-        p_t = correct_by_holm([_compute_p_value(row) for row in rows])
+        p_t = correct_by_holm([compute_t_p_value(row) for row in rows])
         p_randomisation = correct_by_holm([run_randomisation_test(row) for row in rows])
         for own, row, t, randomisation in zip(found, rows, p_t, p_randomisation, strict=True):
             low, high = find_bootstrap_interval(row)
@@ -82,10 +85,11 @@ def run_paired_test(first: Evaluation, second: Evaluation) -> dict[str, float]:
     If no topic differs, p is 1. Topics on which one of the two is NaN are left out. If at most one topic is left, or if
     all topics differ by the same amount, p is NaN.
     """
-    return {measure: _compute_p_value(values - second.values[measure]) for measure, values in first.values.items()}
+    return {measure: compute_t_p_value(values - second.values[measure]) for measure, values in first.values.items()}
 
 
-def _compute_p_value(differences: NDArray[np.float64]) -> float:
+def compute_t_p_value(differences: NDArray[np.float64]) -> float:
+    """Compute the p-value of one paired t-test, of differences (float64[topics]); see `run_paired_test`."""
     from scipy.stats import t
 
     differences = differences[~np.isnan(differences)]
@@ -104,15 +108,16 @@ def collect_cautions(evaluations: Sequence[Evaluation]) -> list[str]:
     """Collect the cautions of all runs, each once, and those about comparing later runs with the first."""
     first, *others = evaluations
     found = [caution for evaluation in evaluations for caution in evaluation.cautions]
-    found += _caution_about_depth(evaluations)
+    found += _caution_about_depth(evaluations) + _caution_about_pools(evaluations)
     for other in others:
         between = f"{first.name} and {other.name}"
-        p = run_paired_test(first, other)
+        steps = {name: values - other.values[name] for name, values in first.values.items()}
+        steps = {name: own[~np.isnan(own)] for name, own in steps.items()}
         if all(np.array_equal(first.values[m], other.values[m], equal_nan=True) for m in first.values):
             found.append(f"{between}: the same numbers for every topic")
         elif len(first.topics) < 2:
             found.append(f"{between}: no paired test, because only one topic is judged")
-        elif untested := [m for m in p if np.isnan(p[m]) and np.isfinite(first.values[m] - other.values[m]).sum() > 1]:
+        elif untested := [m for m, own in steps.items() if len(own) > 1 and own.any() and _are_constant(own)]:
             found.append(
                 f"{between}: no paired test of {', '.join(untested)}, because all topics differ by the same amount"
             )
@@ -133,19 +138,35 @@ def _caution_about_depth(evaluations: Sequence[Evaluation]) -> list[str]:
     return [f"rankings of unequal depth: {depths}; not comparable by {', '.join(unlike)}"]
 
 
-def build_report(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+def _caution_about_pools(evaluations: Sequence[Evaluation]) -> list[str]:
+    """Caution about later runs whose judged@10 is far from that of the first run."""
+    first, *others = evaluations
+    unlike = [one for one in others if abs(one.judged_head - first.judged_head) > JUDGED_GAP]
+    if not unlike:
+        return []
+    shares = ", ".join(f"{one.name} {one.judged_head:.0%}" for one in unlike)
+    return [
+        f"the first {HEAD_RANKS} documents are not judged alike: {first.name} {first.judged_head:.0%}, {shares}; "
+        "unjudged documents count as not relevant, so compare with --bounds or --condensed"
+    ]
+
+
+def build_report(evaluations: Sequence[Evaluation], tested: bool = True) -> dict[str, Any]:
     """Build the JSON report: means, counts and values by topic, comparisons with the first run, and cautions.
 
     `paired_t_test` holds the p-values before the correction that those in `differences` have. NaN marks a missing
-    number; orjson writes it as null.
+    number; orjson writes it as null. Unless `tested`, there are neither comparisons nor intervals.
     """
+    others = evaluations[1:] if tested else []
     return {
         "runs": [
             {
                 "name": evaluation.name,
                 "condensed": evaluation.condensed,
                 "mean": {measure: evaluation.mean(measure) for measure in evaluation.values},
-                "interval": {measure: find_bootstrap_interval(own) for measure, own in evaluation.values.items()},
+                "interval": {measure: find_bootstrap_interval(own) for measure, own in evaluation.values.items()}
+                if tested
+                else {},
                 "counts": asdict(evaluation.counts),
                 "circular_rows": evaluation.circular_rows,
                 "topics": {
@@ -157,11 +178,11 @@ def build_report(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
         ],
         "paired_t_test": [
             {"first": evaluations[0].name, "second": other.name, "p": run_paired_test(evaluations[0], other)}
-            for other in evaluations[1:]
+            for other in others
         ],
         "differences": [
             {"first": evaluations[0].name, "second": other.name, "measures": own}
-            for other, own in zip(evaluations[1:], compare_runs(evaluations), strict=True)
+            for other, own in zip(others, compare_runs(evaluations) if others else [], strict=True)
         ],
         "warnings": collect_cautions(evaluations),
     }

@@ -37,6 +37,16 @@ def measure_topic(asked: Any, topic: GradedTopic) -> float:
     return float(_FUNCTIONS[asked.NAME](asked, topic))
 
 
+def compute_best_f1(topic: GradedTopic) -> float:
+    """Compute the set F1 of a ranking that is cut where it is best; grades are 1 for relevant documents. 0 if none is.
+
+    The difference from `SetF` is what the choice of the depth loses.
+    """
+    found = np.cumsum(topic.ranked > 0)
+    rows = np.arange(1, len(found) + 1) + np.count_nonzero(topic.judged > 0)
+    return float(np.max(2 * found / rows, initial=0))
+
+
 def _compute_err(asked: Any, topic: GradedTopic) -> Any:
     """Chapelle et al., CIKM 2009: a reader stops at a document of grade g with probability (2^g - 1) / 2^top."""
     stops = _find_gains(_cut(topic.ranked, asked), max(topic.top, LEAST_TOP_GRADE))

@@ -18,10 +18,14 @@ from keystone.runs.evaluation import cautions
 from keystone.runs.evaluation.circular import find_circular_rows
 from keystone.runs.evaluation.delegated import list_grades, measure_by_function, measure_by_name
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
+from keystone.runs.evaluation.ranx_metrics import load_metrics
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
 from keystone.runs.trec.types import Qrels, Run, make_run, pair_bounds, show_as_html
+
+HEAD_RANKS = 10
+"""The ranks of `Evaluation.judged_head`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class Evaluation:
     """The rows judged by the very grades that selected the documents of the run."""
     condensed: bool = False
     """Whether rows without a judgment were left out."""
+    judged_head: float = float("nan")
+    """The mean of judged@10 over answered topics; NaN if it is not known."""
 
     def __len__(self) -> int:
         """The number of topics."""
@@ -111,8 +117,6 @@ def evaluate(
     `condensed`, the other measures see only documents with a grade of 0 or more (Sakai, SIGIR 2007; trec_eval -J).
     `UserError` if no topic has a relevant document for any of the measures.
     """
-    from ranx import metrics
-
     best = qrels.grades.max()
     measured = [measure for measure in measures if not measure.of_relevance or measure.relevant_from <= best]
     if not measured:
@@ -133,14 +137,15 @@ def evaluate(
         if measure.family == "judged":
             values[str(measure)] = _measure_judged_share(places, run.offsets, measure.cutoff)
     counts = _count_rows(run, places)
-    offsets = run.offsets
+    offsets, found_places = run.offsets, places
     if condensed or qrels.grades.min() < 0:
         grades = list_grades(places, offsets, qrels)
         negative = (grades < 0) & (places >= 0)
         found += cautions.caution_about_negative_grades(name, negative, offsets, measured, condensed)
         if condensed:
             offsets, places = offsets_of(grades >= 0)[offsets], places[grades >= 0]
-    parts = list(_arrange_for_ranx(places, offsets, qrels))
+    head = _measure_judged_share(found_places, run.offsets, HEAD_RANKS)[np.diff(run.offsets) > 0]
+    parts, metrics = list(_arrange_for_ranx(places, offsets, qrels)), load_metrics()
     for measure in measured:
         if measure.delegated or measure.family == "judged":
             continue
@@ -155,7 +160,9 @@ def evaluate(
     relevance = [values[str(measure)] for measure in measured if measure.of_relevance]
     if counts.judged_rows and relevance and not any(map(np.any, relevance)):
         found.append(f"{name}: every measure of relevance is 0 for every topic")
-    return Evaluation(name, tuple(topics), values, counts, tuple(found), condensed=condensed)
+    return Evaluation(
+        name, tuple(topics), values, counts, tuple(found), 0, condensed, float(head.mean()) if len(head) else np.nan
+    )
 
 
 def _count_rows(run: Run, places: NDArray[np.int64]) -> Counts:
@@ -225,18 +232,29 @@ def evaluate_files(
     evaluations = []
     for path in paths:
         run = read_unsorted_run(path)
-        if not run.query_ids:
-            raise UserError(f"{path}: holds no row, expected a run")
-        if not set(qrels.query_ids) & set(run.query_ids):
-            ids = f"its topics look like {run.query_ids[0]!r}, those of the judgments like {qrels.query_ids[0]!r}"
-            raise UserError(f"{path}: none of its topics is judged in {qrels_path}: {ids}")
+        check_run(path, run, qrels_path, qrels)
         run = drop_own_documents(run) if skip_own else run
-        evaluation = evaluate(unicode_name(path), run, qrels, measures, condensed)
-        circular, grades = find_circular_rows(path, run, qrels_path)
-        found = cautions.caution_about_circle(evaluation.name, circular, grades)
-        evaluation = replace(evaluation, circular_rows=circular, cautions=(*evaluation.cautions, *found))
-        evaluations.append(evaluation)
+        evaluations.append(evaluate_file(path, run, qrels_path, qrels, measures, condensed))
     return evaluations
+
+
+def check_run(path: Path, run: Run, qrels_path: Path, qrels: Qrels) -> None:
+    """Raise `UserError` for the run of a file that has no row or no judged topic."""
+    if not run.query_ids:
+        raise UserError(f"{path}: holds no row, expected a run")
+    if not set(qrels.query_ids) & set(run.query_ids):
+        ids = f"its topics look like {run.query_ids[0]!r}, those of the judgments like {qrels.query_ids[0]!r}"
+        raise UserError(f"{path}: none of its topics is judged in {qrels_path}: {ids}")
+
+
+def evaluate_file(
+    path: Path, run: Run, qrels_path: Path, qrels: Qrels, measures: Sequence[Measure], condensed: bool
+) -> Evaluation:
+    """Measure the run of a file, and count the rows judged by grades that selected its documents."""
+    evaluation = evaluate(unicode_name(path), run, qrels, measures, condensed)
+    circular, grades = find_circular_rows(path, run, qrels_path)
+    found = cautions.caution_about_circle(evaluation.name, circular, grades)
+    return replace(evaluation, circular_rows=circular, cautions=(*evaluation.cautions, *found))
 
 
 def compile_loops() -> None:

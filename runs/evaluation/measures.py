@@ -16,7 +16,7 @@ from typing import Any
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.plugins import OpenTable
-from keystone.runs.evaluation.definitions import GradedTopic, is_defined_here
+from keystone.runs.evaluation.definitions import GradedTopic, compute_best_f1, is_defined_here
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ FAMILIES = OpenTable(
         "AP": Family("average_precision"),
         "MRR": Family("reciprocal_rank"),
         "RR": Family("reciprocal_rank"),
+        "BestF": Family(compute_best_f1),
         "judged": Family(of_grades=True, needs_cutoff=True),
     },
     _list_other_names,

@@ -56,6 +56,12 @@ def _mix(state: np.uint64) -> np.uint64:
 
 
 @kernel
+def draw_below(state: np.uint64, limit: np.uint64) -> np.int64:
+    """Turn a counter into a random whole number from 0 to `limit` - 1."""
+    return np.int64(((_mix(state) >> np.uint64(32)) * limit) >> np.uint64(32))
+
+
+@kernel
 def _count_extreme_sums(differences: NDArray[np.float64], least: float, rounds: int, exact: bool, seed: int) -> int:
     """Count the rounds whose sum is `least` or more from 0. Bit i of a round says whether difference i is added."""
     count, state = 0, np.uint64(seed)
@@ -79,5 +85,5 @@ def _fill_means(values: NDArray[np.float64], seed: int, means: NDArray[np.float6
         total = 0.0
         for _ in range(len(values)):
             state += np.uint64(0x9E3779B97F4A7C15)
-            total += values[np.int64(((_mix(state) >> np.uint64(32)) * topics) >> np.uint64(32))]
+            total += values[draw_below(state, topics)]
         means[sample] = total / len(values)

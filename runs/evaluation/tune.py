@@ -25,7 +25,7 @@ from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted
 from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels
-from keystone.runs.trec.types import Qrels
+from keystone.runs.trec.types import Qrels, Run
 
 BASELINE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
 """The baseline: the whole narrative as one query."""
@@ -148,6 +148,16 @@ def list_default_tries(config: RunConfig) -> list[str]:
         f"queries.narrative_weight={[1, 2, 4] if fusion.weighted else [0, 1]}",
         *(["fusion.k_narrative=[10, 20, 60]"] if "k" in fusion.parameters else []),
     ]
+
+
+def rank_narratives(config: RunConfig, threads: int, progress: Progress) -> Run:
+    """Rank the narratives of a configuration, in memory."""
+    values = MemoryValues(open_job(config, threads, progress))
+    with open_model_runner(config, None) as run_with_model:
+        for kind, before in list_wanted(config):
+            if kind in NARRATIVE_STAGES:
+                kind.work(Work(values, run_with_model, before))
+    return convert_to_run(values.job.store, values.get(NARRATIVE_FILE), config.run_id)
 
 
 class _Scorer:

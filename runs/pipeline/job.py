@@ -73,7 +73,7 @@ class Job:
     @property
     def plain_track(self) -> dict[str, Any]:
         """The rules of the track as values of JSON."""
-        return asdict(self.track)
+        return {key: value for key, value in asdict(self.track).items() if key != "chooses_depth"}
 
     @property
     def segment_settings(self) -> list[int]:

@@ -25,7 +25,7 @@ from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
 from keystone.runs.pipeline.stages.rerank import RERANKS_FILE
-from keystone.runs.pipeline.stages.segments import get_retrieval_file
+from keystone.runs.pipeline.stages.segments import DEPTHS_FILE, get_retrieval_file
 from keystone.runs.pipeline.table import list_records
 from keystone.runs.pipeline.values import Values
 from keystone.runs.trec.topics import hash_topics
@@ -80,6 +80,7 @@ def describe_outcome(values: Values) -> dict[str, Any]:
     """Describe the outcome of a run for its manifest: segments, saved grades, support, fallbacks, and a cut prompt."""
     cut = read_cut_prompt(values.directory) if values.job.config.model else None
     return {
+        **({"depths": [asdict(one) for one in values.get(DEPTHS_FILE)]} if _chooses_rows(values) else {}),
         **_count_segments(values),
         **_collect_model_facts(values),
         **({"cut_prompt": asdict(cut)} if cut else {}),
@@ -93,6 +94,11 @@ def _find_doubts(values: Values) -> dict[str, str]:
         return {}
     warning = next((record.warning for record in values.get(RERANKS_FILE) if record.warning), "")
     return {"reranker_warning": warning} if warning else {}
+
+
+def _chooses_rows(values: Values) -> bool:
+    config = values.job.config
+    return config.track is not None and config.fusion.choice is not None
 
 
 def _count_segments(values: Values) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from keystone.runs.pipeline.stages import (
     narrative,
     queries,
     rerank,
+    research,
     rounds,
     search,
     segments,
@@ -42,6 +43,8 @@ STAGES: Sequence[StageKind] = (
     rerank.AFTER_GRADES,
     segments.STAGE,
     gather.STAGE,
+    research.STAGE,
+    segments.AFTER_RESEARCH,
     answer.STAGE,
     submission.STAGE,
 )

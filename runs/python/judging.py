@@ -1,7 +1,7 @@
 """What `keystone tune`, `judge` and `nuggets` find, as values: settings, judgments and nuggets."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from warnings import warn
 
 import orjson
@@ -23,6 +23,10 @@ from keystone.runs.evaluation.nuggets.citations import assign_banks
 from keystone.runs.evaluation.nuggets.create import Judgments, create_banks_for
 from keystone.runs.evaluation.nuggets.score import score_banks
 from keystone.runs.evaluation.nuggets.types import NuggetBank
+from keystone.runs.evaluation.rubrics import assign as rubric_grading
+from keystone.runs.evaluation.rubrics import files as rubric_files
+from keystone.runs.evaluation.rubrics import score as rubric_scores
+from keystone.runs.evaluation.rubrics.files import Rubric
 from keystone.runs.evaluation.tune import Trials, Tuning
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.python.checks import check_config, check_path
@@ -30,6 +34,8 @@ from keystone.runs.python.files import AnyPath
 from keystone.runs.python.incoming import to_qrels, to_run, to_topics
 from keystone.runs.python.steps import THREADS, open_job_of
 from keystone.runs.trec.types import Qrels, make_qrels
+
+T = TypeVar("T")
 
 
 def tune(
@@ -159,7 +165,33 @@ def write_nuggets(path: AnyPath, nuggets: Sequence[NuggetBank], form: str = "nug
     write.write_nuggets(check_path(path, "path"), nuggets, form)
 
 
-def _warned(found: tuple[list[NuggetBank], list[str]]) -> list[NuggetBank]:
+def assign_rubrics(answers: Sequence[AnyPath], rubrics: Sequence[Rubric], config: RunConfig | None) -> list[Rubric]:
+    """Grade the answers of files or run directories by rubrics, by a model, or without a configuration by rules."""
+    paths = [check_path(path, "answers") for path in answers]
+    if config is None:
+        return _warned(rubric_grading.assign_rubrics(paths, rubrics, "rubrics", None))
+    with open_model_runner(check_config(config), None) as ask:
+        return _warned(rubric_grading.assign_rubrics(paths, rubrics, "rubrics", ask))
+
+
+def score_rubrics(graded: Sequence[Rubric], topics: Collection[str] = ()) -> list[Evaluation]:
+    """Score runs from graded rubrics, with three grades and with two. `topics` are as for `score_nuggets`."""
+    return rubric_scores.score_rubrics(graded, topics)
+
+
+def read_rubrics(path: AnyPath) -> list[Rubric]:
+    """Read rubrics of ResearchRubrics or of RAGDoll. `UserError` names file and line of a bad row."""
+    return rubric_files.read_rubrics(check_path(path, "path"))
+
+
+def write_rubrics(path: AnyPath, rubrics: Sequence[Rubric], form: str = "ragdoll") -> None:
+    """Write rubrics as a file of `ragdoll` or `researchrubrics`. `UserError` for another form."""
+    if form not in rubric_files.FORMS:
+        raise UserError(f"form: found {form!r}, expected one of {', '.join(rubric_files.FORMS)}")
+    rubric_files.write_rubrics(check_path(path, "path"), rubrics, form)
+
+
+def _warned(found: tuple[list[T], list[str]]) -> list[T]:
     banks, cautions = found
     for caution in cautions:
         warn(caution, stacklevel=3)

@@ -29,7 +29,7 @@ def format_markdown(evaluations: "Sequence[Evaluation]") -> str:
 
 def format_latex(evaluations: "Sequence[Evaluation]") -> str:
     """Format means as a LaTeX table for the package booktabs, marked as in Markdown."""
-    head, *rows = _list_cells(evaluations, r"\textbf{{{}}}", r"$^{\dagger}$", _escape_latex)
+    head, *rows = _list_cells(evaluations, r"\textbf{{{}}}", r"$^{\dagger}$", escape_latex)
     lines = [f"{' & '.join(line)} \\\\" for line in (head, *rows)]
     note = _explain_marks(evaluations, r"$^{\dagger}$")
     return "\n".join(
@@ -108,6 +108,7 @@ def _explain_marks(evaluations: "Sequence[Evaluation]", mark: str, circle: str =
     return "; ".join(notes)
 
 
-def _escape_latex(text: str) -> str:
+def escape_latex(text: str) -> str:
+    """Escape the characters that LaTeX reads as commands."""
     named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     return re.sub(r"[\\~^&%$#_{}]", lambda found: named.get(found[0], f"\\{found[0]}"), text)

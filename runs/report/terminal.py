@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.types import Progress, Tick, silent
 from keystone.runs.report.say import say
@@ -277,3 +277,13 @@ def print_sweep(sweep: "Sweep") -> None:
     if any(map(mark_circle, evaluations.values())):
         print(f"\n{CIRCLE_TEXT}")
     print_choice(tuning)
+
+
+def print_reliability(held_out: Mapping[str, Any]) -> None:
+    """Print how reliable the probabilities of a calibration are on topics that it was not fitted on."""
+    say("rows, mean probability, share of relevant rows:")
+    for one in held_out["reliability"]:
+        if one["rows"]:
+            say(f"{one['rows']:>9,}  {one['probability']:.3f}  {one['relevant']:.3f}")
+    say(f"expected calibration error {held_out['calibration_error']:.3f}")
+    say(f"set F1 {held_out['set_f1']:.3f} with {held_out['rows']:.1f} rows a topic")

@@ -86,6 +86,8 @@ class Track:
     """The most words of Keystone's own answers, if the configuration gives no number."""
     rows: int | None = None
     """The most rows of a topic in a retrieval run."""
+    chooses_depth: bool = False
+    """Whether a run chooses the rows of each topic, unless its configuration gives a depth."""
     references: int | None = None
     """The most references of an answer."""
     cited: int | None = None
@@ -216,6 +218,7 @@ _RAG26 = Track(
     citations=("positions", "ids"),
     length=Length(1024, nfkc=False),
     words=1024,
+    chooses_depth=True,
     cited=3,
     one_form="answer",
     strict_ids=True,

@@ -1,5 +1,6 @@
 """Claims for each query: the model quotes the query's documents, and a program finds each quote in its document."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -121,6 +122,25 @@ def find_missing_names(text: str, task: ClaimTask, document: Document, segments:
     """Find the names and numbers of a claim that neither these segments, their title nor the request have."""
     sources = (task.query, task.narrative, document.title, *map(document.segment_text, segments))
     return find_names(text).keys() - split_words(" ".join(sources))
+
+
+def make_claims_of_notes(
+    tasks: Sequence[ClaimTask], notes: Sequence[tuple[int, str, Span]], documents: Mapping[str, Document]
+) -> list[Claim]:
+    """Make claims of a reader's notes: the place of each one's query, its text, and the stretch that it quotes.
+
+    The claim is the quote itself if the note has names or numbers that the quoted segments lack.
+    """
+    claims, counts = list[Claim](), Counter[int]()
+    for place, text, span in notes:
+        document = documents[span.doc_id]
+        segments = find_quoted_segments(document, span)[:MOST_CITATIONS]
+        quote = tidy(document.text[span.start : span.end])
+        said = quote if find_missing_names(text, tasks[place], document, segments) else text
+        uses = ((place, counts[place]),)
+        claims += [Claim(said, (quote,), tuple(one.id for one in segments), uses)] if segments else []
+        counts[place] += 1
+    return claims
 
 
 async def collect_claims(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from keystone.generation.answers.claims.choose import choose_claims, join_citations, merge_claims
-from keystone.generation.answers.claims.collect import Claim, ClaimTask, collect_claims
+from keystone.generation.answers.claims.collect import Claim, ClaimTask, collect_claims, make_claims_of_notes
 from keystone.generation.answers.claims.quotes import find_names, split_words
 from keystone.generation.answers.sentences import (
     allow_tokens,
@@ -29,7 +29,7 @@ from keystone.generation.reply_types import read_parts
 from keystone.generation.rules.words import find_stems
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
-from keystone.indexing.types import Document
+from keystone.indexing.types import Document, Span
 from keystone.indexing.vectors.types import Vectors
 
 MOST_JOINED = 3
@@ -127,13 +127,18 @@ async def answer_from_claims(
     documents: Mapping[str, Document],
     embed: Callable[[Sequence[str]], Vectors],
     words: int,
+    noted: Sequence[tuple[int, str, Span]] = (),
 ) -> tuple[Answer | None, list[Fallback]]:
     """Answer a topic in at most `words` words. `tasks` are its queries, in order; None if there is no claim.
+
+    If a reader has `noted` claims, as `make_claims_of_notes` takes them, no others are asked for.
 
     `documents` are those of the passages, by id. `embed` embeds texts as float32[texts, d], unit vectors. The answer
     cites segments.
     """
-    claims, fallbacks = await collect_claims(model, tasks, documents)
+    claims, fallbacks = make_claims_of_notes(tasks, noted, documents), list[Fallback]()
+    if not noted:
+        claims, fallbacks = await collect_claims(model, tasks, documents)
     vectors = await asyncio.to_thread(embed, [claim.text for claim in claims])
     chosen = choose_claims(merge_claims(claims, vectors), len(tasks), words)
     if not chosen:

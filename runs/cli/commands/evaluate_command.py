@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import Json, JsonFile, Quiet, SkipOwn, complete_setting, find_run_files
+from keystone.runs.cli.leaderboard import MOST_COMPARED, Asked, list_files, make_board, print_board, read_topic_ids
+from keystone.runs.cli.options import Json, JsonFile, Quiet, SkipOwn, complete_setting
 from keystone.runs.report.say import say, say_report
 
 if TYPE_CHECKING:
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
-    """The forms of tables; `keystone.runs.report.tables.TABLES` has all but `text`."""
+    """The forms of tables; `keystone.runs.report.tables.TABLES` has all but `text` and `json`."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
     LATEX = "latex"
     CSV = "csv"
+    JSON = "json"
 
 
 def evaluate(
@@ -39,11 +41,14 @@ def evaluate(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Run files, or run directories, whose last ranking counts; with --answers, answer files or run "
-            "directories. The command compares the others with the first one.",
+            help="Run files, folders of them, or run directories, whose last ranking counts; with --answers, answer "
+            "files or run directories. The command compares the others with the first one.",
         ),
     ],
-    qrels: Annotated[Path | None, typer.Option(help="Judgments of runs: see docs/corpora.md.")] = None,
+    qrels: Annotated[
+        list[Path] | None,
+        typer.Option(help="Judgments of runs: see docs/corpora.md. Repeat for several judges, which are compared."),
+    ] = None,
     answers: Annotated[bool, typer.Option("--answers", help="Measure answers. See docs/runs.md.")] = False,
     references: Annotated[Path | None, typer.Option(help="References of answers: a JSON object a topic.")] = None,
     measure: Annotated[
@@ -73,6 +78,23 @@ def evaluate(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse a run that is judged by the grades that selected its documents.")
     ] = False,
+    sort: Annotated[str | None, typer.Option(help="The measure that ranks runs.", show_default="the first")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="The file or tag of a run, or best: all others are tested against it.")
+    ] = None,
+    only_table: Annotated[bool, typer.Option("--only-table", help="Print the leaderboard, without tests.")] = False,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Test all pairs by randomised Tukey HSD, with letters of what ties.")
+    ] = False,
+    by_topic: Annotated[bool, typer.Option("--by-topic", help="Add a table of topics, hardest first.")] = False,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Add means with unjudged documents as relevant, and RBP's residual.")
+    ] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="List bad files, and measure the good ones.")] = False,
+    topics: Annotated[
+        str | None, typer.Option(help="Measure these topics only: a file of ids, or ids with commas between them.")
+    ] = None,
+    depth: Annotated[int, typer.Option(min=0, help="Cut each topic to this many rows, as trec_eval -M; 0: all.")] = 0,
     resample_judges: Annotated[
         bool,
         typer.Option(
@@ -92,14 +114,17 @@ def evaluate(
     """
     import orjson
 
-    from keystone.indexing.io.writing import write_whole
     from keystone.runs.cli.outputs import check_outputs, check_run_outputs
+    from keystone.runs.evaluation.batch import Cut
     from keystone.runs.evaluation.judging.redraw import find_judge_intervals
     from keystone.runs.report.judging import format_judge_intervals
     from keystone.runs.report.tables import TABLES
     from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, progress_bars
 
-    runs = runs if answers else find_run_files(runs)
+    asked = Asked(sort, baseline, only_table, pairs, by_topic, bounds, skip_bad, topics, depth)
+    runs, qrels = runs if answers else list_files(runs), qrels or None
+    if answers and asked != Asked():
+        raise UserError("expected --sort, --baseline, --pairs and the like for runs only, not with --answers")
     if (qrels is None) != answers or (references is not None and not answers):
         hint = (
             "; trec_eval's QRELS RUN is RUN --qrels QRELS here, and its -q is --out FILE"
@@ -119,28 +144,57 @@ def evaluate(
         take_measures = partial(_evaluate_answers, runs, references, measure or [], settings)
     else:
         assert qrels is not None
-        check_outputs([*runs, qrels], {"--out": out})
-        take_measures = partial(_evaluate_runs, runs, qrels, wanted, skip_own, condensed)
+        check_outputs([*runs, *qrels], {"--out": out})
+        if asked != Asked() or len(qrels) > 1 or len(runs) > MOST_COMPARED:
+            if resample_judges:
+                raise UserError(f"expected --resample-judges with one judge and up to {MOST_COMPARED} runs, unsorted")
+            ids = read_topic_ids(topics) if topics else frozenset[str]()
+            with progress_bars(quiet) as progress:
+                board = make_board(runs, qrels, wanted, Cut(skip_own, condensed, ids, depth), asked, progress)
+            _refuse_circular(board.runs, strict)
+            if json:
+                say_report("evaluate", runs, board.report)
+            else:
+                print_board(board, format, asked, quiet)
+            _write_report(board.report, out)
+            return
+        take_measures = partial(_evaluate_runs, runs, qrels[0], wanted, skip_own, condensed)
     with progress_bars(quiet) as progress, progress("Measuring", None):
         evaluations, comparisons = take_measures()
-        judged = find_judge_intervals(runs, qrels, wanted, skip_own, condensed) if qrels and resample_judges else []
-    if strict and (circular := next((one for one in evaluations if one.circular_rows), None)):
-        raise UserError(f"--strict: {circular.cautions[-1]}; expected judgments by others")
+        judged = find_judge_intervals(runs, qrels[0], wanted, skip_own, condensed) if qrels and resample_judges else []
+    _refuse_circular(evaluations, strict)
     if json:
         say_report("evaluate", runs, _build_report(evaluations, comparisons if answers else None, judged))
+    elif format is Form.JSON:
+        say(orjson.dumps(_build_report(evaluations, comparisons if answers else None, judged)).decode())
     elif format is Form.TEXT:
         print_evaluations(evaluations, compare=False)
         if len(evaluations) > 1:
             print_differences(evaluations)
     else:
         say(TABLES[format](evaluations))
+    json = json or format is Form.JSON
     for comparison in comparisons if not json else []:
         say(str(comparison), err=format is not Form.TEXT)
     if judged and not json:
         say(format_judge_intervals(judged), err=format is not Form.TEXT)
     print_cautions(evaluations, quiet)
     if out:
-        report = _build_report(evaluations, comparisons if answers else None, judged)
+        _write_report(_build_report(evaluations, comparisons if answers else None, judged), out)
+
+
+def _refuse_circular(evaluations: "Sequence[Evaluation]", strict: bool) -> None:
+    """Refuse runs that are judged by their own grades, if `strict`."""
+    if strict and (circular := next((one for one in evaluations if one.circular_rows), None)):
+        raise UserError(f"--strict: {circular.cautions[-1]}; expected judgments by others")
+
+
+def _write_report(report: dict[str, Any], out: Path | None) -> None:
+    import orjson
+
+    from keystone.indexing.io.writing import write_whole
+
+    if out:
         with write_whole(out) as file:
             file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))
 

@@ -164,6 +164,12 @@ def index(
             show_default="PYSERINI_API_KEY, by https",
         ),
     ] = None,
+    rest_max_rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, help="The most requests a second to a server at rest:URL/NAME.", show_default="no limit"
+        ),
+    ] = None,
     query_prefix: Annotated[
         str | None, typer.Option(help="Text before each query.", show_default="as the files of the model say")
     ] = None,
@@ -296,8 +302,9 @@ def index(
             told.add(str(error))
             say(f"left out: {error}{'; further ones are counted' if number == REPORTED_RECORDS else ''}", err=True)
 
-    if rest_key_env is not None and not source.startswith("rest:"):
-        raise UserError(f"--rest-key-env: found with {source}, expected with rest:URL/NAME")
+    for option, value in (("--rest-key-env", rest_key_env), ("--rest-max-rate", rest_max_rate)):
+        if value is not None and not source.startswith("rest:"):
+            raise UserError(f"{option}: found with {source}, expected with rest:URL/NAME")
     kind = faiss if faiss is not None else "Flat" if recall is None else SMALLEST
     holds_passages = not (searched_in_place or (opensearch and kind != "Flat"))
     chooses = dense is Dense.auto and holds_passages and not no_dense
@@ -332,7 +339,7 @@ def index(
             elif changes_parts:
                 made, built = change_parts(out, settings, drop or [], progress), True
             elif searched_in_place:
-                made, built = attach_index(source, out, settings, progress, rest_key_env)
+                made, built = attach_index(source, out, settings, progress, rest_key_env, rest_max_rate)
             else:
                 made, built = make_index(source, out, settings, progress, tell)
             if chosen:

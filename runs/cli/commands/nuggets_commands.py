@@ -70,7 +70,7 @@ def create(
 
     settings = read_config(config, set)
     check_run_outputs(settings, [config, qrels], {"--out": out})
-    with _open_runner(settings, "Creating nuggets", quiet) as run_with_model:
+    with open_runner(settings, "Creating nuggets", quiet) as run_with_model:
         banks, cautions = create_banks(settings, qrels, relevant_from, run_with_model)
     write_nuggets(out, banks, to.value)
     _tell("create", config, out, cautions, json)
@@ -97,7 +97,7 @@ def assign(
 
     settings = read_model_settings(config, set)
     check_run_outputs(settings, [*files, nuggets, config], {"--out": out})
-    with _open_runner(settings, "Assigning nuggets", quiet) as run_with_model:
+    with open_runner(settings, "Assigning nuggets", quiet) as run_with_model:
         banks, cautions = assign_to_files(files, nuggets, run_with_model)
     write_nuggets(out, banks)
     _tell("assign", files, out, cautions, json)
@@ -124,7 +124,7 @@ def support(
 
     settings = read_config(config, set)
     check_run_outputs(settings, [*files, config], {"--out": out})
-    with _open_runner(settings, "Rating citations", quiet) as run_with_model:
+    with open_runner(settings, "Rating citations", quiet) as run_with_model:
         answers, cautions = rate_files(files, settings, run_with_model)
     write_cited_answers(out, answers)
     _tell("support", files, out, cautions, json)
@@ -142,6 +142,13 @@ def score(
         Path | None,
         typer.Option(help="Score these topics, in any form of docs/corpora.md."),
     ] = None,
+    track: Annotated[
+        str | None,
+        typer.Option(help="Of each sentence, count no more citations than this track allows, such as rag26."),
+    ] = None,
+    agree_with: Annotated[
+        Path | None, typer.Option(help="Compare the labels of citations with those of this file of nuggets support.")
+    ] = None,
     out: JsonFile = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -157,19 +164,30 @@ def score(
     from keystone.indexing.io.writing import write_whole
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.compare import build_report
+    from keystone.runs.evaluation.nuggets.agreement import compare_labels
+    from keystone.runs.evaluation.nuggets.citations import read_cited_answers
     from keystone.runs.evaluation.nuggets.read import read_nuggets
     from keystone.runs.evaluation.nuggets.score import score_files
     from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, print_topics
+    from keystone.runs.tracks.rules import TRACKS
     from keystone.runs.trec.topics import read_topics
 
     if nuggets is not None and topics is not None:
         raise UserError("expected either --nuggets or --topics")
-    check_outputs([*files, nuggets, topics], {"--out": out})
+    check_outputs([*files, nuggets, topics, agree_with], {"--out": out})
+    if track is not None and track not in TRACKS:
+        raise UserError(f"--track: found {track!r}, expected one of {', '.join(TRACKS)}")
     wanted = [bank.topic_id for bank in read_nuggets(nuggets)] if nuggets else []
     wanted = [topic.id for topic in read_topics(topics)] if topics else wanted
-    evaluations = score_files(files, wanted)
+    evaluations = score_files(files, wanted, TRACKS[track].cited if track else None)
+    report = build_report(evaluations)
+    if agree_with is not None:
+        agreement = compare_labels([one for file in files for one in read_cited_answers(file)], agree_with)
+        report["agreement"] = agreement.report()
+        if not json:
+            say(agreement.describe())
     if json:
-        say_report("nuggets score", files, build_report(evaluations))
+        say_report("nuggets score", files, report)
     for evaluation in evaluations if not json else []:
         print_topics(evaluation)
     if len(evaluations) > 1 and not json:
@@ -178,7 +196,7 @@ def score(
     print_cautions(evaluations, quiet)
     if out:
         with write_whole(out) as file:
-            file.write(orjson.dumps(build_report(evaluations), option=orjson.OPT_INDENT_2))
+            file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))
 
 
 @nuggets.command(cls=Command)
@@ -203,7 +221,8 @@ def convert(
 
 
 @contextmanager
-def _open_runner(settings: "RunConfig", step: str, quiet: bool) -> Iterator["RunWithModel"]:
+def open_runner(settings: "RunConfig", step: str, quiet: bool) -> Iterator["RunWithModel"]:
+    """Open a runner of the configuration's model, with a progress bar of this step."""
     from keystone.runs.pipeline.model_runner import open_model_runner
     from keystone.runs.report.terminal import progress_bars
 

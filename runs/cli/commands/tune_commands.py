@@ -35,6 +35,11 @@ def tune(
     set: Overrides = None,
     measure: Measures = None,
     folds: Folds = 5,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(help="Fit no settings but the calibration of fusion.depth, and write it into this file."),
+    ] = None,
+    relevant_from: Annotated[int, typer.Option(min=1, help="The lowest relevant grade, for --calibrate.")] = 1,
     skip_own: SkipOwn = False,
     json: Json = False,
     threads: Threads = CORES,
@@ -46,14 +51,29 @@ def tune(
 
     Example: keystone tune run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]'
     """
+    from keystone.indexing.io.writing import write_json_lines
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
+    from keystone.runs.evaluation.depth import Judgments, calibrate_run
     from keystone.runs.evaluation.measures import parse_measures
     from keystone.runs.evaluation.tune import Trials, describe_tuning
     from keystone.runs.evaluation.tune import tune as tuned
-    from keystone.runs.report.terminal import print_cautions, print_tuning, progress_bars
+    from keystone.runs.report.terminal import print_cautions, print_reliability, print_tuning, progress_bars
 
-    check_run_outputs(read_config(config, set), [config, qrels], {})
+    check_run_outputs(read_config(config, set), [config, qrels], {"--calibrate": calibrate})
+    if calibrate is not None:
+        if attempt or measure:
+            raise UserError("--calibrate: found with --try or --measure, expected it without them")
+        with progress_bars(quiet) as progress:
+            fitted = calibrate_run(
+                config, set or [], Judgments(qrels, relevant_from, folds, skip_own), threads, progress
+            )
+        write_json_lines(calibrate, [fitted])
+        if json:
+            say_result("tune", config, fitted)
+        else:
+            print_reliability(fitted["held_out"])
+        return
     measures = parse_measures(measure or RANKING_MEASURES)
     with progress_bars(quiet) as progress:
         trials = Trials(qrels, measures, attempt, folds, skip_own)

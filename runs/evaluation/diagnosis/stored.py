@@ -22,6 +22,7 @@ from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE
+from keystone.runs.pipeline.stages.research import RESEARCHED_FILE
 from keystone.runs.pipeline.stages.search import list_system_files
 from keystone.runs.pipeline.table import find_last_ranking, list_rankings
 from keystone.runs.pipeline.topic_steps import rank_by_grade
@@ -68,8 +69,8 @@ class StoredRun:
 
     @property
     def narrative_rankings(self) -> list[str]:
-        """The files with the rankings of each narrative, one after another."""
-        return [file.name for file in list_rankings(self.config).narrative_rankings]
+        """The files with the rankings of each narrative before it is read, one after another."""
+        return [file.name for file in list_rankings(self.config).narrative_rankings if file != RESEARCHED_FILE]
 
     def list_selected_before_reranker(self) -> dict[str, set[str]]:
         """List the documents of each topic that would be read without the reranker."""

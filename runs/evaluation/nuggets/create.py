@@ -55,7 +55,7 @@ def create_banks_for(
     model_settings = config.model
     if model_settings is None:
         raise UserError("nuggets: needs a language model; expected one under the key model")
-    passages, cautions = _read_passages(store, topics, judged)
+    passages, cautions = read_passages(store, topics, judged)
     asked = [topic for topic in topics if passages.get(topic.id)]
     if not asked:
         raise UserError(
@@ -74,7 +74,7 @@ def create_banks_for(
     return [bank for bank, _ in found], [*cautions, *(caution for _, own in found for caution in own)]
 
 
-def _read_passages(
+def read_passages(
     store: Store, topics: Sequence[Topic], judged: Judgments
 ) -> tuple[Mapping[str, dict[str, str]], list[str]]:
     """Read the texts of the relevant documents of each topic by id, best first, and caution about missing ones."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import nan
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -18,15 +18,36 @@ from keystone.runs.evaluation.nuggets.citations import CitedAnswer, CitedSentenc
 from keystone.runs.evaluation.nuggets.read import read_nuggets
 from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
 
-T = TypeVar("T", NuggetBank, CitedAnswer)
+
+class Graded(Protocol):
+    """What somebody graded of a run's answer to a topic."""
+
+    @property
+    def run_id(self) -> str:
+        """The run."""
+        ...
+
+    @property
+    def topic_id(self) -> str:
+        """The topic."""
+        ...
+
+
+T = TypeVar("T", bound=Graded)
 
 NUGGET_MEASURES = ("A", "A_strict", "V", "V_strict", "W", "W_strict")
-CITATION_MEASURES = ("precision", "recall", "precision_all", "recall_all")
+CITATION_MEASURES = (
+    *("precision", "recall", "f1"),
+    *("precision_hard", "recall_hard", "f1_hard"),
+    *("precision_all", "recall_all", "f1_all"),
+    "cited",
+)
 CREDIT: Mapping[str | None, float] = {"support": 1.0, "partial_support": 0.5}
 """The credit of an assigned nugget; any other assignment has none."""
 OKAY_WEIGHT = 0.5
 """The weight of a nugget that is not vital, in the weighted scores."""
 SUPPORT_CREDIT: Mapping[Support, float] = {"full": 1.0, "partial": 0.5, "none": 0.0}
+HARD_CREDIT: Mapping[Support, float] = {"full": 1.0, "partial": 0.0, "none": 0.0}
 
 
 FROM_FILES = (
@@ -35,8 +56,10 @@ FROM_FILES = (
 )
 
 
-def score_files(paths: Sequence[Path], topics: Collection[str] = ()) -> list[Evaluation]:
+def score_files(paths: Sequence[Path], topics: Collection[str] = (), most_cited: int | None = None) -> list[Evaluation]:
     """Score the runs of files with assigned nuggets, or with rated citations, on these topics.
+
+    Of each sentence's citations, the first `most_cited` count; None: all.
 
     Without topics, they are those of all files, and a caution says so. A topic that a run lacks counts 0. `UserError`
     for files of both kinds together, for a nugget that is not assigned, for a topic that recurs with the same run, and
@@ -47,8 +70,16 @@ def score_files(paths: Sequence[Path], topics: Collection[str] = ()) -> list[Eva
         raise UserError(f"{paths[of_citations.index(True)]}: holds rated citations, another file has nuggets")
     if not any(of_citations):
         return score_banks([bank for path in paths for bank in _read_assigned(path)], topics)
-    answers = [answer for path in paths for answer in read_cited_answers(path)]
-    return _score_runs(answers, CITATION_MEASURES, lambda one: score_citations(one.sentences), "rating", topics)
+    return score_cited([answer for path in paths for answer in read_cited_answers(path)], topics, most_cited)
+
+
+def score_cited(
+    answers: Sequence[CitedAnswer], topics: Collection[str] = (), most_cited: int | None = None
+) -> list[Evaluation]:
+    """Score runs from the ratings of their citations, as `score_files` does."""
+    return score_runs(
+        answers, CITATION_MEASURES, lambda one: score_citations(one.sentences, most_cited), "rating", topics
+    )
 
 
 def score_banks(banks: Sequence[NuggetBank], topics: Collection[str] = ()) -> list[Evaluation]:
@@ -61,7 +92,7 @@ def score_banks(banks: Sequence[NuggetBank], topics: Collection[str] = ()) -> li
                     f"{place}topic {bank.topic_id!r}: {one.text!r} is not assigned to an answer: "
                     "`keystone nuggets assign` makes a file that can be scored"
                 )
-    return _score_runs(banks, NUGGET_MEASURES, lambda bank: score_nuggets(bank.nuggets), "nugget", topics)
+    return score_runs(banks, NUGGET_MEASURES, lambda bank: score_nuggets(bank.nuggets), "nugget", topics)
 
 
 def _read_assigned(path: Path) -> Iterator[NuggetBank]:
@@ -70,13 +101,17 @@ def _read_assigned(path: Path) -> Iterator[NuggetBank]:
         yield replace(bank, run_id=bank.run_id or unicode_name(path))
 
 
-def _score_runs(
+def score_runs(
     records: Sequence[T],
     measures: Sequence[str],
     score: Callable[[T], tuple[float, ...]],
     noun: str,
     wanted: Collection[str],
 ) -> list[Evaluation]:
+    """Score each record by `measures`, and gather the scores of each run. A topic that a run lacks counts 0.
+
+    `score` gives NaN where a `noun` failed. Without `wanted` topics, they are those of all records.
+    """
     runs: dict[str, dict[str, tuple[float, ...]]] = {}
     for one in records:
         own = runs.setdefault(one.run_id, {})
@@ -125,23 +160,33 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return sum(v * w for v, w in zip(values, weights, strict=True)) / (sum(weights) or 1.0)
 
 
-def score_citations(sentences: Sequence[CitedSentence]) -> tuple[float, ...]:
+def score_citations(sentences: Sequence[CitedSentence], most_cited: int | None = None) -> tuple[float, ...]:
     """Score the rated citations of an answer, by `CITATION_MEASURES`.
 
-    The support of a sentence is the credit of its first citation, or for `_all` the mean over its citations with a
-    rating. Precision is the mean over sentences with citations. Recall is the mean over all sentences, where one
-    without a citation counts 0. A sentence without a rating is left out of both. If no citation has one, both are NaN.
-    Source: TREC RAG 2026, RAG task; RAGDoll at 1f06719.
+    The support of a sentence is the credit of its first citation, where `_hard` gives partial support none, or for
+    `_all` the mean over its citations with a rating. Precision is the mean over sentences with citations. Recall is the
+    mean over all sentences, where one without a citation counts 0. A sentence without a rating is left out of both. If
+    no citation has one, they are NaN. `f1` is their harmonic mean, and `cited` the share of sentences with a citation.
+    Only the first `most_cited` citations of a sentence count; None: all.
+    Source: TREC RAG 2026, RAG task; RAGDoll at 1f06719. It has no F1 and no `cited`.
     """
-    first = [[support for _, support in one.citations[:1]] for one in sentences]
-    every = [[support for _, support in one.citations] for one in sentences]
-    return (*_measure_support(first), *_measure_support(every))
+    every = [[support for _, support in one.citations[:most_cited]] for one in sentences]
+    first = [own[:1] for own in every]
+    return (
+        *_measure_support(first, SUPPORT_CREDIT),
+        *_measure_support(first, HARD_CREDIT),
+        *_measure_support(every, SUPPORT_CREDIT),
+        sum(map(bool, every)) / (len(every) or 1),
+    )
 
 
-def _measure_support(sentences: Sequence[Sequence[Support | None]]) -> tuple[float, float]:
-    rated = [[SUPPORT_CREDIT[one] for one in own if one is not None] for own in sentences]
+def _measure_support(
+    sentences: Sequence[Sequence[Support | None]], credit: Mapping[Support, float]
+) -> tuple[float, float, float]:
+    rated = [[credit[one] for one in own if one is not None] for own in sentences]
     supported = sum(sum(own) / len(own) for own in rated if own)
     if any(sentences) and not any(rated):
-        return nan, nan
+        return nan, nan, nan
     cited, uncited = sum(map(bool, rated)), sum(not own for own in sentences)
-    return supported / (cited or 1), supported / (cited + uncited or 1)
+    precision, recall = supported / (cited or 1), supported / (cited + uncited or 1)
+    return precision, recall, 2 * precision * recall / (precision + recall or 1)

@@ -13,6 +13,7 @@ from keystone.retrieval.types import Rankings, Topic
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.ranking.cut import choose_rows
 from keystone.runs.pipeline.ranking.rank import Hits, rank_for_track
 from keystone.runs.pipeline.searches import Searches, share_means, work_in_thread
 from keystone.runs.pipeline.stage import StageKind, Step, Watch, tell_nobody
@@ -51,7 +52,8 @@ async def answer_topic(
             for sentence in found.sentences:
                 watch("sentence", sentence)
             ranking = values.get(list_rankings(one.config).narrative_ranking)
-            watch("run", rank_for_track(one, get_queries(values), ranking)[topic.id])
+            chosen = [depth.rows for depth in choose_rows(one.config, ranking)] if one.config.fusion.choice else None
+            watch("run", rank_for_track(one, get_queries(values), ranking, chosen)[topic.id])
         return replace(found, fallbacks=tuple(_list_fallbacks(values, partial(is_needed, one))))
 
     return await work_on_topic(job, model, topic, answer)

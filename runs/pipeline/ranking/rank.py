@@ -95,13 +95,18 @@ def get_hybrid_scores(hybrid: Rankings, places: Sequence[int], rows: Sequence[in
     return np.array([[scores.get(row, np.nan) for row in rows] for scores in known])
 
 
-def rank_for_track(job: Job, queries: Sequence[Query], ranking: Rankings) -> dict[str, Hits]:
+def rank_for_track(
+    job: Job, queries: Sequence[Query], ranking: Rankings, chosen: Sequence[int] | None = None
+) -> dict[str, Hits]:
     """Rank, for each topic, what the track judges, from at most as many documents as it takes rows.
 
-    A topic of `fusion.depths` gets no more rows than that. `ranking` has the documents of each topic.
+    A topic of `fusion.depths` gets no more rows than that, nor does one whose number of rows is `chosen`. `ranking` has
+    the documents of each topic.
     """
     own, rows = job.config.fusion.depths, job.track.rows or sys.maxsize
     limits = [min(own.get(topic.id, rows), rows) for topic in job.topics]
+    if chosen is not None:
+        limits = [min(limit, rows) for limit, rows in zip(limits, chosen, strict=True)]
     ranking = ranking.top(limits)
     if job.config.ranks_segments:
         found = _rank_segments(job, queries, ranking, limits)

@@ -11,7 +11,13 @@ from keystone.generation.ask import run_together
 from keystone.generation.llm.model import Model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.readers.reader import list_rows
-from keystone.generation.readers.settings import READERS, EscalateSettings, FusedSettings, StructureSettings
+from keystone.generation.readers.settings import (
+    READERS,
+    AgentSettings,
+    EscalateSettings,
+    FusedSettings,
+    StructureSettings,
+)
 from keystone.generation.types import EvidenceSet, Step
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
@@ -156,8 +162,9 @@ def list_chosen_inputs(before: Before) -> tuple[Artifact[Any], ...]:
 
 
 def searches_again(config: RunConfig) -> bool:
-    """Whether the plain reader searches for more documents, where those it has leave a question open."""
-    return config.reader.name == "plain" and config.answer.method == "whole" and config.answer.rounds > 0
+    """Whether the reader searches for more documents, where those it has leave a question open."""
+    fills_gaps = config.reader.name == "plain" and config.answer.method == "whole" and config.answer.rounds > 0
+    return fills_gaps or isinstance(config.reader, AgentSettings)
 
 
 def _make_key(job: Job, _: Before) -> Any:
@@ -176,7 +183,8 @@ def _make_key(job: Job, _: Before) -> Any:
 def _list_reader_calls(config: RunConfig, one: AskedTopic, model: ModelSettings) -> Iterator[Foreseen]:
     """List the calls of structure-aware readers, and the drafts of an escalation."""
     reader = config.reader
-    questions = one.queries if config.answer.method in ("answers", "claims") else 1
+    each = config.answer.method in ("answers", "claims") and not isinstance(reader, AgentSettings)
+    questions = one.queries if each else 1
     if isinstance(reader, EscalateSettings):
         yield foresee_reader(reader.name, 1, reader.calls, reader.tokens, model)
         for ask in list_answer_asks(config, one, model, "gather"):

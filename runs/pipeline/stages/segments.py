@@ -1,16 +1,23 @@
 """The ranking that is submitted: of documents, or of their segments, as the track and the configuration demand."""
 
+from dataclasses import replace
 from typing import Any
 
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.ranking.cut import DepthRecord, choose_rows, identify_choice
 from keystone.runs.pipeline.ranking.rank import rank_for_track
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
-from keystone.runs.pipeline.values import Artifact
+from keystone.runs.pipeline.stages.research import has_research
+from keystone.runs.pipeline.values import Artifact, make_records_artifact
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import Run, make_run
+
+DEPTHS_FILE = make_records_artifact(file_names.DEPTHS, DepthRecord)
+"""How many rows of each topic are submitted, and why, if the rows are chosen."""
 
 
 def get_retrieval_file(config: RunConfig) -> Artifact[Run]:
@@ -20,11 +27,20 @@ def get_retrieval_file(config: RunConfig) -> Artifact[Run]:
     return Artifact(name, lambda path, _: read_run(path), lambda path, run, _: write_run(path, run))
 
 
+def _list_depths(before: Before) -> tuple[Artifact[list[DepthRecord]], ...]:
+    return () if before.config.fusion.choice is None else (DEPTHS_FILE,)
+
+
 def rank_units(work: Work) -> None:
     """Rank, for each topic, what the track judges: documents or segments."""
     job, values = work.job, work.values
     queries = get_queries(values) if job.config.ranks_segments else []
-    found = rank_for_track(job, queries, values.get(work.before.narrative_ranking))
+    ranking, chosen = values.get(work.before.narrative_ranking), None
+    if job.config.fusion.choice is not None:
+        records = choose_rows(job.config, ranking)
+        values.put(DEPTHS_FILE, records)
+        chosen = [record.rows for record in records]
+    found = rank_for_track(job, queries, ranking, chosen)
     values.put(get_retrieval_file(job.config), make_run(job.config.run_id, found))
 
 
@@ -34,15 +50,25 @@ def _list_inputs(before: Before) -> tuple[Artifact[Any], ...]:
 
 def _make_key(job: Job, _: Before) -> Any:
     depths = [job.config.fusion.depths] if job.config.fusion.depths else []
-    return [job.identity, job.plain_topics, job.plain_track, *job.segment_settings, *depths]
+    return [
+        job.identity,
+        job.plain_topics,
+        job.plain_track,
+        *job.segment_settings,
+        *depths,
+        *identify_choice(job.config),
+    ]
 
 
 STAGE = StageKind(
     name="segments",
-    wanted=lambda config: config.track is not None,
-    makes=lambda before: (get_retrieval_file(before.config),),
+    wanted=lambda config: config.track is not None and not has_research(config),
+    makes=lambda before: (get_retrieval_file(before.config), *_list_depths(before)),
+    notes=lambda before: _list_depths(before),
     reads=_list_inputs,
     key=_make_key,
     work=rank_units,
     answers_need=lambda _: False,
 )
+AFTER_RESEARCH = replace(STAGE, wanted=lambda config: config.track is not None and has_research(config))
+"""The same stage after an agent's research, which ranks the narratives last."""

@@ -82,6 +82,15 @@ def _render_fallbacks(fallbacks: Sequence[Mapping[str, str]]) -> Html:
     return element("div", element("p", text), element("ul", *items), class_="warning") if items else Html("")
 
 
+def _render_depth(view: RunView, topic_id: str) -> Html:
+    """Render how many rows of a narrative are submitted and why, if the run chose them."""
+    for one in view.manifest.get("depths", ()):
+        if one["topic_id"] == topic_id:
+            text = f"Rows submitted: {one['rows']:,} of {one['ranked']:,}. Why: "
+            return element("p", text, isolate(one["why"]), class_="note")
+    return Html("")
+
+
 def _render_run(number: int, view: RunView, topic: TopicView, judged: Judged, is_open: bool) -> Html:
     chosen = sum(document.chosen > 0 for document in topic.documents)
     counts = [plural(len(topic.queries), "query", "queries")] if topic.queries else []
@@ -92,6 +101,7 @@ def _render_run(number: int, view: RunView, topic: TopicView, judged: Judged, is
         "details",
         element("summary", render_run_name(view.label, number), element("small", ", ".join(counts))),
         _render_fallbacks(_list_fallbacks(view, topic.id)),
+        _render_depth(view, topic.id),
         _render_queries(topic) if topic.queries else Html(""),
         _render_documents(topic, view.config.list_systems() if view.config else (), judged),
         _render_answer(topic.answer) if topic.answer else Html(""),

@@ -38,6 +38,7 @@ GOLDEN: dict[str, str] = {
     "answers.write_claims": "250e283fc2e9a7ae",
     "evaluation.battle": "d98f870acde32ff5",
     "evaluation.compare_answers": "a1f63018bb80e5c4",
+    "evaluation.create_criteria": "8a80d487dd86f10c",
     "evaluation.create_nuggets": "7dfea1364697bffd",
     "evaluation.rate_citation": "4572a16a7e81e660",
     "queries.contract": "176be5c62e2b3ed7",

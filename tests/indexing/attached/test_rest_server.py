@@ -409,7 +409,8 @@ def test_a_temporary_fault_changes_no_ranking(fault: Fault, tmp_path: Path) -> N
         pytest.param(status(200, TORN), "asked 8 times: a wrong reply: unexpected end of data", id="torn for ever"),
         pytest.param(cut, "asked 8 times: IncompleteRead", id="cut for ever"),
         pytest.param(wrong([1]), "asked 8 times: a wrong reply: found no list of candidates", id="wrong for ever"),
-        pytest.param(status(401), "HTTP 401: too busy$", id="no access"),
+        pytest.param(status(401), f"HTTP 401: .*key in the environment: {rest.KEY}", id="no access"),
+        pytest.param(status(403), "HTTP 403: .*--rest-key-env NAME, also for http$", id="a key without rights"),
         pytest.param(status(414, b"<h1>URI Too Long</h1>"), "HTTP 414: URI Too Long: a query of 1 ch", id="too long"),
         pytest.param(
             status(400, b'{"error": "hits must be <= 2"}'),
@@ -607,6 +608,58 @@ def test_the_key_of_a_named_variable_is_sent_by_http_and_the_index_keeps_its_nam
             server.keys.clear()
             assert name in (index.folder / "index.json").read_text()
             assert not any(b"key-of" in path.read_bytes() for path in index.folder.iterdir())
+
+
+def test_a_key_that_the_server_stops_taking_is_named_by_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEAM_TOKEN", "right")
+    with scripted_server(payloads=PAYLOADS) as server:
+        index = adopt_server(Path(f"rest:{server.url}/x"), tmp_path / "index", key_env="TEAM_TOKEN")[0]
+        server.always = status(403, b"this token has expired")
+        with pytest.raises(UserError, match=r"HTTP 403: this token has expired: .* in the environment: TEAM_TOKEN$"):
+            open_sparse(index, open_store(index)).search(["1"], ["x"], 3)
+
+
+def test_each_search_is_paid_once_and_repeated_without_the_server(tmp_path: Path) -> None:
+    narratives = [f"narrative {number}" for number in range(119)]
+    names = [str(number) for number in range(119)]
+    with scripted_server(payloads=PAYLOADS) as server:
+        index, store = over(server, tmp_path)
+        first = open_sparse(index, store).search(names, narratives, 3)
+        ranked = [(store.ids(first.of(place)), list(first.scores_of(place))) for place in range(119)]
+        assert len(server.requests) == len(set(server.requests)) == 119
+    again = open_store(index)
+    found = open_sparse(index, again).search(names, narratives, 3)
+    assert [(again.ids(found.of(place)), list(found.scores_of(place))) for place in range(119)] == ranked
+
+
+def test_a_search_of_another_depth_or_whose_documents_are_lost_is_asked_for_again(tmp_path: Path) -> None:
+    with scripted_server(payloads=PAYLOADS) as server:
+        index, _ = over(server, tmp_path)
+        for depth, lost, requests in ((3, False, 1), (3, False, 1), (4, False, 2), (3, True, 3), (3, False, 3)):
+            if lost:
+                (index.folder / FOUND).unlink()
+            open_sparse(index, open_store(index)).search(["1"], ["x"], depth)
+            assert len(server.requests) == requests
+
+
+def test_a_server_gets_no_more_requests_a_second_than_the_index_says(tmp_path: Path) -> None:
+    times: list[float] = []
+
+    def note(_handler: Handler) -> bool:
+        times.append(time.monotonic())
+        return False
+
+    with scripted_server(payloads=PAYLOADS) as server:
+        corpus, texts = Path(f"rest:{server.url}/x"), [f"query {number}" for number in range(11)]
+        adopt_server(corpus, tmp_path / "index")
+        index, is_new = adopt_server(corpus, tmp_path / "index", max_rate=20)
+        assert not is_new
+        server.always = note
+        open_sparse(index, open_store(index)).search(texts, texts, 3)
+    assert len(times) == 11
+    assert max(times) - min(times) > 0.4, "11 requests at 20 a second take 0.5 s"
 
 
 def test_only_a_rest_server_takes_the_name_of_a_key(tmp_path: Path) -> None:

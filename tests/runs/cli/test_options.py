@@ -37,6 +37,7 @@ LACKING = {
         **dict.fromkeys(("convert", "record", "doctor"), "reads files or asks servers"),
         **{f"judge {name}": "asks a model" for name in ("use", "pair", "battles")},
         **{f"nuggets {name}": "asks a model" for name in ("create", "assign", "support", "score", "convert")},
+        **{f"rubrics {name}": "asks a model" for name in ("create", "assign", "score", "convert")},
     },
     "--out": {
         **dict.fromkeys(("search", "ask", "show", "explain", "trace", "replay", "judge use"), "prints only"),

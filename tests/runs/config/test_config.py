@@ -335,7 +335,7 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path: Path) -> None:
             "",
             ["fusion={kay: 5}"],
             "--set fusion={{kay: 5}}: fusion.kay: unknown key (value 5); "
-            "expected one of dense_weight, depth, depths, k, k_narrative, method, norm, parameters, systems",
+            "expected one of choice, dense_weight, depth, depths, k, k_narrative, method, norm, parameters, systems",
             id="a key of a part that was set",
         ),
         pytest.param(

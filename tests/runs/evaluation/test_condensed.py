@@ -94,7 +94,7 @@ def test_every_output_names_condensed_lists(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.slow
-def test_the_command_marks_condensed_lists_and_refuses_two_files_of_judgments(tmp_path: Path) -> None:
+def test_the_command_marks_condensed_lists_and_plot_refuses_two_files_of_judgments(tmp_path: Path) -> None:
     run, one, other = (tmp_path / name for name in ("run", "one", "other"))
     run.write_text("1 Q0 a 1 1 t\n")
     one.write_text("1 0 a 1\n")
@@ -103,6 +103,6 @@ def test_the_command_marks_condensed_lists_and_refuses_two_files_of_judgments(tm
     assert done.stdout.startswith("run (condensed lists)")
     assert orjson.loads((tmp_path / "o.json").read_bytes())["runs"][0]["condensed"] is True
     for again in (["--qrels", other], [f"--qrels={other}"]):
-        refused = keystone("evaluate", run, "--qrels", one, *again, "-m", "MRR")
+        refused = keystone("plot", run, "--qrels", one, *again, "-m", "MRR")
         assert (refused.returncode, refused.stdout) == (1, "")
         assert refused.stderr == "error: --qrels: found more than once; expected one file of judgments\n"

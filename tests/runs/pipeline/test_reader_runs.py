@@ -91,7 +91,7 @@ def test_a_run_with_each_reader_is_valid_and_repeats_nothing(
     assert list(format_trace(read_trace(directory)))
 
 
-@pytest.mark.parametrize("name", ["rdr2", "discorag", "disco_rag", "graphreader"])
+@pytest.mark.parametrize("name", ["rdr2", "discorag", "disco_rag", "graphreader", "agent"])
 @pytest.mark.parametrize("calls", [1, *(pytest.param(calls, marks=pytest.mark.nightly) for calls in (2, 5))])
 def test_no_reader_makes_more_calls_than_its_limit(name: str, calls: int, index: Index, tmp_path: Path) -> None:
     write_topics(tmp_path / "topics.jsonl")

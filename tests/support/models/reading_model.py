@@ -1,5 +1,6 @@
 """A model for the tests' chat server that plays each structure-aware reader by rules, from the prompt alone."""
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -41,11 +42,30 @@ def _analyse(user: str) -> str:
     return "\n".join(["EDUs:", *(f"[{n}] {unit}" for n, unit in enumerate(units, 1)), "RST ANALYSIS:", *joints])
 
 
+_SHOWN = re.compile(r'<document id="(\d+)">\n(.*?)\n</document>', re.DOTALL)
+
+
+def _research(user: str) -> str:
+    number, text = _SHOWN.findall(user)[0]
+    quote = next((one.strip() for one in _SENTENCE.findall(text) if 20 < len(one) < 200), text[:60])
+    notes = [{"document": int(number), "quote": quote, "claim": " ".join(quote.split()[:20])}]
+    return json.dumps({"notes": notes, "tool": "done", "text": "", "document": -1, "page": 1})
+
+
+def _judge(user: str) -> str:
+    questions = re.findall(r'(?m)^\{"id": (\d+), ', user)
+    notes = [int(number) for number, _ in _SHOWN.findall(user)]
+    items = [{"id": int(id), "found": "answered", "notes": notes, "searches": []} for id in questions]
+    return json.dumps({"questions": items})
+
+
 _READERS: dict[str, Callable[[str], str]] = {
     "You find the parts of a document": _route,
     "You search one document": _walk,
     "You analyse how a text is built": _analyse,
     "You find out how pieces": lambda _user: "CHUNK[1] -> CHUNK[2]: SEQUENCE",
     "You plan answers": lambda _user: "PLAN: Begin with CHUNK[1].",
+    "You research one question": _research,
+    "You judge whether notes": _judge,
     "You check whether passages": lambda _user: '{"queries": []}',
 }

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.runs.evaluation.judging.files import compare_judgments, compute_tau
+from keystone.runs.evaluation.agreement import compare_judgments, compute_tau
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.types import make_qrels
 from tests.support.places import ROOT

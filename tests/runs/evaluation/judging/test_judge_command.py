@@ -198,7 +198,7 @@ def test_evaluate_prints_and_writes_intervals_over_judges(made: Made, capsys: py
     made.start(repeats=3)
     qrels, json = made.folder / "q", made.folder / "report.json"
     capsys.readouterr()
-    evaluate(made.files, qrels=qrels, measure=["judged@2"], resample_judges=True, out=json, quiet=True)
+    evaluate(made.files, qrels=[qrels], measure=["judged@2"], resample_judges=True, out=json, quiet=True)
     said = capsys.readouterr().out
     assert "With the judge's noise (mean, 95 % interval over topics and judges):\n" in said
     assert f"{made.files[1]} against {made.files[0]}: judged@2 -0.2500, -0.5000 to +0.0000\n" in said

@@ -102,7 +102,10 @@ def test_the_commands_go_from_judgments_to_scores_and_ask_once(
     assert rows[1][1:] == rows[2][1:] == ["0.5000", "0.5000", "1.0000", "1.0000", "0.6667", "0.6667"]
     assert json.loads((tmp_path / "scores.json").read_bytes())["runs"][0]["mean"]["V"] == 1
     (evaluation,) = score_files([rated])
-    assert {name: evaluation.mean(name) for name in evaluation.values} == dict.fromkeys(CITATION_MEASURES, 0.5)
+    assert {name: evaluation.mean(name) for name in evaluation.values} == {
+        **dict.fromkeys(CITATION_MEASURES, 0.5),
+        "cited": 1.0,
+    }
     convert(made, NuggetForm.NUGGETBANK, tmp_path / "bank.jsonl")
     assert json.loads((tmp_path / "bank.jsonl").read_bytes())["claim_bank"]["Bees"]["importance"] == "vital"
     wanted = list_nuggets(read_nuggets(tmp_path / "kept.jsonl"))

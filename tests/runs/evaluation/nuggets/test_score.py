@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from keystone.generation.grading.nuggets import Assignment, Importance
 from keystone.generation.types import Support
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.nuggets.citations import CitedSentence
+from keystone.runs.evaluation.nuggets.agreement import compare_labels
+from keystone.runs.evaluation.nuggets.citations import CitedSentence, read_cited_answers
 from keystone.runs.evaluation.nuggets.score import (
+    CITATION_MEASURES,
     FROM_FILES,
     NUGGET_MEASURES,
     score_citations,
@@ -73,7 +75,53 @@ def cite(*supports: Support | None) -> CitedSentence:
     ],
 )
 def test_citation_scores_are_exact(sentences: list[CitedSentence], scores: tuple[float, ...]) -> None:
-    assert score_citations(sentences) == pytest.approx(scores, abs=1e-12, nan_ok=True)
+    found = dict(zip(CITATION_MEASURES, score_citations(sentences), strict=True))
+    names = ("precision", "recall", "precision_all", "recall_all")
+    assert [found[name] for name in names] == pytest.approx(scores, abs=1e-12, nan_ok=True)
+
+
+BY_DIGIT: dict[str, Support | None] = {"2": "full", "1": "partial", "0": "none", "-": None}
+
+
+@pytest.mark.parametrize(
+    ("labels", "most_cited", "scores"),
+    [
+        pytest.param(
+            ["201", "1", "", "-2", "-"],
+            None,
+            (0.75, 0.5, 0.6, 0.5, 1 / 3, 0.4, 2 / 3, 0.5, 4 / 7, 0.8),
+            id="failed ratings",
+        ),
+        pytest.param(
+            ["2", "1", "02", "-", ""],
+            None,
+            (0.5, 0.375, 3 / 7, 1 / 3, 0.25, 2 / 7, 2 / 3, 0.5, 4 / 7, 0.8),
+            id="as RAGDoll's test",
+        ),
+        pytest.param(["202", "1"], 1, (0.75, 0.75, 0.75, 0.5, 0.5, 0.5, 0.75, 0.75, 0.75, 1), id="only the first"),
+        pytest.param(["0", "0"], None, (0,) * 9 + (1,), id="nothing supports"),
+    ],
+)
+def test_all_columns_of_support_are_exact(labels: list[str], most_cited: int | None, scores: tuple[float, ...]) -> None:
+    sentences = [cite(*map(BY_DIGIT.get, digits)) for digits in labels]
+    assert score_citations(sentences, most_cited) == pytest.approx(scores, abs=1e-12)
+
+
+def test_agreement_counts_the_citations_that_both_rated(tmp_path: Path) -> None:
+    def write(name: str, codes: str) -> Path:
+        sentences = [{"text": "a", "citations": [{"reference": "d", "support": code}]} for code in codes.split()]
+        return write_rows(tmp_path / name, {"topic_id": "1", "run_id": "r", "sentences": sentences})
+
+    ours = read_cited_answers(write("ours", "2 2 1 0 -1"))
+    found = compare_labels(ours, write("theirs", "2 1 1 0 2")).report()
+    assert found == {
+        "citations": 4,
+        "equal": 0.75,
+        "kappa": pytest.approx(7 / 11),
+        "weighted_kappa": pytest.approx(5 / 7),
+    }
+    with pytest.raises(UserError, match="rates no citation"):
+        compare_labels(ours, write("none", "-1"))
 
 
 def write_rows(path: Path, *rows: Any) -> Path:

@@ -55,12 +55,12 @@ def test_topics_and_judgments_of_a_folder(index: Index, tmp_path: Path, capsys: 
     made = make_run(index, dev, tmp_path / "out")
     assert read_run(made / "narrative.trec").query_ids == ("2",)
     validate([made], dev)
-    evaluate([made / "narrative.trec"], qrels=dev, measure=["MRR"], out=tmp_path / "mrr.json")
+    evaluate([made / "narrative.trec"], qrels=[dev], measure=["MRR"], out=tmp_path / "mrr.json")
     assert orjson.loads((tmp_path / "mrr.json").read_bytes())["runs"][0]["mean"]["MRR"] == 1.0
     diagnose(made, qrels=dev)
     assert capsys.readouterr().out.splitlines()[-1].split()[:2] == ["2", "1"]
     with pytest.raises(UserError, match=r"narrative\.trec: none of its topics is judged in .*qrels/test\.tsv"):
-        evaluate([made / "narrative.trec"], qrels=folder)
+        evaluate([made / "narrative.trec"], qrels=[folder])
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_a_run_is_made_again_if_the_queries_of_its_folder_change(index: Index, t
 def test_topics_and_judgments_of_a_data_set(index: Index, data_set: Path, tmp_path: Path) -> None:
     made = make_run(index, data_set, tmp_path / "out")
     assert read_run(made / "narrative.trec").query_ids == ("1", "2")
-    evaluate([made / "narrative.trec"], qrels=data_set, measure=["R@10"], out=tmp_path / "r.json")
+    evaluate([made / "narrative.trec"], qrels=[data_set], measure=["R@10"], out=tmp_path / "r.json")
     assert orjson.loads((tmp_path / "r.json").read_bytes())["runs"][0]["mean"]["R@10"] == 1.0
     (tmp_path / "run.yaml").write_text(f"run_id: r\nindex: {index.folder}\ntopics: {data_set}\nout: {tmp_path}/out\n")
     tune(tmp_path / "run.yaml", data_set, ["fusion.k_narrative=[10, 60]"], measure=["MRR"], folds=2)

@@ -1,0 +1,63 @@
+"""Set F1 of a depth that is chosen for each topic, beside fixed depths: `python -m benchmarks.depth DATA WORK`.
+
+DATA holds the collections of `benchmarks.collections`. Indexes and rankings of 1,000 documents stay in WORK. A
+calibration is fitted on the topics of four folds and tested on those of the fifth. `mixture` needs no judgments.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.collections import COLLECTIONS, Collection, keystone
+from keystone.fusion.depth import cut_by_f1, separate_scores
+from keystone.runs.evaluation.depth import JudgedTopic, cross_calibrate, list_judged_topics
+
+NAMES = ("cisi", "debates", "ibm-claims-wiki", "arguana")
+FIXED_DEPTHS = (5, 10, 20, 50, 100)
+
+
+def rank(collection: Collection, data: Path, work: Path) -> Path:
+    """Index a collection and rank 1,000 documents for each topic, as far as WORK lacks them."""
+    folder, index = data / collection.folder, work / "indexes" / collection.folder
+    index.parent.mkdir(parents=True, exist_ok=True)
+    keystone("index", next(folder.glob("corpus.jsonl*")), "--out", index, "--quiet")
+    config = work / f"{collection.name}.yaml"
+    config.write_text(
+        f"run_id: {collection.name}\nindex: {index}\ntopics: {folder / collection.topics}\n"
+        f"out: {work / 'runs'}\ntrack: none\n"
+    )
+    keystone("run", config, "--set", "fusion.depth=1000", "--quiet")
+    return work / "runs" / collection.name / "narrative.trec"
+
+
+def measure_cuts(topics: list[JudgedTopic], cuts: list[int]) -> float:
+    """The mean set F1 of topics that are cut after so many rows."""
+    return float(np.mean([one.measure_f1(cut) for one, cut in zip(topics, cuts, strict=True)]))
+
+
+def compare(name: str, topics: list[JudgedTopic]) -> str:
+    """The row of a collection: set F1 of each fixed depth, of the mixture and of the calibration, and its error."""
+    fixed = [measure_cuts(topics, [depth] * len(topics)) for depth in FIXED_DEPTHS]
+    own: list[NDArray[np.float64] | None] = [separate_scores(one.scores) for one in topics]
+    mixed = measure_cuts(topics, [100 if p is None else cut_by_f1(p) for p in own])
+    found = cross_calibrate(topics)
+    ours = measure_cuts(topics, [cut_by_f1(p) for p in found.probabilities])
+    rows = np.mean([cut_by_f1(p) for p in found.probabilities])
+    cells = [*fixed, mixed, ours, ours - max(fixed), found.reliability.error]
+    return f"| {name} | {' | '.join(f'{value:.3f}' for value in cells)} | {rows:.1f} |"
+
+
+def main(data: Path, work: Path) -> None:
+    """Print the table."""
+    print("| collection |", " | ".join(map(str, FIXED_DEPTHS)), "| mixture | calibrated | gain | ECE | rows |")
+    for collection in COLLECTIONS:
+        if collection.name in NAMES:
+            ranking = rank(collection, data, work)
+            qrels = data / collection.folder / collection.qrels
+            print(compare(collection.name, list_judged_topics(ranking, qrels, skip_own=collection.own)), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,68 @@
+"""The desk of a narrative's agents: the documents that were found, and the rankings of all searches, read once."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keystone.generation.context.topic import read_context
+from keystone.generation.readers.reader import Hits, Task, Tools, list_rows
+from keystone.indexing.types import Document, Segment, Span
+from keystone.indexing.vectors.embed import embed_queries
+from keystone.indexing.vectors.types import Vectors
+from keystone.retrieval.types import Query
+
+
+@dataclass(slots=True)
+class Desk:
+    """The documents and searches of one narrative. Agents that work side by side share them."""
+
+    tools: Tools
+    task: Task
+    hits: Hits
+    documents: dict[int, Document] = field(default_factory=dict)
+    segments: dict[int, Vectors] = field(default_factory=dict)
+    rankings: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    async def search(self, query: Query, text: str) -> tuple[int, ...]:
+        """Search by a text for a query; returns the rows of the store, best first. A text is searched once.
+
+        Without a search of its own, as under a fusion of readers, an agent searches the documents that it was given.
+        """
+        if text not in self.rankings:
+            if self.tools.search is None:
+                rows = list_rows(self.hits)
+                await self.read(rows)
+                vector = await self.embed(text)
+                closest = [float((self.segments[row] @ vector).max(initial=-1.0)) for row in rows]
+                found = [rows[place] for place in np.argsort(-np.array(closest), kind="stable").tolist()]
+            else:
+                again = replace(query, sparse_text=text, dense_text=text, passage="")
+                (found,) = map(list, await self.tools.search([again]))
+            self.rankings[text] = tuple(found)
+        return self.rankings[text]
+
+    async def read(self, rows: Sequence[int]) -> None:
+        """Read the documents in these rows with the vectors of their segments, unless that was done before."""
+        if new := [row for row in dict.fromkeys(rows) if row not in self.documents]:
+            context = await asyncio.to_thread(read_context, self.tools.sources, new, ())
+            self.documents |= context.documents
+            self.segments |= context.segments
+
+    async def embed(self, text: str) -> NDArray[np.float32]:
+        """Embed a text as a query: float32[d]."""
+        sources = self.tools.sources
+        vectors = await asyncio.to_thread(embed_queries, sources.embedding, [text], sources.threads)
+        return vectors.reshape(-1)
+
+    def list_segments(self, row: int) -> tuple[Segment, ...]:
+        """List the segments of a document; one of its whole text if it has none."""
+        document = self.documents[row]
+        return document.segments or (Segment(document.id, Span(document.id, 0, len(document.text))),)
+
+    def find_closest(self, row: int, vector: NDArray[np.float32]) -> int:
+        """Find the number of the segment of a document that is closest to a vector; 0 if it has no vectors."""
+        cosines = self.segments[row] @ vector
+        return int(cosines.argmax()) if len(cosines) else 0

@@ -1,0 +1,160 @@
+"""The commands `keystone rubrics create`, `assign`, `score` and `convert`."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keystone.indexing.errors import UserError
+from keystone.runs.cli.command_line import Command
+from keystone.runs.cli.commands.nuggets_commands import Answers, Config, ModelConfig, Out, Overrides, open_runner
+from keystone.runs.cli.options import Json, JsonFile, Quiet
+from keystone.runs.report.say import say, say_output, say_report
+
+Rubrics = Annotated[Path, typer.Option(help="Rubrics, as rows of ResearchRubrics or of RAGDoll.")]
+
+rubrics = typer.Typer(
+    name="rubrics", help="Create weighted rubrics, grade answers by them, and score answers as the track does."
+)
+
+
+class RubricForm(StrEnum):
+    """The forms of files of rubrics; `keystone.runs.evaluation.rubrics.files.FORMS` has them all."""
+
+    RAGDOLL = "ragdoll"
+    RESEARCHRUBRICS = "researchrubrics"
+
+
+@rubrics.command(cls=Command)
+def create(
+    config: Config,
+    qrels: Annotated[Path, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")],
+    out: Out,
+    set: Overrides = None,
+    relevant_from: Annotated[int, typer.Option(min=1, help="The grade from which the model sees a document.")] = 2,
+    to: Annotated[RubricForm, typer.Option(help="The form of the file.")] = RubricForm.RAGDOLL,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Create a weighted rubric of each topic from its relevant documents, by the model of a run.
+
+    Example: keystone rubrics create model.yaml --qrels qrels.txt --out rubrics.jsonl
+    """
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.config.read import read_config
+    from keystone.runs.evaluation.rubrics.assign import create_rubrics
+    from keystone.runs.evaluation.rubrics.files import write_rubrics
+
+    settings = read_config(config, set)
+    check_run_outputs(settings, [config, qrels], {"--out": out})
+    with open_runner(settings, "Creating rubrics", quiet) as run_with_model:
+        made, cautions = create_rubrics(settings, qrels, relevant_from, run_with_model)
+    if not made:
+        raise UserError(f"{config}: the model gave no usable criterion: {cautions[-1]}")
+    write_rubrics(out, made, to.value)
+    _tell("create", config, out, cautions, json)
+
+
+@rubrics.command(cls=Command)
+def assign(
+    files: Answers,
+    rubrics: Rubrics,
+    out: Out,
+    config: ModelConfig = None,
+    rules: Annotated[bool, typer.Option("--rules", help="Grade by shared words, without a model.")] = False,
+    set: Overrides = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Grade answers by each criterion: satisfied, partially_satisfied or not_satisfied.
+
+    Example: keystone rubrics assign out/my-run --rubrics rubrics.jsonl --config model.yaml --out graded.jsonl
+    """
+    from keystone.runs.cli.commands.evaluate_command import read_model_settings
+    from keystone.runs.cli.outputs import check_outputs, check_run_outputs
+    from keystone.runs.evaluation.rubrics.assign import assign_rubrics
+    from keystone.runs.evaluation.rubrics.files import read_rubrics, write_rubrics
+
+    if rules and (config is not None or set):
+        raise UserError("--rules: found a model too, expected either --rules or --config and --set")
+    if rules:
+        check_outputs([*files, rubrics], {"--out": out})
+        graded, cautions = assign_rubrics(files, read_rubrics(rubrics), str(rubrics), None)
+    else:
+        settings = read_model_settings(config, set)
+        check_run_outputs(settings, [*files, rubrics, config], {"--out": out})
+        with open_runner(settings, "Grading answers", quiet) as run_with_model:
+            graded, cautions = assign_rubrics(files, read_rubrics(rubrics), str(rubrics), run_with_model)
+    write_rubrics(out, graded)
+    _tell("assign", files, out, cautions, json)
+
+
+@rubrics.command(cls=Command)
+def score(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of rubrics assign.")],
+    rubrics: Annotated[Path | None, typer.Option(help="Score the topics of these rubrics.")] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write cell_scores.csv, run_scores.csv and category_failures.csv here."),
+    ] = None,
+    out: JsonFile = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Score graded answers: each narrative, the mean, and differences of runs. A missing answer counts 0.
+
+    Example: keystone rubrics score graded.jsonl --rubrics rubrics.jsonl --tables scores
+    """
+    import orjson
+
+    from keystone.indexing.io.writing import write_whole
+    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.evaluation.compare import build_report
+    from keystone.runs.evaluation.rubrics.files import read_rubrics
+    from keystone.runs.evaluation.rubrics.score import score_rubrics, write_tables
+    from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, print_topics
+
+    check_outputs([*files, rubrics], {"--out": out, "--tables": tables})
+    graded = [one for file in files for one in read_rubrics(file)]
+    evaluations = score_rubrics(graded, [one.topic_id for one in read_rubrics(rubrics)] if rubrics else ())
+    if json:
+        say_report("rubrics score", files, build_report(evaluations))
+    for evaluation in evaluations if not json else []:
+        print_topics(evaluation)
+    if len(evaluations) > 1 and not json:
+        print_evaluations(evaluations, compare=False)
+        print_differences(evaluations)
+    print_cautions(evaluations, quiet)
+    if tables is not None:
+        write_tables(tables, graded, evaluations)
+    if out:
+        with write_whole(out) as file:
+            file.write(orjson.dumps(build_report(evaluations), option=orjson.OPT_INDENT_2))
+
+
+@rubrics.command(cls=Command)
+def convert(
+    file: Annotated[Path, typer.Argument(help="Rubrics, as rows of ResearchRubrics or of RAGDoll.")],
+    to: Annotated[RubricForm, typer.Option(help="The form to write.")],
+    out: Out,
+    json: Json = False,
+    _quiet: Quiet = False,
+) -> None:
+    """Write rubrics in the form of another tool.
+
+    Example: keystone rubrics convert rubrics.jsonl --to ragdoll --out ragdoll.jsonl
+    """
+    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.evaluation.rubrics.files import read_rubrics, write_rubrics
+
+    check_outputs([file], {"--out": out})
+    write_rubrics(out, read_rubrics(file), to.value)
+    say_output("rubrics convert", file, out, json)
+
+
+def _tell(command: str, given: Path | list[Path], out: Path, cautions: Sequence[str], json: bool) -> None:
+    for caution in cautions:
+        say(f"warning: {caution}", err=True)
+    say_output(f"rubrics {command}", given, out, json)

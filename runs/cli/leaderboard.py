@@ -1,0 +1,173 @@
+"""What `keystone evaluate` does with many runs, or with several judges: a leaderboard, and what is asked beside it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Progress
+from keystone.runs.report.say import say
+
+if TYPE_CHECKING:
+    from keystone.runs.evaluation.batch import Cut
+    from keystone.runs.evaluation.evaluate import Evaluation
+    from keystone.runs.evaluation.measures import Measure
+    from keystone.runs.report.leaderboard import Rows
+
+MOST_COMPARED = 8
+"""More runs than this become a leaderboard, and are only tested if a baseline or all pairs are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of `keystone evaluate` that make a leaderboard."""
+
+    sort: str | None = None
+    baseline: str | None = None
+    only_table: bool = False
+    pairs: bool = False
+    by_topic: bool = False
+    bounds: bool = False
+    skip_bad: bool = False
+    topics: str | None = None
+    depth: int = 0
+
+
+def read_topic_ids(given: str) -> frozenset[str]:
+    """Read ids of topics: a file with one at the beginning of each line, or ids with commas between them."""
+    path = Path(given)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else given.split(",")
+    ids = frozenset(line.split()[0] for line in lines if line.split())
+    if not ids:
+        raise UserError(f"--topics {given}: holds no topic id")
+    return ids
+
+
+def list_files(paths: Sequence[Path]) -> list[Path]:
+    """List the run files that paths name: files, run directories, and folders, of which each visible file counts."""
+    from keystone.runs.cli.options import find_run_files
+
+    found = []
+    for path in find_run_files(paths):
+        inside = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+        found += [file for file in inside if file is path or not file.name.startswith(".")]
+    if not found:
+        raise UserError(f"{paths[0]}: holds no file, expected run files")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """All tables of a leaderboard by their titles, the sorted runs, and the JSON of all numbers."""
+
+    tables: "dict[str, Rows]"
+    runs: "list[Evaluation]"
+    report: dict[str, Any]
+    cautions: list[str]
+    faults: tuple[str, ...]
+
+
+def make_board(
+    paths: Sequence[Path],
+    qrels: Sequence[Path],
+    measures: "Sequence[Measure]",
+    cut: "Cut",
+    asked: Asked,
+    progress: Progress,
+) -> Board:
+    """Measure all runs by all judges, and make the tables that are asked for. The first table is the leaderboard."""
+    from keystone.runs.evaluation import leaderboard as boards
+    from keystone.runs.evaluation.batch import evaluate_batch, name_by_tags
+    from keystone.runs.evaluation.compare import build_report, collect_cautions, compare_runs
+    from keystone.runs.evaluation.pairs import compare_all_pairs
+    from keystone.runs.report import leaderboard as rows
+
+    names = [str(measure) for measure in measures]
+    measure = asked.sort or names[0]
+    if measure not in names:
+        raise UserError(f"--sort {measure}: expected one of the measures, {', '.join(names)}")
+    batch = name_by_tags(
+        evaluate_batch(paths, qrels, measures, cut, skip_bad=asked.skip_bad, bounds=asked.bounds, progress=progress)
+    )
+    runs = boards.sort_runs(batch.evaluations[0], measure)
+    known = {str(path): one.name for path, one in zip(batch.paths, batch.evaluations[0], strict=True)}
+    tags = {one.name: tag for tag, one in zip(batch.tags, batch.evaluations[0], strict=True)}
+    compared = boards.put_first(runs, known, asked.baseline or boards.BEST)
+    pairs = compare_all_pairs(runs, measure) if asked.pairs and len(runs) > 1 else []
+    tables = {"": rows.list_leaderboard(runs, tags, measure, pairs)}
+    if asked.by_topic:
+        title = f"Topics, hardest first. {rows.summarise_variance(runs, measure)}"
+        tables[title] = rows.list_topic_rows(runs, measure)
+    if pairs:
+        tables[f"All pairs by {measure}:"] = rows.list_pairs(pairs)
+    if asked.bounds:
+        tables["Without a judgment:"] = rows.list_bounds(batch.bounds)
+    tested = asked.baseline is not None and len(runs) > 1 and not asked.only_table
+    report = build_report(compared, tested)
+    if tested:
+        tables[f"Against {compared[0].name}, corrected by Holm:"] = _list_differences(report["differences"])
+    if len(qrels) > 1:
+        tables[f"{measure} by each judge:"] = rows.list_judge_columns(batch, [one.name for one in runs], measure)
+        tables["Agreement of judges:"] = rows.list_judge_pairs(rows.find_judge_pairs(batch, measure))
+    if len(qrels) > 1 and len(runs) > 1 and not asked.only_table:
+        judged = [{one.name: one for one in own} for own in batch.evaluations]
+        found = [compare_runs([own[one.name] for one in compared]) for own in judged]
+        drawn = boards.draw_conclusions([one.name for one in compared[1:]], found, measure)
+        judges = [str(path) for path in batch.judges]
+        tables[f"Against {compared[0].name} by {measure}:"] = rows.list_conclusions(drawn, judges)
+    cautions = list(dict.fromkeys([*batch.cautions, *collect_cautions(compared)]))
+    report |= {
+        "qrels": list(map(str, qrels)),
+        "leaderboard": rows.make_objects(tables[""]),
+        "pairs": list(map(asdict, pairs)),
+        "tables": {title: rows.make_objects(own) for title, own in tables.items() if title},
+        "faults": list(batch.faults),
+        "warnings": cautions,
+    }
+    return Board(tables, runs, report, cautions, batch.faults)
+
+
+def _list_differences(differences: list[dict[str, Any]]) -> "Rows":
+    """List the differences of later runs from the first one."""
+    columns = {"mean": "difference", "low": "95 % low", "high": "95 % high", "effect": "Cohen's d"}
+    columns |= {"p_t": "p (t-test)", "p_randomisation": "p (randomisation)"}
+    rows: Rows = [["run", "measure", *columns.values()]]
+    for one in differences:
+        rows += [
+            [one["second"], name, *(getattr(own, key) for key in columns)] for name, own in one["measures"].items()
+        ]
+    return rows
+
+
+def print_board(board: Board, form: str, asked: Asked, quiet: bool) -> None:
+    """Print the tables. CSV has one table: the first that is asked for beside the leaderboard, or the leaderboard.
+
+    JSON is the report.
+    """
+    import orjson
+
+    from keystone.runs.report.leaderboard import print_rows
+
+    if form == "json":
+        say(orjson.dumps(board.report).decode())
+        return
+    tables = list(board.tables.items())
+    if form == "csv":
+        beside = (asked.by_topic or asked.pairs or asked.bounds) and len(tables) > 1
+        tables = tables[1:2] if beside else tables[:1]
+    for title, rows in tables[:1] if asked.only_table else tables:
+        print_rows(_narrow(rows) if title.startswith("Topics") and form == "text" else rows, form, title)
+    for fault in board.faults:
+        say(f"left out: {fault}", err=True)
+    for caution in board.cautions:
+        say(f"warning: {caution}", err=True)
+    if not quiet:
+        whole = sum(one.counts.answered_topics == one.counts.judged_topics for one in board.runs)
+        say(f"{whole} of {len(board.runs)} runs answer every judged topic", err=True)
+
+
+def _narrow(rows: "Rows") -> "Rows":
+    """Leave out the columns of more than eight runs, which no terminal shows."""
+    fixed = 7
+    return rows if len(rows[0]) <= fixed + MOST_COMPARED else [row[:fixed] for row in rows]

@@ -1,0 +1,139 @@
+"""Calibration of probabilities on judged topics, and its test on other topics."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keystone.fusion.depth import (
+    FEATURES,
+    Reliability,
+    calibrate,
+    cut_by_f1,
+    describe_rows,
+    fit_calibration,
+    measure_reliability,
+)
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Progress, silent
+from keystone.runs.config.read import read_config
+from keystone.runs.config.sections import MOST_CHOSEN_ROWS
+from keystone.runs.evaluation.tune import draw_folds, rank_narratives
+from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_run
+from keystone.runs.trec.types import Run
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTopic:
+    """The scores of a topic's ranking (float64[rows]), which of its rows are relevant, and all that are relevant."""
+
+    scores: Floats
+    relevant: NDArray[np.bool_]
+    all_relevant: int
+
+    def measure_f1(self, rows: int) -> float:
+        """The set F1 of the first rows."""
+        kept = self.relevant[:rows]
+        return 2 * int(kept.sum()) / (len(kept) + self.all_relevant)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The weights that are fitted on all topics, and what those of the other folds say about each topic."""
+
+    weights: Floats
+    probabilities: tuple[Floats, ...]
+    reliability: Reliability
+    set_f1: float
+    """The mean set F1 of topics that are cut by the probabilities of the other folds."""
+    rows: float
+    """The mean number of rows that are kept then."""
+
+
+def list_judged_topics(
+    ranking: Path | Run, qrels: Path, relevant_from: int = 1, skip_own: bool = False
+) -> list[JudgedTopic]:
+    """List the topics of a ranking that have a relevant document. `UserError` if none has."""
+    judged, run = read_qrels(qrels), read_run(ranking) if isinstance(ranking, Path) else ranking
+    if skip_own:
+        run = drop_own_documents(run)
+    hits, found = run.list_hits(), []
+    ids = judged.docs.decode_ids()
+    for i, topic in enumerate(judged.query_ids):
+        rows = range(judged.offsets[i], judged.offsets[i + 1])
+        good = {ids[row] for row in rows if judged.grades[row] >= relevant_from}
+        if good and hits.get(topic):
+            docs, scores = zip(*hits[topic], strict=True)
+            found.append(JudgedTopic(np.array(scores), np.array([doc in good for doc in docs]), len(good)))
+    if not found:
+        raise UserError(f"{qrels}: no ranked topic has a document of grade {relevant_from} or more")
+    return found
+
+
+def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5) -> Calibration:
+    """Fit a calibration on all topics, and test it on each fold of topics by one of the others.
+
+    `UserError` if there are fewer topics than folds.
+    """
+    features = [describe_rows(one.scores) for one in topics]
+    fold = draw_folds(len(topics), folds)
+
+    def fit(chosen: NDArray[np.bool_]) -> Floats:
+        places = np.flatnonzero(chosen).tolist()
+        return fit_calibration(
+            np.concatenate([features[i] for i in places]), np.concatenate([topics[i].relevant for i in places])
+        )
+
+    weights = [fit(fold != part) for part in range(folds)]
+    probabilities = tuple(calibrate(one.scores, weights[part]) for one, part in zip(topics, fold.tolist(), strict=True))
+    reliability = measure_reliability(np.concatenate(probabilities), np.concatenate([one.relevant for one in topics]))
+    cuts = [cut_by_f1(p) for p in probabilities]
+    f1 = [one.measure_f1(cut) for one, cut in zip(topics, cuts, strict=True)]
+    return Calibration(fit(fold >= 0), probabilities, reliability, float(np.mean(f1)), float(np.mean(cuts)))
+
+
+@dataclass(frozen=True, slots=True)
+class Judgments:
+    """The judgments that a calibration is fitted to."""
+
+    qrels: Path
+    relevant_from: int = 1
+    folds: int = 5
+    skip_own: bool = False
+
+
+def calibrate_run(
+    config: Path, overrides: list[str], judgments: Judgments, threads: int = 1, progress: Progress = silent
+) -> dict[str, Any]:
+    """Rank the narratives of a configuration and fit a calibration to judgments; returns what its file holds."""
+    fusion = read_config(config, overrides).fusion
+    depth = MOST_CHOSEN_ROWS if fusion.choice is None else fusion.depth
+    settings = [*overrides, f"fusion.depth={depth}", "track=none"]
+    run = rank_narratives(read_config(config, settings), threads, progress)
+    topics = list_judged_topics(run, judgments.qrels, judgments.relevant_from, judgments.skip_own)
+    return describe_calibration(cross_calibrate(topics, judgments.folds))
+
+
+def describe_calibration(found: Calibration) -> dict[str, Any]:
+    """Describe a calibration for its file, which `fusion.depth.calibration` names."""
+    curve = zip(*(column.tolist() for column in _list_columns(found.reliability)), strict=True)
+    return {
+        "features": list(FEATURES),
+        "weights": found.weights.tolist(),
+        "topics": len(found.probabilities),
+        "held_out": {
+            "set_f1": found.set_f1,
+            "rows": found.rows,
+            "calibration_error": found.reliability.error,
+            "reliability": [{"rows": n, "probability": p, "relevant": share} for n, p, share in curve],
+        },
+    }
+
+
+def _list_columns(one: Reliability) -> tuple[NDArray[Any], ...]:
+    return one.rows, one.probability, one.relevant

@@ -1,0 +1,172 @@
+"""A leaderboard of runs, its topics, and what several judges say about it: pure functions of evaluations."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.agreement import (
+    Agreement,
+    compute_tau,
+    compute_tau_ap,
+    find_tau_interval,
+)
+from keystone.runs.evaluation.compare import Difference
+from keystone.runs.evaluation.evaluate import Evaluation
+
+Floats = NDArray[np.float64]
+LEVEL = 0.05
+BEST = "best"
+"""The name of a baseline that stands for the run with the highest mean."""
+
+
+def sort_runs(evaluations: Sequence[Evaluation], measure: str) -> list[Evaluation]:
+    """Sort runs by the mean of a measure, best first; equal ones by name. A mean that is NaN comes last."""
+    return sorted(evaluations, key=lambda one: (-np.nan_to_num(one.mean(measure), nan=-np.inf), one.name))
+
+
+def rank_runs(evaluations: Sequence[Evaluation], measure: str) -> list[int]:
+    """Rank sorted runs from 1. Runs with the same mean share the first of their ranks."""
+    means = [one.mean(measure) for one in evaluations]
+    return [1 + sum(other > mean for other in means) for mean in means]
+
+
+def put_first(evaluations: Sequence[Evaluation], names: Mapping[str, str], baseline: str) -> list[Evaluation]:
+    """Put the run that later ones are compared with first. `names` gives runs by file and by tag.
+
+    `baseline` is `best`, the first of sorted runs, or one of those names. `UserError` for another one.
+    """
+    if baseline == BEST:
+        return list(evaluations)
+    name = names.get(baseline, baseline)
+    first = [one for one in evaluations if one.name == name]
+    if len(first) != 1:
+        raise UserError(f"--baseline {baseline}: expected best, or the file or tag of one of the runs")
+    return [*first, *(one for one in evaluations if one is not first[0])]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """The values of all runs on a topic by one measure: float64[runs], and what they tell about the topic."""
+
+    topic: str
+    mean: float
+    deviation: float
+    """The standard deviation over runs."""
+    low: float
+    median: float
+    high: float
+    best: str
+    """The first run with the highest value."""
+    values: tuple[float, ...]
+
+
+def list_topics(evaluations: Sequence[Evaluation], measure: str) -> list[TopicRow]:
+    """List the topics, hardest first: by the mean of all runs, then by id. Topics without a value come last."""
+    values = np.stack([one.values[measure] for one in evaluations])
+    rows = []
+    for topic, own in zip(evaluations[0].topics, values.T, strict=True):
+        if np.isnan(own).all():
+            none = float("nan")
+            rows.append(TopicRow(topic, none, none, none, none, none, "", tuple(own.tolist())))
+            continue
+        deviation = float(np.nanstd(own, ddof=1)) if np.isfinite(own).sum() > 1 else float("nan")
+        low, median, high = map(float, np.nanquantile(own, (0, 0.5, 1)))
+        best = evaluations[int(np.nanargmax(own))].name
+        rows.append(TopicRow(topic, float(np.nanmean(own)), deviation, low, median, high, best, tuple(own.tolist())))
+    return sorted(rows, key=lambda row: (np.nan_to_num(row.mean, nan=np.inf), row.topic))
+
+
+@dataclass(frozen=True, slots=True)
+class VarianceShares:
+    """The shares of the variance of all values: between runs, between topics, and the rest, their interaction."""
+
+    runs: float
+    topics: float
+    rest: float
+
+
+def split_variance(evaluations: Sequence[Evaluation], measure: str) -> VarianceShares:
+    """Split the sum of squares of all values as a two-way analysis of variance does. NaN if all are equal."""
+    values = np.stack([one.values[measure] for one in evaluations])
+    values = values[:, ~np.isnan(values).any(axis=0)]
+    total = float(((values - values.mean()) ** 2).sum()) if values.size else 0.0
+    if not total:
+        return VarianceShares(*[float("nan")] * 3)
+    of_runs = float(values.shape[1] * ((values.mean(axis=1) - values.mean()) ** 2).sum()) / total
+    of_topics = float(values.shape[0] * ((values.mean(axis=0) - values.mean()) ** 2).sum()) / total
+    return VarianceShares(of_runs, of_topics, max(1 - of_runs - of_topics, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class JudgePair:
+    """Two files of judgments: of the same documents, and by the order of runs that each gives by a measure."""
+
+    first: str
+    second: str
+    documents: int
+    kappa: float
+    kappa_quadratic: float
+    measure: str
+    tau: float
+    low: float
+    high: float
+    """The 95 % interval of tau over bootstrap samples of the topics of both."""
+    tau_ap: float
+
+
+def compare_judges(
+    judges: Sequence[Path], evaluations: Sequence[Sequence[Evaluation]], agreements: Sequence[Agreement], measure: str
+) -> list[JudgePair]:
+    """Compare each pair of judges. `evaluations` has the same runs by each judge, `agreements` one for each pair."""
+    found = []
+    for (i, j), agreement in zip(combinations(range(len(judges)), 2), agreements, strict=True):
+        shared = sorted(set(evaluations[i][0].topics) & set(evaluations[j][0].topics))
+        first, second = (_take_values(evaluations[number], measure, shared) for number in (i, j))
+        means = [[one.mean(measure) for one in evaluations[number]] for number in (i, j)]
+        kappas = agreement.compute_kappa(), agreement.compute_kappa("quadratic")
+        tau, interval = compute_tau(*means), find_tau_interval(first, second)
+        names, documents = (str(judges[i]), str(judges[j])), int(agreement.counts.sum())
+        found.append(JudgePair(*names, documents, *kappas, measure, tau, *interval, compute_tau_ap(*means)))
+    return found
+
+
+def _take_values(evaluations: Sequence[Evaluation], measure: str, topics: Sequence[str]) -> Floats:
+    place = {topic: number for number, topic in enumerate(evaluations[0].topics)}
+    own = [place[topic] for topic in topics]
+    return np.stack([one.values[measure][own] for one in evaluations])
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What all judges together say about a later run against the first one, by a measure."""
+
+    run: str
+    verdicts: tuple[str, ...]
+    """`better`, `worse` or `no difference` by each judge; `-` without a test."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether all judges say the same."""
+        return len(set(self.verdicts)) == 1 and "-" not in self.verdicts
+
+
+def draw_conclusions(
+    runs: Sequence[str], differences: Sequence[Sequence[Mapping[str, Difference]]], measure: str
+) -> list[Conclusion]:
+    """Draw a conclusion about each later run; `differences` has those of the later runs by each judge."""
+    return [
+        Conclusion(run, tuple(_judge(own[number][measure]) for own in differences)) for number, run in enumerate(runs)
+    ]
+
+
+def _judge(difference: Difference) -> str:
+    if np.isnan(difference.p_randomisation):
+        return "-"
+    if difference.p_randomisation >= LEVEL:
+        return "no difference"
+    return "better" if difference.mean > 0 else "worse"

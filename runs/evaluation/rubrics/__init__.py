@@ -1,0 +1,1 @@
+"""Weighted rubrics: what an answer should do, and what it should not, each with a weight."""

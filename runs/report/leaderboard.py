@@ -1,0 +1,160 @@
+"""Leaderboards, tables by topic, pairs of runs and judges as plain rows, and their printing in each form."""
+
+import csv
+import io
+import re
+import sys
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+
+from keystone.runs.evaluation.batch import Batch, find_team
+from keystone.runs.evaluation.bounds import Bounds
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.leaderboard import (
+    Conclusion,
+    JudgePair,
+    compare_judges,
+    list_topics,
+    rank_runs,
+    split_variance,
+)
+from keystone.runs.evaluation.pairs import Pair, find_letters
+from keystone.runs.report.terminal import format_mean, mark_circle, mark_lists
+
+Rows = list[list[str | float]]
+"""The head of a table, then its rows."""
+
+
+def list_leaderboard(runs: Sequence[Evaluation], tags: dict[str, str], measure: str, pairs: Sequence[Pair]) -> Rows:
+    """List sorted runs with rank, team if all tags name one, means, and the letters of pairs if there are any."""
+    measures = list(runs[0].values)
+    teams = [find_team(tags.get(one.name, "")) for one in runs]
+    letters = find_letters([one.name for one in runs], pairs) if pairs else {}
+    has_teams, letter_head = all(teams), ["ties by Tukey"] if letters else []
+    head: list[str | float] = ["rank", f"run{mark_lists(runs[0])}", *["team"] * has_teams, *measures, *letter_head]
+    rows: Rows = [head]
+    for rank, team, one in zip(rank_runs(runs, measure), teams, runs, strict=True):
+        means = [one.mean(name) for name in measures]
+        own = [letters[one.name]] if letters else []
+        rows.append([str(rank), one.name + mark_circle(one), *[team] * has_teams, *means, *own])
+    return rows
+
+
+def list_topic_rows(runs: Sequence[Evaluation], measure: str) -> Rows:
+    """List the topics, hardest first, with a column for each run."""
+    rows: Rows = [["topic", "mean", "sd", "min", "median", "max", "best run", *(one.name for one in runs)]]
+    for row in list_topics(runs, measure):
+        numbers = [row.mean, row.deviation, row.low, row.median, row.high]
+        rows.append([row.topic, *numbers, row.best, *row.values])
+    return rows
+
+
+def list_pairs(pairs: Sequence[Pair]) -> Rows:
+    """List pairs of runs."""
+    rows: Rows = [["first", "second", "difference", "wins", "ties", "losses", "p (Tukey HSD)", "p (t-test, Holm)"]]
+    return rows + [
+        [one.first, one.second, one.difference, str(one.wins), str(one.ties), str(one.losses), one.p_tukey, one.p_t]
+        for one in pairs
+    ]
+
+
+def list_bounds(bounds: Sequence[Bounds]) -> Rows:
+    """List the means with unjudged documents as not relevant and as relevant, and the residuals of RBP."""
+    rows: Rows = [["run", "measure", "unjudged as 0", "unjudged as relevant", "residual"]]
+    for one in bounds:
+        for name, low in one.as_nonrelevant.items():
+            rows.append([one.name, name, low, one.as_relevant[name], one.residual.get(name, float("nan"))])
+    return rows
+
+
+def list_judge_columns(batch: Batch, order: Sequence[str], measure: str) -> Rows:
+    """List the mean of each run by each judge, and the mean of these."""
+    rows: Rows = [["run", *map(str, batch.judges), "mean"]]
+    means = [{one.name: one.mean(measure) for one in own} for own in batch.evaluations]
+    for name in order:
+        own = [one[name] for one in means]
+        rows.append([name, *own, float(np.mean(own))])
+    return rows
+
+
+def list_judge_pairs(found: Sequence[JudgePair]) -> Rows:
+    """List pairs of judges with their agreement."""
+    rows: Rows = [
+        ["judges", "documents of both", "kappa", "kappa (quadratic)", "tau-b", "95 % low", "95 % high", "tau_AP"]
+    ]
+    return rows + [
+        [f"{one.first}, {one.second}", str(one.documents), one.kappa, one.kappa_quadratic, one.tau, one.low, one.high,
+         one.tau_ap]
+        for one in found
+    ]  # fmt: skip
+
+
+def list_conclusions(conclusions: Sequence[Conclusion], judges: Sequence[str]) -> Rows:
+    """List what each judge says about each later run, and whether all say the same."""
+    rows: Rows = [["run", *judges, "holds"]]
+    return rows + [[one.run, *one.verdicts, "yes" if one.holds else "no"] for one in conclusions]
+
+
+def find_judge_pairs(batch: Batch, measure: str) -> list[JudgePair]:
+    """Compare all pairs of judges of a batch."""
+    from keystone.runs.evaluation.agreement import compare_judgments
+    from keystone.runs.trec.run_files import read_qrels
+
+    judgments = list(map(read_qrels, batch.judges))
+    agreements = [compare_judgments(*pair) for pair in combinations(judgments, 2)]
+    return compare_judges(batch.judges, batch.evaluations, agreements, measure)
+
+
+def summarise_variance(runs: Sequence[Evaluation], measure: str) -> str:
+    """Say how much of the variance of a measure lies between runs and between topics."""
+    found = split_variance(runs, measure)
+    return (
+        f"Of the variance of {measure}, {found.runs:.0%} lies between runs, {found.topics:.0%} between topics, "
+        f"{found.rest:.0%} in the rest."
+    )
+
+
+def format_rows(rows: Rows, form: str) -> str:
+    """Format a table as text, csv, markdown or latex. CSV has every digit; the others have four."""
+    if form == "csv":
+        out = io.StringIO()
+        cells = [["" if isinstance(c, float) and np.isnan(c) else c for c in row] for row in rows]
+        csv.writer(out, lineterminator="\n").writerows(cells)
+        return out.getvalue().rstrip("\n")
+    texts = [[format_mean(cell) if isinstance(cell, float) else cell for cell in row] for row in rows]
+    if form == "markdown":
+        head, *others = [[re.sub(r"([\\|*_`<])", r"\\\1", cell) for cell in row] for row in texts]
+        lines = [head, ["---"] * len(head), *others]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    if form == "latex":
+        from keystone.runs.report.tables import escape_latex
+
+        first, *body = [" & ".join(map(escape_latex, row)) + r" \\" for row in texts]
+        begin = rf"\begin{{tabular}}{{{'l' * len(rows[0])}}}"
+        return "\n".join([begin, r"\toprule", first, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"])
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    numbers = [any(isinstance(row[i], float) for row in rows[1:]) for i in range(len(widths))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, numbers, strict=True)
+        ).rstrip()
+        for row in texts
+    )
+
+
+def make_objects(rows: Rows) -> list[dict[str, str | float]]:
+    """Make an object of each row, for JSON."""
+    head, *others = rows
+    return [dict(zip(map(str, head), row, strict=True)) for row in others]
+
+
+def print_rows(rows: Rows, form: str, title: str = "") -> None:
+    """Print a table, in text and Markdown below its title."""
+    from keystone.runs.wording import escape_controls
+
+    if title and form in ("text", "markdown"):
+        print(f"\n{title}")
+    sys.stdout.write("\n".join(map(escape_controls, format_rows(rows, form).splitlines())) + "\n")

@@ -1,0 +1,71 @@
+"""The cut of a ranking: expected F1 against enumeration, isotonic values, calibration, mixtures."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from keystone.fusion.depth import (
+    calibrate,
+    cut_by_budget,
+    cut_by_f1,
+    cut_by_precision,
+    describe_rows,
+    expect_f1,
+    fit_calibration,
+    make_monotone,
+    measure_reliability,
+    separate_scores,
+)
+
+
+def enumerate_f1(probabilities: list[float], k: int) -> float:
+    """The expected F1 of the first k rows, over every set of relevant rows."""
+    total = 0.0
+    for relevant in product((0, 1), repeat=len(probabilities)):
+        chance = float(np.prod([p if one else 1 - p for p, one in zip(probabilities, relevant, strict=True)]))
+        total += chance * 2 * sum(relevant[:k]) / (k + sum(relevant)) if k else 0
+    return total
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "best", "value"),
+    [([0.9, 0.7, 0.4, 0.2], 2, 0.752240), ([0.6, 0.5, 0.3, 0.3, 0.1], 4, 0.547275), ([], 0, 0.0)],
+)
+def test_the_cut_has_the_best_expected_f1(probabilities: list[float], best: int, value: float) -> None:
+    found = expect_f1(np.array(probabilities))
+    assert cut_by_f1(np.array(probabilities)) == best
+    assert found[best] == pytest.approx(value, abs=1e-6)
+    assert found == pytest.approx([enumerate_f1(probabilities, k) for k in range(len(probabilities) + 1)])
+
+
+def test_precision_and_budget_cut_where_they_say() -> None:
+    one, other = np.array([0.9, 0.7, 0.4, 0.2]), np.array([0.8, 0.1])
+    assert [cut_by_precision(one, goal) for goal in (0.95, 0.8, 0.6, 0.1)] == [0, 2, 3, 4]
+    assert [cut_by_budget([one, other], rows) for rows in (0, 3, 9)] == [[0, 0], [2, 1], [4, 2]]
+
+
+def test_isotonic_values_and_calibration_error_are_those_known() -> None:
+    assert make_monotone(np.array([0.0, 1, 0, 0, 1, 1])) == pytest.approx([0, 1 / 3, 1 / 3, 1 / 3, 1, 1])
+    p = np.array([0.1, 0.15, 0.35, 0.45, 0.8, 0.85, 0.95])
+    relevant = np.array([0, 0, 1, 0, 1, 1, 1], dtype=bool)
+    assert measure_reliability(p, relevant, 5).error == pytest.approx(0.25)
+
+
+def test_a_calibration_finds_the_probabilities_that_made_the_labels() -> None:
+    draw = np.random.default_rng(1)
+    features = np.concatenate([describe_rows(np.sort(draw.random(100))[::-1]) for _ in range(200)])
+    truth = np.clip(features[:, 4] ** 2, 0.01, 0.99)
+    weights = fit_calibration(features, draw.random(len(truth)) < truth)
+    scores = np.sort(draw.random(100))[::-1]
+    assert np.abs(calibrate(scores, weights) - np.clip(describe_rows(scores)[:, 4] ** 2, 0.01, 0.99)).mean() < 0.05
+
+
+def test_a_mixture_separates_two_kinds_of_scores() -> None:
+    draw = np.random.default_rng(2)
+    scores = np.sort(np.concatenate([draw.normal(6, 0.5, 20), draw.exponential(1, 180)]))[::-1]
+    found = separate_scores(scores)
+    assert found is not None
+    assert np.all(np.diff(found) <= 0)
+    assert 17 <= cut_by_f1(found) <= 23
+    assert separate_scores(np.ones(50)) is None

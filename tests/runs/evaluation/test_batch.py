@@ -1,0 +1,120 @@
+"""Many runs at once: faults, tags, copies, topics, Tukey's test, letters, bounds, several judges."""
+
+import json
+from itertools import permutations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import studentized_range
+
+from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.batch import Cut, compute_rbo, evaluate_batch
+from keystone.runs.evaluation.measures import parse_measures
+from keystone.runs.evaluation.pairs import Pair, find_letters, run_tukey_test
+from tests.support.runs.command_line import keystone
+
+MEASURES = parse_measures(["P@2", "RBP(p=0.5)"])
+
+
+def write_files(folder: Path) -> list[Path]:
+    """Three runs of two topics, a torn file, an empty one, and one of other topics; judgments by two judges."""
+    texts = {
+        "a": "1 Q0 x 1 9 A-1\n1 Q0 y 2 8 A-1\n2 Q0 z 1 9 A-1\n",
+        "b": "1 Q0 y 1 9 B-1\n1 Q0 u 2 8 B-1\n2 Q0 v 1 9 C-1\n",
+        "c": "1 Q0 x 1 9 C-1\n1 Q0 y 2 8 C-1\n2 Q0 z 1 9 C-1\n",
+        "torn": "1 Q0 x 1 9 T\n1 Q0\n",
+        "empty": "",
+        "other": "7 Q0 x 1 9 O\n",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    (folder / "qrels").write_text("1 0 x 1\n1 0 y 0\n2 0 z 1\n")
+    (folder / "second").write_text("1 0 x 1\n1 0 y 1\n2 0 z 0\n")
+    return [folder / name for name in texts]
+
+
+def test_every_fault_is_listed_once_and_the_good_runs_are_measured(tmp_path: Path) -> None:
+    files = write_files(tmp_path)
+    with pytest.raises(UserError) as refused:
+        evaluate_batch(files, [tmp_path / "qrels"], MEASURES)
+    lines = str(refused.value).splitlines()
+    assert [line.split(":")[0] for line in lines] == list(map(str, files[3:]))
+    batch = evaluate_batch(files, [tmp_path / "qrels"], MEASURES, skip_bad=True)
+    assert list(batch.faults) == lines
+    assert [one.mean("P@2") for one in batch.evaluations[0]] == [0.5, 0, 0.5]
+    about_tags, about_copies = batch.cautions
+    assert about_tags.startswith(f"{files[1]}:3: found the run tag 'C-1', after 'B-1'")
+    assert about_copies.startswith(f"{files[0]} and {files[2]}: the same first")
+
+
+def test_topics_and_depth_are_cut_as_asked(tmp_path: Path) -> None:
+    first = write_files(tmp_path)[:1]
+    of_topic = evaluate_batch(first, [tmp_path / "qrels"], MEASURES, Cut(topics={"2"})).evaluations[0][0]
+    assert of_topic.topics == ("2",)
+    cut = evaluate_batch(first, [tmp_path / "qrels"], parse_measures(["R@9"]), Cut(depth=1)).evaluations[0][0]
+    assert cut.counts.rows == 2
+    with pytest.raises(UserError, match="1 topic of --topics without a judgment, such as 3"):
+        evaluate_batch(first, [tmp_path / "qrels"], MEASURES, Cut(topics={"3"}))
+
+
+def test_bounds_count_unjudged_documents_as_relevant(tmp_path: Path) -> None:
+    second = write_files(tmp_path)[1:2]
+    found = evaluate_batch(second, [tmp_path / "qrels"], parse_measures(["P@2", "RBP(p=0.5)"]), bounds=True).bounds[0]
+    assert (found.as_nonrelevant["P@2"], found.as_relevant["P@2"]) == (0, 0.5)
+    residuals = 0.25 + 0.25, 0.5 + 0.5  # of unjudged ranks and below the last one
+    assert list(found.residual.values()) == [pytest.approx(np.mean(residuals))]
+
+
+def test_tukey_of_few_systems_and_topics_equals_all_permutations() -> None:
+    values = np.array([[0.9, 0.8, 0.7], [0.5, 0.6, 0.2], [0.4, 0.1, 0.3]])
+    ranges = [
+        np.ptp(np.stack(rows).mean(axis=0))
+        for rows in product(*(list(map(np.array, permutations(column))) for column in values.T))
+    ]
+    means = values.mean(axis=1)
+    exact = np.array([[np.mean(np.array(ranges) >= abs(a - b) - 1e-9) for b in means] for a in means])
+    assert run_tukey_test(values) == pytest.approx(exact, abs=0.012)
+
+
+def test_tukey_of_normal_values_is_near_the_studentised_range() -> None:
+    draw = np.random.default_rng(1)
+    systems, topics = 5, 60
+    values = draw.normal(0, 1, (systems, topics)) + np.linspace(0, 0.5, systems)[:, None]
+    rest = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()
+    free = (systems - 1) * (topics - 1)
+    error = np.sqrt((rest**2).sum() / free / topics)
+    means = values.mean(axis=1)
+    expected = studentized_range.sf(np.abs(means[:, None] - means) / error, systems, free)
+    assert run_tukey_test(values) == pytest.approx(expected, abs=0.04)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.booleans(), min_size=10, max_size=10))
+def test_two_runs_share_a_letter_exactly_if_they_do_not_differ(differ: list[bool]) -> None:
+    names = list("vwxyz")
+    couples = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    pairs = [Pair(a, b, 0, 0, 0, 0, 0.01 if own else 0.9, 1) for (a, b), own in zip(couples, differ, strict=True)]
+    letters = find_letters(names, pairs)
+    assert [not set(letters[a]) & set(letters[b]) for a, b in couples] == differ
+
+
+def test_rbo_of_equal_opposite_and_missing_lists() -> None:
+    first = np.array([[1, 2, 3, 4], [5, 6, -1, -1]], dtype=np.int32)
+    assert compute_rbo(first, first) == pytest.approx(1)
+    assert compute_rbo(first[:1], first[:1] + 9) == 0
+    assert compute_rbo(first[:1], first[:1, ::-1].copy(), 0.5) == pytest.approx(2 / 3 * 0.125 + 2 * 0.0625)
+
+
+@pytest.mark.slow
+def test_two_judges_have_a_column_each_and_their_agreement(tmp_path: Path) -> None:
+    files = [str(path) for path in write_files(tmp_path)[:2]]
+    judges = [part for name in ("qrels", "second") for part in ("--qrels", str(tmp_path / name))]
+    shown = keystone("evaluate", *files, *judges, "-m", "P@2", "--format", "json")
+    tables = json.loads(shown.stdout)["tables"]
+    by_judge = tables["P@2 by each judge:"]
+    first = by_judge[0]
+    assert (first[str(tmp_path / "qrels")], first[str(tmp_path / "second")], first["mean"]) == (0.5, 0.5, 0.5)
+    assert tables["Agreement of judges:"][0]["documents of both"] == "3"
