@@ -47,6 +47,7 @@ def pool(
     from keystone.runs.cli.leaderboard import list_files
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.batch import find_team
+    from keystone.runs.evaluation.evaluate import check_run
     from keystone.runs.evaluation.leave_out import leave_teams_out
     from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.evaluation.pooling import describe_pool, pool_documents
@@ -62,13 +63,18 @@ def pool(
     judgments = None if leave_out is None else read_qrels(leave_out)
     with progress_bars(quiet) as progress:
         with progress("Reading", None):
-            found = dict(zip(map(str, files), read_runs(files), strict=True))
+            found = dict(zip(files, read_runs(files), strict=True))
         teams = [find_team(run.tag) or run.tag for run in found.values()]
-        rankings = {name: _list_documents(run, depth) for name, run in found.items()}
-        left_out = leave_teams_out(found, rankings, teams, judgments, depth, wanted, progress) if judgments else []
+        named = {str(path): run for path, run in found.items()}
+        rankings = {name: _list_documents(run, depth) for name, run in named.items()}
+        if judgments and leave_out:
+            for path, run in found.items():
+                check_run(path, run, leave_out, judgments)
+        left_out = leave_teams_out(named, rankings, teams, judgments, depth, wanted, progress) if judgments else []
     statistics = None
     if out is not None:
-        documents = pool_documents(rankings, depth, {topic: known[topic] for topic in known or ()}, seed)
+        judged = {topic: known[topic] for topic in known} if known else {}
+        documents = pool_documents(rankings, depth, judged, seed)
         with write_whole(out) as file:
             file.writelines(f"{topic} {doc}\n".encode() for topic, docs in documents.items() for doc in docs)
         statistics = describe_pool(documents, rankings, teams, depth)

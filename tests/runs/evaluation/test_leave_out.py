@@ -94,3 +94,6 @@ def test_the_command_prints_each_run_before_and_after(tmp_path: Path) -> None:
     assert "P@2 without the judgments that only the team brought:" in CliRunner().invoke(app, call).output
     neither = CliRunner().invoke(app, ["pool", str(tmp_path / "a")])
     assert "expected --out with a pool to write, or --leave-out" in str(neither.exception)
+    (tmp_path / "other").write_text("9 0 x 1\n")
+    unjudged = CliRunner().invoke(app, ["pool", str(tmp_path / "a"), "--leave-out", str(tmp_path / "other"), "-q"])
+    assert "none of its topics is judged in" in str(unjudged.exception)
