@@ -45,6 +45,7 @@ GOLDEN: dict[str, str] = {
     "queries.decompose": "afba7a896c21cd36",
     "queries.search_again": "5fd0b43557329dde",
     "queries.topic": "2e22658f09f82ff7",
+    "readers.agent": "17089380edf84398",
     "readers.check_coverage": "1f38051c2ced6791",
     "label_nuggets": "26f2c1c50b34f3be",
     "rate_use": "d8c3617ee1c5f042",

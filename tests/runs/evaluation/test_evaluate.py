@@ -361,7 +361,11 @@ def rows_of(topic: str, *docs: str) -> list[str]:
                 [*rows_of("1", "a", "b", "c"), *rows_of("2", "b", "a", "c")],
                 [*rows_of("1", *"adefghijkl"), *rows_of("2", *"adefghijkl")],
             ],
-            ["rankings of unequal depth: A has 3 rows for each topic, B 10; not comparable by MRR, MAP"],
+            [
+                "rankings of unequal depth: A has 3 rows for each topic, B 10; not comparable by MRR, MAP",
+                "the first 10 documents are not judged alike: A 33%, B 10%; unjudged documents count as not relevant, "
+                "so compare with --bounds or --condensed",
+            ],
             id="unequal depth",
         ),
     ],

@@ -138,7 +138,7 @@ def test_the_command_prints_the_table_and_writes_nothing(
     assert lines[0].endswith("out/keystone: 2 topics; nothing is written, no model is asked")
     assert "queries     made: queries.jsonl" in lines
     assert next(line.split()[:3] for line in lines if "contract" in line) == ["queries", "contract", "4"]
-    assert lines[-1] == "the budget allows at most: calls 7"
+    assert "the budget allows at most: calls 7" in lines
     assert not (tmp_path / "out").exists()
 
 
