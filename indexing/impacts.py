@@ -6,7 +6,7 @@ occurrences would be. In an index of passages, the greatest weight in any passag
 the greatest weight at any token. Otherwise the beginning of a document is encoded, as far as the encoder's window goes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import read_checkpoint
 from keystone.indexing.encoders.sparse import SparseEncoder, Weighted, open_sparse_encoder, quantise
+from keystone.indexing.errors import UserError
 from keystone.indexing.index import ImpactSet
 from keystone.indexing.io.staged import stage
 from keystone.indexing.lucene.postings import open_postings, save_postings
@@ -51,9 +52,22 @@ def write_impacts(
     `texts` are the documents, or the passages of documents. Only those documents are encoded that the older impacts
     lack. `UserError` as from `open_sparse_encoder`.
     """
-    offsets = texts.offsets if isinstance(texts, Passages) else np.arange(len(texts) + 1)
-    rows = np.flatnonzero(older.stayed < 0) if older else np.arange(len(offsets) - 1)
+    offsets = _find_offsets(texts)
     shards = folder.with_name(f"{folder.name}.shards")
+    files = encode_impacts(texts, one, shards, effort, np.flatnonzero(older.stayed < 0) if older else None)
+    if older:
+        stage(shards, "joined.npy", lambda path: np.save(path, _join_older(older, one, files)))
+        files = [shards / "joined.npy"]
+    stage(folder.parent, folder.name, lambda path: _invert(files, len(offsets) - 1, one, path))
+
+
+def encode_impacts(texts: Texts, one: ImpactSet, shards: Path, effort: Effort, rows: Rows | None = None) -> list[Path]:
+    """Encode the documents of some rows, or all, into files in the folder `shards`, and list these in order.
+
+    Files that an earlier try has written stay. `UserError` as from `open_sparse_encoder`.
+    """
+    offsets = _find_offsets(texts)
+    rows = np.arange(len(offsets) - 1) if rows is None else rows
     shards.mkdir(parents=True, exist_ok=True)
     files = []
     with effort.progress(f"Encoding documents by {one.label}", len(rows)) as tick:
@@ -62,10 +76,39 @@ def write_impacts(
             stage(shards, name, lambda path: np.save(path, _encode(one, texts, own, offsets, effort.threads)))  # noqa: B023
             files.append(shards / name)
             tick(len(own))
-    if older:
-        stage(shards, "joined.npy", lambda path: np.save(path, _join_older(older, one, files)))
-        files = [shards / "joined.npy"]
-    stage(folder.parent, folder.name, lambda path: _invert(files, len(offsets) - 1, one, path))
+    return files
+
+
+class RowImpacts:
+    """The impacts of documents by row, from files of `encode_impacts`, for an engine that inverts them itself.
+
+    The engine keeps whole numbers up to `most` exactly.
+    """
+
+    def __init__(self, files: Sequence[Path], most: int) -> None:
+        self._most = most
+        self._shards = [shard for file in files if (shard := np.load(file, mmap_mode="r")).size]
+        self._lasts = np.array([shard[0, -1] for shard in self._shards], np.int64)
+
+    def of(self, rows: range) -> list[dict[str, int]]:
+        """Return the impacts above 0 of each of these consecutive documents, by the numbers of entries, as texts.
+
+        `UserError` for an impact above `most`.
+        """
+        found: list[dict[str, int]] = [{} for _ in rows]
+        first, last = np.searchsorted(self._lasts, [rows.start, rows.stop])
+        for shard in self._shards[first : last + 1]:
+            start, stop = np.searchsorted(shard[0], [rows.start, rows.stop])
+            if (most := shard[2, start:stop].max(initial=0)) > self._most:
+                raise UserError(f"impacts: found {most}, expected at most {self._most}, which the engine keeps exactly")
+            for row, entry, impact in shard[:, start:stop].T.tolist():
+                found[row - rows.start][str(entry)] = impact
+        return found
+
+
+def _find_offsets(texts: Texts) -> Offsets:
+    """Find where the texts of each document begin, then the end: int64[documents + 1]."""
+    return texts.offsets if isinstance(texts, Passages) else np.arange(len(texts) + 1)
 
 
 def _list_shards(rows: Rows, offsets: Offsets) -> Iterator[Rows]:

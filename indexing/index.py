@@ -130,6 +130,8 @@ class Index:
     """The name of the set of vectors that `embedding` and the files of vectors belong to; empty for the main set."""
     recall: Recall | None = None
     """The measured recall of the FAISS index; None if it is exact, and if an older version built it."""
+    device: str = "cpu"
+    """Where the models of vectors ran when the index was built: `cpu` or `cuda`."""
     parts: OpenParts | None = field(default=None, compare=False, repr=False)
     """The parts that stay open, as `hold_open` says; None if each use opens its parts."""
 
@@ -259,6 +261,7 @@ def open_index(folder: Path) -> Index:
             found["at"], found.get("faiss_shards", 0), found.get("segments", {}), found.get("passages", False),
             further, found.get("faiss_shard"),
             {name: ImpactSet(**own) for name, own in found.get("impacts", {}).items()}, recall=_read_recall(found),
+            device=str(found.get("device", "cpu")),
         )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error

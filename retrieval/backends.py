@@ -52,6 +52,20 @@ class Dense(Protocol):
         """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
 
 
+class Impacts(Protocol):
+    """Inner products of the impacts of queries and of documents."""
+
+    def search(
+        self,
+        query_ids: Sequence[str],
+        queries: Sequence[Mapping[str, float]],
+        depth: int,
+        threads: int = 1,
+        tick: Tick = ...,
+    ) -> Rankings:
+        """Rank the top `depth` documents of each query, a mapping from tokens to impacts; ties by document id."""
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """The import paths, `MODULE:FUNCTION`, of an engine's functions, and how a corpus in the engine is named."""
@@ -62,6 +76,8 @@ class Backend:
     """A function of (index, store, bm25) that returns a `Sparse`; `store` is the one of `open_store(index)`."""
     dense: str | None = None
     """A function of (index, parameters, score) that returns a `Dense`; None if the engine searches no vectors."""
+    impacts: str | None = None
+    """A function of (index, name) that returns the `Impacts` of a set; None if the engine holds none."""
     attach: str | None = None
     """A function of (corpus, out, settings, progress) that makes an index folder over an index in the engine."""
     prefix: str = ""
@@ -79,11 +95,13 @@ BACKENDS = {
         "keystone.indexing.store:open_store",
         "keystone.retrieval.lucene.search:open_sparse",
         "keystone.retrieval.faiss_search:open_dense",
+        "keystone.retrieval.lucene.postings:open_impacts",
     ),
     "opensearch": Backend(
         "keystone.indexing.opensearch.store:open_store",
         "keystone.retrieval.opensearch.sparse:open_sparse",
         "keystone.retrieval.opensearch.dense:open_dense",
+        "keystone.retrieval.opensearch.impact:open_impacts",
         "keystone.indexing.opensearch.build:attach",
         "opensearch:",
     ),
@@ -98,6 +116,7 @@ BACKENDS = {
     "pyserini": Backend(
         "keystone.indexing.attached.lucene_index:open_store",
         "keystone.retrieval.lucene.attached:open_sparse",
+        impacts="keystone.retrieval.lucene.postings:open_impacts",
         attach="keystone.indexing.attached.lucene_index:attach",
         prefix="pyserini:",
         cuts=True,
@@ -144,6 +163,19 @@ def open_dense(index: Index, parameters: str = "", score: PassageScore = BEST_PA
     """
     backend = BACKENDS.get(index.backend)
     found: Dense = _resolve(index, backend.dense if backend else None)(index, parameters, score)
+    return found
+
+
+@of_one_index
+def open_impacts(index: Index, name: str) -> Impacts:
+    """Open the search of a set of impacts, or take the one that stays open.
+
+    `UserError` for a set that the index lacks, and if the backend cannot open it.
+    """
+    index.impacts_of(name)
+    backend = BACKENDS.get(index.backend)
+    opener = _resolve(index, backend.impacts if backend else None)
+    found: Impacts = index.take(("impacts", name), lambda: opener(index, name))
     return found
 
 

@@ -4,16 +4,14 @@ The score of a document is the inner product of its impacts and those of the que
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from keystone.indexing.index import Index, of_one_index
+from keystone.indexing.index import Index
+from keystone.retrieval.backends import open_impacts
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import Query, Rankings
-
-if TYPE_CHECKING:
-    from keystone.retrieval.lucene.postings import ImpactSearcher
 
 
 class ImpactSystem(System):
@@ -57,17 +55,3 @@ class ImpactSystem(System):
         ]
         with opened.progress("Impact search", len(queries)) as tick:
             return searcher.search([query.id for query in queries], asked, self.depth, opened.threads, tick)
-
-
-@of_one_index
-def open_impacts(index: Index, name: str) -> "ImpactSearcher":
-    """Open the search of a set of impacts. `UserError` for a set that the index lacks, and if it is damaged."""
-    folder = index.impacts_of(name)
-
-    def open_files() -> "ImpactSearcher":
-        from keystone.indexing.lucene.postings import open_postings
-        from keystone.retrieval.lucene.postings import ImpactSearcher
-
-        return ImpactSearcher(open_postings(folder))
-
-    return index.take(("impacts", name), open_files)

@@ -24,7 +24,11 @@ settings.register_profile("keystone", deadline=None)
 settings.register_profile("short", deadline=None, max_examples=20)  # for `make check`
 settings.load_profile("keystone")
 
-SHARED_NODES = ("tests/indexing/opensearch/test_load.py", "tests/retrieval/test_opensearch.py")
+SHARED_NODES = (
+    "tests/indexing/opensearch/test_load.py",
+    "tests/retrieval/test_opensearch.py",
+    "tests/retrieval/test_opensearch_impacts.py",
+)
 """Files that one process runs, so that the two OpenSearch nodes of their fixtures start once."""
 
 

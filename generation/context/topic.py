@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from keystone.fusion.closest import choose_closest_segments
+from keystone.indexing.corpora.languages import guess_language
 from keystone.indexing.index import Index
 from keystone.indexing.types import Document, Embedding, Span, Store
 from keystone.indexing.vectors.embed import embed_queries
@@ -68,6 +69,14 @@ def read_context(sources: Sources, rows: Sequence[int], queries: Sequence[Query]
         queries,
         embed_queries(sources.embedding, [query.dense_text for query in queries], sources.threads),
     )
+
+
+def keep_language(context: TopicContext, language: str) -> TopicContext:
+    """Keep the documents in a language, and those whose language no rule tells. An empty `language` keeps all."""
+    if not language:
+        return context
+    kept = {row: one for row, one in context.documents.items() if guess_language(one.text) in ("", language)}
+    return replace(context, documents=kept, segments={row: context.segments[row] for row in kept})
 
 
 def keep_closest_segments(context: TopicContext, texts: Vectors, most: int) -> TopicContext:

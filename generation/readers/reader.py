@@ -55,6 +55,8 @@ class AnswerSettings:
     """Whether the model mends the faults of wording that a program finds in an answer."""
     gaps: bool = False
     """Whether an answer ends with a sentence about what the documents leave open."""
+    language: str = ""
+    """The language of documents whose sentences rules may copy. Empty: any."""
 
     @property
     def reads_ranking(self) -> bool:

@@ -23,7 +23,7 @@ from keystone.generation.answers.whole import WholeTask, write_whole
 from keystone.generation.context.fit_window import share_window
 from keystone.generation.context.passages import join_spans
 from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.context.topic import TopicContext
+from keystone.generation.context.topic import TopicContext, keep_language
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers.whole import MOST_MISSING_WORDS
 from keystone.generation.queries.compose import is_narrative_query
@@ -127,22 +127,32 @@ async def _choose_from_all(tools: Tools, task: Task, fallbacks: Sequence[Fallbac
     items = await asyncio.to_thread(gather_all_sentences, tools, task)
     chosen = await asyncio.to_thread(_choose_answer, tools, task, items)
     by_rules = Fallback(task.topic.id, "answer", "its sentences are chosen by rules")
-    return replace(chosen, fallbacks=(*fallbacks, by_rules))
+    return replace(chosen, fallbacks=(*fallbacks, by_rules, *chosen.fallbacks))
 
 
 def gather_all_sentences(tools: Tools, task: Task) -> list[Evidence]:
     """Gather distinct sentences of the task's documents."""
-    context = ask_each_clause(task.context, tools.sources)
+    readable = keep_language(task.context, tools.settings.language)
+    if not readable.documents:
+        return []
+    context = ask_each_clause(readable, tools.sources)
     return gather_sentences(context, find_candidates(context, tools.sources))
 
 
 def _choose_answer(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> Answer:
     """Choose sentences of the evidence by rules, for coverage of the queries."""
-    context = ask_each_clause(task.context, tools.sources)
+    language = tools.settings.language
+    readable = keep_language(task.context, language)
+    if task.context.documents and not readable.documents:
+        why = f"no document is in {language}, and rules translate nothing: the answer is empty"
+        return Answer(task.topic.id, (), fallbacks=(Fallback(task.topic.id, "answer", why),))
+    context = ask_each_clause(readable, tools.sources)
+    own = context.by_id
+    evidence = [item for item in evidence if item.span.doc_id in own]
     candidates = find_candidates(context, tools.sources, evidence)
     measured = tools.sources.embedding.is_local
     made = choose_sentences(task.topic.id, context, evidence, candidates, task.words, measured)
-    return made if made.sentences else quote_closest_segment(task.topic.id, task.context, task.words)
+    return made if made.sentences else quote_closest_segment(task.topic.id, readable, task.words)
 
 
 async def _write_from_all(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:

@@ -25,10 +25,14 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Reranked:
-    """The new order of a topic's candidates: their places, best first. `fallbacks` name the replies it lacks."""
+    """The new order of a topic's candidates: their places, best first. `fallbacks` name the replies it lacks.
+
+    `warning` says what makes the scores doubtful; empty for nothing.
+    """
 
     order: list[int]
     fallbacks: tuple[Fallback, ...] = ()
+    warning: str = ""
 
 
 Rerank = Callable[[Candidates], Awaitable[Reranked]]

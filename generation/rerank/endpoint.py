@@ -15,7 +15,7 @@ import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock
 from typing import Any
@@ -47,6 +47,8 @@ SHORTEST_CUT_CHARACTERS = 100
 """If a server refuses a passage of this length, its reason is not the length."""
 PROBE = ("What is the capital of France?", "Paris is the capital of France.", "Tomatoes need much sun and water.")
 """A question, a passage that answers it, and one that does not."""
+LEAST_MARGIN = 0.1
+"""With its template, a model that answers yes or no scores the answer higher by at least this much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,16 @@ async def open_endpoint(settings: RerankSettings, means: Means) -> AsyncIterator
     endpoint, stopped = settings.endpoint, Event()
     assert endpoint is not None
     client, maker = Client(endpoint, stopped), orjson.dumps([endpoint.name, endpoint.form])
-    score = _probe_first(endpoint, client.score) if answers_by_template(endpoint.name) else client.score
+    doubts = list[str]()
+    score = _probe_first(endpoint, client.score, doubts) if answers_by_template(endpoint.name) else client.score
     try:
         async with open_scored(settings, means, maker, score, MOST_REQUESTS) as rerank:
-            yield rerank
+
+            async def rerank_in_doubt(candidates: Candidates) -> Reranked:
+                found = await rerank(candidates)
+                return replace(found, warning=doubts[0]) if doubts else found
+
+            yield rerank_in_doubt
     finally:
         stopped.set()
 
@@ -92,8 +100,11 @@ def answers_by_template(name: str) -> bool:
     return any(re.search(pattern, name.lower()) for pattern in TEMPLATES)
 
 
-def _probe_first(endpoint: RerankEndpoint, score_passages: ScorePassages) -> ScorePassages:
-    """Let the first call probe whether the server has the template of its model. `UserError` if it has none."""
+def _probe_first(endpoint: RerankEndpoint, score_passages: ScorePassages, doubts: list[str]) -> ScorePassages:
+    """Let the first call probe whether the server has the template of its model.
+
+    If an answer scores hardly more than another text, `doubts` receives a message. `UserError` if it scores less.
+    """
     lock, probed = Lock(), Event()
 
     def score(query: str, passages: Sequence[str]) -> list[float]:
@@ -101,12 +112,16 @@ def _probe_first(endpoint: RerankEndpoint, score_passages: ScorePassages) -> Sco
             if not probed.is_set():
                 question, answer, other = PROBE
                 found = score_passages(question, [answer, other])
-                if found[0] <= found[1]:
-                    raise UserError(
-                        f"{endpoint.url}: {endpoint.name}: found the score {found[0]:.4g} for an answer and "
-                        f"{found[1]:.4g} for another text, expected more for the answer: the server lacks the "
-                        "template of this model: start vLLM with --hf-overrides and --chat-template (docs/rerank.md)"
-                    )
+                message = (
+                    f"{endpoint.url}: {endpoint.name}: found the score {found[0]:.4g} for an answer and "
+                    f"{found[1]:.4g} for another text, expected {LEAST_MARGIN} more for the answer: the server seems "
+                    "to lack the template of this model: start vLLM with --hf-overrides and --chat-template "
+                    "(docs/rerank.md)"
+                )
+                if found[0] < found[1]:
+                    raise UserError(message)
+                if found[0] - found[1] < LEAST_MARGIN:
+                    doubts.append(message)
                 probed.set()
         return score_passages(query, passages)
 

@@ -21,14 +21,14 @@ from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
 from keystone.indexing.corpora.corpus import ALL, MAIN, guess_format, make_corpus_key, read_corpus
 from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_windows
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
-from keystone.indexing.impacts import OlderImpacts, write_impacts
+from keystone.indexing.impacts import OlderImpacts, RowImpacts, encode_impacts, write_impacts
 from keystone.indexing.index import FORMAT, SMALLEST, Index, VectorSet, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import partial_folder, stage
 from keystone.indexing.io.writing import unicode_name, write_whole
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document, Embedding, Progress, silent
-from keystone.indexing.vectors.embed import load_embedder
+from keystone.indexing.vectors.embed import find_device, load_embedder
 from keystone.indexing.vectors.passages import Offsets, Passages, prefer_passages, write_offsets
 from keystone.indexing.vectors.recall import build_chosen
 from keystone.indexing.vectors.shards import Shards, Texts, embed_store
@@ -76,8 +76,6 @@ def build_index(
         made_of.append(["vectors", own, *kind])
     if settings.impacts:
         made_of.append(["impacts", {name: one.weights for name, one in settings.impacts.items()}])
-        if opensearch:
-            raise UserError("found --impacts with --opensearch, which holds none; expected one of them")
     key, passages_key = digest(made_of), digest([*made_of, "passages"])
     keys = [key, passages_key] if settings.passages is None else [passages_key if settings.passages else key]
     at = opensearch.place.at if opensearch else {}
@@ -89,7 +87,8 @@ def build_index(
     if opensearch:
         from keystone.indexing.opensearch.build import check_cluster
 
-        check_cluster(opensearch, keys, {"faiss": faiss, "passages": settings.passages}, embedding)
+        known = {"faiss": faiss, "passages": settings.passages, "impacts": settings.impacts}
+        check_cluster(opensearch, keys, known, embedding)
     parts_key = digest([*keys, at]) if at or len(keys) > 1 else keys[0]
     parts = PARTS[-1:] if at else (*PARTS, *list_set_folders(settings))
     with partial_folder(out, parts_key, parts) as folder, open_engine(settings.engine, settings.threads) as engine:
@@ -106,14 +105,19 @@ def build_index(
                 return embed_store(texts, one, place, effort, engine.embed)
 
             made, shards, offsets = write_vectors(store, settings, folder, embed, progress)
-            made |= write_impact_sets(store, settings, folder, effort)
+            rows: dict[str, RowImpacts] = {}
+            if opensearch:
+                rows = encode_impact_sets(store, settings, folder, effort)
+                made |= describe_impacts(settings)
+            else:
+                made |= write_impact_sets(store, settings, folder, effort)
             meta = {"format": FORMAT, "key": passages_key if made["passages"] else key, **read, **made}
-            meta |= {"corpus": unicode_name(corpus.name)}
+            meta |= {"corpus": unicode_name(corpus.name), **describe_device(settings)}
             if opensearch:
                 from keystone.indexing.opensearch.build import load_stage
                 from keystone.indexing.opensearch.load import Upload
 
-                upload = Upload(opensearch, meta, store, shards, folder / "acknowledged", offsets=offsets)
+                upload = Upload(opensearch, meta, store, shards, folder / "acknowledged", offsets=offsets, impacts=rows)
                 load_stage(folder, upload, progress)
             write_description(folder, {**meta, "at": at})
         remove_shards(folder, settings.vectors)
@@ -139,11 +143,41 @@ def write_impact_sets(
     """
     if not settings.impacts:
         return {}
-    passages = folder / "passages.npy"
-    texts = Passages(store, np.load(passages, mmap_mode="r")) if passages.exists() else store
+    texts = _find_texts(store, folder)
     for name, one in settings.impacts.items():
         write_impacts(texts, one, folder / "impacts" / name, effort, find_older(name))
-    return {"impacts": {name: asdict(one) for name, one in settings.impacts.items()}}
+    return describe_impacts(settings)
+
+
+def encode_impact_sets(
+    store: DocumentStore, settings: BuildSettings, folder: Path, effort: Effort
+) -> dict[str, RowImpacts]:
+    """Encode all documents for each set of impacts, for OpenSearch. `UserError` as from `write_impact_sets`."""
+    from keystone.indexing.opensearch.index import GREATEST_IMPACT
+
+    texts = _find_texts(store, folder)
+    return {
+        name: RowImpacts(encode_impacts(texts, one, folder / "impacts" / f"{name}.shards", effort), GREATEST_IMPACT)
+        for name, one in settings.impacts.items()
+    }
+
+
+def describe_device(settings: BuildSettings) -> dict[str, str]:
+    """Say as `index.json` does on which device the models of vectors ran, unless it was the processor."""
+    models = [*([settings.embedding] if settings.embedding else []), *settings.vectors.values()]
+    devices = {find_device(one) for one in models} - {"cpu"}
+    return {"device": min(devices)} if devices else {}
+
+
+def describe_impacts(settings: BuildSettings) -> dict[str, Any]:
+    """Describe the sets of impacts as `index.json` does."""
+    return {"impacts": {name: asdict(one) for name, one in settings.impacts.items()}} if settings.impacts else {}
+
+
+def _find_texts(store: DocumentStore, folder: Path) -> Texts:
+    """Find the texts of a build in a folder: the passages, if it has any, else the documents."""
+    passages = folder / "passages.npy"
+    return Passages(store, np.load(passages, mmap_mode="r")) if passages.exists() else store
 
 
 def write_description(folder: Path, meta: Mapping[str, Any]) -> None:

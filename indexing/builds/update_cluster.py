@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from keystone.indexing.builds.changes import CHANGED, change_segments, open_documents, read_description, read_documents
-from keystone.indexing.builds.index import show_segments, write_description, write_vectors
+from keystone.indexing.builds.index import encode_impact_sets, show_segments, write_description, write_vectors
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, Index
@@ -65,7 +65,10 @@ def fill_cluster(
     meta |= {"format": FORMAT, "key": digest(["updated", FORMAT, older.key, *ids]), "documents": documents}
     meta |= {"left_out": found["left_out"], "segments": segments, "numbers": first + len(changed)}
     meta["cut"] = max(0, older.cut - _count_cut(older, gone)) + made["cut"]
-    added = Upload(target, meta, store, shards, folder / "sent", offsets=offsets, first=first) if store else None
+    added = None
+    if store:
+        rows = encode_impact_sets(store, settings, folder, effort)
+        added = Upload(target, meta, store, shards, folder / "sent", offsets=offsets, first=first, impacts=rows)
     stage(
         folder, NUMBERS,
         lambda _: write_numbers(replace_documents(place, meta, older.key, removed, added, progress), folder),

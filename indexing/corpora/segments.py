@@ -22,7 +22,10 @@ MS_MARCO_SEGMENT_PATTERN = rf"{MS_MARCO_DOCUMENT_PATTERN}#\d+_\d+"
 SHORT_LINE_CHARACTERS = 48
 """A line up to this length is a heading, an item or the end of a paragraph, unless it ends with a comma."""
 
-_STOP = re.compile(r"""[.!?]['")\]\u201d\u2019]*(?=\s)""")
+_STOP = re.compile(r"""[.!?\u061f\u06d4\u0964\u0965]['")\]\u201d\u2019]*(?=\s)""")
+"""The stops of Latin, Arabic, Urdu and Indic scripts, before white space."""
+_WIDE_STOP = re.compile(r"""[\u3002\uff01\uff1f\uff61]+['")\]\u201d\u2019\u300d\u300f\uff09\u3011]*""")
+"""The stops of Chinese and Japanese, which no white space follows."""
 _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|approx|Fig|No|Dr|Mr|Mrs|Ms|Prof|St|U\.S|[A-Z]))\.$")
 _NEXT = re.compile(r"""\s+(?:['"(\[\u201c\u2018*`-]*[^\sa-z'"(\[\u201c\u2018]|$)""")
 
@@ -37,6 +40,7 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
         for match in _STOP.finditer(text)
         if _NEXT.match(text, match.end()) and not _ABBREVIATION.search(text, max(0, match.end() - 12), match.end())
     }
+    stops.update(match.end() for match in _WIDE_STOP.finditer(text))
     stops.update(_find_short_lines(text))
     spans: list[tuple[int, int]] = []
     start = 0

@@ -16,7 +16,7 @@ import orjson
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.error_text import name_members
-from keystone.indexing.io.published import MINILM, find_published
+from keystone.indexing.io.published import MINILM, find_cached, find_published
 from keystone.indexing.types import LOCAL
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -28,6 +28,9 @@ MOST_TOKENS = 1_000_000
 """A window above this number stands for none."""
 DIGESTED_BYTES = 1 << 20
 """Of each file of weights, the digest covers this much of the beginning and of the end, and the length."""
+SMALL_FILES = ("*.json", "*.txt", "*.model", "*/config.json", "artifact.metadata", "*_linear.pt")
+WEIGHT_FILES = (("*.safetensors",), ("onnx/model.onnx*", "model.onnx*", "*.bin"))
+"""The files of weights that are fetched: the first, or the second where a repository has none of the first."""
 SENTENCES = "config_sentence_transformers.json"
 
 E5 = ("query: ", "passage: ")
@@ -132,6 +135,21 @@ def find_checkpoint(name: str) -> Path:
     return _fetch(name)
 
 
+def find_here(name: str) -> Path | None:
+    """Find the folder of a checkpoint without fetching it; None if it is not on this machine."""
+    if name == LOCAL:
+        return folder if (folder := find_cached(MINILM)).is_dir() else None
+    if Path(name).is_dir():
+        return Path(name)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError, OSError):
+        return None
+
+
 def _fetch(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -139,11 +157,10 @@ def _fetch(name: str) -> Path:
 
     if not sys.stderr.isatty():
         disable_progress_bars()
-    small = ["*.json", "*.txt", "*.model", "*/config.json", "artifact.metadata", "*_linear.pt"]
     try:
-        folder = Path(snapshot_download(name, allow_patterns=[*small, "*.safetensors"]))
+        folder = Path(snapshot_download(name, allow_patterns=[*SMALL_FILES, *WEIGHT_FILES[0]]))
         if not (list(folder.glob("*.safetensors")) or list(folder.rglob("*.onnx"))):
-            folder = Path(snapshot_download(name, allow_patterns=[*small, "onnx/model.onnx*", "model.onnx*", "*.bin"]))
+            folder = Path(snapshot_download(name, allow_patterns=[*SMALL_FILES, *WEIGHT_FILES[1]]))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise UserError(

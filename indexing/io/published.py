@@ -61,7 +61,7 @@ def find_published(wanted: Published) -> Path:
     If the folder `KEYSTONE_FILES` holds the archive, it is read there. `UserError` if the archive cannot be fetched or
     has another checksum. `NotWritten` if the cache cannot be written.
     """
-    folder = find_cache() / wanted.sha256[:16]
+    folder = find_cached(wanted)
     if folder.is_dir():
         return folder
     try:
@@ -72,6 +72,11 @@ def find_published(wanted: Published) -> Path:
     except OSError as error:
         raise NotWritten(folder, reason_of(error)) from error
     return folder
+
+
+def find_cached(wanted: Published) -> Path:
+    """Find the folder in the cache where the files of `wanted` are, once they have been fetched."""
+    return find_cache() / wanted.sha256[:16]
 
 
 def find_cache() -> Path:

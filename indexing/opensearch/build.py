@@ -1,6 +1,7 @@
 """Index folders over documents, postings and vectors in OpenSearch."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import orjson
 
 from keystone.indexing.attached.attach import AttachSettings
 from keystone.indexing.errors import UserError
-from keystone.indexing.index import FORMAT, Index, open_index
+from keystone.indexing.index import FORMAT, ImpactSet, Index, open_index
 from keystone.indexing.io.error_text import show_value
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import partial_folder, stage
@@ -26,8 +27,8 @@ PREFIX = "opensearch:"
 def check_cluster(target: Target, keys: Collection[str], meta: Mapping[str, Any], embedding: Embedding | None) -> None:
     """Raise `UserError` if the cluster cannot take the index, before Keystone reads or embeds anything for it.
 
-    The index may have each of the `keys`. `meta` is the known part of its description of itself, `faiss` and
-    `passages`.
+    The index may have each of the `keys`. `meta` is the known part of its description of itself: `faiss`,
+    `passages` and `impacts`.
     """
     dimension = load_embedder(embedding).dimension if embedding and meta["faiss"] is not None else None
     body = index_body(meta, target.shards, dimension)
@@ -97,4 +98,7 @@ def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
         meta["embedding"] = Embedding(**{**meta["embedding"], "key_env": key_env}).as_json()
         if not all(isinstance(value, str | int | None) for value in meta["embedding"].values()):
             raise ValueError(f"found the embedding model {show_value(meta['embedding'])}, expected names and a number")
+    for one in meta.get("impacts", {}).values():
+        if not all(isinstance(value, str) for value in asdict(ImpactSet(**one)).values()):
+            raise ValueError(f"found the impacts {show_value(one)}, expected names")
     return meta

@@ -27,6 +27,10 @@ from keystone.indexing.vectors.types import GRID_STEP, Vectors
 
 DOCID, ROW, CONTENTS, DOCUMENT, VECTOR = "docid", "row", "contents", "document", "vector"
 """The fields: a document's id, its row, title and text for searches, its record in a store, its embedding."""
+IMPACTS = "impacts"
+"""The field whose parts, by the names of sets, hold impacts by the numbers of entries of the vocabulary."""
+GREATEST_IMPACT = 511
+"""The greatest impact up to which all are exact: `rank_features` keep 9 binary digits of a number."""
 ANALYZER = "anserini"
 ANALYSIS = {
     "filter": {
@@ -81,8 +85,9 @@ class Held:
 def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, replicas: int = 0) -> dict[str, Any]:
     """Make settings and mapping of an empty index.
 
-    `meta` is the index's description of itself; `meta["faiss"]` is the kind of search among vectors, and
-    `meta["passages"]` tells whether they are those of passages. `dimension` is the number of entries in a vector; None
+    `meta` is the index's description of itself; `meta["faiss"]` is the kind of search among vectors,
+    `meta["passages"]` tells whether they are those of passages, and the keys of `meta["impacts"]` name sets of impacts.
+    `dimension` is the number of entries in a vector; None
     for an index without vectors. The settings speed up loading: no refresh, `replicas` copies, and no waiting for the
     disk. `UserError` as from `vector_field` and `passages_field`.
     """
@@ -104,12 +109,16 @@ def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, repl
     elif dimension is not None:
         fields[VECTOR] = vector_field(meta["faiss"], dimension)
         settings |= {"knn": True} if "method" in fields[VECTOR] else {}
+    excluded = [CONTENTS, VECTOR, PASSAGES]
+    if sets := meta.get("impacts"):
+        fields[IMPACTS] = {"properties": {name: {"type": "rank_features"} for name in sets}}
+        excluded.append(IMPACTS)
     return {
         "settings": {"index": settings, "analysis": ANALYSIS},
         "mappings": {
             "dynamic": "strict",
             "_meta": {"keystone": dict(meta)},
-            "_source": {"excludes": [CONTENTS, VECTOR, PASSAGES]},
+            "_source": {"excludes": excluded},
             "properties": fields,
         },
     }

@@ -6,17 +6,19 @@ At the end Keystone counts the documents that the cluster holds, whatever the no
 Rows that the index lacks are found by counting ranges of rows, and splitting those that lack some.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise, repeat
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import orjson
 
 from keystone.indexing.errors import GaveUp, UserError
+from keystone.indexing.impacts import RowImpacts
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S, is_retryable
 from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect
@@ -24,6 +26,7 @@ from keystone.indexing.opensearch.index import (
     CONTENTS,
     DOCID,
     DOCUMENT,
+    IMPACTS,
     PASSAGES,
     ROW,
     VECTOR,
@@ -134,6 +137,8 @@ class Upload:
     """The passages of the documents, if the vectors are those of passages."""
     first: int = 0
     """The number of the first document in the index: that of each document is this one and its row."""
+    impacts: Mapping[str, RowImpacts] = field(default_factory=dict)
+    """The impacts of the documents, by the names of the sets."""
 
 
 def load(upload: Upload, progress: Progress = silent) -> None:
@@ -214,7 +219,8 @@ def send_rows(nodes: Sequence[Node], upload: Upload, wanted: Iterable[Span], tic
 
     dialogue = Dialogue(request_of, read, NODE_REQUESTS * len(nodes), upload.patience)
     with upload.note.open("ab", buffering=0) as log:
-        for rows in send_parts(nodes, batches(store, upload.vectors, wanted, upload.offsets, upload.first), dialogue):
+        documents = batches(store, upload.vectors, wanted, upload.offsets, upload.first, upload.impacts)
+        for rows in send_parts(nodes, documents, dialogue):
             log.write(b"".join(b"%d %d\n" % span for span in spans(rows)))
             tick(len(rows))
 
@@ -236,6 +242,8 @@ REQUEST_BYTES, REQUEST_DOCUMENTS = 5_000_000, 5_000
 """The maximum size of a request; a single document may be larger."""
 CHUNK_VECTORS = 256
 """The number of vectors that Keystone reads at once."""
+
+NO_IMPACTS: Mapping[str, RowImpacts] = MappingProxyType({})
 
 FieldsOf = Callable[[range], Iterator[dict[str, Any]]]
 
@@ -260,6 +268,7 @@ def batches(
     wanted: Iterable[Span],
     offsets: Offsets | None = None,
     first_number: int = 0,
+    impacts: Mapping[str, RowImpacts] = NO_IMPACTS,
 ) -> Iterator[Batch]:
     """Yield the documents of the wanted rows in batches for `_bulk`, each made on demand.
 
@@ -267,7 +276,7 @@ def batches(
     document in the index is `first_number` and its row.
     """
     rows, lines, size = list[int](), list[bytes](), 0
-    for row, line in _lines(store, _bind_fields(vectors, offsets), wanted, first_number):
+    for row, line in _lines(store, _bind_fields(vectors, offsets, impacts), wanted, first_number):
         if rows and (size + len(line) > REQUEST_BYTES or len(rows) == REQUEST_DOCUMENTS):
             yield Batch(rows, b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
             rows, lines, size = [], [], 0
@@ -278,10 +287,15 @@ def batches(
         yield Batch(rows, b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
 
 
-def _bind_fields(vectors: Shards | None, offsets: Offsets | None) -> FieldsOf:
-    """Return a function that makes the fields with the vectors of consecutive documents, one after the other."""
+def _bind_fields(vectors: Shards | None, offsets: Offsets | None, impacts: Mapping[str, RowImpacts]) -> FieldsOf:
+    """Return a function that makes the fields with vectors and impacts of consecutive documents, one after another."""
 
     def fields_of(rows: range) -> Iterator[dict[str, Any]]:
+        sets = {name: own.of(rows) for name, own in impacts.items()}
+        for place, fields in enumerate(vectors_of(rows)):
+            yield fields | ({IMPACTS: {name: own[place] for name, own in sets.items()}} if sets else {})
+
+    def vectors_of(rows: range) -> Iterator[dict[str, Any]]:
         if vectors is None:
             yield from repeat({}, len(rows))
         elif offsets is None:

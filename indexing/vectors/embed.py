@@ -39,6 +39,11 @@ def stand_in(embedding: Embedding, embedder: Embedder) -> Iterator[None]:
         del _stand_ins[embedding]
 
 
+def find_device(embedding: Embedding) -> str:
+    """Find where a model runs: `cuda` on a GPU of this machine, else `cpu`. Errors are those of `load_model`."""
+    return str(getattr(load_embedder(embedding), "device", "cpu"))
+
+
 @cache
 def load_model(embedding: Embedding) -> Embedder:
     """The model of an embedding, or the vectors of words for `WORDS`, loaded once in a process.

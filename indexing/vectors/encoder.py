@@ -37,6 +37,11 @@ class Encoder:
         self._cut_to = dimensions
         self.dimension = self._measure(dimensions, checkpoint)
 
+    @property
+    def device(self) -> str:
+        """Where the network runs: `cpu` or `cuda`."""
+        return self._network.device
+
     def _measure(self, dimensions: int | None, checkpoint: Checkpoint) -> int:
         whole = len(self._encode([[0, 0]], [[0, 0]])[0])
         if dimensions and dimensions > whole:

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
 from keystone.indexing.lucene.analyzer import stems_of
-from keystone.indexing.lucene.postings import Postings
+from keystone.indexing.lucene.postings import Postings, open_postings
 from keystone.indexing.types import Tick
 from keystone.retrieval.types import BM25, Bm25, Rankings, offsets_of
 
@@ -250,6 +251,11 @@ class ImpactSearcher(PostingsSearcher):
 
     def _keep_weights(self, visited: int) -> None:
         """Keep nothing: an impact is its own weight."""
+
+
+def open_impacts(index: Index, name: str) -> ImpactSearcher:
+    """Open the search of a set of impacts in the folder of an index. `UserError` if its files are damaged."""
+    return ImpactSearcher(open_postings(index.impacts_of(name)))
 
 
 def refuse_long_query(query_id: str, words: Collection[str]) -> None:

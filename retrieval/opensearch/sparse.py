@@ -65,7 +65,7 @@ class OpenSearchSparse:
             number for number, own in enumerate(weights) if len(own) > DEFAULT_CLAUSES and len(own) > self._most_words()
         ]
         asked = [{} if number in long else own for number, own in enumerate(weights)]
-        found = self._search_pages(query_ids, [_of_stems(own) for own in asked], depth, tick)
+        found = self._search_pages(query_ids, [self._ask_stems(own) for own in asked], depth, tick)
         docs = [found.of(number) for number in range(len(found))]
         scores = [found.scores_of(number) for number in range(len(found))]
         for number in long:
@@ -94,7 +94,7 @@ class OpenSearchSparse:
         """
         stems, most = sorted(weights), self._most_words() - 1
         parts = [
-            _of_stems({stem: weights[stem] for stem in stems[start : start + most]})
+            self._ask_stems({stem: weights[stem] for stem in stems[start : start + most]})
             for start in range(0, len(stems), most)
         ]
 
@@ -119,7 +119,8 @@ class OpenSearchSparse:
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
         """Count the documents that hold each stem."""
         searches = [
-            search_of(_of_stem(stem, 1.0), 0, f"frequency of {stem!r}", [], track_total_hits=True) for stem in stems
+            search_of(self._ask_stem(stem, 1.0), 0, f"frequency of {stem!r}", [], track_total_hits=True)
+            for stem in stems
         ]
         return search_each(self._cluster, searches, self._read_count)
 
@@ -138,15 +139,13 @@ class OpenSearchSparse:
         frequency = dict(zip(known, self.stem_frequencies(known), strict=True))
         return [frequency.get(stem, 0) for stem in own]
 
+    def _ask_stems(self, weights: Mapping[str, float]) -> dict[str, Any]:
+        if not weights:
+            return {"match_none": {}}
+        return {"bool": {"should": [self._ask_stem(stem, weight) for stem, weight in weights.items()]}}
 
-def _of_stems(weights: Mapping[str, float]) -> dict[str, Any]:
-    if not weights:
-        return {"match_none": {}}
-    return {"bool": {"should": [_of_stem(stem, weight) for stem, weight in weights.items()]}}
-
-
-def _of_stem(stem: str, weight: float) -> dict[str, Any]:
-    return {"term": {CONTENTS: {"value": stem, "boost": weight}}}
+    def _ask_stem(self, stem: str, weight: float) -> dict[str, Any]:
+        return {"term": {CONTENTS: {"value": stem, "boost": weight}}}
 
 
 DEPTH_FACTOR = 4

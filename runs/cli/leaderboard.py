@@ -141,9 +141,17 @@ def _list_differences(differences: list[dict[str, Any]]) -> "Rows":
 
 
 def print_board(board: Board, form: str, asked: Asked, quiet: bool) -> None:
-    """Print the tables. CSV has one table: the first that is asked for beside the leaderboard, or the leaderboard."""
+    """Print the tables. CSV has one table: the first that is asked for beside the leaderboard, or the leaderboard.
+
+    JSON is the report.
+    """
+    import orjson
+
     from keystone.runs.report.leaderboard import print_rows
 
+    if form == "json":
+        say(orjson.dumps(board.report).decode())
+        return
     tables = list(board.tables.items())
     if form == "csv":
         beside = (asked.by_topic or asked.pairs or asked.bounds) and len(tables) > 1

@@ -81,13 +81,13 @@ def find_run_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_with_budget(
-    read: "Callable[[Sequence[str]], RunConfig]", overrides: Sequence[str], budget: Sequence[str] | None, source: str
+    read: "Callable[[list[str]], RunConfig]", overrides: Sequence[str], budget: Sequence[str] | None, source: str
 ) -> "RunConfig":
     """Read a configuration by `read` from overrides, with the limits of --budget for its model.
 
     `source` names where the model comes from. `UserError` for limits without a model, and for a bad limit.
     """
-    settings = read(overrides)
+    settings = read([*overrides])
     if not budget:
         return settings
     if settings.model is None:

@@ -5,7 +5,7 @@ A job imports what describes its later steps when a step asks for it, so that a 
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from keystone.indexing.types import Progress, Store, silent
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.tracks.rules import TRACKS, Track, set_topic_limits
+from keystone.runs.tracks.rules import TRACKS, Track, encode_rules, set_topic_limits
 
 if TYPE_CHECKING:
     from keystone.generation.context.topic import Sources
@@ -73,7 +73,7 @@ class Job:
     @property
     def plain_track(self) -> dict[str, Any]:
         """The rules of the track as values of JSON."""
-        return {key: value for key, value in asdict(self.track).items() if key != "chooses_depth"}
+        return encode_rules(self.track)
 
     @property
     def segment_settings(self) -> list[int]:
@@ -86,11 +86,16 @@ class Job:
         return self.config.answer.words or self.track.words
 
     def get_word_limit(self, topic: Topic) -> int:
-        """Get the most words of the answer to a topic. A limit in characters is converted."""
+        """Get the most words of the answer to a topic.
+
+        A limit in characters is converted. It then decides alone, unless the configuration gives a number of words.
+        """
         limit, unit = self.track.limit(topic.id), self.track.length.unit
         if limit is None:
             return self.words
-        return max(1, min(self.words, limit if unit == "words" else limit // WORD_CHARACTERS))
+        if unit == "words":
+            return max(1, min(self.words, limit))
+        return max(1, min(self.config.answer.words or limit, limit // WORD_CHARACTERS))
 
     @property
     def author(self) -> "Author":
@@ -116,7 +121,9 @@ class Job:
         assert settings.method is not None
         own = settings.model_dump(exclude={"method", "words", "gaps"})
         gaps = self.config.track is None if settings.gaps is None else settings.gaps
-        return AnswerSettings(settings.method, window=0 if model is None else model.window, gaps=gaps, **own)
+        return AnswerSettings(
+            settings.method, window=0 if model is None else model.window, gaps=gaps, language=self.track.language, **own
+        )
 
     @property
     def grade_settings(self) -> "GradeSettings":

@@ -24,6 +24,7 @@ from keystone.runs.pipeline.model_runner import read_cut_prompt
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
+from keystone.runs.pipeline.stages.rerank import RERANKS_FILE
 from keystone.runs.pipeline.stages.segments import DEPTHS_FILE, get_retrieval_file
 from keystone.runs.pipeline.table import list_records
 from keystone.runs.pipeline.values import Values
@@ -42,6 +43,8 @@ def describe_inputs(job: Job) -> dict[str, Any]:
         counted["impacts"] = {name: asdict(one) for name, one in job.index.impacts.items()}
     if job.index.recall:
         counted["recall"] = {"faiss": job.index.faiss, **asdict(job.index.recall)}
+    if job.index.device != "cpu":
+        counted["device"] = job.index.device
     config, plain = job.config, job.config.model_dump(mode="json")
     systems = config.make_systems().values()
     return {
@@ -81,7 +84,16 @@ def describe_outcome(values: Values) -> dict[str, Any]:
         **_count_segments(values),
         **_collect_model_facts(values),
         **({"cut_prompt": asdict(cut)} if cut else {}),
+        **_find_doubts(values),
     }
+
+
+def _find_doubts(values: Values) -> dict[str, str]:
+    """Find what makes the scores of the reranker's server doubtful, once for all topics."""
+    if not (values.directory / RERANKS_FILE.name).exists():
+        return {}
+    warning = next((record.warning for record in values.get(RERANKS_FILE) if record.warning), "")
+    return {"reranker_warning": warning} if warning else {}
 
 
 def _chooses_rows(values: Values) -> bool:

@@ -9,6 +9,7 @@ from threading import Lock
 from keystone.generation.context.topic import TopicContext, keep_closest_segments, read_context, skip_blank
 from keystone.generation.grading.deeper import Beyond, FindNeighbours
 from keystone.generation.grading.grade import SELECTIONS, Candidates, GradedTopic, grade_topic
+from keystone.generation.llm.in_language import InLanguage
 from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import find_places
 from keystone.generation.readers.reader import (
@@ -130,7 +131,9 @@ def open_neighbours(job: Job) -> FindNeighbours:
 
 
 def open_run_reader(job: Job, model: Model | None, search: Search | None = None) -> Reader:
-    """Open the reader of a job. `search` is for readers that search again."""
+    """Open the reader of a job, which writes in the track's language. `search` is for readers that search again."""
+    if model is not None and job.track.language:
+        model = InLanguage(model, job.track.language)
     return open_reader(Tools(job.sources, model, job.answer_settings, job.config.reader, search))
 
 

@@ -43,6 +43,11 @@ def warn_of_cut_prompts(directory: Path) -> str:
     )
 
 
+def warn_of_reranker(directory: Path) -> str:
+    """Say that the scores of the reranker's server are doubtful, and why; empty if they are not."""
+    return str(_read_manifest(directory).get("reranker_warning", ""))
+
+
 def _read_manifest(directory: Path) -> dict[str, Any]:
     manifest: dict[str, Any] = orjson.loads((directory / MANIFEST).read_bytes())
     return manifest

@@ -9,6 +9,7 @@ from typing import Any
 from keystone.generation.llm.usage import Budget, Prices, add_usage, compute_cost
 from keystone.generation.queries.compose import find_places
 from keystone.generation.types import Usage
+from keystone.indexing.encoders.footprint import Footprint
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.directory import Plan, plan_stages
 from keystone.runs.pipeline.foresight import Asked, AskedTopic, Foreseen
@@ -20,6 +21,7 @@ from keystone.runs.pipeline.stages.queries import QUERIES_FILE, bound_queries
 from keystone.runs.pipeline.stages.rerank import foresee_endpoint
 from keystone.runs.pipeline.table import bind_stages, list_wanted
 from keystone.runs.pipeline.values import Values
+from keystone.runs.report.local_models import foresee_local_models, format_footprints
 from keystone.runs.wording import plural
 
 
@@ -46,6 +48,8 @@ class Foresight:
     reranker: Foreseen | None
     prices: Prices | None
     budget: Budget | None
+    models: tuple[Footprint, ...] = ()
+    """The models that would run on this machine."""
 
 
 def foresee_run(config: RunConfig, threads: int = 1) -> Foresight:
@@ -63,7 +67,9 @@ def foresee_run(config: RunConfig, threads: int = 1) -> Foresight:
     budget, prices = (model.budget, model.prices) if model else (None, None)
     order = [stage.name for stage in stages]
     joined = sorted(join_calls(calls), key=lambda one: order.index(one.stage))
-    return Foresight(str(job.directory), len(job.topics), stages, tuple(joined), reranker, prices, budget)
+    return Foresight(
+        str(job.directory), len(job.topics), stages, tuple(joined), reranker, prices, budget, foresee_local_models(job)
+    )
 
 
 def _bound_topics(job: Job, understood: list[UnderstoodTopic] | None) -> list[AskedTopic]:
@@ -129,6 +135,7 @@ def format_foresight(found: Foresight) -> Iterator[str]:
     if found.reranker:
         most = found.reranker.most
         yield f"reranker {found.reranker.purpose}: {most.calls:,} requests, {most.prompt_tokens:,} tokens at most"
+    yield from format_footprints(found.models)
 
 
 def format_calls(calls: Sequence[Foreseen], prices: Prices | None, assumed: str) -> Iterator[str]:
@@ -158,6 +165,7 @@ def list_foresight(found: Foresight) -> dict[str, Any]:
         and {"name": found.reranker.purpose, "requests": found.reranker.most.calls}
         | {"tokens": found.reranker.most.prompt_tokens},
         "budget": found.budget and found.budget.model_dump(),
+        "models": [asdict(one) for one in found.models],
     }
 
 

@@ -7,8 +7,8 @@ format that RAGTIME, DRAGUN and BioGen share.
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from typing import Any, Literal
 
 from keystone.indexing.corpora.segments import MS_MARCO_DOCUMENT_PATTERN, MS_MARCO_SEGMENT_PATTERN
 from keystone.indexing.errors import UserError
@@ -34,6 +34,10 @@ OPTIONS: Mapping[KeyContent, str] = {
     "type": "--type",
 }
 """The options of `keystone convert` that give the content of a key."""
+
+
+LATER_RULES = ("telling_ids", "language")
+"""The rules of `Track` that came after results were stored. At their defaults the keys of results lack them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,8 @@ class Track:
     """Whether an answer must list its references. Without a list, each citation by id stands for itself."""
     strict_ids: bool = False
     """Whether each reference must be an id of the corpus. Otherwise a file may have only ids of another corpus."""
+    telling_ids: bool = True
+    """Whether an id of the corpus tells the track. PMIDs are plain numbers, as other corpora have them."""
     run_id_length: int | None = None
     """The most characters of a run id, which then has only letters, digits, `-`, `_`, `.`, and no `.` first."""
     has_gate: bool = False
@@ -109,6 +115,8 @@ class Track:
     """The kinds of violations that this track's organisers accept: they are warnings."""
     length_key: str | None = None
     """The key under which an answer reports its own length."""
+    language: str = ""
+    """The language in which a model is asked to write answers. Empty: the request does not name one."""
     topic_limit: str | None = None
     """The key under which the topics file gives the length limit of a topic."""
     document_form: str | None = None
@@ -245,6 +253,8 @@ _RAGTIME25 = replace(
     id_form=r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}_\d+",
     length=Length(unit="characters"),
     words=300,
+    language="English",
+    rows=1000,
     cited=3,
     one_form="answer",
     uncited=False,
@@ -266,6 +276,9 @@ _RAGTIME26 = replace(
 _BIOGEN = replace(
     _RESPONSES,
     name="biogen",
+    id_form=r"[1-9]\d{0,7}",
+    telling_ids=False,
+    strict_ids=True,
     length=Length(250, nfkc=False),
     words=250,
     cited=3,
@@ -290,6 +303,17 @@ TRACKS = {
 
 SHARED_FORM = replace(_RESPONSES, guessed=True, listed="advised", accepted=_BIOGEN.accepted)
 """The rules of a file of that form whose track nobody knows: what one of the tracks takes is no error."""
+
+
+def encode_rules(track: Track) -> dict[str, Any]:
+    """Encode the rules as values of JSON for the keys of results.
+
+    Later rules are left out at their defaults, and `chooses_depth` always, since the keys hold the depth itself.
+    """
+    defaults = {one.name: one.default for one in fields(Track) if one.name in LATER_RULES}
+    rules = {name: value for name, value in asdict(track).items() if defaults.get(name, MISSING) != value}
+    del rules["chooses_depth"]
+    return rules
 
 
 def set_topic_limits(track: Track, topics: Iterable[Topic]) -> Track:

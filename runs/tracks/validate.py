@@ -170,7 +170,9 @@ def _rate_fit(record: dict[str, Any], track: Track) -> float:
 
 
 def _belong_to_track(ids: list[Any], track: Track) -> bool:
-    return bool(track.id_form and ids) and all(isinstance(name, str) and track.owns(name) for name in ids)
+    return bool(track.id_form and track.telling_ids and ids) and all(
+        isinstance(name, str) and track.owns(name) for name in ids
+    )
 
 
 def summarise_violations(violations: Sequence[Violation]) -> Iterator[str]:

@@ -18,6 +18,10 @@ ID_KEYS = (
 NARRATIVE_KEYS = ("narrative", "problem_statement", "title", "text", "query", "question", "description")
 """The names of the id and of the narrative; `keystone.indexing.io.fields` has the rule by which they are found."""
 
+RAGTIME_PARTS = ("title", "background", "problem_statement")
+BIOGEN_PARTS = ("topic", "question", "narrative")
+"""The parts of a request of RAGTIME 2025 and 2026, and of BioGen 2025, in the order in which a narrative joins them."""
+
 TURN_KEYS = ("turn", "turns")
 TURN_ID_KEYS = ("number", "turn_id")
 UTTERANCE_KEYS = (
@@ -59,7 +63,25 @@ def make_raw_topic(path: Path, place: int | str, record: Mapping[str, Any]) -> R
             f"{name_place(path, place)}: expected an id ({', '.join(ID_KEYS)}) and a narrative "
             f"({', '.join(NARRATIVE_KEYS)}), found the keys {', '.join(record) or 'none'}"
         )
+    if parts := find_request(record):
+        return (
+            place,
+            record[id_key],
+            "\n\n".join(record[key].strip() for key in parts),
+            id_key,
+            ", ".join(parts),
+            record,
+        )
     return place, record[id_key], record[text_key], id_key, text_key, record
+
+
+def find_request(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys of a request in several parts, as RAGTIME and BioGen have them, that hold a text. Empty for another."""
+    filled = {key for key, value in record.items() if isinstance(value, str) and value.strip()}
+    if filled.issuperset(BIOGEN_PARTS):
+        return BIOGEN_PARTS
+    parts = tuple(key for key in RAGTIME_PARTS if key in filled)
+    return parts if len(parts) > 1 and RAGTIME_PARTS[-1] in parts else ()
 
 
 def name_place(name: Path | str, place: int | str) -> str:

@@ -20,8 +20,8 @@ from keystone.indexing.impacts import join_weights, settle_impacts
 from keystone.indexing.index import hold_open, open_index
 from keystone.indexing.lucene.java import java_class
 from keystone.indexing.lucene.postings import open_postings
-from keystone.retrieval.backends import open_sparse, open_store
-from keystone.retrieval.impact import ImpactSystem, open_impacts
+from keystone.retrieval.backends import open_impacts, open_sparse, open_store
+from keystone.retrieval.impact import ImpactSystem
 from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.types import Query, Rankings
 from keystone.runs.config.read import read_config

@@ -114,7 +114,6 @@ def evaluate(
     """
     import orjson
 
-    from keystone.indexing.io.writing import write_whole
     from keystone.runs.cli.outputs import check_outputs, check_run_outputs
     from keystone.runs.evaluation.batch import Cut
     from keystone.runs.evaluation.judging.redraw import find_judge_intervals
@@ -152,24 +151,18 @@ def evaluate(
             ids = read_topic_ids(topics) if topics else frozenset[str]()
             with progress_bars(quiet) as progress:
                 board = make_board(runs, qrels, wanted, Cut(skip_own, condensed, ids, depth), asked, progress)
-            if strict and (circular := next((one for one in board.runs if one.circular_rows), None)):
-                raise UserError(f"--strict: {circular.cautions[-1]}; expected judgments by others")
+            _refuse_circular(board.runs, strict)
             if json:
                 say_report("evaluate", runs, board.report)
-            elif format is Form.JSON:
-                say(orjson.dumps(board.report).decode())
             else:
                 print_board(board, format, asked, quiet)
-            if out:
-                with write_whole(out) as file:
-                    file.write(orjson.dumps(board.report, option=orjson.OPT_INDENT_2))
+            _write_report(board.report, out)
             return
         take_measures = partial(_evaluate_runs, runs, qrels[0], wanted, skip_own, condensed)
     with progress_bars(quiet) as progress, progress("Measuring", None):
         evaluations, comparisons = take_measures()
         judged = find_judge_intervals(runs, qrels[0], wanted, skip_own, condensed) if qrels and resample_judges else []
-    if strict and (circular := next((one for one in evaluations if one.circular_rows), None)):
-        raise UserError(f"--strict: {circular.cautions[-1]}; expected judgments by others")
+    _refuse_circular(evaluations, strict)
     if json:
         say_report("evaluate", runs, _build_report(evaluations, comparisons if answers else None, judged))
     elif format is Form.JSON:
@@ -187,7 +180,21 @@ def evaluate(
         say(format_judge_intervals(judged), err=format is not Form.TEXT)
     print_cautions(evaluations, quiet)
     if out:
-        report = _build_report(evaluations, comparisons if answers else None, judged)
+        _write_report(_build_report(evaluations, comparisons if answers else None, judged), out)
+
+
+def _refuse_circular(evaluations: "Sequence[Evaluation]", strict: bool) -> None:
+    """Refuse runs that are judged by their own grades, if `strict`."""
+    if strict and (circular := next((one for one in evaluations if one.circular_rows), None)):
+        raise UserError(f"--strict: {circular.cautions[-1]}; expected judgments by others")
+
+
+def _write_report(report: dict[str, Any], out: Path | None) -> None:
+    import orjson
+
+    from keystone.indexing.io.writing import write_whole
+
+    if out:
         with write_whole(out) as file:
             file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))
 

@@ -1,6 +1,6 @@
 """The commands `keystone fuse`, `validate`, `trace` and `explain`, for files."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,6 +74,9 @@ def validate(
     track: Annotated[
         str | None, typer.Option(help="The track whose rules apply.", show_default="detected for each file")
     ] = None,
+    index: Annotated[
+        Path | None, typer.Option(help="An index of the track's corpus, in which each ranked or cited id must be.")
+    ] = None,
     fix: Annotated[Path | None, typer.Option(help="Write the repaired file here and judge it. Takes one FILE.")] = None,
     json: Json = False,
     _quiet: Quiet = False,
@@ -84,9 +87,12 @@ def validate(
 
     Example: keystone validate out/my-run --topics topics.jsonl
     """
+    from keystone.indexing.index import open_index
+    from keystone.indexing.store import open_store
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.pipeline.track_of_file import find_track
     from keystone.runs.tracks import validate as rules
+    from keystone.runs.tracks.check_index import check_index
     from keystone.runs.tracks.rules import TRACKS, set_topic_limits
     from keystone.runs.trec.topics import read_topics
 
@@ -97,6 +103,7 @@ def validate(
         raise UserError(f"--fix {fix}: found {len(found)} files to repair into one, expected one file")
     check_outputs([*files, topics], {"--fix": fix})
     narratives = read_topics(topics)
+    store = open_store(open_index(index)) if index else None
     invalid, verdicts = 0, []
     for file in found:
         try:
@@ -104,6 +111,9 @@ def validate(
             repairs, verdict = (
                 rules.fix(file, fix, known, narratives) if fix else ([], rules.judge(file, known, narratives))
             )
+            if store:
+                missing = check_index(fix or file, known, store)
+                verdict = replace(verdict, violations=[*verdict.violations, *missing])
         except UserError as error:
             say(f"error: {error}", err=True)
             verdicts.append({"file": file, "valid": False, "error": str(error)})

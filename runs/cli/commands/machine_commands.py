@@ -52,6 +52,8 @@ def doctor(
 ) -> None:
     """Check that this machine, a cluster or a model's server has all that a run needs.
 
+    For this machine, it also measures the speed of BM25 and of embeddings, and says how long a large corpus takes.
+
     If something is missing, the exit code is 1.
 
     Example: keystone doctor --model http://localhost:8000/v1
@@ -59,6 +61,7 @@ def doctor(
     from keystone.runs.doctor.cluster import examine_cluster
     from keystone.runs.doctor.machine import Finding, examine_machine
     from keystone.runs.doctor.packages import examine_packages
+    from keystone.runs.doctor.speed import measure_speeds
 
     if opensearch and model:
         raise UserError("found --opensearch and --model, expected one of them")
@@ -72,7 +75,7 @@ def doctor(
         probe = probe_model_server(model, name, key_env)
         findings = (*probe.findings, Finding("ok", "kept", str(keep_facts(out, probe.facts))))
     elif not opensearch:
-        findings = chain(examine_machine(), examine_packages())
+        findings = chain(examine_machine(), examine_packages(), measure_speeds())
     found = []
     for finding in findings:
         found.append(finding)

@@ -93,7 +93,7 @@ def run(
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.pipeline.manifest import list_remarks
     from keystone.runs.pipeline.run import run as make_run
-    from keystone.runs.pipeline.warnings import warn_of_cut_prompts, warn_of_unusable_replies
+    from keystone.runs.pipeline.warnings import warn_of_cut_prompts, warn_of_reranker, warn_of_unusable_replies
     from keystone.runs.report.terminal import progress_bars
 
     check_run_outputs(settings, [config], {"the run directory": settings.out / settings.run_id})
@@ -123,7 +123,7 @@ def run(
     if settings.has_default_team and not quiet:
         say(f"warning: team_id: {settings.team_id!r} is the default: set your team's name before you submit", err=True)
     unusable = warn_of_unusable_replies(directory)
-    for warning in filter(None, (warn_of_cut_prompts(directory), unusable)):
+    for warning in filter(None, (warn_of_reranker(directory), warn_of_cut_prompts(directory), unusable)):
         say(f"warning: {warning}", err=True)
     if json:
         say_result("run", config, {"directory": directory})

@@ -13,7 +13,7 @@ from keystone.runs.exchange.records import check_id
 from keystone.runs.exchange.types import Candidate, Form, Handover, Request
 from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.trec.collections import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES
-from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS, TURN_KEYS
+from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS, RAGTIME_PARTS, TURN_KEYS, find_request
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.run_files import read_qrels as read_trec_qrels
 from keystone.runs.trec.run_files import read_run as read_trec_run
@@ -143,14 +143,34 @@ def read_topics(path: Path) -> Handover:
     requests = []
     for topic in topics:
         used = [find_field(topic.record, keys) for keys in (ID_KEYS, NARRATIVE_KEYS)]
+        if find_request(topic.record):
+            used = []
         extra = {key: value for key, value in topic.record.items() if key not in used}
         requests.append(Request(topic.id, topic.narrative, extra=extra, place=topic.place))
     return Handover(tuple(requests))
 
 
 def write_topics(path: Path, content: Handover) -> None:
-    """Write a topic a line as JSON, with all its keys. `UserError` for a request without an id or a query."""
-    write_json_lines(path, ({"id": name, "narrative": text, **extra} for name, text, extra in _list_topics(content)))
+    """Write a topic a line as JSON, with all its keys. `UserError` for a request without an id or a query.
+
+    A request in several parts keeps its own form. One of RAGTIME has its id under the names that rag-run-validator and
+    autojudge-base read.
+    """
+    write_json_lines(path, (_encode_topic(*one) for one in _list_topics(content)))
+
+
+def _encode_topic(name: str, text: str, extra: dict[str, Any]) -> dict[str, Any]:
+    match find_request(extra):
+        case ():
+            return {
+                "id": name,
+                "narrative": text,
+                **{key: extra[key] for key in extra if key not in ("id", "narrative")},
+            }
+        case parts if parts[-1] == RAGTIME_PARTS[-1]:
+            return {**extra, "topic_id": name, "request_id": name}
+        case _:
+            return extra
 
 
 def write_topics_tsv(path: Path, content: Handover) -> None:
@@ -163,7 +183,7 @@ def _list_topics(content: Handover) -> Iterator[tuple[str, str, dict[str, Any]]]
         name = _check_topic(one)
         if not one.query.strip():
             raise UserError(f"{one.place or 'the input'}: topic {name!r}: expected a query or narrative, found none")
-        yield name, one.query, {key: value for key, value in one.extra.items() if key not in ("id", "narrative")}
+        yield name, one.query, dict(one.extra)
 
 
 def _list_candidates(content: Handover) -> Iterator[tuple[Request, Candidate]]:

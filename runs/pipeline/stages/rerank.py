@@ -1,7 +1,7 @@
 """The ranking of each narrative after the reranker, which follows the fusion or the grades."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,12 +35,18 @@ class RerankRecord:
     topic_id: str
     documents: int
     fallbacks: tuple[Fallback, ...] = ()
+    warning: str = ""
+    """What makes the scores of the reranker doubtful; empty for nothing, and then left out of the file."""
+
+
+def _encode_record(record: RerankRecord) -> dict[str, Any]:
+    return {name: value for name, value in asdict(record).items() if name != "warning" or value}
 
 
 RERANKED_FILE = rank_topics_in(file_names.RERANKED)
 KEYSTONE_FILE = rank_topics_in(file_names.KEYSTONE)
 """The ranking that grades, or a reranker after them, make of each narrative: the keystone documents first."""
-RERANKS_FILE = make_records_artifact(file_names.RERANKS, RerankRecord)
+RERANKS_FILE = make_records_artifact(file_names.RERANKS, RerankRecord, _encode_record)
 
 
 def rerank_narratives(work: Work, into: Artifact[Rankings]) -> None:
@@ -55,7 +61,7 @@ def rerank_narratives(work: Work, into: Artifact[Rankings]) -> None:
                 async def rerank_one(topic: Topic, rows: list[int]) -> tuple[list[int], RerankRecord]:
                     ranked, found = await rerank_rows(job, rerank, topic, rows)
                     tick(1)
-                    return ranked, RerankRecord(topic.id, len(found.order), found.fallbacks)
+                    return ranked, RerankRecord(topic.id, len(found.order), found.fallbacks, found.warning)
 
                 topics = [partial(rerank_one, topic, narrative.of(i).tolist()) for i, topic in enumerate(job.topics)]
                 return await run_together(topics, TOPICS_AT_ONCE)

@@ -223,11 +223,14 @@ def test_a_server_without_the_template_of_its_model_is_noticed(name: str, tmp_pa
         handler.reply({"results": items})
         return True
 
-    with serving(always=score_backwards) as server, pytest.raises(UserError, match=r"lacks the template of this model"):
+    with (
+        serving(always=score_backwards) as server,
+        pytest.raises(UserError, match=r"to lack the template of this model"),
+    ):
         rerank(settings(server.root, endpoint={"name": name}), tmp_path, [documents(*WORDS)])
     with serving() as server:
         (found,) = rerank(settings(server.root, endpoint={"name": name}), tmp_path, [documents(*WORDS)])
-        assert found.order == BY_SHARED_LETTERS
+        assert (found.order, found.warning) == (BY_SHARED_LETTERS, "")
         assert len(server.requests) == 2  # the probe, and the passages
         rerank(settings(server.root, endpoint={"name": name}), tmp_path, [documents(*WORDS)])
         assert len(server.requests) == 2  # no probe where all scores are kept

@@ -170,3 +170,17 @@ def test_a_segment_is_ten_sentences_and_begins_five_after_the_one_before() -> No
 def test_segments_of_the_corpus_are_kept() -> None:
     document = Document("d", "One. Two.", segments=(Segment("official", Span("d", 0, 4)),))
     assert cut_segments(document) == document
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "\u8fd9\u662f\u4e00\u4e2a\u53e5\u5b50\u3002",
+        "\u771f\u7684\u5417\uff1f\u300d",
+        "\u0647\u0644 \u0647\u0630\u0627\u061f ",
+        "\u092f\u0939 \u0939\u0948\u0964 ",
+    ],
+)
+def test_sentences_end_at_the_stops_of_their_script(sentence: str) -> None:
+    text = sentence * 60
+    assert [text[start:end] for start, end in split_sentences(text)] == [sentence.strip()] * 60

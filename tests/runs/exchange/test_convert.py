@@ -18,6 +18,7 @@ from keystone.runs.exchange.records import count_unread
 from keystone.runs.exchange.table import FORMS
 from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.tracks.validate import validate
+from keystone.runs.trec.topics import read_topics
 from tests.runs.exchange.examples import EXAMPLES
 from tests.support.runs.answer_files import IDS, NEWS, A, make_line, make_sentences
 
@@ -388,3 +389,24 @@ def test_scores_of_an_answer_stay_in_one_form(tmp_path: Path) -> None:
     path.write_text(make_line("ragtime26", responses=sentences))
     convert(path, out, ConversionSettings("responses"))
     assert [s["citations"] for s in json.loads(out.read_text())["responses"]] == [{NEWS[0]: 0.5, NEWS[1]: 1}, {}]
+
+
+@pytest.mark.parametrize(
+    ("record", "added"),
+    [
+        (
+            {"topic_id": "9", "title": "Vapes", "background": "So.", "problem_statement": "Which?", "limit": 5000},
+            {"request_id": "9"},
+        ),
+        ({"id": 9, "question": "What?", "narrative": "It hurts.", "topic": "axons"}, {}),
+    ],
+)
+def test_a_request_in_several_parts_keeps_its_form(
+    record: dict[str, object], added: dict[str, object], tmp_path: Path
+) -> None:
+    """The programs of RAGTIME read its id as `topic_id` and as `request_id`."""
+    given, out = tmp_path / "topics.jsonl", tmp_path / "out.jsonl"
+    given.write_text(json.dumps(record) + "\n")
+    assert not convert(given, out, ConversionSettings("topics")).losses.dropped
+    assert json.loads(out.read_text()) == record | added
+    assert read_topics(out) == read_topics(given)

@@ -26,6 +26,7 @@ from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models.plain_model import say
 from tests.support.processes import run_with_kills
+from tests.support.runs.command_line import keystone
 from tests.support.runs.model_runs import read_run_content
 from tests.support.servers import chat
 from tests.support.servers.rerank import Server, count_shared_letters, serving, status
@@ -71,6 +72,24 @@ def test_the_first_documents_are_ordered_by_the_reranker_and_the_others_follow(
     assert {topic: [name.partition("#")[0] for name in own] for topic, own in submitted.items()} == after
     records = [orjson.loads(line) for line in (directory / RERANKS).read_bytes().splitlines()]
     assert records == [{"topic_id": topic, "documents": DEPTH, "fallbacks": []} for topic in NARRATIVES]
+
+
+def test_scores_that_hardly_differ_for_lack_of_a_template_are_told_once_and_recorded(
+    index: Index, tmp_path: Path
+) -> None:
+    def flatten(handler: Any, right: Any) -> bool:
+        items = [item | {"relevance_score": item["relevance_score"] / 20} for item in right["results"]]
+        handler.reply({"results": items})
+        return True
+
+    with serving(always=flatten) as server:
+        changes = list_settings(index, tmp_path, server.root, "rerank.endpoint.name=Qwen/Qwen3-Reranker-0.6B")
+        options = [part for one in changes for part in ("--set", one)]
+        shown, again = keystone("run", *options), keystone("run", *options)
+    assert (shown.returncode, shown.stderr.count("seems to lack the template of this model")) == (0, 1), shown.stderr
+    assert again.stderr.count("seems to lack the template of this model") == 1
+    manifest = orjson.loads((tmp_path / "out/reranked/manifest.json").read_bytes())
+    assert "Qwen3-Reranker-0.6B: found the score" in manifest["reranker_warning"]
 
 
 def test_a_run_without_a_reranker_has_no_files_of_it(index: Index, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from keystone.runs.tracks.violations import MOST_SHOWN_CHARACTERS, Violation, sh
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.places import SHARED
-from tests.support.runs.answer_files import FILE, HOW, NEWS, WHY, A, B, make_line, make_record, make_sentences
+from tests.support.runs.answer_files import FILE, HOW, IDS, NEWS, WHY, A, B, make_line, make_record, make_sentences
 from tests.support.runs.command_line import keystone
 
 MATERIAL = SHARED / "trec-rag-material"
@@ -80,6 +80,15 @@ ANSWER_FAULTS = [
     ),
     pytest.param(
         "biogen", make_line("biogen", responses=make_sentences(text="w " * 251)), "at most 250 words", id="251 words"
+    ),
+    *(
+        pytest.param(
+            "biogen",
+            make_line("biogen", references=None, responses=make_sentences(citations=[name])),
+            f"{name!r}: not an id of the track's corpus",
+            id=f"{name} as a PMID",
+        )
+        for name in ("PMC12345", "PMID:1", "007", "123456789")
     ),
     pytest.param(
         "rag25", make_line(answer=make_sentences(citations=None)), "citations: expected a list", id="no citations"
@@ -178,7 +187,7 @@ ANSWER_FAULTS = [
     ),
     pytest.param(
         "biogen",
-        make_line("biogen", responses=make_sentences(citations=[A])),
+        make_line("biogen", responses=make_sentences(citations=["7"])),
         "found 1 that no sentence cites",
         id="uncited",
     ),
@@ -576,7 +585,10 @@ def test_a_file_in_a_run_directory_is_judged_by_the_track_of_the_run(
     run.mkdir()
     (run / "config.yaml").write_text(f"run_id: r\nindex: i\ntopics: t\n{config}\n")
     (run / "responses.jsonl").write_text(
-        make_line("ragtime26", responses=make_sentences(text="w " * 251, citations=list(NEWS)))
+        make_line(
+            judged_by if judged_by in IDS else "ragtime26",
+            responses=make_sentences(text="w " * 251, citations=list(IDS.get(judged_by, NEWS))),
+        )
     )
     shown = keystone("validate", "run", "--topics", topics, cwd=tmp_path)
     verdict = shown.stdout.splitlines()[-1]

@@ -307,3 +307,27 @@ def test_a_missing_file_is_a_user_error(tmp_path: Path) -> None:
 def test_the_topics_of_the_tracks_are_read(path: Path) -> None:
     expected = [json.loads(line) for line in path.read_text().splitlines()]
     assert read_topics(path) == [Topic(record["id"], record["narrative"]) for record in expected]
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        pytest.param(
+            {"topic_id": "9", "problem_statement": "Which laws?", "title": "Vapes", "background": "I write laws. "},
+            "Vapes\n\nI write laws.\n\nWhich laws?",
+            id="RAGTIME",
+        ),
+        pytest.param({"topic_id": "9", "problem_statement": "Which?", "title": " "}, "Which?", id="an empty title"),
+        pytest.param({"topic_id": "9", "title": "Vapes", "background": "So."}, "Vapes", id="no problem statement"),
+        pytest.param(
+            {"id": 9, "question": "What is it?", "narrative": "A doctor saw it.", "topic": "axons"},
+            "axons\n\nWhat is it?\n\nA doctor saw it.",
+            id="BioGen",
+        ),
+        pytest.param({"id": 9, "question": "What?", "narrative": "A doctor saw it."}, "A doctor saw it.", id="two"),
+    ],
+)
+def test_a_narrative_joins_all_parts_of_a_request(tmp_path: Path, record: dict[str, Any], expected: str) -> None:
+    lines, array = write_topics(tmp_path, record), tmp_path / "topics.json"
+    array.write_text(json.dumps([record]))
+    assert read_topics(lines) == read_topics(array) == [Topic("9", expected)]

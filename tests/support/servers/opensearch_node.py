@@ -11,7 +11,9 @@ from typing import Any
 
 from keystone.indexing.lucene.java import find_java_home
 
-MODULES = "transport.Netty4 analysis.common.CommonAnalysis painless.Painless index.reindex.Reindex".split()
+MODULES = (
+    "transport.Netty4 analysis.common.CommonAnalysis painless.Painless index.reindex.Reindex index.mapper.MapperExtras"
+).split()
 PLUGINS = {
     "opensearch-knn": "org.opensearch.knn.plugin.KNNPlugin",
     "neural-search": "org.opensearch.neuralsearch.plugin.NeuralSearch",

@@ -1,0 +1,36 @@
+"""The ids of a submission are looked up in an index of the track's corpus."""
+
+from pathlib import Path
+
+import pytest
+
+from keystone.indexing.index import Index
+from keystone.indexing.store import open_store
+from keystone.runs.tracks.check_index import check_index
+from keystone.runs.tracks.rules import TRACKS
+from tests.support.runs.answer_files import make_line, make_sentences
+
+
+@pytest.mark.parametrize("track", ["biogen", "responses"])
+def test_a_cited_id_that_the_index_lacks_is_told_once_at_its_first_line(
+    track: str, index: Index, tmp_path: Path
+) -> None:
+    store = open_store(index)
+    (known,) = store.ids([0])
+    path = tmp_path / "responses.jsonl"
+    lines = (make_sentences(citations=[known, f"{known}#3"]), make_sentences(citations=["7", known, "9"]))
+    path.write_text(
+        "".join(
+            make_line(track, references=list(sentences[0]["citations"]), responses=sentences) + "\n"
+            for sentences in lines
+        )
+    )
+    found = [(one.line, one.message.split(":")[0]) for one in check_index(path, TRACKS[track], store)]
+    assert found == [(2, "'7'"), (2, "'9'")]
+
+
+def test_a_ranked_id_that_the_index_lacks_is_told(index: Index, tmp_path: Path) -> None:
+    store = open_store(index)
+    path = tmp_path / "run.tsv"
+    path.write_text(f"1 Q0 {store.ids([0])[0]} 1 2 r\n1 Q0 nowhere 2 1 r\n")
+    assert [one.line for one in check_index(path, TRACKS["biogen"], store)] == [2]
