@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure, Reply, Request
-from keystone.indexing.errors import UserError, Waits
+from keystone.indexing.errors import NotWritten, UserError, Waits
 from keystone.indexing.index import open_index
+from keystone.indexing.io.writing import reason_of
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
@@ -183,10 +184,13 @@ def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, 
 
     A topic that a run lacks counts 0. `UserError` if the model cannot be asked.
     """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotWritten(out, reason_of(error)) from error
     judged, left_out = judge_answers(asked, given, run_with_model), {**given.left_out}
     cautions, topics = [*judged.cautions], [one.id for one in given.topics]
     evaluations: dict[str, Sequence[Evaluation]] = {}
-    out.mkdir(parents=True, exist_ok=True)
     if judged.banks:
         write_nuggets(out / "nuggets.jsonl", judged.banks)
         evaluations["nuggets"] = score_banks(judged.banks, [one.topic_id for one in given.banks])

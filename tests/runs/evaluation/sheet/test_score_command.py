@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 RUNS = [Path("runs/good"), Path("runs/fair"), Path("other.jsonl")]
-OUT, GIVEN = Path("sheet"), {"nuggets": Path("nuggets.jsonl"), "rubrics": Path("rubrics.jsonl")}
+OUT = Path("sheet")
+GIVEN: Mapping[str, Any] = {"nuggets": Path("nuggets.jsonl"), "rubrics": Path("rubrics.jsonl")}
 
 
 def read_sheet() -> dict[str, dict[str, Any]]:
@@ -190,3 +192,21 @@ def test_a_model_makes_every_column_and_is_asked_once_what_was_foreseen(
     assert [row["support_recall_hard"] for row in rows.values()] == [0.0, 0.0, 0.25]
     assert rows["good"]["rating"] > rows["fair"]["rating"] > rows["other"]["rating"]
     assert json.loads((OUT / "usage.json").read_bytes())["purposes"]["total"]["calls"] == len(server.requests)
+
+
+@pytest.mark.slow
+def test_a_spent_budget_makes_the_sheet_of_what_was_judged_and_a_larger_one_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with serving(model=judge) as server:
+        model = [f"model={{name: m, key_env: NO_KEY, urls: ['{server.url}']}}"]
+        score(RUNS, OUT, "rag25", set=model, budget=["calls=3"], quiet=True, **GIVEN)
+        assert len(server.requests) == 3
+        assert "rating" not in read_sheet()["good"]
+        assert "left out: battles: the model gave no verdict: arena:good:fair:1: the budget is spent" in (
+            capsys.readouterr().err
+        )
+        score(RUNS, OUT, "rag25", set=model, budget=["calls=100"], quiet=True, **GIVEN)
+        assert read_sheet()["good"]["rating"] > 1000
+        bodies = [json.dumps(body["messages"]) for body in server.requests]
+        assert len(bodies) == len(set(bodies))
