@@ -133,8 +133,7 @@ def _find_index_fault(config: RunConfig) -> str:
 
 def _find_ranking(path: Path) -> Path | None:
     """Find the last ranking of a run directory; None for a file and for a folder without one."""
-    ranking = find_last_ranking(path) if path.is_dir() else path
-    return ranking if path.is_dir() and ranking.is_file() else None
+    return ranking if path.is_dir() and (ranking := find_last_ranking(path)).is_file() else None
 
 
 @dataclass(slots=True)
