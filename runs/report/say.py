@@ -1,18 +1,27 @@
 """Printing of plain text, for all commands, to standard output or standard error."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from keystone.runs.wording import escape_controls
+from keystone.runs.wording import escape_controls, plural
 
 
 def say(text: str | Path, err: bool = False) -> None:
     """Print a line. Control characters in it, which files and servers may contain, become escapes."""
     typer.echo(escape_controls(str(text)), err=err)
+
+
+def say_warnings(warnings: Sequence[str], most: int) -> None:
+    """Print the first `most` warnings on standard error, and the number of further ones."""
+    for warning in warnings[:most]:
+        say(f"warning: {warning}", err=True)
+    if (left := len(warnings) - most) > 0:
+        say(f"warning: {plural(left, 'further warning')}", err=True)
 
 
 def say_result(command: str, given: Any, result: Any) -> None:

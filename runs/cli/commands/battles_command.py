@@ -8,8 +8,7 @@ import typer
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.commands.report_command import check_picture
 from keystone.runs.cli.options import REPORTED_RECORDS, Json, Overrides, Quiet
-from keystone.runs.report.say import say, say_result
-from keystone.runs.wording import plural
+from keystone.runs.report.say import say, say_result, say_warnings
 
 
 def battles(
@@ -117,10 +116,7 @@ def battles(
                     done = run_battles(sets, narratives, played, ask, settings.model.name, out)
         board = done.board
         write_arena(out, done.judgments, done.shown, board, provider)
-        for caution in done.cautions[:REPORTED_RECORDS]:
-            say(f"warning: {caution}", err=True)
-        if (left := len(done.cautions) - REPORTED_RECORDS) > 0:
-            say(f"warning: {plural(left, 'further warning')}", err=True)
+        say_warnings(done.cautions, REPORTED_RECORDS)
     if plot is not None:
         write_figure(draw_leaderboard(board), plot)
     if json:

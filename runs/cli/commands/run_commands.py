@@ -88,7 +88,7 @@ def run(
     if config is None and preset is None and not set:
         raise UserError("found no YAML file, no --preset and no --set, expected at least one of them")
     source = config or (f"--preset {preset}" if preset else "--set")
-    settings = read_with_budget(lambda own: read_config(config, own, preset), set, budget, str(source))
+    settings = read_with_budget(lambda own: read_config(config, [*own], preset), set, budget, str(source))
 
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.pipeline.manifest import list_remarks

@@ -7,12 +7,15 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.options import BudgetLimits, Json, Overrides, Quiet, read_with_budget
-from keystone.runs.report.say import say, say_result
+from keystone.runs.report.say import say, say_result, say_warnings
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
     from keystone.runs.config.run_config import RunConfig
     from keystone.runs.evaluation.sheet.make import Asked, Given
+
+REPORTED_WARNINGS = 20
+"""The number of warnings that are printed; `sheet.json` has all of them."""
 
 
 def score(
@@ -76,8 +79,7 @@ def score(
         with open_runner(settings, "Judging", quiet, out) as run_with_model:
             sheet = make_sheet(asked, given, run_with_model, out)
     write_sheet(out, sheet)
-    for caution in sheet.cautions:
-        say(f"warning: {caution}", err=True)
+    say_warnings(sheet.cautions, REPORTED_WARNINGS)
     for part, reason in sheet.left_out.items():
         say(f"left out: {part}: {reason}", err=True)
     if json:

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure, Reply, Request
-from keystone.indexing.errors import UserError, Waits
+from keystone.indexing.errors import NotWritten, UserError, Waits
 from keystone.indexing.index import open_index
+from keystone.indexing.io.writing import reason_of
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
@@ -132,8 +133,7 @@ def _find_index_fault(config: RunConfig) -> str:
 
 def _find_ranking(path: Path) -> Path | None:
     """Find the last ranking of a run directory; None for a file and for a folder without one."""
-    ranking = find_last_ranking(path) if path.is_dir() else path
-    return ranking if path.is_dir() and ranking.is_file() else None
+    return ranking if path.is_dir() and (ranking := find_last_ranking(path)).is_file() else None
 
 
 @dataclass(slots=True)
@@ -183,10 +183,13 @@ def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, 
 
     A topic that a run lacks counts 0. `UserError` if the model cannot be asked.
     """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotWritten(out, reason_of(error)) from error
     judged, left_out = judge_answers(asked, given, run_with_model), {**given.left_out}
     cautions, topics = [*judged.cautions], [one.id for one in given.topics]
     evaluations: dict[str, Sequence[Evaluation]] = {}
-    out.mkdir(parents=True, exist_ok=True)
     if judged.banks:
         write_nuggets(out / "nuggets.jsonl", judged.banks)
         evaluations["nuggets"] = score_banks(judged.banks, [one.topic_id for one in given.banks])
