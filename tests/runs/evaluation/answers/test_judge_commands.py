@@ -147,4 +147,4 @@ def test_runs_are_judged_without_a_further_word() -> None:
         found = runner.invoke(app, words)
         assert "index: missing; expected a value" in str(found.exception), words
     assert "pair" in runner.invoke(app, ["judge", "--help"]).output
-    assert suggest("battles") == ["keystone judge pair"]
+    assert suggest("battles") == ["keystone judge battles"]
