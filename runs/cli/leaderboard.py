@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import Progress
 from keystone.runs.report.say import say
 
 if TYPE_CHECKING:
+    from keystone.indexing.types import Progress
     from keystone.runs.evaluation.batch import Cut
     from keystone.runs.evaluation.evaluate import Evaluation
     from keystone.runs.evaluation.measures import Measure
@@ -37,7 +37,10 @@ class Asked:
 def read_topic_ids(given: str) -> frozenset[str]:
     """Read ids of topics: a file with one at the beginning of each line, or ids with commas between them."""
     path = Path(given)
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else given.split(",")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else given.split(",")
+    except UnicodeDecodeError:
+        raise UserError(f"--topics {given}: not UTF-8, expected a text with the id of a topic in each line") from None
     ids = frozenset(line.split()[0] for line in lines if line.split())
     if not ids:
         raise UserError(f"--topics {given}: holds no topic id")
@@ -74,7 +77,7 @@ def make_board(
     measures: "Sequence[Measure]",
     cut: "Cut",
     asked: Asked,
-    progress: Progress,
+    progress: "Progress",
 ) -> Board:
     """Measure all runs by all judges, and make the tables that are asked for. The first table is the leaderboard."""
     from keystone.runs.evaluation import leaderboard as boards
