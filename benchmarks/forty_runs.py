@@ -25,7 +25,7 @@ CORPUS = 20_000
 """The documents of a topic that systems choose from."""
 POOLED_RUNS, POOL_DEPTH = 25, 20
 MEASURES = ("nDCG@10", "nDCG@100", "AP", "RR", "P@10", "R@100", "R@1000")
-ROUNDS = 2
+ROUNDS = 5
 SEED = 39
 GRADE_SHARES = (0.994, 0.997, 0.999)
 """The quantiles of relevance from which a document has the grade 1, 2 and 3."""
