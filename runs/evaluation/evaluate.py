@@ -18,7 +18,7 @@ from keystone.runs.evaluation import cautions
 from keystone.runs.evaluation.circular import find_circular_rows
 from keystone.runs.evaluation.delegated import list_grades, measure_by_function, measure_by_name
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
-from keystone.runs.evaluation.ranx_metrics import load_metrics
+from keystone.runs.evaluation.ranx_metrics import open_metrics
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
@@ -145,16 +145,17 @@ def evaluate(
         if condensed:
             offsets, places = offsets_of(grades >= 0)[offsets], places[grades >= 0]
     head = _measure_judged_share(found_places, run.offsets, HEAD_RANKS)[np.diff(run.offsets) > 0]
-    parts, metrics = list(_arrange_for_ranx(places, offsets, qrels)), load_metrics()
-    for measure in measured:
-        if measure.delegated or measure.family == "judged":
-            continue
-        if callable(function := FAMILIES[measure.family].function):
-            values[str(measure)] = measure_by_function(function, places, offsets, qrels, measure)
-            continue
-        function = getattr(metrics, function)
-        for own, judged, ranking in parts:
-            values[str(measure)][own] = function(judged, ranking, measure.cutoff, measure.relevant_from)
+    parts = list(_arrange_for_ranx(places, offsets, qrels))
+    with open_metrics() as metrics:
+        for measure in measured:
+            if measure.delegated or measure.family == "judged":
+                continue
+            if callable(function := FAMILIES[measure.family].function):
+                values[str(measure)] = measure_by_function(function, places, offsets, qrels, measure)
+                continue
+            function = getattr(metrics, function)
+            for own, judged, ranking in parts:
+                values[str(measure)][own] = function(judged, ranking, measure.cutoff, measure.relevant_from)
     if named := [measure for measure in measured if measure.delegated]:
         values |= measure_by_name(places, offsets, qrels, named)
     relevance = [values[str(measure)] for measure in measured if measure.of_relevance]
