@@ -265,7 +265,7 @@ def read_action(reply: Reply) -> prompt.Action:
 
 
 async def take_action(world: World, state: State, action: prompt.Action | Failure) -> Taken[State]:
-    """Take an action's notes, and then use its tool. What cannot be done is said, and costs only itself."""
+    """Take an action's notes, and then use its tool. If the tool fails, it says why, and the notes stay."""
     if isinstance(action, Failure):
         return Taken(state, _make_step(world, state, state, "", f"Error: {action.reason}."), valid=False, news=False)
     after, refused = take_notes(world, state, action.notes)

@@ -24,13 +24,11 @@ from keystone.retrieval.types import Query
 SAME_COSINE = 0.97
 """Segments with at least this cosine are copies of each other: the later one is not shown."""
 LONGEST_SEARCH = 200
-"""The most characters of a search text. What is longer is cut."""
+"""The most characters of a search text. A longer text is cut."""
 MOST_FOUND = 3
 """The most places that `find` shows."""
 MOST_CLAIM_WORDS = 40
 """The most words of a claim; the prompt asks for about 25."""
-TITLE_CHARACTERS = 80
-"""The most characters of a title in a summary."""
 
 
 @dataclass(frozen=True, slots=True)
