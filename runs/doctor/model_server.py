@@ -74,9 +74,9 @@ def probe_model_server(url: str, name: str | None = None, key_env: str | None = 
     named = {"name": name, "urls": [url]} | ({} if key_env is None else {"key_env": key_env})
     limits = {"call_seconds": CALL_TIMEOUT_S, "patience_seconds": PATIENCE_S}
     settings = ModelSettings.model_validate(named | limits)
-    found = asyncio.run(_probe(settings, _as_window(listed.get(name, {}).get("max_model_len"))))
+    probed = asyncio.run(_probe(settings, _as_window(listed.get(name, {}).get("max_model_len"))))
     dialect = [Finding("ok", "dialect", f"{host.name}: {host.advice}")] if host else []
-    return replace(found, findings=(*dialect, *found.findings))
+    return replace(probed, findings=(*dialect, *probed.findings))
 
 
 def _list_models(url: str, key_env: str | None) -> dict[str, dict[str, Any]]:
