@@ -16,7 +16,7 @@ from keystone.retrieval.types import BEST_PASSAGE, BM25, Bm25, PassageScore, Ran
 
 
 class Sparse(Protocol):
-    """BM25 with Anserini's English analyzer."""
+    """BM25 with Anserini's analyzer for the language of the index."""
 
     def search(
         self,
