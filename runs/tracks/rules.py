@@ -36,7 +36,7 @@ OPTIONS: Mapping[KeyContent, str] = {
 """The options of `keystone convert` that give the content of a key."""
 
 
-LATER_RULES = ("telling_ids", "language")
+LATER_RULES = ("telling_ids", "language", "grounds")
 """The rules of `Track` that came after results were stored. At their defaults the keys of results lack them."""
 
 
@@ -117,6 +117,9 @@ class Track:
     """The key under which an answer reports its own length."""
     language: str = ""
     """The language in which a model is asked to write answers. Empty: the request does not name one."""
+    grounds: bool = False
+    """Whether the topics are the sentences of given answers, for which documents that support or contradict are found.
+    `keystone.runs.tracks.grounded` has the form of such answers."""
     topic_limit: str | None = None
     """The key under which the topics file gives the length limit of a topic."""
     document_form: str | None = None
@@ -131,6 +134,8 @@ class Track:
     @property
     def form(self) -> str:
         """The name of the form of its answers, which several tracks may share."""
+        if self.grounds:
+            return "biogen-grounded"
         return "responses" if self.sentences == "responses" else self.name
 
     @property
@@ -286,6 +291,16 @@ _BIOGEN = replace(
     listed="optional",
     accepted=("id as a number",),
 )
+_BIOGEN_A = replace(
+    _BIOGEN,
+    name="biogen-a",
+    retrieval_file="task_a.tsv",
+    answer_file="task_a.jsonl",
+    keys=(Key("team_id", "team"), Key("run_id", "run"), Key("qa_id", "topic")),
+    sentences="answer",
+    length=Length(),
+    grounds=True,
+)
 
 TRACKS = {
     track.name: track
@@ -297,6 +312,7 @@ TRACKS = {
         _RAGTIME25,
         _RAGTIME26,
         _BIOGEN,
+        _BIOGEN_A,
     )
 }
 """The tracks by name. `responses` is the format that RAGTIME, DRAGUN, BioGen and others share, without limits."""

@@ -112,8 +112,9 @@ def test_feedback_adds_words_of_any_script(tmp_path: Path) -> None:
     texts = {f"z{n:02d}": ("zh", told.get(n, f"自由 {n}")) for n in range(40)}
     index, _ = build_index(write_documents(tmp_path / "c.jsonl", texts), tmp_path / "index", settings("zh"))
     opened = OpenIndex(index, open_store(index))
-    for feedback, rows in ((None, [0, 1]), ("rm3", [0, 1, 2]), ("rocchio", [0, 1, 2])):
-        assert Bm25System(feedback=feedback).search(opened, [make_query("良心")], None).docs.tolist() == rows
+    systems = Bm25System(), Bm25System(feedback="rm3"), Bm25System(feedback="rocchio")
+    found = [one.search(opened, [make_query("良心")], None).docs.tolist() for one in systems]
+    assert found == [[0, 1], [0, 1, 2], [0, 1, 2]]
 
 
 def test_all_languages_are_searched_and_their_best_documents_come_first(several: Index) -> None:
