@@ -113,6 +113,14 @@ BACKENDS = {
         counts_words=False,
         grows=True,
     ),
+    "routir": Backend(  # an index at such a server is one of the backend `rest`
+        "keystone.indexing.attached.rest_store:open_store",
+        "keystone.retrieval.rest:open_sparse",
+        attach="keystone.indexing.attached.rest_store:attach",
+        prefix="routir:",
+        counts_words=False,
+        grows=True,
+    ),
     "pyserini": Backend(
         "keystone.indexing.attached.lucene_index:open_store",
         "keystone.retrieval.lucene.attached:open_sparse",

@@ -63,7 +63,8 @@ def index(
         typer.Argument(
             help="A file, folder or archive (also .gz, .zst, .bz2, .xz), ir_datasets:ID or pyserini:NAME. "
             "Or an index searched in place: "
-            "rest:URL/NAME of a Pyserini server, or opensearch:URL/NAME that another machine loaded.",
+            "rest:URL/NAME of a Pyserini server, routir:URL/COLLECTION?PIPELINE, or opensearch:URL/NAME that another "
+            "machine loaded.",
             show_default=False,
         ),
     ] = None,
@@ -312,8 +313,8 @@ def index(
             say(f"left out: {error}{'; further ones are counted' if number == REPORTED_RECORDS else ''}", err=True)
 
     for option, value in (("--rest-key-env", rest_key_env), ("--rest-max-rate", rest_max_rate)):
-        if value is not None and not source.startswith("rest:"):
-            raise UserError(f"{option}: found with {source}, expected with rest:URL/NAME")
+        if value is not None and not source.startswith(("rest:", "routir:")):
+            raise UserError(f"{option}: found with {source}, expected with rest:URL/NAME or routir:URL/NAME?PIPELINE")
     kind = faiss if faiss is not None else "Flat" if recall is None else SMALLEST
     holds_passages = not (searched_in_place or (opensearch and kind != "Flat"))
     chooses = dense is Dense.auto and holds_passages and not no_dense
