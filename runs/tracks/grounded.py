@@ -4,10 +4,12 @@ They are written, judged and repaired here. Source: the guidelines of BioGen 202
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
+from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
 from keystone.runs.tracks.answer_files import Author, get_metadata, is_integer
 from keystone.runs.tracks.rules import Track
@@ -17,7 +19,9 @@ from keystone.runs.tracks.violations import (
     Violation,
     make_error,
     make_warning,
+    parse_json,
     parse_object,
+    read_lines,
     shorten_value,
 )
 from keystone.runs.wording import plural
@@ -53,6 +57,29 @@ def make_grounded_records(
             }
         )
     return list(found.values())
+
+
+def read_grounded(path: Path) -> dict[str, list[tuple[str, set[str], Grounds]]]:
+    """Read the sentences of each answer of a valid file, by the answer's id: text, existing ids and new ones.
+
+    The file is JSONL or a JSON array. `UserError` for another one.
+    """
+    lines = read_lines(path)
+    whole = parse_json("\n".join(line for _, line in lines))
+    records = whole if isinstance(whole, list) else [parse_object(line) for _, line in lines if line.strip()]
+    found: dict[str, list[tuple[str, set[str], Grounds]]] = {}
+    for number, record in enumerate(records, 1):
+        try:
+            found[str(record["metadata"]["qa_id"])] = [_read_sentence(one) for one in record["answer"]]
+        except (KeyError, TypeError, AttributeError) as error:
+            expected = f"metadata.qa_id and the sentences of an answer, with {SUPPORTED} and {CONTRADICTED}"
+            raise UserError(f"{path}: object {number}: expected {expected}") from error
+    return found
+
+
+def _read_sentence(one: Mapping[str, Any]) -> tuple[str, set[str], Grounds]:
+    existing = set(map(str, one.get(EXISTING) or ()))
+    return one["text"], existing, Grounds(list(map(str, one[SUPPORTED])), list(map(str, one[CONTRADICTED])))
 
 
 def check_grounded(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterator[Violation]:

@@ -36,7 +36,7 @@ OPTIONS: Mapping[KeyContent, str] = {
 """The options of `keystone convert` that give the content of a key."""
 
 
-LATER_RULES = ("telling_ids", "language", "grounds")
+LATER_RULES = ("telling_ids", "language", "grounds", "task_key")
 """The rules of `Track` that came after results were stored. At their defaults the keys of results lack them."""
 
 
@@ -115,6 +115,8 @@ class Track:
     """The kinds of violations that this track's organisers accept: they are warnings."""
     length_key: str | None = None
     """The key under which an answer reports its own length."""
+    task_key: str = ""
+    """The key of the metadata that names the task: `english` or `multilingual`, by the languages of the documents."""
     language: str = ""
     """The language in which a model is asked to write answers. Empty: the request does not name one."""
     grounds: bool = False
@@ -267,12 +269,14 @@ _RAGTIME25 = replace(
     has_gate=True,
     run_id_length=25,
     topic_limit="limit",
+    task_key="task",
     accepted=("too many citations",),
 )
 _RAGTIME26 = replace(
     _RAGTIME25,
     name="ragtime26",
     keys=(*_RESPONSES.keys, Key("run_desc", "description", required=False)),
+    task_key="",
     uncited=True,
     listed="advised",
     run_id_length=20,

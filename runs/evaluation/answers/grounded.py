@@ -15,7 +15,7 @@ import numpy as np
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_text
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.exchange.forms.biogen import read_grounded
+from keystone.runs.tracks.grounded import read_grounded
 
 COLUMNS = ("qid", "answer_sentence", "citation", "judgement")
 MOST_BYTES = 2**30
@@ -54,26 +54,23 @@ def evaluate_grounded(paths: Sequence[Path], judgments: Path) -> list[Evaluation
 
 def _evaluate(path: Path, labels: Labels, judgments: Path) -> Evaluation:
     judged = {answer_id for answer_id, _ in labels}
-    answers = sorted(
-        (one for one in read_grounded(path).answers if one.topic_id in judged), key=lambda one: one.topic_id
-    )
+    answers = {name: sentences for name, sentences in sorted(read_grounded(path).items()) if name in judged}
     if not answers:
         raise UserError(f"{path}: none of its answers has judgments in {judgments}")
     values: dict[str, list[float]] = {}
-    for answer in answers:
+    for answer_id, sentences in answers.items():
         rows: dict[str, list[float]] = {}
-        for sentence in answer.sentences:
-            known = labels.get((answer.topic_id, _letters(sentence.text)), {})
-            existing = set(sentence.existing or ())
-            supporting = [one.doc_id for one in sentence.citations if one.doc_id not in existing][:MOST_COUNTED]
+        for text, existing, grounds in sentences:
+            known = labels.get((answer_id, _letters(text)), {})
+            new = [name for name in grounds.supporting if name not in existing]
             for kind in KINDS:
-                named = supporting if kind.supports else list(sentence.contradicted or ())[:MOST_COUNTED]
+                named = (new if kind.supports else grounds.contradicting)[:MOST_COUNTED]
                 found = [known[name] in kind.right for name in set(named) & known.keys()]
                 rows.setdefault(f"{kind.name}_P", []).append(sum(found) / len(found) if found else 0.0)
                 rows.setdefault(f"{kind.name}_R", []).append(float(any(found)))
         for name, own in rows.items():
             values.setdefault(name, []).append(sum(own) / len(own))
-    return Evaluation(str(path), tuple(one.topic_id for one in answers), {k: np.array(v) for k, v in values.items()})
+    return Evaluation(str(path), tuple(answers), {name: np.array(own) for name, own in values.items()})
 
 
 def _read_labels(path: Path) -> Labels:
