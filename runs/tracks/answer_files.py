@@ -164,7 +164,8 @@ def make_answer_record(topic: Topic, answer: Answer, track: Track, author: Autho
     references = list(dict.fromkeys(c for sentence in sentences for c in sentence.citations))
     position = {reference: number for number, reference in enumerate(references)}
     by_position = track.citations[0] == "positions"
-    values: dict[KeyContent, str] = {
+    values: dict[KeyContent, str | int] = {
+        "kit": 0,
         "team": author.team_id,
         "run": author.run_id,
         "topic": topic.id,

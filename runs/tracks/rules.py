@@ -14,8 +14,8 @@ from keystone.indexing.corpora.segments import MS_MARCO_DOCUMENT_PATTERN, MS_MAR
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
 
-KeyContent = Literal["team", "run", "topic", "narrative", "type", "description"]
-"""The content of a key in an answer's metadata."""
+KeyContent = Literal["team", "run", "topic", "narrative", "type", "description", "kit"]
+"""The content of a key in an answer's metadata. `kit`: whether the starter kit of the track was used, 0 or 1."""
 
 CitationForm = Literal["positions", "ids", "scores"]
 """A list of 0-based positions in the references, a list of ids, or an object from id to score."""
@@ -282,6 +282,23 @@ _RAGTIME26 = replace(
     run_id_length=20,
     accepted=("too many citations", "citation without reference"),
 )
+_DRAGUN25 = replace(
+    _RESPONSES,
+    name="dragun25",
+    id_form=MS_MARCO_SEGMENT_PATTERN,
+    document_form=MS_MARCO_DOCUMENT_PATTERN,
+    telling_ids=False,
+    segments=True,
+    keys=(*_RESPONSES.keys, Key("type", "type"), Key("use_starter_kit", "kit")),
+    citations=("ids",),
+    length=Length(250),
+    words=249,
+    cited=3,
+    listed="optional",
+    strict_ids=True,
+    has_gate=True,
+    accepted=("too many citations", "repeated reference", "citation without reference"),
+)
 _BIOGEN = replace(
     _RESPONSES,
     name="biogen",
@@ -315,6 +332,7 @@ TRACKS = {
         _RESPONSES,
         _RAGTIME25,
         _RAGTIME26,
+        _DRAGUN25,
         _BIOGEN,
         _BIOGEN_A,
     )
