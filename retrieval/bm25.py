@@ -100,7 +100,7 @@ class Bm25System(System):
     def _search_language(self, opened: OpenIndex, queries: Sequence[Query]) -> Rankings:
         """Search an index in one language, or the documents in one language of an index in several."""
         searcher, progress = open_sparse(opened.index, opened.store, self.parameters), opened.progress
-        ids, texts = [query.id for query in queries], [self._read(query) for query in queries]
+        ids, texts = [query.id for query in queries], [self._read(query, opened.index.language) for query in queries]
         expanded: Sequence[str] | Sequence[Mapping[str, float]] = texts
         if self.feedback:
             with progress(f"BM25 search for {self.feedback}", len(queries)) as tick:
@@ -109,9 +109,9 @@ class Bm25System(System):
         with progress("BM25 search", len(queries)) as tick:
             return searcher.search(ids, expanded, self.depth, opened.threads, tick)
 
-    def _read(self, query: Query) -> str:
+    def _read(self, query: Query, language: str) -> str:
         if self.reads == "query":
-            return query.sparse_text
+            return dict(query.translations).get(language, query.sparse_text)
         return " ".join([query.question] * QUESTION_REPEATS + [query.passage])
 
 

@@ -255,6 +255,7 @@ class RunConfig(StrictSettings):
         own = [f"{name} with reads: passage" for name, system in systems if system.reads == "passage"]
         needed = {
             "queries.method": (self.queries.method, ("model", "contract")),
+            "queries.translate": (self.queries.translate, (True,)),
             "queries.passages": (self.queries.passages, ("hyde", "query2doc", "both")),
             "retrieval.systems": (next(iter(own), None), own),
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
