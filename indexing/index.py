@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import orjson
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.languages import DEFAULT_LANGUAGE, name_languages
 from keystone.indexing.types import WORDS, Embedding, label_of
 
 P = ParamSpec("P")
@@ -130,6 +131,12 @@ class Index:
     """The name of the set of vectors that `embedding` and the files of vectors belong to; empty for the main set."""
     recall: Recall | None = None
     """The measured recall of the FAISS index; None if it is exact, and if an older version built it."""
+    language: str = DEFAULT_LANGUAGE
+    """The language of the documents; or `auto` or `field:NAME`, if each has its own (`keystone.indexing.languages`)."""
+    languages: dict[str, int] = field(default_factory=dict)
+    """The number of documents by language, the commonest first, if each has its own; otherwise empty."""
+    language_part: str = ""
+    """The language whose documents alone `lucene` and `postings` hold; empty if they hold all documents."""
     device: str = "cpu"
     """Where the models of vectors ran when the index was built: `cpu` or `cuda`."""
     parts: OpenParts | None = field(default=None, compare=False, repr=False)
@@ -143,8 +150,9 @@ class Index:
         dense = f"embeddings by {', '.join(models)}" if models else "no embeddings"
         for recall in (self.recall, *(one.recall for one in self.vectors.values())):
             dense += f", recall@10 {recall.at_10:.4f}" if recall else ""
+        told = "" if self.language == DEFAULT_LANGUAGE else f" in {name_languages(self.languages or [self.language])}"
         sparse = "".join(f", impacts by {one.label} ({name})" for name, one in self.impacts.items())
-        return f"Index({str(self.folder)!r}: {number}, BM25 by {self.backend}, {dense}{sparse})"
+        return f"Index({str(self.folder)!r}: {number}{told}, BM25 by {self.backend}, {dense}{sparse})"
 
     @property
     def backend(self) -> str:
@@ -169,6 +177,16 @@ class Index:
             cut=own.cut, set_name=name, recall=own.recall,
         )  # fmt: skip
 
+    def list_languages(self) -> list["Index"]:
+        """List the index once for each language whose documents have postings of their own; else the index itself."""
+        if not self.languages or self.language_part:
+            return [self]
+        return [replace(self, language=code, language_part=code) for code in self.languages]
+
+    def count_documents(self, all_documents: int) -> int:
+        """Count the documents that `lucene` and `postings` hold, of `all_documents` of the index."""
+        return self.languages[self.language_part] if self.language_part else all_documents
+
     def take(self, name: Hashable, open_part: Callable[[], T]) -> T:
         """Open a part of the index, or take the one of this name that stays open.
 
@@ -181,7 +199,7 @@ class Index:
             with _guard(self):
                 return open_part()
 
-        return self.parts.take(name, open_guarded)
+        return self.parts.take((self.language_part, name), open_guarded)
 
     @property
     def compares_by(self) -> Embedding:
@@ -204,9 +222,14 @@ class Index:
         return self.folder / "store"
 
     @property
+    def term_folder(self) -> Path:
+        """The folder of the Lucene index and the postings: `languages/CODE` for one of several languages."""
+        return self.folder / "languages" / self.language_part if self.language_part else self.folder
+
+    @property
     def lucene(self) -> Path:
         """The folder of the Lucene index."""
-        return self.folder / "lucene"
+        return self.term_folder / "lucene"
 
     @property
     def vector_folder(self) -> Path:
@@ -216,7 +239,7 @@ class Index:
     @property
     def postings(self) -> Path:
         """The folder of the mapped postings; an index that an older version built has none."""
-        return self.folder / "postings"
+        return self.term_folder / "postings"
 
     def impacts_of(self, name: str) -> Path:
         """The folder of a set of impacts. `UserError` for a name that the index lacks."""
@@ -261,6 +284,7 @@ def open_index(folder: Path) -> Index:
             found["at"], found.get("faiss_shards", 0), found.get("segments", {}), found.get("passages", False),
             further, found.get("faiss_shard"),
             {name: ImpactSet(**own) for name, own in found.get("impacts", {}).items()}, recall=_read_recall(found),
+            language=found.get("language", DEFAULT_LANGUAGE), languages=found.get("languages", {}),
             device=str(found.get("device", "cpu")),
         )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:

@@ -258,10 +258,12 @@ def to_record(document: Document) -> dict[str, Any]:
         "headings": document.headings,
         "text": document.text,
         "segments": segments,
+        **({"language": document.language} if document.language else {}),
     }
 
 
 def from_record(record: dict[str, Any]) -> Document:
     """Read a document that `to_record` wrote. `KeyError`, `TypeError` or `ValueError` for another object."""
     segments = tuple(Segment(name, Span(record["id"], start, end)) for name, start, end in record["segments"])
-    return Document(record["id"], record["text"], record["title"], record["url"], record["headings"], segments)
+    text, title, url, headings = (record[name] for name in ("text", "title", "url", "headings"))
+    return Document(record["id"], text, title, url, headings, segments, language=record.get("language", ""))

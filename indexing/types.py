@@ -79,6 +79,8 @@ class Document:
     headings: str = ""
     segments: tuple[Segment, ...] = field(default=())
     place: str = field(default="", compare=False, repr=False)
+    language: str = ""
+    """The code of its language, in an index whose documents have languages of their own; as read, its field's value."""
 
     @property
     def contents(self) -> str:

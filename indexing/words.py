@@ -1,4 +1,4 @@
-"""The words of English texts: those with content, and their stems."""
+"""The words of texts: those with content, and their stems. The words without content are those of English."""
 
 import re
 
@@ -24,6 +24,9 @@ STOP_WORDS = frozenset(
 )
 """Words without content, in lower case."""
 
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+"""Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
+
 STEM_LETTERS = 6
 """Words count as equal if they share this number of first letters."""
 
@@ -44,5 +47,15 @@ def find_stems(text: str) -> set[str]:
 
 
 def list_stems(text: str) -> list[str]:
-    """List the stems of a text's content words, in order."""
-    return [word.removesuffix("s")[:STEM_LETTERS] for word in find_content_words(text)]
+    """List the stems of a text's content words, in order. Of a script without spaces, these are pairs of letters."""
+    words = find_content_words(text)
+    if not text.isascii() and _UNSPACED.search(text):
+        words = [piece for word in words for piece in _cut_unspaced(word)]
+    return [word.removesuffix("s")[:STEM_LETTERS] for word in words]
+
+
+def _cut_unspaced(word: str) -> list[str]:
+    """Cut a word of a script without spaces into its pairs of neighbouring letters; any other word stays whole."""
+    if _UNSPACED.fullmatch(word) is None:
+        return [word]
+    return [word[place : place + 2] for place in range(len(word) - 1)]

@@ -16,7 +16,7 @@ from keystone.retrieval.types import BEST_PASSAGE, BM25, Bm25, PassageScore, Ran
 
 
 class Sparse(Protocol):
-    """BM25 with Anserini's English analyzer."""
+    """BM25 with Anserini's analyzer for the language of the index."""
 
     def search(
         self,
@@ -110,6 +110,14 @@ BACKENDS = {
         "keystone.retrieval.rest:open_sparse",
         attach="keystone.indexing.attached.rest_store:attach",
         prefix="rest:",
+        counts_words=False,
+        grows=True,
+    ),
+    "routir": Backend(  # an index at such a server is one of the backend `rest`
+        "keystone.indexing.attached.rest_store:open_store",
+        "keystone.retrieval.rest:open_sparse",
+        attach="keystone.indexing.attached.rest_store:attach",
+        prefix="routir:",
         counts_words=False,
         grows=True,
     ),

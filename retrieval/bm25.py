@@ -2,7 +2,8 @@
 
 By pseudo-relevance feedback, the documents that a query finds first add weighted stems to the query. A term vector maps
 stems to weights. Feedback may add a stem of 2 to 20 ASCII letters or digits that occurs in at most a tenth of all
-documents. The parameters and this filter are those of Anserini's baselines.
+documents. The parameters and this filter are those of Anserini's baselines. For a language other than English, the 2 to
+20 characters of a stem may be any.
 
 For an index without embeddings, `weigh_segments` gives BM25 over the segments of some documents.
 """
@@ -11,17 +12,21 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from keystone.indexing.settings import NoneNamed
-from keystone.indexing.types import Store
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.languages import DEFAULT_LANGUAGE, find_code
+from keystone.indexing.settings import NoneNamed, leave_out
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 from keystone.indexing.words import list_stems
 from keystone.retrieval.backends import Sparse, open_sparse
+from keystone.retrieval.languages import fuse_languages
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import K1, B, Bm25, Query, Rankings, Statistics
 
@@ -43,8 +48,14 @@ class Bm25System(System):
     """The b of BM25."""
     feedback: Annotated[Literal["rm3", "rocchio"] | None, NoneNamed("none", "rm3", "rocchio")] = None
     """The pseudo-relevance feedback."""
+    language: str | None = None
+    """The language that is searched, of an index whose documents have languages of their own; null: all of them."""
     statistics: Statistics = "global"
     """Where BM25 counts words if an OpenSearch index has several shards."""
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return leave_out(self, handler, ("language",))
 
     @property
     def parameters(self) -> Bm25:
@@ -53,7 +64,7 @@ class Bm25System(System):
 
     def describe(self) -> dict[str, Any]:
         """Describe the method: BM25 with its parameters."""
-        return {"method": "BM25", "k1": self.k1, "b": self.b}
+        return {"method": "BM25", "k1": self.k1, "b": self.b, **({"language": self.language} if self.language else {})}
 
     def open_parts(self, opened: OpenIndex) -> None:
         """Open the postings."""
@@ -62,38 +73,59 @@ class Bm25System(System):
     def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
         """Rank documents for each query by BM25, after a first search for feedback if the settings name a method.
 
-        `UserError` from the engine, and for feedback that it does not support.
+        If documents have languages of their own, each language is searched by itself, and `fuse_languages` puts the
+        rankings together. `UserError` from the engine, for feedback that it does not support, and for a language that
+        the index lacks.
         """
         assert within is None  # no setting gives candidates to this kind
+        found = [self._search_language(replace(opened, index=one), queries) for one in self._list_languages(opened)]
+        from keystone.indexing.lucene.java import detach_thread
+
+        detach_thread()
+        return found[0] if len(found) == 1 else fuse_languages(found, self.depth)
+
+    def _list_languages(self, opened: OpenIndex) -> list[Index]:
+        """List the index once for each language that is searched. `UserError` for a language that it lacks."""
+        found = opened.index.list_languages()
+        if self.language is None:
+            return found
+        if own := [one for one in found if one.language == find_code(self.language)]:
+            return own
+        expected = ", ".join(one.language for one in found)
+        raise UserError(
+            f"language: found {self.language!r} for {opened.index.folder}, expected one of {expected} "
+            "(keystone index --language)"
+        )
+
+    def _search_language(self, opened: OpenIndex, queries: Sequence[Query]) -> Rankings:
+        """Search an index in one language, or the documents in one language of an index in several."""
         searcher, progress = open_sparse(opened.index, opened.store, self.parameters), opened.progress
-        ids, texts = [query.id for query in queries], [self._read(query) for query in queries]
+        ids, texts = [query.id for query in queries], [self._read(query, opened.index.language) for query in queries]
         expanded: Sequence[str] | Sequence[Mapping[str, float]] = texts
         if self.feedback:
             with progress(f"BM25 search for {self.feedback}", len(queries)) as tick:
                 first = searcher.search(ids, texts, FEEDBACK_DOCUMENTS, opened.threads, tick)
-            expanded = _expand_queries(opened.store, searcher, texts, first, self.feedback)
+            expanded = _expand_queries(opened, searcher, texts, first, self.feedback)
         with progress("BM25 search", len(queries)) as tick:
-            found = searcher.search(ids, expanded, self.depth, opened.threads, tick)
-        from keystone.indexing.lucene.java import detach_thread
+            return searcher.search(ids, expanded, self.depth, opened.threads, tick)
 
-        detach_thread()
-        return found
-
-    def _read(self, query: Query) -> str:
+    def _read(self, query: Query, language: str) -> str:
         if self.reads == "query":
-            return query.sparse_text
+            return dict(query.translations).get(language, query.sparse_text)
         return " ".join([query.question] * QUESTION_REPEATS + [query.passage])
 
 
 def _expand_queries(
-    store: Store, searcher: Sparse, texts: Sequence[str], first: Rankings, feedback: str
+    opened: OpenIndex, searcher: Sparse, texts: Sequence[str], first: Rankings, feedback: str
 ) -> list[dict[str, float]]:
     """Expand each query text into weighted stems, by the documents that it found first."""
+    store, index = opened.store, opened.index
+    documents, any_script = index.count_documents(len(store)), index.language != DEFAULT_LANGUAGE
     rows = np.unique(first.docs)
     counts = [Counter(searcher.stems(document.contents)) for document in store.get(rows)]
     stems = sorted(set().union(*counts))
     frequency = dict(zip(stems, searcher.stem_frequencies(stems), strict=True))
-    serving = {stem for stem in stems if serves(stem, frequency[stem], len(store))}
+    serving = {stem for stem in stems if serves(stem, frequency[stem], documents, any_script)}
     vectors = {
         row: {stem: count for stem, count in own.items() if stem in serving}
         for row, own in zip(rows.tolist(), counts, strict=True)
@@ -119,11 +151,16 @@ Vector = dict[str, float]
 Feedback = Callable[[Mapping[str, float], Sequence[Mapping[str, float]], Sequence[float]], Vector]
 
 _STEM = re.compile(r"[a-z0-9]{2,20}")
+_STEM_OF_ANY_SCRIPT = re.compile(r"\S{2,20}")
 
 
-def serves(stem: str, documents_with_it: int, documents: int) -> bool:
-    """Tell whether feedback may add a stem that occurs in `documents_with_it` of all `documents`."""
-    return bool(_STEM.fullmatch(stem)) and documents_with_it <= COMMON_SHARE * documents
+def serves(stem: str, documents_with_it: int, documents: int, any_script: bool = False) -> bool:
+    """Tell whether feedback may add a stem that occurs in `documents_with_it` of all `documents`.
+
+    For English, as in Anserini, a stem has 2 to 20 ASCII letters or digits; with `any_script`, 2 to 20 characters.
+    """
+    form = _STEM_OF_ANY_SCRIPT if any_script else _STEM
+    return bool(form.fullmatch(stem)) and documents_with_it <= COMMON_SHARE * documents
 
 
 def rm3(query: Mapping[str, float], documents: Sequence[Mapping[str, float]], scores: Sequence[float]) -> Vector:

@@ -62,6 +62,8 @@ class Query:
     """A passage that answers the question, written by a model; empty if there is none."""
     ask: Ask | None = None
     """What the question wants, if a model said so."""
+    translations: tuple[tuple[str, str], ...] = ()
+    """Pairs of a language's code and the question in that language, by which BM25 searches its documents."""
 
 
 @dataclass(frozen=True, slots=True)

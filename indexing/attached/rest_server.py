@@ -1,9 +1,11 @@
-"""A server of Pyserini's or Anserini's REST interface: searches and documents by HTTP, as many at once as it can take.
+"""A server of Pyserini's, Anserini's or RoutIR's interface: searches and documents by HTTP, as many at once as it can.
 
-The interface has two forms: that of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server has too, and that
-of Pyserini before it (`POST /v1/indexes/INDEX/search`). `keystone.indexing.io.retry` says which requests are repeated.
-Keystone sends the key in the variable that the user names as a bearer token. Otherwise it sends the one in
-`PYSERINI_API_KEY`, or in a variable with another tool's name for it, only by https or within this machine.
+The interface of the first two has two forms: that of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server
+has too, and that of Pyserini before it (`POST /v1/indexes/INDEX/search`). RoutIR searches by a pipeline (`POST
+/pipeline`), and gives documents one by one (`POST /content`). `keystone.indexing.io.retry` says which requests are
+repeated. Keystone sends the key in the variable that the user names as a bearer token. Otherwise it sends the one in
+`PYSERINI_API_KEY` or `ROUTIR_API_KEY`, or in a variable with another tool's name for it, only by https or within this
+machine.
 """
 
 import os
@@ -29,8 +31,10 @@ from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
 from keystone.indexing.io.server import Asker
 from keystone.indexing.types import describe_id, is_id
 
-PREFIX = "rest:"
-KEY = "PYSERINI_API_KEY"
+PREFIX, ROUTIR_PREFIX = "rest:", "routir:"
+KEY, ROUTIR_KEY = "PYSERINI_API_KEY", "ROUTIR_API_KEY"
+ROUTIR = "routir"
+"""The name of RoutIR's interface."""
 MOST_REQUESTS = 8
 """Requests at the same time."""
 REPLY_TIMEOUT_S = 60.0
@@ -81,19 +85,45 @@ class Form:
         return HttpRequest("GET", target if self.posted else f"{target}?parse=false", None, DOCUMENT_LIMIT_BYTES)
 
 
+@dataclass(frozen=True, slots=True)
+class RoutirForm:
+    """RoutIR's interface, whose name is `COLLECTION?PIPELINE`. The pipeline says how many hits there are."""
+
+    def search_request(self, name: str, query: str, hits: int, _parameters: Parameters) -> HttpRequest:
+        """The request of a search, which gives ids and scores alone. The pipeline has its own parameters."""
+        collection, _, pipeline = name.partition("?")
+        asked = {"pipeline": pipeline, "collection": collection, "query": query}
+        return HttpRequest("POST", "/pipeline", orjson.dumps(asked), DOCUMENT_LIMIT_BYTES + hits * HIT_LIMIT_BYTES)
+
+    def document_request(self, name: str, doc_id: str) -> HttpRequest:
+        """The request for a document."""
+        asked = {"collection": name.partition("?")[0], "id": doc_id}
+        return HttpRequest("POST", "/content", orjson.dumps(asked), DOCUMENT_LIMIT_BYTES)
+
+
 FORMS = {
     "v1": Form("/v1/{}/search", "/v1/{}/doc/{}", posted=False),
     "v1/indexes": Form("/v1/indexes/{}/search", "/v1/indexes/{}/documents/{}", posted=True),
 }
 """The forms of the interface by name, the newer one first."""
+READ_BY = (*FORMS, ROUTIR)
+"""The names of all interfaces. A server of Pyserini's or Anserini's is asked which of its two it speaks."""
 
 
 def address(corpus: Path) -> tuple[str, str] | None:
-    """Read URL and index name of `rest:http://HOST:PORT/INDEX`; None for a corpus without `rest:`.
+    """Read URL and index name of `rest:http://HOST:PORT/INDEX`, or of `routir:http://HOST:PORT/COLLECTION?PIPELINE`.
+
+    None for any other corpus. The name of RoutIR's index is all after the URL.
 
     `UserError` if host or index is missing. A `Path` joins two slashes into one, which this function undoes.
     """
     name = os.fspath(corpus)
+    if name.startswith(ROUTIR_PREFIX):
+        form = r"(https?):/+([^/@?#\s]+(?:/[^/?#\s]+)*)/([^/?#\s]+\?\s*\S.*)"
+        served = re.fullmatch(form, name.removeprefix(ROUTIR_PREFIX))
+        if not served:
+            raise UserError(f"{name}: expected routir:http://HOST:PORT/COLLECTION?PIPELINE, such as ...?bm25%100")
+        return f"{served[1]}://{served[2]}", served[3]
     if not name.startswith(PREFIX):
         return None
     found = re.fullmatch(r"(https?):/+([^/@?#\s]+)((?:/[^/?#\s]+)*)/([^/?#\s]+)/?", name.removeprefix(PREFIX))
@@ -128,10 +158,12 @@ class Server:
     def __init__(
         self, url: str, name: str, form: str, key_env: str | None = None, max_rate: float | None = None
     ) -> None:
-        if form not in FORMS:
-            raise UserError(f"{url}: found the interface {form!r}, expected one of {', '.join(FORMS)}")
-        self.url, self.name, self.form, self._form, self._key_env = url, name, form, FORMS[form], key_env
-        key = choose_key(url, KEY, key_env).secret
+        if form not in READ_BY:
+            raise UserError(f"{url}: found the interface {form!r}, expected one of {', '.join(READ_BY)}")
+        self.url, self.name, self.form, self._key_env = url, name, form, key_env
+        self._form: Form | RoutirForm = RoutirForm() if form == ROUTIR else FORMS[form]
+        self._key = ROUTIR_KEY if form == ROUTIR else KEY
+        key = choose_key(url, self._key, key_env).secret
         self._asker = Asker(url, name, key, MOST_REQUESTS, REPLY_TIMEOUT_S, max_rate)
 
     def search(self, queries: Sequence[str], hits: int) -> list[list[Candidate]]:
@@ -173,7 +205,7 @@ class Server:
         except Refused as refusal:
             if refusal.status not in (401, 403):
                 raise
-            named = self._key_env or f"{KEY} by https, or --rest-key-env NAME, also for http"
+            named = self._key_env or f"{self._key} by https, or --rest-key-env NAME, also for http"
             raise UserError(f"{refusal}: expected the server's key in the environment: {named}") from refusal
 
 
@@ -207,6 +239,10 @@ def candidates_of(reply: Any) -> list[Candidate]:
 
     `ValueError` for a reply of another form, an impossible id or score, a document twice, and scores that ascend.
     """
+    if isinstance(reply, dict) and isinstance(scores := reply.get("scores"), dict):  # RoutIR's
+        items = [{"docid": name, "score": score} for name, score in scores.items()]
+        hits = [Candidate(_id(item), _score(item), None) for item in items]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.id))
     found = reply.get("candidates") if isinstance(reply, dict) else None
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise ValueError("found no list of candidates")

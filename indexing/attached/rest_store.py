@@ -18,7 +18,7 @@ import orjson
 from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.attached.attach import KEY_ENV, MAX_RATE, Attachment, AttachSettings, adopt
-from keystone.indexing.attached.rest_server import Parameters, Server, address, form_of
+from keystone.indexing.attached.rest_server import ROUTIR, ROUTIR_PREFIX, Parameters, Server, address, form_of
 from keystone.indexing.corpora.jsonl import TEXT_KEYS, make_document
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
@@ -60,25 +60,29 @@ def adopt_server(
     key_env: str | None = None,
     max_rate: float | None = None,
 ) -> tuple[Index, bool]:
-    """Make an index folder over `rest:http://HOST:PORT/INDEX`; also returns whether it is new.
+    """Make an index folder over `rest:http://HOST:PORT/INDEX`, or `routir:http://HOST:PORT/COLLECTION?PIPELINE`.
 
-    `embedding` and `passages` say how runs embed the documents that they find, as in `AttachSettings`.
-    `key_env` names the variable with the server's key, which the index keeps by name. `max_rate` is the most
-    requests a second.
-    `UserError` if there is no such server or index, and if `out` holds another index.
+    Also returns whether it is new. `embedding` and `passages` say how runs embed the documents that they find, as in
+    `AttachSettings`. `key_env` names the variable with the server's key, which the index keeps by name. `max_rate` is
+    the most requests a second. `UserError` if there is no such server or index, and if `out` holds another index.
     """
     found = address(corpus)
     if found is None:
         raise UserError(f"{corpus}: expected rest:http://HOST:PORT/INDEX")
     url, name = found
-    at = {"backend": BACKEND, "url": url, "name": name, "api": form_of(url, name, key_env, max_rate)}
+    if str(corpus).startswith(ROUTIR_PREFIX):
+        form = ROUTIR
+        Server(url, name, form, key_env, max_rate).search(["document"], 1)
+    else:
+        form = form_of(url, name, key_env, max_rate)
+    at = {"backend": BACKEND, "url": url, "name": name, "api": form}
     at |= {KEY_ENV: key_env} if key_env else {}
     at |= {MAX_RATE: str(max_rate)} if max_rate else {}
     return adopt(corpus, out, Attachment(at, embedding, passages=passages), lambda _folder: None)
 
 
 def attach(corpus: str, out: Path, settings: AttachSettings, _progress: Progress) -> tuple[Index, bool]:
-    """Make an index folder over `rest:http://HOST:PORT/INDEX`; see `adopt_server`."""
+    """Make an index folder over an index on a REST server; see `adopt_server`."""
     return adopt_server(Path(corpus), out, settings.embedding, settings.passages, settings.key_env, settings.max_rate)
 
 

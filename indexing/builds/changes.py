@@ -118,7 +118,10 @@ def _read_given(
     `UserError` for a document that is to be removed.
     """
     for corpus in corpora:
-        documents = read_corpus(corpus, settings.format, settings.segments, report, read=read, extract=settings.extract)
+        documents = read_corpus(
+            corpus, settings.format, settings.segments, report, read=read, extract=settings.extract,
+            language_field=settings.language_field,
+        )  # fmt: skip
         for document in cut_documents(documents, settings, report):
             if document.id in removed:
                 raise UserError(

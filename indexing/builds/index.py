@@ -8,17 +8,19 @@ at any moment, running it again goes on from there.
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from keystone.indexing.builds.engines import open_engine
 from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
 from keystone.indexing.corpora.corpus import ALL, MAIN, guess_format, make_corpus_key, read_corpus
+from keystone.indexing.corpora.languages import guess_language
 from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_windows
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.impacts import OlderImpacts, RowImpacts, encode_impacts, write_impacts
@@ -26,6 +28,7 @@ from keystone.indexing.index import FORMAT, SMALLEST, Index, VectorSet, open_ind
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import partial_folder, stage
 from keystone.indexing.io.writing import unicode_name, write_whole
+from keystone.indexing.languages import DEFAULT_LANGUAGE, find_code, has_languages, list_codes
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document, Embedding, Progress, silent
 from keystone.indexing.vectors.embed import find_device, load_embedder
@@ -34,7 +37,7 @@ from keystone.indexing.vectors.recall import build_chosen
 from keystone.indexing.vectors.shards import Shards, Texts, embed_store
 from keystone.indexing.vectors.types import Effort
 
-PARTS = ("store", "lucene", "postings", "dense.faiss", "dense-*.faiss", "passages.npy", "index.json")
+PARTS = ("store", "lucene", "postings", "languages", "dense.faiss", "dense-*.faiss", "passages.npy", "index.json")
 """The files of a complete index folder; `index.json` alone if another engine holds the rest."""
 
 
@@ -74,6 +77,10 @@ def build_index(
     if settings.vectors:
         own = {name: one.made_by for name, one in settings.vectors.items()}
         made_of.append(["vectors", own, *kind])
+    if settings.language != DEFAULT_LANGUAGE:
+        if opensearch:
+            raise UserError("found --language with --opensearch, which knows Keystone's analyzer for English alone")
+        made_of.append(["language", settings.language])
     if settings.impacts:
         made_of.append(["impacts", {name: one.weights for name, one in settings.impacts.items()}])
     key, passages_key = digest(made_of), digest([*made_of, "passages"])
@@ -94,12 +101,13 @@ def build_index(
     with partial_folder(out, parts_key, parts) as folder, open_engine(settings.engine, settings.threads) as engine:
         if not (folder / "index.json").exists():
             documents = partial(
-                read_corpus, corpus, settings.format, segments, read=engine.read, extract=settings.extract
-            )
+                read_corpus, corpus, settings.format, segments, read=engine.read, extract=settings.extract,
+                language_field=settings.language_field,
+            )  # fmt: skip
             read = stage(folder, "store", lambda path: _build_store(documents, settings, path, progress, report))
             store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress)
             if not opensearch:
-                write_postings(store, folder, progress)
+                write_postings(store, folder, progress, settings.language)
 
             def embed(texts: Texts, one: Embedding, _name: str, place: Path) -> Shards:
                 return embed_store(texts, one, place, effort, engine.embed)
@@ -111,6 +119,7 @@ def build_index(
                 made |= describe_impacts(settings)
             else:
                 made |= write_impact_sets(store, settings, folder, effort)
+            made |= describe_language(store, settings.language)
             meta = {"format": FORMAT, "key": passages_key if made["passages"] else key, **read, **made}
             meta |= {"corpus": unicode_name(corpus.name), **describe_device(settings)}
             if opensearch:
@@ -186,12 +195,38 @@ def write_description(folder: Path, meta: Mapping[str, Any]) -> None:
         file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
 
 
-def write_postings(store: DocumentStore, folder: Path, progress: Progress) -> None:
-    """Build the Lucene index of a store and its mapped postings in a folder, unless an earlier try has done so."""
+def write_postings(store: DocumentStore, folder: Path, progress: Progress, language: str = DEFAULT_LANGUAGE) -> None:
+    """Build the Lucene index of a store and its mapped postings in a folder, unless an earlier try has done so.
+
+    If each document has a language of its own, each language has both in `languages/CODE`, and `rows.npy` holds the
+    rows of its documents, int32[documents], ascending.
+    """
     from keystone.indexing.lucene import postings, write
 
-    stage(folder, "lucene", lambda path: write.build_lucene(store, path, progress))
-    stage(folder, "postings", lambda path: postings.write_postings(folder / "lucene", path, progress))
+    if not has_languages(language):
+        stage(folder, "lucene", lambda path: write.build_lucene(store, path, progress, language))
+        stage(folder, "postings", lambda path: postings.write_postings(folder / "lucene", path, progress))
+        return
+    told = [document.language for document in store]
+    for code in dict.fromkeys(told):
+        rows = np.flatnonzero(np.array(told) == code).astype(np.int32)
+
+        def build(path: Path, rows: NDArray[np.int32] = rows, code: str = code) -> None:
+            path.mkdir(parents=True)
+            write.build_lucene((store.get([row])[0] for row in rows), path / "lucene", progress, code)
+            postings.write_postings(path / "lucene", path / "postings", progress)
+            np.save(path / "rows.npy", rows)
+
+        (folder / "languages").mkdir(exist_ok=True)
+        stage(folder, f"languages/{code}", build)
+
+
+def describe_language(documents: Iterable[Document], language: str) -> dict[str, Any]:
+    """Describe the language of documents as `index.json` does: nothing if all are in English as by default."""
+    if language == DEFAULT_LANGUAGE:
+        return {}
+    counts = Counter(document.language for document in documents) if has_languages(language) else Counter[str]()
+    return {"language": language, **({"languages": dict(counts.most_common())} if counts else {})}
 
 
 EmbedSet = Callable[[Texts, Embedding, str, Path], Shards]
@@ -237,7 +272,7 @@ def write_vectors(
 
 
 def remove_shards(folder: Path, names: Iterable[str]) -> None:
-    """Remove what the build of sets of vectors has left beside their FAISS indexes in the folder `vectors`."""
+    """Remove what a build has left beside the FAISS indexes in `vectors`, and in `impacts` and `languages`."""
     for place in [folder / "vectors" / name for name in names]:
         for left in [*place.parent.glob("*.npy"), *place.parent.glob("*.json"), *place.glob("*.json")]:
             left.unlink()
@@ -245,7 +280,8 @@ def remove_shards(folder: Path, names: Iterable[str]) -> None:
             left.unlink()
         for folder_of in [place / "shards", *place.glob("kind-*")]:
             shutil.rmtree(folder_of, ignore_errors=True)
-    for left in [*(folder / "impacts").glob("*.shards"), *(folder / "impacts").glob("*.json")]:
+    notes = [*(folder / "impacts").glob("*.json"), *(folder / "languages").glob("*.json")]
+    for left in [*(folder / "impacts").glob("*.shards"), *notes]:
         shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
@@ -281,12 +317,30 @@ def cut_documents(documents: Iterable[Document], settings: BuildSettings, report
     `UserError` for a document of MS MARCO V2.1 with neither official segments nor `settings.windows`.
     """
     for document in map(cut_segments, documents):
+        if has_languages(settings.language):
+            try:
+                document = replace(document, language=_tell_language(document, settings))
+            except ValueError as error:
+                report(BadRecord(f"{document.place}: document {document.id}: {error}", "unknown language"))
+                continue
         if not document.contents.strip():
             report(BadRecord(f"{document.place}: document {document.id}: has neither text nor title", "empty"))
             continue
         if not settings.windows:
             refuse_windows(document, settings.segments)
         yield document
+
+
+def _tell_language(document: Document, settings: BuildSettings) -> str:
+    """Tell the code of a document's language by its field or its contents; English if no rule tells it by these.
+
+    `ValueError` for a field that names no known language.
+    """
+    if not settings.language_field:
+        return find_code(guess_language(document.contents)) or DEFAULT_LANGUAGE
+    if (code := find_code(document.language)) is None:
+        raise ValueError(f"{settings.language_field}: expected {list_codes()}, found {document.language!r}")
+    return code
 
 
 def count_segments(document: Document) -> Counter[str]:

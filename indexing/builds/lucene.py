@@ -15,17 +15,17 @@ from keystone.indexing.store import DocumentStore
 
 
 def add_lucene(index: Index) -> None:
-    """Make the folder `lucene` of an index, unless it has one. The folder appears when it is whole.
+    """Make the folder `lucene` of an index, unless it has one, also for each language. It appears when it is whole.
 
     `UserError` if another engine holds the documents, and while another process writes the index.
     """
     if index.at:
         raise UserError(f"{index.folder}: holds its documents in {index.backend}, expected them in the folder")
     with lock_folder(index.folder):
-        if not index.lucene.is_dir():
+        if not index.languages and not index.lucene.is_dir():
             made = index.folder / ".lucene.partial"
             shutil.rmtree(made, ignore_errors=True)
-            build_lucene(DocumentStore(index.store), made)
+            build_lucene(DocumentStore(index.store), made, language=index.language)
             made.rename(index.lucene)
 
 

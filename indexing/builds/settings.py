@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keystone.indexing.index import ImpactSet
+from keystone.indexing.languages import DEFAULT_LANGUAGE, FIELD_PREFIX
 from keystone.indexing.types import MINILM, Embedding
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ class BuildSettings:
     """The format of the corpus; None guesses it from the files."""
     extract: str = "main"
     """How much of a page of HTML is read: its `main` part, or `all` that it shows."""
+    language: str = DEFAULT_LANGUAGE
+    """The language of all documents; or `auto` or `field:NAME`, if each has its own (`keystone.indexing.languages`)."""
     segments: Path | None = None
     """The official segments of MS MARCO V2.1 that cut the documents: a file, or `pyserini:NAME`."""
     windows: bool = False
@@ -47,6 +50,11 @@ class BuildSettings:
     """Where the long work runs: a name in `keystone.indexing.builds.engines.ENGINES`."""
     threads: int = 1
     """The number of threads, or of CPUs of a local Ray cluster."""
+
+    @property
+    def language_field(self) -> str:
+        """The name of the field with each document's language; empty if none is read."""
+        return self.language.removeprefix(FIELD_PREFIX) if self.language.startswith(FIELD_PREFIX) else ""
 
 
 DEFAULTS = BuildSettings()

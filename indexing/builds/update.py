@@ -27,6 +27,7 @@ from keystone.indexing.builds.changes import (
 from keystone.indexing.builds.engines import open_engine
 from keystone.indexing.builds.index import (
     PARTS,
+    describe_language,
     list_set_folders,
     remove_shards,
     show_segments,
@@ -46,6 +47,7 @@ from keystone.indexing.io.kept import copy_kept
 from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.staged import partial_folder, recover, stage
 from keystone.indexing.io.writing import lock_folder
+from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.changed_postings import update_postings
 from keystone.indexing.lucene.postings import open_postings
@@ -136,6 +138,7 @@ def _settle(older: Index, settings: BuildSettings) -> BuildSettings:
         size = load_dense(files.dense_shards[0], mapped=True).ntotal
     return replace(
         settings,
+        language=older.language,
         embedding=older.embedding,
         vectors={name: one.embedding for name, one in older.vectors.items()},
         impacts=older.impacts,
@@ -161,10 +164,10 @@ def _fill(
     new = np.sort(store.rows(changed)).astype(np.int64)
     stayed = store.rows_in(before)
     stayed[new] = -1
-    if older.postings.is_dir():
+    if older.postings.is_dir() and older.language == DEFAULT_LANGUAGE:
         stage(folder, "postings", lambda path: _update_postings(older, store, stayed, new, path, progress))
     else:
-        write_postings(store, folder, progress)
+        write_postings(store, folder, progress, older.language)
 
     def embed_set(texts: Texts, one: Embedding, name: str, place: Path) -> Shards:
         place.mkdir(exist_ok=True)
@@ -182,6 +185,7 @@ def _fill(
     else:
         segments = sum_segments(store)
     models = [one.made_by for one in (settings.embedding, *settings.vectors.values()) if one]
+    made |= describe_language(store, older.language)
     made_of = [FORMAT, models, _without_measures(made), hash_file(store.folder / "documents.jsonl")]
     meta = {"format": FORMAT, "key": digest(["updated", *made_of]), "documents": len(store)}
     meta |= {"left_out": found["left_out"], "segments": show_segments(segments), **made}

@@ -52,9 +52,13 @@ def read_files(files: Sequence[CorpusFile], extract: str = MAIN, report: Report 
 
 
 def _read_file(file: CorpusFile, extract: str, report: Report) -> Iterator[Document]:
-    if file.form == "folder":
+    if file.form == "folder" and not file.language_field:
         return text.read(file.path, file.name, report, main=extract == MAIN)
-    return FORMATS[file.form].read(file.path, file.name, report)
+    form, field = FORMATS[file.form], file.language_field
+    if field and not form.has_fields:
+        known = ", ".join(sorted(name for name in FORMATS if FORMATS[name].has_fields))
+        raise UserError(f"{file.path}: --language field:{field}: found the format {file.form}, expected one of {known}")
+    return form.read(file.path, file.name, report, *([field] if field else []))
 
 
 def _read_archive(archive: CorpusFile, extract: str, report: Report) -> Iterator[Document]:
@@ -77,7 +81,7 @@ def _read_archive(archive: CorpusFile, extract: str, report: Report) -> Iterator
         for ending in COMPRESSIONS:
             bare = bare.removesuffix(ending)
         name = f"{archive.name}/{bare}" if archive.name else bare
-        for document in _read_file(CorpusFile(member.file, name, form), extract, told):
+        for document in _read_file(CorpusFile(member.file, name, form, None, archive.language_field), extract, told):
             yield replace(document, place=document.place.replace(str(member.file), member.shown))
 
 
@@ -92,18 +96,21 @@ def read_corpus(
     report: Report = stop,
     read: Read = read_files,
     extract: str = MAIN,
+    language_field: str = "",
 ) -> Iterator[Document]:
     """The documents of a corpus, one at a time, in the order of its files.
 
     `path` is a file, a folder, `ir_datasets:ID` or `pyserini:NAME`. `format` is a name of `FORMATS`; if it is None,
     each file is read by its own form. `extract` says how much of a page of HTML is read: `MAIN` or `ALL`. `segments`
     names the official segments of the documents, of MS MARCO V2.1: files, or an index as `pyserini:NAME`. If they are
-    files, memory holds their ids and offsets. If they are in an index, Keystone looks them up there.
+    files, memory holds their ids and offsets. If they are in an index, Keystone looks them up there. `language_field`
+    names the field with each document's language, if any.
 
     The function reports and skips each record that is no document, with file and line. Ids satisfy `is_id` and can
     repeat; all text is Unicode. `UserError` if the corpus has no document, or a file cannot be read.
     """
     files, unread = list_forms(path, format)
+    files = [file._replace(language_field=language_field) for file in files]
     _report_links(path, report)
     for file in unread:
         report(_unread_error(file))

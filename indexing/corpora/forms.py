@@ -21,7 +21,7 @@ from keystone.indexing.corpora.folders import (
     relative_name,
     strip_compression,
 )
-from keystone.indexing.errors import Report, UserError
+from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import DAMAGE, hash_file, open_binary, read_byte_lines
@@ -38,8 +38,11 @@ class Format:
     The names are in lower case and without the ending of a compression.
     """
 
-    read: Callable[[Path, str, Report], Iterator[Document]]
+    read: Callable[..., Iterator[Document]]
+    """A function of (file, name, report); if the format has fields, also of the name of that with the language."""
     names: re.Pattern[str]
+    has_fields: bool = False
+    """Whether a record can have a field with its language."""
 
 
 _JSONL_NAME = re.compile(r".*\.(jsonl|ndjson|json|jl|jsonlines)")
@@ -49,11 +52,11 @@ FORMATS = OpenTable(
     "keystone.corpora",
     Format,
     {
-        "arrow": Format(tables.read_arrow, re.compile(r"(?!cache-).*\.arrow")),
+        "arrow": Format(tables.read_arrow, re.compile(r"(?!cache-).*\.arrow"), has_fields=True),
         "folder": Format(text.read, _TEXT_NAME),
         "ir_datasets": Format(ir_datasets.read, re.compile("")),
-        "jsonl": Format(jsonl.read_documents, _JSONL_NAME),
-        "parquet": Format(tables.read_parquet, re.compile(r".*\.parquet")),
+        "jsonl": Format(jsonl.read_documents, _JSONL_NAME, has_fields=True),
+        "parquet": Format(tables.read_parquet, re.compile(r".*\.parquet"), has_fields=True),
         "pyserini": Format(pyserini.read, re.compile("")),
         "segments": Format(jsonl.read_segments, _JSONL_NAME),
         "tsv": Format(delimited.read, re.compile(r".*\.(tsv|csv)")),
@@ -90,13 +93,15 @@ ARCHIVE = "archive"
 class CorpusFile(NamedTuple):
     """A file of a corpus, the name that its documents get if they have no id of their own, and its form.
 
-    `given` is the format that the user named, if any; the files of an archive have no other.
+    `given` is the format that the user named, if any; the files of an archive have no other. `language_field` is the
+    name of the field with a document's language, if it is read.
     """
 
     path: Path
     name: str
     form: str
     given: str | None = None
+    language_field: str = ""
 
 
 def guess_format(path: Path) -> str:

@@ -22,7 +22,7 @@ MOST_OVERLAP_TRIES = 100
 """Places that are tried for an overlap one by one; after these, an algorithm of linear time searches."""
 
 
-def read_documents(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
+def read_documents(file: Path, _name: str = "", report: Report = stop, language_field: str = "") -> Iterator[Document]:
     """The documents of a file: one a line, or the objects of an array, or one object over several lines.
 
     The id is under one of `ID_KEYS`, the text under one of `TEXT_KEYS`; the first of them that has a value counts.
@@ -30,7 +30,7 @@ def read_documents(file: Path, _name: str = "", report: Report = stop) -> Iterat
     whole = _read_whole(file)
     for where, record in _read_array(whole, file, report) if whole is not None else _read_lines(file, report):
         try:
-            yield make_document(record, where)
+            yield make_document(record, where, language_field)
         except BadRecord as error:
             report(error)
 
@@ -68,8 +68,10 @@ def _parse(text: str) -> Any:
         return None
 
 
-def make_document(record: dict[str, Any], where: str) -> Document:
+def make_document(record: dict[str, Any], where: str, language_field: str = "") -> Document:
     """The document of one JSON object. If its text is under `segment`, it is also its only segment and keeps its id.
+
+    The value of the field `language_field`, if one is named, is the document's language.
 
     In MS MARCO V2, `docid` beside a `passage` is the id of its document, so there `pid` goes first. `BadRecord` if the
     object lacks a key, or a value has another type.
@@ -78,7 +80,8 @@ def make_document(record: dict[str, Any], where: str) -> Document:
     name = _read_id(record, where, ("pid", *ID_KEYS) if key == "passage" else ID_KEYS)
     text = _read_string(record, key, where)
     own = (Segment(name, Span(name, 0, len(text))),) if key == "segment" else ()
-    return Document(name, text, *_read_description(record, where), own, place=where)
+    language = _read_string(record, language_field, where) if language_field else ""
+    return Document(name, text, *_read_description(record, where), own, place=where, language=language)
 
 
 def read_segments(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:

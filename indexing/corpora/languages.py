@@ -44,6 +44,7 @@ _COMMON_WORDS = {
         "Romanian": "și de la cu nu pe din care este un o să sunt pentru mai prin sau două dar",
         "Turkish": "ve bir bu için ile da de çok olarak daha olan gibi kadar sonra iki veya ise",
         "Indonesian": "yang dan di dengan untuk dari ini pada itu tidak dalam adalah ke oleh akan telah juga dua",
+        "Swahili": "ya wa kwa katika cha kuwa hii huo yake wote pia kama hivyo watu lakini ambayo",
         "Vietnamese": "và của là có trong được cho với không một các những đã ở này hai",
     }.items()
 }
@@ -62,6 +63,8 @@ _LETTERS = {
         "Greek": "\u0370-\u03ff",
         "Hebrew": "\u0590-\u05ff",
         "Hindi": "\u0900-\u097f",
+        "Bengali": "\u0980-\u09ff",
+        "Telugu": "\u0c00-\u0c7f",
         "Thai": "\u0e00-\u0e7f",
     }.items()
 }

@@ -23,29 +23,30 @@ COLUMNS = (*ID_KEYS, *TEXT_KEYS, "title", "url", "headings")
 _log = logging.getLogger(__name__)
 
 
-def read_parquet(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
+def read_parquet(file: Path, _name: str = "", report: Report = stop, language_field: str = "") -> Iterator[Document]:
     """The documents of a Parquet file, as `_read_documents` yields them."""
-    return _read_documents(file, "parquet", report)
+    return _read_documents(file, "parquet", report, language_field)
 
 
-def read_arrow(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
+def read_arrow(file: Path, _name: str = "", report: Report = stop, language_field: str = "") -> Iterator[Document]:
     """The documents of a file in Arrow's streaming format, in which `datasets` saves data, as for Parquet."""
-    return _read_documents(file, "arrow", report)
+    return _read_documents(file, "arrow", report, language_field)
 
 
-def _read_documents(file: Path, form: str, report: Report) -> Iterator[Document]:
+def _read_documents(file: Path, form: str, report: Report, language_field: str) -> Iterator[Document]:
     """The documents of a file, one for each row.
 
     The function reports a file without a column of texts once, and the rest of a file that is damaged. It reports and
     skips each row that is no document.
     """
-    for row, names, values in read_rows(file, form, COLUMNS, TEXT_KEYS, report):
+    wanted = (*COLUMNS, *([language_field] if language_field else []))
+    for row, names, values in read_rows(file, form, wanted, TEXT_KEYS, report):
         if not find_names(names, ID_KEYS):
             if row == 0:
                 warn_of_ids(file, names)
             values = {**values, "docid": f"{file.stem}_{row}"}
         try:
-            yield make_document(values, f"{file}: row {row}")
+            yield make_document(values, f"{file}: row {row}", language_field)
         except BadRecord as error:
             report(error)
 

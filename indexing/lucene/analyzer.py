@@ -1,6 +1,6 @@
-"""Anserini's analyzer for English, which turns a text into stems.
+"""Anserini's analyzers, which turn a text into stems.
 
-Anserini's analyzer for English without Java: tokens by Unicode's rules, lower case, no stop words, Porter stems.
+That for English works without Java: tokens by Unicode's rules, lower case, no stop words, Porter stems.
 
 It knows the texts that consist of ASCII, Latin-1 and the usual marks between words, which is nearly every text in
 English. `find_stems` returns None for any other text, which Lucene's own analyzer then reads.
@@ -10,27 +10,28 @@ import re
 from functools import cache, lru_cache
 from typing import Any
 
+from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.lucene.java import JAVA_LOCK, java_class
 from keystone.indexing.lucene.write import make_analyzer
 
 
-def stems_of(text: str) -> list[str]:
+def stems_of(text: str, language: str = DEFAULT_LANGUAGE) -> list[str]:
     """Return the stems of a text in order, as an index of Anserini holds them."""
-    stems = find_stems(text)
-    return find_lucene_stems(text) if stems is None else stems
+    stems = find_stems(text) if language == DEFAULT_LANGUAGE else None
+    return find_lucene_stems(text, language) if stems is None else stems
 
 
-def find_lucene_stems(text: str) -> list[str]:
+def find_lucene_stems(text: str, language: str = DEFAULT_LANGUAGE) -> list[str]:
     """Find the stems of any text by Lucene itself."""
     with JAVA_LOCK:
-        analysis, english = _analysis()
-        shown: str = analysis.analyze(english, text).toString()
+        analysis, analyzer = _analysis(language)
+        shown: str = analysis.analyze(analyzer, text).toString()
     return shown[1:-1].split(", ") if len(shown) > 2 else []
 
 
 @cache
-def _analysis() -> tuple[Any, Any]:
-    return java_class("io.anserini.analysis.AnalyzerUtils"), make_analyzer()
+def _analysis(language: str) -> tuple[Any, Any]:
+    return java_class("io.anserini.analysis.AnalyzerUtils"), make_analyzer(language)
 
 
 KEPT_STEMS = 1 << 16

@@ -1,4 +1,4 @@
-"""Building a Lucene index that Anserini and Pyserini can open: Porter-stemmed English, no positions, text or vectors.
+"""Building a Lucene index that Anserini and Pyserini can open: terms of its language, no positions, text or vectors.
 
 Documents are added in the order of their rows, and only neighbouring segments are merged. So Lucene's number of a
 document is its row in the document store. A search returns rows, and Lucene's order of ties is that of ids.
@@ -14,6 +14,7 @@ from typing import Any
 
 from keystone.indexing.errors import NotWritten, UserError, printable
 from keystone.indexing.io.writing import unicode_name
+from keystone.indexing.languages import DEFAULT_LANGUAGE, PIECES_PREFIX, check_language
 from keystone.indexing.lucene.java import find_anserini_jar, java_class, java_error, java_instance, java_reason
 from keystone.indexing.types import Document, Progress, silent
 
@@ -32,11 +33,13 @@ _OF_MACHINE = re.compile(r"OutOfMemoryError|StackOverflowError|Too many open fil
 """Java's words for reasons that lie in the machine and not in an index."""
 
 
-def build_lucene(documents: Iterable[Document], folder: Path, progress: Progress = silent) -> None:
+def build_lucene(
+    documents: Iterable[Document], folder: Path, progress: Progress = silent, language: str = DEFAULT_LANGUAGE
+) -> None:
     """Index documents, in the order of rows, into a new folder. `NotWritten` if Lucene cannot write it."""
     failed = java_error()
     try:
-        writer = _open_writer(folder)
+        writer = _open_writer(folder, language)
     except failed as error:
         raise NotWritten(folder, java_reason(error)) from error
     try:
@@ -66,8 +69,8 @@ def _write(writer: Any, documents: Iterable[Document], progress: Progress) -> No
         writer.commit()
 
 
-def _open_writer(folder: Path) -> Any:
-    config = java_class("org.apache.lucene.index.IndexWriterConfig")(make_analyzer())
+def _open_writer(folder: Path, language: str) -> Any:
+    config = java_class("org.apache.lucene.index.IndexWriterConfig")(make_analyzer(language))
     config.setMergePolicy(java_class("org.apache.lucene.index.LogDocMergePolicy")())
     config.setRAMBufferSizeMB(BUFFER_MEGABYTES)
     config.setUseCompoundFile(False)
@@ -96,9 +99,19 @@ class _Fields:
         self._contents.setStringValue(contents)
 
 
-def make_analyzer() -> Any:
-    """Anserini's analyzer for English: standard tokens, lower case, no stop words, Porter stems."""
-    return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+def make_analyzer(language: str = DEFAULT_LANGUAGE) -> Any:
+    """Anserini's analyzer for a language. That for English: standard tokens, lower case, no stop words, Porter stems.
+
+    `UserError` if the file of a tokenizer of word pieces is gone.
+    """
+    if language == DEFAULT_LANGUAGE:
+        return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+    if language.startswith(PIECES_PREFIX):
+        file = check_language(language).removeprefix(PIECES_PREFIX)
+        return java_class("io.anserini.analysis.HuggingFaceTokenizerAnalyzer")(file)
+    if language == "sw":  # Anserini searches Swahili by words between spaces
+        return java_class("org.apache.lucene.analysis.core.WhitespaceAnalyzer")()
+    return java_class("io.anserini.analysis.AnalyzerMap").getLanguageSpecificAnalyzer(language)
 
 
 _DISCARDED: deque[Any] = deque()

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.postings import Postings, open_postings
 from keystone.indexing.types import Tick
@@ -59,10 +60,10 @@ class _Terms(NamedTuple):
 
 
 class PostingsSearcher:
-    """BM25 with Anserini's English analyzer over mapped postings. Rankings hold rows."""
+    """BM25 with Anserini's analyzer for a language over mapped postings. Rankings hold rows."""
 
-    def __init__(self, postings: Postings, bm25: Bm25 = BM25) -> None:
-        self._postings = postings
+    def __init__(self, postings: Postings, bm25: Bm25 = BM25, language: str = DEFAULT_LANGUAGE) -> None:
+        self._postings, self._language = postings, language
         self._inverse = _invert_lengths(postings, bm25)
         self._kept = np.empty(0, np.float32)
         self._visited = 0
@@ -85,6 +86,8 @@ class PostingsSearcher:
         A query is a text, or a mapping from stems to weights above 0. `UserError` if the postings are damaged, and for
         a query of more than `MOST_WORDS` distinct words.
         """
+        if self._language != DEFAULT_LANGUAGE:  # Java reads the texts, in this thread alone
+            queries = [Counter(self.stems(query)) if isinstance(query, str) else query for query in queries]
         find = self._search if self.ranks_all else self._search_all
         chunks = [slice(start, start + CHUNK_QUERIES) for start in range(0, len(queries), CHUNK_QUERIES)]
 
@@ -101,7 +104,7 @@ class PostingsSearcher:
         return Rankings(tuple(query_ids), offsets_of(counts), rows, (keys >> 32).astype(np.uint32).view(np.float32))
 
     def _find_terms(self, query_ids: Sequence[str], queries: Sequence[Any]) -> _Terms:
-        counted = [Counter(stems_of(query)) if isinstance(query, str) else query for query in queries]
+        counted = [Counter(self.stems(query)) if isinstance(query, str) else query for query in queries]
         for query_id, own in zip(query_ids, counted, strict=True):
             refuse_long_query(query_id, own)
         stems = [stem for own in counted for stem in own]
@@ -212,7 +215,7 @@ class PostingsSearcher:
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""
-        return stems_of(text)
+        return stems_of(text, self._language)
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
         """Count the documents that hold each stem."""
@@ -222,7 +225,7 @@ class PostingsSearcher:
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
         """Count the documents that hold the stem of each word; 0 for a stop word."""
-        found = [stems_of(word) for word in words]
+        found = [self.stems(word) for word in words]
         counts = iter(self.stem_frequencies([stems[0] for stems in found if len(stems) == 1]))
         return [next(counts) if len(stems) == 1 else 0 for stems in found]
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from keystone.indexing.index import Index
+from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.java import JAVA_LOCK, java_class, java_error
 from keystone.indexing.lucene.method_handles import (
@@ -30,6 +31,7 @@ from keystone.indexing.lucene.postings import open_postings
 from keystone.indexing.lucene.write import CONTENTS_FIELD, explain_failure, make_analyzer, open_reader
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
+from keystone.retrieval.languages import LanguageSearcher, LanguagesSearcher
 from keystone.retrieval.lucene.postings import CHUNK_QUERIES, MOST_WORDS, PostingsSearcher, refuse_long_query
 from keystone.retrieval.types import BM25, Bm25, Columns, Rankings, offsets_of
 
@@ -43,23 +45,37 @@ KEPT_SEARCHES = 16
 def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
     """Open the BM25 search of an index folder that holds its own postings. `UserError` if they are damaged.
 
-    The mapped postings of the index are searched. Lucene searches an index of an older version, which has none.
+    The mapped postings of the index are searched. Lucene searches an index of an older version, which has none. Of an
+    index in several languages, each is searched, and `LanguagesSearcher` fuses their rankings.
     """
+    found = [_open_language(one, bm25) for one in index.list_languages()]
+    return LanguagesSearcher(found) if index.languages and not index.language_part else found[0]
+
+
+def _open_language(index: Index, bm25: Bm25) -> Sparse:
+    """Open the search of an index in one language, or of the documents in one language of an index in several."""
     if index.parts is not None:
-        return _open_held(index, bm25)
-    if index.postings.is_dir():
-        return _open_postings_searcher(index.postings.absolute(), _describe_files(index.postings), bm25)
-    return open_searcher(index.lucene, bm25)
+        searcher = _open_held(index, bm25)
+    elif index.postings.is_dir():
+        files = _describe_files(index.postings)
+        searcher = _open_postings_searcher(index.postings.absolute(), files, bm25, index.language)
+    else:
+        searcher = open_searcher(index.lucene, bm25, index.language)
+    if not index.language_part:
+        return searcher
+    return LanguageSearcher(searcher, index.take("rows", lambda: np.load(index.term_folder / "rows.npy")))
 
 
 def _open_held(index: Index, bm25: Bm25) -> Sparse:
     """Open a search as `open_sparse` does, over postings or a reader of Lucene's that stay open with the index."""
     if index.take("has postings", index.postings.is_dir):
         postings = index.take("postings", lambda: open_postings(index.postings))
-        return index.take("postings searchers", lambda: _keep_some(partial(PostingsSearcher, postings)))(bm25)
+        make = partial(PostingsSearcher, postings, language=index.language)
+        return index.take("postings searchers", lambda: _keep_some(make))(bm25)
     with JAVA_LOCK:
         reader = index.take("reader", lambda: open_reader(index.lucene))
-        return index.take("searchers", lambda: _keep_some(partial(LuceneSearcher, index.lucene, reader=reader)))(bm25)
+        over = partial(LuceneSearcher, index.lucene, reader=reader, language=index.language)
+        return index.take("searchers", lambda: _keep_some(over))(bm25)
 
 
 def _keep_some(make: Callable[[Bm25], S]) -> Callable[[Bm25], S]:
@@ -67,13 +83,14 @@ def _keep_some(make: Callable[[Bm25], S]) -> Callable[[Bm25], S]:
 
 
 class LuceneSearcher:
-    """BM25 with Anserini's English analyzer over the Lucene index in a folder.
+    """BM25 with Anserini's analyzer for a language over the Lucene index in a folder.
 
     Rankings hold Lucene's document numbers, which are rows if `build_lucene` made the index. A `reader` of the index
     that is open already serves several searchers. `UserError` if Lucene cannot read the index.
     """
 
-    def __init__(self, folder: Path, bm25: Bm25 = BM25, reader: Any = None) -> None:
+    def __init__(self, folder: Path, bm25: Bm25 = BM25, reader: Any = None, language: str = DEFAULT_LANGUAGE) -> None:
+        self._language = language
         self._folder, self._reader = folder, open_reader(folder) if reader is None else reader
         self._searcher = java_class("org.apache.lucene.search.IndexSearcher")(self._reader)
         similarity = java_class("org.apache.lucene.search.similarities.BM25Similarity")(bm25.k1, bm25.b)
@@ -83,7 +100,7 @@ class LuceneSearcher:
         generator, query = "io.anserini.search.query.BagOfWordsQueryGenerator", "Lorg/apache/lucene/search/Query;"
         parse = f"(Ljava/lang/String;Lorg/apache/lucene/analysis/Analyzer;Ljava/lang/String;){query}"
         self._parse = handle_of(
-            generator, "buildQuery", parse, java_class(generator)(), CONTENTS_FIELD, make_analyzer()
+            generator, "buildQuery", parse, java_class(generator)(), CONTENTS_FIELD, make_analyzer(language)
         )
         find = f"({query}I)Lorg/apache/lucene/search/TopDocs;"
         self._find = handle_of("org.apache.lucene.search.IndexSearcher", "search", find, self._searcher)
@@ -125,7 +142,7 @@ class LuceneSearcher:
             return search_columns(self._open_batch_search(depth, are_texts), asked, threads)
         except java_error() as error:
             for query_id, query in zip(query_ids, queries, strict=True):
-                refuse_long_query(query_id, {*stems_of(query)} if are_texts else query)
+                refuse_long_query(query_id, {*self.stems(query)} if are_texts else query)
             if why := explain_failure(self._folder, error, self._reader):
                 raise why from error
             raise
@@ -145,7 +162,7 @@ class LuceneSearcher:
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""
-        return stems_of(text)
+        return stems_of(text, self._language)
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
         """Count the documents that hold each stem."""
@@ -154,30 +171,34 @@ class LuceneSearcher:
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
         """Count the documents that hold the stem of each word; 0 for a stop word."""
-        found = [stems_of(word) for word in words]
+        found = [self.stems(word) for word in words]
         return [self.stem_frequencies(stems)[0] if len(stems) == 1 else 0 for stems in found]
 
     def _term(self, stem: str) -> Any:
         return java_class("org.apache.lucene.index.Term")(CONTENTS_FIELD, stem)
 
 
-def open_searcher(folder: Path, bm25: Bm25) -> LuceneSearcher:
+def open_searcher(folder: Path, bm25: Bm25, language: str = DEFAULT_LANGUAGE) -> LuceneSearcher:
     """Open the search of a Lucene index, or take the one that is open: for equal settings, unless a file has changed.
 
     `UserError` if Lucene cannot read the index.
     """
     with JAVA_LOCK:
-        return _open_searcher(folder.absolute(), _describe_files(folder), bm25)
+        return _open_searcher(folder.absolute(), _describe_files(folder), bm25, language)
 
 
 @lru_cache(KEPT_SEARCHERS)
-def _open_postings_searcher(folder: Path, _files: tuple[tuple[str | int, ...], ...], bm25: Bm25) -> PostingsSearcher:
-    return PostingsSearcher(open_postings(folder), bm25)
+def _open_postings_searcher(
+    folder: Path, _files: tuple[tuple[str | int, ...], ...], bm25: Bm25, language: str
+) -> PostingsSearcher:
+    return PostingsSearcher(open_postings(folder), bm25, language)
 
 
 @lru_cache(KEPT_SEARCHERS)
-def _open_searcher(folder: Path, _files: tuple[tuple[str | int, ...], ...], bm25: Bm25) -> LuceneSearcher:
-    return LuceneSearcher(folder, bm25)
+def _open_searcher(
+    folder: Path, _files: tuple[tuple[str | int, ...], ...], bm25: Bm25, language: str
+) -> LuceneSearcher:
+    return LuceneSearcher(folder, bm25, language=language)
 
 
 def _describe_files(folder: Path) -> tuple[tuple[str | int, ...], ...]:

@@ -11,7 +11,6 @@ OF_OTHER_TOOLS: Mapping[str, Mapping[str, str]] = {
         "--index": "name the new index by --out INDEX",
         "--collection": "name the form by --format or leave it to be guessed",
         "--generator": "leave it out: the form of the corpus decides",
-        "--language": "leave it out: the analyzer is Anserini's for English",
         "--storePositions": "leave it out: the index stores all that Keystone reads",
         "--storeDocvectors": "leave it out: feedback needs none",
         "--storeRaw": "leave it out: the index always keeps the documents",

@@ -15,6 +15,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import Report, UserError
 from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.index import ImpactSet, Index
+from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.types import LOCAL, Embedding, Progress
 from keystone.indexing.vectors.embed import settle_embedding
 from keystone.retrieval.backends import BACKENDS, open_store
@@ -116,6 +117,7 @@ def attach_index(
         "--faiss-shard": settings.faiss_shard,
         "--format": settings.format,
         "--recall": settings.recall,
+        "--language": settings.language if settings.language != DEFAULT_LANGUAGE else None,
         "--vectors": settings.vectors or None,
         "--impacts": (settings.impacts if backend is not BACKENDS["pyserini"] else None) or None,
         "--dense passages": (settings.passages and settings.faiss) or None,

@@ -147,6 +147,11 @@ class RunConfig(StrictSettings):
                 f"grading.neighbours: found {self.grading.neighbours} with grading.deeper 0, which grades no "
                 "neighbour; expected deeper above 0"
             )
+        if self.model is None and self.grounds:
+            raise ValueError(
+                f"track: {self.track} has documents judged as supporting or contradicting, which rules cannot do; "
+                "expected a language model under the key model, with its name and urls"
+            )
         if self.model is None and (key := self.find_model_step()):
             raise ValueError(f"{key} needs a language model; expected one under the key model, with its name and urls")
         return self
@@ -226,12 +231,17 @@ class RunConfig(StrictSettings):
     @property
     def has_answers(self) -> bool:
         """Whether a run answers its topics."""
-        return self.track is not None and self.answer.method is not None
+        return self.track is not None and self.answer.method is not None and not self.grounds
+
+    @property
+    def grounds(self) -> bool:
+        """Whether a run finds documents that support or contradict the sentences of given answers."""
+        return self.track is not None and TRACKS[self.track].grounds
 
     @property
     def has_default_team(self) -> bool:
         """Whether the submitted answers name a team, and that team is the default."""
-        if self.track is None or not self.has_answers:
+        if self.track is None or not (self.has_answers or self.grounds):
             return False
         return TRACKS[self.track].is_default_team(self.team_id)
 
@@ -245,11 +255,13 @@ class RunConfig(StrictSettings):
         own = [f"{name} with reads: passage" for name, system in systems if system.reads == "passage"]
         needed = {
             "queries.method": (self.queries.method, ("model", "contract")),
+            "queries.translate": (self.queries.translate, (True,)),
             "queries.passages": (self.queries.passages, ("hyde", "query2doc", "both")),
             "retrieval.systems": (next(iter(own), None), own),
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
             "rerank.method": (self.rerank.asks_model() or self.rerank.method, ("listwise", "sliding")),
             "grading.method": (self.grading.method, ("pointwise", "grid")),
-            "answer.method": (self.answer.method, set(get_args(AnswerMethod)) - {"rules"}),
+            "answer.method": (not self.grounds and self.answer.method, set(get_args(AnswerMethod)) - {"rules"}),
+            "track": (self.track if self.grounds else None, (self.track,) if self.grounds else ()),
         }
         return {key: value for key, (value, models) in needed.items() if value in models}

@@ -21,7 +21,7 @@ from keystone.generation.llm.settings import AnyPath
 from keystone.generation.readers.settings import AnswerMethod
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_text_lines
-from keystone.indexing.settings import NoneNamed, StrictSettings
+from keystone.indexing.settings import NoneNamed, StrictSettings, leave_out
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.search import KINDS, AnySystem
 from keystone.retrieval.system import System
@@ -102,6 +102,9 @@ class Queries(StrictSettings):
     """How many variants expand the topic for BM25 (paper: `NUM_QUERIES` = 10)."""
     expand: Literal["phrase", "narrative"] = "phrase"
     """The text from which `model` expands the topic: the topic's phrase alone (paper), or with the narrative."""
+    translate: bool = False
+    """If true, the language model translates each question into the languages of the index, of which BM25 searches each
+    by the question in that language. The field `translations` of a topic, from codes to texts, does so, too."""
     question_weight: int = Field(default=3, ge=1, le=20)
     """The weight of a question's words for BM25. The words of its topic and variants have weight 1 (paper: 1)."""
     narrative_weight: float = Field(default=2, ge=0, le=20)
@@ -115,6 +118,10 @@ class Queries(StrictSettings):
     question and the passage, and `both` does both. `hyde` needs `dense` among the systems, `query2doc` needs `bm25`."""
     passage_weight: float = Field(default=1, gt=0, le=20)
     """The weight of these rankings in the first stage of fusion. The rankings of the query itself have weight 1."""
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return leave_out(self, handler, ("translate",))
 
 
 ShortName = Literal["bm25", "dense", "hyde", "query2doc"]

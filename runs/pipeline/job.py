@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, hold_open, open_index
 from keystone.indexing.io.published import find_cache
+from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.types import Progress, Store, silent
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
@@ -31,6 +32,13 @@ TOPICS_AT_ONCE = 64
 """How many topics use the model at one time."""
 DEFAULT_TRACK = "rag25"
 """If a run names no track, the limits of this one hold."""
+
+
+def name_task(index: Index) -> str:
+    """Name the task of a run by the languages of its documents; empty if the index was made without `--language`."""
+    if not index.languages:
+        return "" if index.language == DEFAULT_LANGUAGE else "multilingual"
+    return "english" if list(index.languages) == [DEFAULT_LANGUAGE] else "multilingual"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +111,8 @@ class Job:
         from keystone.runs.tracks.answer_files import Author
 
         config = self.config
-        return Author(config.team_id, config.run_id, config.run_desc or describe_settings(config))
+        task = name_task(self.index) if self.track.task_key else ""
+        return Author(config.team_id, config.run_id, config.run_desc or describe_settings(config), task)
 
     @property
     def sources(self) -> "Sources":

@@ -34,8 +34,9 @@ RANKING_SHARE = 0.75
 """The share of a budget up to which calls for the ranking are paid, if the model writes answers after them."""
 GRADING_SHARE = 2 / 3
 """The part of this share up to which grades and further rounds are paid, if a reranker follows them."""
-NO_STAGE_ASKS = ("evaluation.create_criteria", "evaluation.grade_criteria")
-"""Prompts that no stage of a run asks. They are newer than stored runs, whose keys must not change with them."""
+NO_STAGE_ASKS = ("evaluation.create_criteria", "evaluation.grade_criteria", "grading.ground", "queries.translate")
+"""Prompts that no stage of a run asks, or whose stage digests them itself. They are newer than stored runs, whose keys
+must not change with them."""
 CLOSE_TIMEOUT_S = 1.0
 """How long closing a model may take after an error or an interrupt."""
 

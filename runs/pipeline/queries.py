@@ -10,11 +10,15 @@ from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import compose_queries, make_narrative_query
 from keystone.generation.queries.contract import keep_held_terms, understand_by_contract
 from keystone.generation.queries.passages import write_passages
+from keystone.generation.queries.translate import translate_queries
 from keystone.generation.queries.understand import understand_by_model
 from keystone.generation.rules.understand import UnderstandingRules, understand_by_rules
 from keystone.generation.types import Fallback, Understanding
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.languages import DEFAULT_LANGUAGE, LANGUAGES, find_code
 from keystone.retrieval.backends import BACKENDS, open_sparse
-from keystone.retrieval.types import Query
+from keystone.retrieval.types import Query, Topic
 from keystone.runs.pipeline.job import Job
 
 SearchLock = AbstractAsyncContextManager[Any]
@@ -43,6 +47,7 @@ async def understand_topics(job: Job, model: Model | None, search_lock: SearchLo
     If passages are searched, each query has one. `search_lock` is held while a method searches.
     """
     found = await QUERY_METHODS[job.config.queries.method].understand(job, model, search_lock)
+    found = await _translate(job, model, found)
     if not job.config.list_passage_systems():
         return found
     assert model is not None  # the configuration has been checked
@@ -58,6 +63,44 @@ async def understand_topics(job: Job, model: Model | None, search_lock: SearchLo
         for one in found
         for topic_id in [one.understanding.topic_id]
     ]
+
+
+async def _translate(job: Job, model: Model | None, found: list[UnderstoodTopic]) -> list[UnderstoodTopic]:
+    """Give the queries their translations: those of the topics to the narratives, and those of the model to all."""
+    given = {topic.id: list_translations(topic) for topic in job.topics}
+    if any(given.values()):
+        found = [
+            replace(one, queries=tuple(replace(q, translations=given.get(q.id, ())) for q in one.queries))
+            for one in found
+        ]
+    if not job.config.queries.translate:
+        return found
+    assert model is not None  # the configuration has been checked
+    queries, missed = await translate_queries(model, list_queries(found), list_query_languages(job.index))
+    return [
+        replace(
+            one,
+            queries=tuple(query for query in queries if query.topic_id == one.understanding.topic_id),
+            fallbacks=(*one.fallbacks, *(own for own in missed if own.topic_id == one.understanding.topic_id)),
+        )
+        for one in found
+    ]
+
+
+def list_translations(topic: Topic) -> tuple[tuple[str, str], ...]:
+    """List the translations that a topic comes with, by codes of languages. `UserError` for a wrong one."""
+    found = topic.record.get("translations")
+    if not isinstance(found, Mapping):
+        return ()
+    for name, text in found.items():
+        if find_code(name) is None or not isinstance(text, str):
+            raise UserError(f"{topic.place}: translations: expected texts by codes of languages, found {name!r}")
+    return tuple((find_code(name) or "", text) for name, text in found.items())
+
+
+def list_query_languages(index: Index) -> list[str]:
+    """List the languages into which queries are translated: those of the index, but English."""
+    return [one.language for one in index.list_languages() if one.language in LANGUAGES.keys() - {DEFAULT_LANGUAGE}]
 
 
 async def _take_narratives(job: Job, _model: Model | None, _lock: SearchLock) -> list[UnderstoodTopic]:

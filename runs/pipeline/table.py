@@ -19,6 +19,7 @@ from keystone.runs.pipeline.stages import (
     config,
     gather,
     grades,
+    ground,
     hybrid,
     narrative,
     queries,
@@ -47,6 +48,7 @@ STAGES: Sequence[StageKind] = (
     segments.AFTER_RESEARCH,
     answer.STAGE,
     submission.STAGE,
+    ground.STAGE,
 )
 """All stages that a run may have, in their order."""
 NARRATIVE_STAGES = (queries.STAGE, search.STAGE, hybrid.STAGE, narrative.STAGE)

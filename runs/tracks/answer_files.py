@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -37,6 +37,12 @@ class Author:
     team_id: str
     run_id: str
     run_desc: str = ""
+    task: str = ""
+    """`english` or `multilingual`, by the languages of the documents; empty if the index does not tell them."""
+
+    def as_json(self) -> dict[str, str]:
+        """The author for the keys of results; the task only if there is one."""
+        return {name: value for name, value in asdict(self).items() if value or name != "task"}
 
 
 def map_citations(
@@ -158,7 +164,8 @@ def make_answer_record(topic: Topic, answer: Answer, track: Track, author: Autho
     references = list(dict.fromkeys(c for sentence in sentences for c in sentence.citations))
     position = {reference: number for number, reference in enumerate(references)}
     by_position = track.citations[0] == "positions"
-    values: dict[KeyContent, str] = {
+    values: dict[KeyContent, str | int] = {
+        "kit": 0,
         "team": author.team_id,
         "run": author.run_id,
         "topic": topic.id,
@@ -167,6 +174,8 @@ def make_answer_record(topic: Topic, answer: Answer, track: Track, author: Autho
         "description": author.run_desc,
     }
     metadata = {key.name: values[key.holds] for key in track.keys}
+    if track.task_key and author.task:
+        metadata[track.task_key] = author.task
     length = sum(track.length.measure([sentence.text for sentence in sentences]))
     return {
         **(metadata if track.metadata is None else {track.metadata: metadata}),

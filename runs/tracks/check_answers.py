@@ -152,6 +152,9 @@ def _check_metadata(
             option = OPTIONS.get(key.holds)
             remedy = f"; keystone convert --to {track.form} {option} adds it" if option else ""
             yield (make_error if key.required else make_warning)(number, f"no {key.name}", f"{where}: missing{remedy}")
+        elif key.holds == "kit":
+            if not is_integer(value) or value not in (0, 1):
+                yield make_error(number, key.name, f"{where}: expected 0 or 1, found {shorten_value(value)}")
         elif key.holds in ID_CONTENTS and is_integer(value):
             kind = "id as a number" if key.holds == "topic" else f"{key.name} as a number"
             yield make_error(number, kind, f"{where}: expected text, found the number {shorten_value(value)}")

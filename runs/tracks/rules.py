@@ -14,8 +14,8 @@ from keystone.indexing.corpora.segments import MS_MARCO_DOCUMENT_PATTERN, MS_MAR
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
 
-KeyContent = Literal["team", "run", "topic", "narrative", "type", "description"]
-"""The content of a key in an answer's metadata."""
+KeyContent = Literal["team", "run", "topic", "narrative", "type", "description", "kit"]
+"""The content of a key in an answer's metadata. `kit`: whether the starter kit of the track was used, 0 or 1."""
 
 CitationForm = Literal["positions", "ids", "scores"]
 """A list of 0-based positions in the references, a list of ids, or an object from id to score."""
@@ -36,7 +36,7 @@ OPTIONS: Mapping[KeyContent, str] = {
 """The options of `keystone convert` that give the content of a key."""
 
 
-LATER_RULES = ("telling_ids", "language")
+LATER_RULES = ("telling_ids", "language", "grounds", "task_key")
 """The rules of `Track` that came after results were stored. At their defaults the keys of results lack them."""
 
 
@@ -115,8 +115,13 @@ class Track:
     """The kinds of violations that this track's organisers accept: they are warnings."""
     length_key: str | None = None
     """The key under which an answer reports its own length."""
+    task_key: str = ""
+    """The key of the metadata that names the task: `english` or `multilingual`, by the languages of the documents."""
     language: str = ""
     """The language in which a model is asked to write answers. Empty: the request does not name one."""
+    grounds: bool = False
+    """Whether the topics are the sentences of given answers, for which documents that support or contradict are found.
+    `keystone.runs.tracks.grounded` has the form of such answers."""
     topic_limit: str | None = None
     """The key under which the topics file gives the length limit of a topic."""
     document_form: str | None = None
@@ -131,6 +136,8 @@ class Track:
     @property
     def form(self) -> str:
         """The name of the form of its answers, which several tracks may share."""
+        if self.grounds:
+            return "biogen-grounded"
         return "responses" if self.sentences == "responses" else self.name
 
     @property
@@ -262,16 +269,35 @@ _RAGTIME25 = replace(
     has_gate=True,
     run_id_length=25,
     topic_limit="limit",
+    task_key="task",
     accepted=("too many citations",),
 )
 _RAGTIME26 = replace(
     _RAGTIME25,
     name="ragtime26",
     keys=(*_RESPONSES.keys, Key("run_desc", "description", required=False)),
+    task_key="",
     uncited=True,
     listed="advised",
     run_id_length=20,
     accepted=("too many citations", "citation without reference"),
+)
+_DRAGUN25 = replace(
+    _RESPONSES,
+    name="dragun25",
+    id_form=MS_MARCO_SEGMENT_PATTERN,
+    document_form=MS_MARCO_DOCUMENT_PATTERN,
+    telling_ids=False,
+    segments=True,
+    keys=(*_RESPONSES.keys, Key("type", "type"), Key("use_starter_kit", "kit")),
+    citations=("ids",),
+    length=Length(250),
+    words=249,
+    cited=3,
+    listed="optional",
+    strict_ids=True,
+    has_gate=True,
+    accepted=("too many citations", "repeated reference", "citation without reference"),
 )
 _BIOGEN = replace(
     _RESPONSES,
@@ -286,6 +312,16 @@ _BIOGEN = replace(
     listed="optional",
     accepted=("id as a number",),
 )
+_BIOGEN_A = replace(
+    _BIOGEN,
+    name="biogen-a",
+    retrieval_file="task_a.tsv",
+    answer_file="task_a.jsonl",
+    keys=(Key("team_id", "team"), Key("run_id", "run"), Key("qa_id", "topic")),
+    sentences="answer",
+    length=Length(),
+    grounds=True,
+)
 
 TRACKS = {
     track.name: track
@@ -296,7 +332,9 @@ TRACKS = {
         _RESPONSES,
         _RAGTIME25,
         _RAGTIME26,
+        _DRAGUN25,
         _BIOGEN,
+        _BIOGEN_A,
     )
 }
 """The tracks by name. `responses` is the format that RAGTIME, DRAGUN, BioGen and others share, without limits."""

@@ -17,6 +17,7 @@ from keystone.runs.tracks.answer_files import get_metadata
 from keystone.runs.tracks.check_answers import check_answers, describe_answers, find_topic
 from keystone.runs.tracks.check_run import check_run, describe_run, is_row
 from keystone.runs.tracks.fix import fix_answers, fix_run
+from keystone.runs.tracks.grounded import check_grounded, describe_grounded, fix_grounded
 from keystone.runs.tracks.rules import SHARED_FORM, TRACKS, Track
 from keystone.runs.tracks.violations import (
     Lines,
@@ -87,7 +88,7 @@ def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[l
     marked = read_lines(path)
     content = [(number, line.lstrip(BYTE_ORDER_MARK)) for number, line in marked]
     has_answers = holds_answers(path, content)
-    repair = fix_answers if has_answers else fix_run
+    repair = (fix_grounded if track.grounds else fix_answers) if has_answers else fix_run
     lines, repairs = repair(content, track, {topic.id: topic.narrative for topic in topics})
     repairs += [
         Repair(number, "byte order mark dropped") for number, line in marked if line.startswith(BYTE_ORDER_MARK)
@@ -201,7 +202,8 @@ def _judge_lines(content: Lines, has_answers: bool, track: Track, topics: Sequen
     if array := _find_array(content):
         return Verdict([array], "Keystone does not judge the elements of an array")
     narratives = {topic.id: topic.narrative for topic in topics}
-    check, describe = (check_answers, describe_answers) if has_answers else (check_run, describe_run)
+    of_answers = (check_grounded, describe_grounded) if track.grounds else (check_answers, describe_answers)
+    check, describe = of_answers if has_answers else (check_run, describe_run)
     found = [
         replace(one, severity="warning") if one.kind in track.accepted else one
         for one in sorted(check(content, track, narratives), key=lambda violation: violation.line)

@@ -22,6 +22,9 @@ RAGTIME_PARTS = ("title", "background", "problem_statement")
 BIOGEN_PARTS = ("topic", "question", "narrative")
 """The parts of a request of RAGTIME 2025 and 2026, and of BioGen 2025, in the order in which a narrative joins them."""
 
+GIVEN_SENTENCES = "answer"
+"""The key with the sentences of a given answer that are to be grounded, as in task A of BioGen 2025."""
+
 TURN_KEYS = ("turn", "turns")
 TURN_ID_KEYS = ("number", "turn_id")
 UTTERANCE_KEYS = (
@@ -103,6 +106,8 @@ def _read_object(path: Path, place: int | str, record: Any) -> Iterator[RawTopic
     turns = next((record[key] for key in TURN_KEYS if isinstance(record.get(key), list)), None)
     if known and turns:
         yield from _read_turns(path, place, str(record[known]), turns)
+    elif answer_id := find_given_answer(record):
+        yield from _read_sentences(path, place, answer_id, record)
     elif known and not text and isinstance(own := _choose_language(record.get("topics")), dict):
         parts = (own.get(key) for key in TRANSLATED_KEYS)
         joined = "\n\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
@@ -129,6 +134,27 @@ def _read_turns(path: Path, place: int | str, topic_id: str, turns: list[Any]) -
                 f"({', '.join(UTTERANCE_KEYS)}), found the keys {', '.join(turn) or 'none'}"
             )
         yield where, f"{topic_id}_{turn[key]}", turn[text], key, text, turn
+
+
+def find_given_answer(record: Mapping[str, Any]) -> str:
+    """The id of a given answer whose sentences are to be grounded; empty for another object."""
+    metadata, sentences = record.get("metadata"), record.get(GIVEN_SENTENCES)
+    described = metadata if isinstance(metadata, dict) else record
+    name = described.get("qa_id")
+    return str(name) if isinstance(sentences, list) and isinstance(name, str | int) else ""
+
+
+def _read_sentences(path: Path, place: int | str, answer_id: str, record: Mapping[str, Any]) -> Iterator[RawTopic]:
+    """Each sentence of a given answer as a topic with the id `ANSWER-NUMBER`, from 1."""
+    described = {**record, **record["metadata"]} if isinstance(record.get("metadata"), dict) else record
+    for number, one in enumerate(record[GIVEN_SENTENCES], 1):
+        where = f"{place if isinstance(place, str) else f'line {place}'}, sentence {number}"
+        if not isinstance(one, dict) or not isinstance(one.get("text"), str):
+            raise UserError(f"{name_place(path, where)}: expected an object with a text, found {type(one).__name__}")
+        name = f"{answer_id}-{number}"
+        known = {"id": name, "narrative": one["text"], "qa_id": answer_id, "question": described.get("question")}
+        existing = {"existing_supported_citations": one.get("existing_supported_citations")}
+        yield where, name, one["text"], "qa_id", GIVEN_SENTENCES, {**known, **existing}
 
 
 def _choose_language(topics: Any) -> Any:

@@ -50,7 +50,9 @@ def evaluate(
         typer.Option(help="Judgments of runs: see docs/corpora.md. Repeat for several judges, which are compared."),
     ] = None,
     answers: Annotated[bool, typer.Option("--answers", help="Measure answers. See docs/runs.md.")] = False,
-    references: Annotated[Path | None, typer.Option(help="References of answers: a JSON object a topic.")] = None,
+    references: Annotated[
+        Path | None, typer.Option(help="References of answers: a JSON object a topic, or BioGen's .csv.")
+    ] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option(
@@ -241,7 +243,10 @@ def _evaluate_answers(
     files: list[Path], references: Path | None, names: list[str], settings: "RunConfig"
 ) -> "Measured":
     from keystone.runs.evaluation.answers.evaluate_answers import evaluate_answer_files
+    from keystone.runs.evaluation.answers.grounded import evaluate_grounded
     from keystone.runs.pipeline.model_runner import open_model_runner
 
+    if references is not None and references.suffix == ".csv":
+        return evaluate_grounded(files, references), []
     with open_model_runner(settings, None) as run_with_model:
         return evaluate_answer_files(files, references, names, run_with_model)

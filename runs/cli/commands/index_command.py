@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.languages import LANGUAGES, check_language
 from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Json, Quiet, Threads
 from keystone.runs.report.say import say, say_result
 from keystone.runs.wording import plural
@@ -62,7 +63,8 @@ def index(
         typer.Argument(
             help="A file, folder or archive (also .gz, .zst, .bz2, .xz), ir_datasets:ID or pyserini:NAME. "
             "Or an index searched in place: "
-            "rest:URL/NAME of a Pyserini server, or opensearch:URL/NAME that another machine loaded.",
+            "rest:URL/NAME of a Pyserini server, routir:URL/COLLECTION?PIPELINE, or opensearch:URL/NAME that another "
+            "machine loaded.",
             show_default=False,
         ),
     ] = None,
@@ -99,6 +101,14 @@ def index(
     extract: Annotated[
         Extract, typer.Option(help="What to index of a page of HTML: main leaves out navigation, menus and notices.")
     ] = Extract.main,
+    language: Annotated[
+        str,
+        typer.Option(
+            metavar="CODE|field:NAME|auto",
+            help="The language of the documents, which chooses Lucene's analyzer: ar, bn, da, de, en, ... zh. "
+            "field:NAME: each document names its own. auto: it is guessed. tokenizer:FILE: word pieces.",
+        ),
+    ] = "en",
     in_place: Annotated[
         bool,
         typer.Option(
@@ -303,14 +313,15 @@ def index(
             say(f"left out: {error}{'; further ones are counted' if number == REPORTED_RECORDS else ''}", err=True)
 
     for option, value in (("--rest-key-env", rest_key_env), ("--rest-max-rate", rest_max_rate)):
-        if value is not None and not source.startswith("rest:"):
-            raise UserError(f"{option}: found with {source}, expected with rest:URL/NAME")
+        if value is not None and not source.startswith(("rest:", "routir:")):
+            raise UserError(f"{option}: found with {source}, expected with rest:URL/NAME or routir:URL/NAME?PIPELINE")
     kind = faiss if faiss is not None else "Flat" if recall is None else SMALLEST
     holds_passages = not (searched_in_place or (opensearch and kind != "Flat"))
     chooses = dense is Dense.auto and holds_passages and not no_dense
     settings = BuildSettings(
         format=format,
         extract=extract,
+        language=check_language(language),
         segments=segments,
         windows=windows,
         embedding=model if has_dense else None,
@@ -380,6 +391,9 @@ def _show(
     if made.segments.get("official") or (windows and made.segments):
         official, cut = made.segments["official"], made.segments["windows"]
         say(f"{made.folder}: segments: {official:,} official, {plural(cut, 'window')}", err=True)
+    if made.languages:
+        counted = ", ".join(f"{LANGUAGES[code]} {count:,}" for code, count in made.languages.items())
+        say(f"{made.folder}: languages: {counted}", err=True)
     if blank := made.segments.get("blank"):
         whose = (
             "document without text is found by its title"
@@ -394,7 +408,8 @@ def _show(
         told = {"out": made.folder, "documents": made.documents, "new": built, "structures": structures}
         numbers = () if changes is None else ("added", "replaced", "removed")
         changed = {name: getattr(changes, name) for name in numbers}
-        described = {"recall": [known for known, _ in measured]} if measured else {}
+        described: dict[str, Any] = {"recall": [known for known, _ in measured]} if measured else {}
+        described |= {"languages": made.languages} if made.languages else {}
         say_result("index", source, {**told, "left_out": left_out, "cut": made.cut, **described, **changed})
         return
     number = "documents of a server" if made.documents is None else plural(made.documents, "document")

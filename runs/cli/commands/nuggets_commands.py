@@ -47,8 +47,10 @@ class NuggetForm(StrEnum):
 @nuggets.command(cls=Command)
 def create(
     config: Config,
-    qrels: Annotated[Path, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")],
     out: Out,
+    qrels: Annotated[
+        Path | None, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")
+    ] = None,
     set: Overrides = None,
     relevant_from: Annotated[
         int, typer.Option(min=1, help="The grade from which a document or segment gives nuggets.")
@@ -56,22 +58,37 @@ def create(
     to: Annotated[
         NuggetForm, typer.Option(help="The form of the file. nuggetbank keeps the documents that say each nugget.")
     ] = NuggetForm.NUGGETIZER,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            help="Without judgments: a run file or a run directory. Its first answer.documents documents count as "
+            "relevant."
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Create the nuggets of each topic from its relevant documents, vital or okay, by the model of a run.
 
     Example: keystone nuggets create model.yaml --qrels qrels.txt --out nuggets.jsonl
+
+    Example: keystone nuggets create model.yaml --run out/my-run --to ragtime --out nuggets.jsonl
     """
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.nuggets.create import create_banks
+    from keystone.runs.evaluation.nuggets.create import create_banks, create_banks_from_run
     from keystone.runs.evaluation.nuggets.write import write_nuggets
 
+    if (qrels is None) == (run is None):
+        raise UserError("expected --qrels with judgments, or --run with the run whose documents give nuggets")
     settings = read_config(config, set)
-    check_run_outputs(settings, [config, qrels], {"--out": out})
+    check_run_outputs(settings, [config, qrels, run], {"--out": out})
     with open_runner(settings, "Creating nuggets", quiet) as run_with_model:
-        banks, cautions = create_banks(settings, qrels, relevant_from, run_with_model)
+        if run is not None:
+            banks, cautions = create_banks_from_run(settings, run, run_with_model)
+        else:
+            assert qrels is not None
+            banks, cautions = create_banks(settings, qrels, relevant_from, run_with_model)
     write_nuggets(out, banks, to.value)
     _tell("create", config, out, cautions, json)
 

@@ -1,7 +1,7 @@
 """Creation of nuggets by a model from the documents that judgments call relevant."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank, Source, read_texts
 from keystone.runs.pipeline.model_runner import RunWithModel
-from keystone.runs.trec.run_files import read_qrels
+from keystone.runs.pipeline.table import find_ranking
+from keystone.runs.trec.run_files import read_qrels, read_run
 from keystone.runs.trec.topics import read_topics
 from keystone.runs.trec.types import Qrels
 from keystone.runs.wording import plural
@@ -48,20 +49,50 @@ def create_banks(
     return create_banks_for(topics, store, judged, config, run_with_model)
 
 
+def create_banks_from_run(
+    config: RunConfig, run: Path, run_with_model: RunWithModel
+) -> tuple[list[NuggetBank], list[str]]:
+    """Create nuggets as `create_banks` does, without judgments: from the first documents of each topic in a run.
+
+    `run` is a run file, or a run directory, whose last ranking counts. `answer.documents` is the number of documents.
+    The banks carry the names of the team and the run, and its description. `UserError` as from `create_banks`.
+    """
+    topics, store = read_topics(config.topics), open_store(open_index(config.index))
+    ranked, name = read_run(find_ranking(run)).list_hits(), str(run)
+    ids = {one.id: [doc for doc, _ in ranked.get(one.id, ())][: config.answer.documents] for one in topics}
+    texts = read_texts(store, [doc for own in ids.values() for doc in own])
+    passages = {topic: {doc: texts[doc] for doc in own if doc in texts} for topic, own in ids.items()}
+    missing = sorted({doc for own in ids.values() for doc in own} - texts.keys())
+    lost = [f"{name}: {plural(len(missing), 'document')} not in the index, such as {missing[0]}"] if missing else []
+    banks, cautions = _create_all(topics, (passages, lost), f"{name}: ranks no document", config, run_with_model)
+    run_id, team_id, description = config.run_id, config.team_id, config.run_desc or ""
+    return [replace(one, run_id=run_id, team_id=team_id, description=description) for one in banks], cautions
+
+
 def create_banks_for(
     topics: Sequence[Topic], store: Store, judged: Judgments, config: RunConfig, run_with_model: RunWithModel
 ) -> tuple[list[NuggetBank], list[str]]:
     """Create the nuggets of these topics, as `create_banks` does. The configuration names the model."""
-    model_settings = config.model
+    if config.model is None:
+        raise UserError("nuggets: needs a language model; expected one under the key model")
+    nothing = f"{judged.name}: names no document of grade {judged.relevant_from} or more"
+    return _create_all(topics, read_passages(store, topics, judged), nothing, config, run_with_model)
+
+
+def _create_all(
+    topics: Sequence[Topic],
+    read: tuple[Mapping[str, dict[str, str]], list[str]],
+    nothing: str,
+    config: RunConfig,
+    run_with_model: RunWithModel,
+) -> tuple[list[NuggetBank], list[str]]:
+    """Create the nuggets of topics from their passages by id, read with cautions. `nothing` says that none is there."""
+    model_settings, (passages, cautions) = config.model, read
     if model_settings is None:
         raise UserError("nuggets: needs a language model; expected one under the key model")
-    passages, cautions = read_passages(store, topics, judged)
     asked = [topic for topic in topics if passages.get(topic.id)]
     if not asked:
-        raise UserError(
-            f"{judged.name}: names no document of grade {judged.relevant_from} or more that the index has, for any of "
-            f"{plural(len(topics), 'topic')}"
-        )
+        raise UserError(f"{nothing} that the index has, for any of {plural(len(topics), 'topic')}")
 
     async def create(model: Model | None) -> list[tuple[NuggetBank, list[str]]]:
         assert model is not None

@@ -160,7 +160,8 @@ def _get_first(record: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 def _encode_for_track(one: CitedAnswer, track: Track, with_documents: bool = False) -> dict[str, Any]:
     """Encode an answer by the rules of a track. Of the values that it lacks, only team and run have a default."""
-    values: dict[KeyContent, str] = {
+    values: dict[KeyContent, Any] = {
+        "kit": one.extra.get("use_starter_kit", 0),
         "team": one.team_id or DEFAULT_TEAM,
         "run": one.run_id or DEFAULT_RUN,
         "topic": one.topic_id,
@@ -168,7 +169,7 @@ def _encode_for_track(one: CitedAnswer, track: Track, with_documents: bool = Fal
         "type": one.type,
         "description": one.description,
     }
-    own = {key.name: values[key.holds] for key in track.keys if values[key.holds]}
+    own = {key.name: values[key.holds] for key in track.keys if values[key.holds] not in ("", None)}
     held = {key.holds for key in track.keys}
     further = {name: values[holds] for holds, name in FURTHER.items() if holds not in held and values[holds]}
     documents = {name: _encode_document(name, parts) for name, parts in one.documents.items()}

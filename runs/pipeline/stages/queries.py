@@ -8,9 +8,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
-from keystone.generation.prompts.queries import contract, decompose, topic
+from keystone.generation.prompts.queries import contract, decompose, topic, translate
 from keystone.generation.queries.contract import request_contract
 from keystone.generation.queries.passages import request_passage
+from keystone.generation.queries.translate import request_translation
 from keystone.generation.queries.understand import (
     find_names_to_avoid,
     request_questions,
@@ -19,6 +20,7 @@ from keystone.generation.queries.understand import (
 )
 from keystone.generation.types import Fallback, Understanding
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.retrieval.types import Query, Rankings, Topic
@@ -27,11 +29,18 @@ from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen, foresee
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import describe_model
-from keystone.runs.pipeline.queries import QUERY_METHODS, UnderstoodTopic, list_queries, understand_topics
+from keystone.runs.pipeline.queries import (
+    QUERY_METHODS,
+    UnderstoodTopic,
+    list_queries,
+    list_query_languages,
+    list_translations,
+    understand_topics,
+)
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.values import Artifact, Values, make_rankings_artifact
 
-ASKS = ("queries.method", "queries.passages", "retrieval.systems")
+ASKS = ("queries.method", "queries.translate", "queries.passages", "retrieval.systems")
 
 _read_queries = TypeAdapter(tuple[Query, ...]).validate_python
 _read_fallbacks = TypeAdapter(tuple[Fallback, ...]).validate_python
@@ -41,7 +50,7 @@ def _encode(one: UnderstoodTopic, method: str) -> dict[str, Any]:
     """Encode the understanding of a topic. Each query holds what its question wants."""
     understanding = {key: value for key, value in asdict(one.understanding).items() if key != "asks"}
     queries = [
-        {key: value for key, value in asdict(query).items() if value or key not in ("passage", "ask")}
+        {key: value for key, value in asdict(query).items() if value or key not in ("passage", "ask", "translations")}
         for query in one.queries
     ]
     return {"method": method, **understanding, "queries": queries, "fallbacks": list(map(asdict, one.fallbacks))}
@@ -96,8 +105,9 @@ def _make_key(job: Job, _: Before) -> Any:
     weightless = {**settings, "narrative_weight": config.queries.narrative_weight > 0, "passage_weight": None}
     if isinstance(config.retrieval.systems, dict) and config.list_passage_systems():
         weightless["passages"] = "systems"
-    topics = [[one.id, one.narrative] for one in job.topics]
-    return [topics, job.index.key, weightless, describe_model(config, ASKS)]
+    topics = [[one.id, one.narrative, *map(list, list_translations(one))] for one in job.topics]
+    words = [digest([translate.SYSTEM, translate.USER])] if config.queries.translate else []
+    return [topics, job.index.key, weightless, describe_model(config, ASKS), *words]
 
 
 def bound_queries(config: RunConfig, one: Topic, thinking: int) -> tuple[int, int]:
@@ -110,8 +120,9 @@ def bound_queries(config: RunConfig, one: Topic, thinking: int) -> tuple[int, in
     return config.queries.questions, max(CHARACTERS_PER_TOKEN * reply, len(one.narrative))
 
 
-def _list_asks(config: RunConfig, one: AskedTopic, thinking: int) -> Iterator[Ask]:
-    narrative, settings = one.topic.narrative, config.queries
+def _list_asks(job: Job, one: AskedTopic, thinking: int) -> Iterator[Ask]:
+    config, narrative = job.config, one.topic.narrative
+    settings = config.queries
     if settings.method == "contract":
         yield Ask("queries", 1, request_contract(narrative))
     if settings.method == "model":
@@ -122,14 +133,17 @@ def _list_asks(config: RunConfig, one: AskedTopic, thinking: int) -> Iterator[As
         in_context = narrative if settings.expand == "narrative" else ""
         phrase = CHARACTERS_PER_TOKEN * (2 * topic.MAX_TOKENS + thinking)
         yield Ask("queries", 1, request_variants("", names, settings.variants, in_context), phrase)
+    if settings.translate:
+        for code in list_query_languages(job.index):
+            yield Ask("queries", one.queries + 1, request_translation("", code), one.characters + len(narrative))
     if config.list_passage_systems():
         query = Query(one.topic.id, f"{one.topic.id}#1", "", "", "")
         yield Ask("queries", one.queries + 1, request_passage(query, narrative), one.characters)
 
 
 def _foresee(asked: Asked) -> Sequence[Foreseen]:
-    config, model = asked.job.config, asked.model
-    return [foresee(ask, model) for one in asked.topics for ask in _list_asks(config, one, model.thinking)]
+    job, model = asked.job, asked.model
+    return [foresee(ask, model) for one in asked.topics for ask in _list_asks(job, one, model.thinking)]
 
 
 STAGE = StageKind(

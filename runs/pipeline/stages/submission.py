@@ -1,6 +1,5 @@
 """The answer file that is submitted to the track."""
 
-from dataclasses import asdict
 from typing import Any
 
 from keystone.indexing.io.reading import read_json_lines
@@ -32,7 +31,7 @@ def write_submission(work: Work) -> None:
 
 
 def _make_key(job: Job, _: Before) -> Any:
-    return [job.identity, job.plain_topics, job.plain_track, asdict(job.author)]
+    return [job.identity, job.plain_topics, job.plain_track, job.author.as_json()]
 
 
 STAGE = StageKind(

@@ -41,6 +41,7 @@ GOLDEN: dict[str, str] = {
     "evaluation.create_criteria": "8a80d487dd86f10c",
     "evaluation.create_nuggets": "7dfea1364697bffd",
     "evaluation.rate_citation": "4572a16a7e81e660",
+    "grading.ground": "ba99b63e478360bb",
     "queries.contract": "176be5c62e2b3ed7",
     "queries.decompose": "afba7a896c21cd36",
     "queries.search_again": "5fd0b43557329dde",

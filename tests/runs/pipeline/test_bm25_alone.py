@@ -17,6 +17,7 @@ from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.run_files import read_run
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import TRIAL_WARNINGS, write_corpus, write_topics
+from tests.support.runs.answer_files import ANSWERED_TRACKS
 
 SEGMENT_TRACKS = [name for name, track in TRACKS.items() if track.segments]
 
@@ -36,7 +37,8 @@ def make(plain: Index, out: Path, **settings: Any) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("track", "ranking"), [*((name, "documents") for name in TRACKS), *((name, "segments") for name in SEGMENT_TRACKS)]
+    ("track", "ranking"),
+    [*((name, "documents") for name in ANSWERED_TRACKS), *((name, "segments") for name in SEGMENT_TRACKS)],
 )
 def test_each_track_gets_valid_files(plain: Index, tmp_path: Path, track: str, ranking: str) -> None:
     directory, rules = make(plain, tmp_path, track=track, ranking=ranking), TRACKS[track]

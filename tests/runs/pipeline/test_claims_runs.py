@@ -17,6 +17,7 @@ from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
 from tests.support.models.plain_model import say
 from tests.support.processes import run_with_kills
+from tests.support.runs.answer_files import ANSWERED_TRACKS
 from tests.support.runs.command_line import keystone
 from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
 from tests.support.servers.chat import serving
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.slow
 CLAIMS = ("--set", "answer.method=claims", "--set", "answer.documents=3")
 
 
-@pytest.mark.parametrize("name", TRACKS)
+@pytest.mark.parametrize("name", ANSWERED_TRACKS)
 def test_answers_from_claims_are_valid_for_every_track(name: str, index: Index, tmp_path: Path) -> None:
     topics = write_topics(tmp_path / "topics.jsonl")
     with serving(model=say) as server:

@@ -13,7 +13,7 @@ from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from tests.support.runs.answer_files import IDS, NEWS, WHY, A, B, make_record
 
-SPECS = ("rag25", "rag26", "ragtime25", "ragtime26")
+SPECS = ("rag25", "rag26", "ragtime25", "ragtime26", "dragun25")
 """The tracks that have rules there. BioGen has none."""
 Gate = Callable[[dict[str, Any], str], bool]
 

@@ -78,8 +78,8 @@ def test_the_commands_go_from_judgments_to_scores_and_ask_once(
         config.write_text(json.dumps({"run_id": "r", "model": model} | places))
 
         def make_all() -> list[bytes]:
-            create(config, qrels, made, None, 2, quiet=True)
-            create(config, qrels, tmp_path / "kept.jsonl", None, 2, NuggetForm.NUGGETBANK, quiet=True)
+            create(config, made, qrels, None, 2, quiet=True)
+            create(config, tmp_path / "kept.jsonl", qrels, None, 2, NuggetForm.NUGGETBANK, quiet=True)
             assign([answers], made, assigned, config, None, quiet=True)
             support([answers], config, rated, None, quiet=True)
             return [path.read_bytes() for path in (made, assigned, rated)]
@@ -179,3 +179,25 @@ def test_judgments_without_a_relevant_document_of_the_index_are_refused(
         create_banks(read_config(None, settings), tmp_path / "qrels", 2, run_with(lambda _: ""))
     with pytest.raises(UserError, match="needs a language model"):
         create_banks(read_config(None, settings[:-1]), tmp_path / "qrels", 2, run_with(lambda _: ""))
+
+
+@pytest.mark.slow
+def test_a_run_without_judgments_gives_a_nugget_bank_of_ragtime(index: Index, topics: Path, tmp_path: Path) -> None:
+    ranked, made, config = tmp_path / "r.trec", tmp_path / "nuggets.jsonl", tmp_path / "run.yaml"
+    ranked.write_text("1 Q0 flowers 1 3 t\n1 Q0 bees 2 2 t\n1 Q0 gone 3 1 t\n")
+    with serving(model=answer_by_server) as server:
+        model = {"name": "m", "urls": [server.url], "key_env": "NO_KEY"}
+        places = {"index": str(index.folder), "topics": str(topics), "out": str(tmp_path / "out")}
+        said = {"run_id": "r1", "team_id": "us", "run_desc": "Ours.", "track": "ragtime26", "model": model}
+        config.write_text(json.dumps(said | places))
+        create(config, made, to=NuggetForm.RAGTIME, run=ranked, quiet=True)
+    (record,) = [json.loads(line) for line in made.read_text().splitlines()]
+    assert record["metadata"] == {"team_id": "us", "topic_id": "1", "run_id": "r1", "run_desc": "Ours."}
+    cited = {name for one in record["nugget_bank"] for answer in one["answers"] for name in answer["references"]}
+    assert cited <= {"bees", "flowers"}
+    assert cited
+
+
+def test_nuggets_need_judgments_or_a_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected --qrels with judgments, or --run"):
+        create(tmp_path / "run.yaml", tmp_path / "out.jsonl")

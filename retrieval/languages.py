@@ -1,0 +1,87 @@
+"""BM25 over an index whose documents have languages of their own.
+
+Each language is a collection with its own analyzer, terms and statistics, so scores of two languages do not compare.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keystone.indexing.types import Tick
+from keystone.retrieval.backends import Sparse
+from keystone.retrieval.types import Rankings, ranked
+
+RANK_OFFSET = 60
+"""The k of reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)."""
+
+
+class LanguageSearcher:
+    """The search of the documents in one language: its rows become rows of the whole index.
+
+    `rows` holds the rows of these documents in the whole index, int32[documents], ascending.
+    """
+
+    def __init__(self, searcher: Sparse, rows: NDArray[np.int32]) -> None:
+        self._searcher, self._rows = searcher, rows
+        self.stems = searcher.stems
+        self.stem_frequencies = searcher.stem_frequencies
+        self.document_frequencies = searcher.document_frequencies
+
+    def search(
+        self,
+        query_ids: Sequence[str],
+        queries: Sequence[str] | Sequence[Mapping[str, float]],
+        depth: int,
+        threads: int = 1,
+        tick: Tick = lambda _: None,
+    ) -> Rankings:
+        """Rank the top `depth` documents of the language for each query by BM25; ties by document id."""
+        found = self._searcher.search(query_ids, queries, depth, threads, tick)
+        return Rankings(found.query_ids, found.offsets, self._rows[found.docs], found.scores)
+
+
+class LanguagesSearcher:
+    """The search of all languages of an index by the same text, each with its own analyzer."""
+
+    def __init__(self, searchers: Sequence[Sparse]) -> None:
+        self._searchers = searchers
+
+    def search(
+        self,
+        query_ids: Sequence[str],
+        queries: Sequence[str] | Sequence[Mapping[str, float]],
+        depth: int,
+        threads: int = 1,
+        tick: Tick = lambda _: None,
+    ) -> Rankings:
+        """Rank the top `depth` documents for each query, as `fuse_languages` does."""
+        found = [one.search(query_ids, queries, depth, threads) for one in self._searchers]
+        tick(len(queries))
+        return fuse_languages(found, depth)
+
+    def stems(self, text: str) -> list[str]:
+        """Return the stems of a text, in order, in one language after another, each distinct list once."""
+        return [stem for own in dict.fromkeys(tuple(one.stems(text)) for one in self._searchers) for stem in own]
+
+    def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
+        """Count the documents that hold each stem, in any language."""
+        return list(map(sum, zip(*(one.stem_frequencies(stems) for one in self._searchers), strict=True)))
+
+    def document_frequencies(self, words: Sequence[str]) -> list[int]:
+        """Count the documents that hold the stem of each word in their language."""
+        return list(map(sum, zip(*(one.document_frequencies(words) for one in self._searchers), strict=True)))
+
+
+def fuse_languages(found: Sequence[Rankings], depth: int) -> Rankings:
+    """Fuse the rankings of languages, which share no document, by reciprocal ranks, cut at `depth`.
+
+    So the best documents of all languages come first, then the second ones. Ties go to the smaller document id.
+    """
+    queries = range(len(found[0]))
+    docs = [np.concatenate([one.of(i) for one in found]) for i in queries]
+    scores = [
+        np.concatenate([1 / (RANK_OFFSET + np.arange(1, len(one.of(i)) + 1)) for one in found]).astype(np.float32)
+        for i in queries
+    ]
+    return ranked(found[0].query_ids, docs, scores, depth)

@@ -1,0 +1,114 @@
+"""The documents that support or contradict each sentence of given answers, and the file that is submitted.
+
+Source: the guidelines of BioGen 2025, task A. Each topic of such a run is a sentence.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.grading.ground import judge_documents, request_verdict
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.grading import ground as prompt
+from keystone.generation.types import Failure, Fallback
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.io.writing import write_json_lines
+from keystone.retrieval.types import Topic
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline import file_names
+from keystone.runs.pipeline.foresight import Ask, Asked, Foreseen, foresee
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.model_runner import describe_model
+from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.stages.gather import work_on_each_topic
+from keystone.runs.pipeline.values import Artifact, make_records_artifact
+from keystone.runs.tracks.grounded import Grounds, make_grounded_records
+from keystone.runs.tracks.rules import TRACKS
+
+ASKS = ("track",)
+
+
+@dataclass(frozen=True, slots=True)
+class GroundRecord:
+    """The verdict on each judged document of a sentence, best first, and each step without a usable reply."""
+
+    topic_id: str
+    verdicts: dict[str, prompt.Verdict]
+    fallbacks: tuple[Fallback, ...] = ()
+
+
+GROUNDS_FILE = make_records_artifact(file_names.GROUNDS, GroundRecord)
+
+
+def _get_submission_file(config: RunConfig) -> Artifact[list[dict[str, Any]]]:
+    """Get the file that is submitted: an object for each answer."""
+    assert config.track is not None
+    return Artifact(
+        TRACKS[config.track].answer_file,
+        lambda path, _: [record for _, record in read_json_lines(path)],
+        lambda path, records, _: write_json_lines(path, records),
+    )
+
+
+def ground_sentences(work: Work) -> None:
+    """Judge the first documents of each sentence that are not cited yet, and write what is submitted."""
+    job, ranking = work.job, work.values.get(work.before.narrative_ranking)
+    settings = job.config.model
+    assert settings is not None  # the configuration has been checked
+    window = settings.window
+
+    async def judge(model: Model | None, topic: Topic, rows: list[int]) -> GroundRecord:
+        assert model is not None
+        cited = {str(name) for name in topic.record.get("existing_supported_citations") or ()}
+        documents = [one for one in job.store.get(rows) if one.id not in cited][: job.config.answer.documents]
+        found = await judge_documents(model, topic.narrative, [one.contents for one in documents], window)
+        pairs = list(zip(documents, found, strict=True))
+        verdicts: dict[str, prompt.Verdict] = {one.id: own for one, own in pairs if not isinstance(own, Failure)}
+        failed = [Fallback(topic.id, "ground", own.reason) for _, own in pairs if isinstance(own, Failure)]
+        return GroundRecord(topic.id, verdicts, tuple(failed))
+
+    topics = [partial(judge, topic=topic, rows=ranking.of(i).tolist()) for i, topic in enumerate(job.topics)]
+    records = work_on_each_topic(work, "Judging documents", topics)
+    work.values.put(GROUNDS_FILE, records)
+    grounds = {one.topic_id: _list_grounds(one.verdicts) for one in records}
+    work.values.put(_get_submission_file(job.config), make_grounded_records(job.topics, grounds, job.track, job.author))
+
+
+def _list_grounds(verdicts: dict[str, prompt.Verdict]) -> Grounds:
+    """List the documents that support a sentence, and those that contradict it, best first."""
+    supporting = [name for name, verdict in verdicts.items() if verdict == "supports"]
+    return Grounds(supporting, [name for name, verdict in verdicts.items() if verdict == "contradicts"])
+
+
+def _make_key(job: Job, _: Before) -> Any:
+    cited = [topic.record.get("existing_supported_citations") for topic in job.topics]
+    words = digest([prompt.SYSTEM, prompt.USER, prompt.SCHEMA])
+    author = [job.author.team_id, job.author.run_id]
+    settings = [job.config.answer.documents, words, author, describe_model(job.config)]
+    return [job.identity, job.plain_topics, cited, job.plain_track, *settings]
+
+
+def _foresee(asked: Asked) -> Iterator[Foreseen]:
+    documents = min(asked.job.config.answer.documents, asked.documents)
+    shown = documents * CHARACTERS_PER_TOKEN * asked.model.window // 2
+    for one in asked.topics:
+        yield foresee(
+            Ask("ground", documents, request_verdict(one.topic.narrative, "", asked.model.window), shown), asked.model
+        )
+
+
+STAGE = StageKind(
+    name="ground",
+    wanted=lambda config: config.grounds,
+    makes=lambda before: (GROUNDS_FILE, _get_submission_file(before.config)),
+    reads=lambda before: (before.narrative_ranking,),
+    key=_make_key,
+    work=ground_sentences,
+    answers_need=lambda _: False,
+    asks=ASKS,
+    foresee=_foresee,
+    records=lambda _: (GROUNDS_FILE,),
+)

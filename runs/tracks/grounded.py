@@ -1,0 +1,215 @@
+"""Answers whose sentences are grounded: the documents that support and contradict each sentence, beside those given.
+
+They are written, judged and repaired here. Source: the guidelines of BioGen 2025, task A, and its validator.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from keystone.indexing.errors import UserError
+from keystone.retrieval.types import Topic
+from keystone.runs.tracks.answer_files import Author, get_metadata, is_integer
+from keystone.runs.tracks.rules import Track
+from keystone.runs.tracks.violations import (
+    Lines,
+    Repair,
+    Violation,
+    make_error,
+    make_warning,
+    parse_json,
+    parse_object,
+    read_lines,
+    shorten_value,
+)
+from keystone.runs.wording import plural
+
+SUPPORTED, CONTRADICTED, EXISTING = "supported_citations", "contradicted_citations", "existing_supported_citations"
+
+
+class Grounds(NamedTuple):
+    """The ids of documents that support a sentence, and of those that contradict it, best first."""
+
+    supporting: Sequence[str]
+    contradicting: Sequence[str]
+
+
+def make_grounded_records(
+    topics: Sequence[Topic], grounds: Mapping[str, Grounds], track: Track, author: Author
+) -> list[dict[str, Any]]:
+    """Make the objects of the file, one for each answer in the order of the topics, which are its sentences."""
+    found: dict[str, dict[str, Any]] = {}
+    for topic in topics:
+        answer_id, existing = str(topic.record.get("qa_id", topic.id)), topic.record.get(EXISTING)
+        metadata = {"team_id": author.team_id, "run_id": author.run_id, "qa_id": answer_id}
+        if isinstance(question := topic.record.get("question"), str):
+            metadata["question"] = question
+        record = found.setdefault(answer_id, {"metadata": metadata, "answer": []})
+        own = grounds[topic.id]
+        record["answer"].append(
+            {
+                "text": topic.narrative,
+                EXISTING: existing,
+                SUPPORTED: list(own.supporting[: track.cited]),
+                CONTRADICTED: list(own.contradicting[: track.cited]),
+            }
+        )
+    return list(found.values())
+
+
+def read_grounded(path: Path) -> dict[str, list[tuple[str, set[str], Grounds]]]:
+    """Read the sentences of each answer of a valid file, by the answer's id: text, existing ids and new ones.
+
+    The file is JSONL or a JSON array. `UserError` for another one.
+    """
+    lines = read_lines(path)
+    whole = parse_json("\n".join(line for _, line in lines))
+    records = whole if isinstance(whole, list) else [parse_object(line) for _, line in lines if line.strip()]
+    found: dict[str, list[tuple[str, set[str], Grounds]]] = {}
+    for number, record in enumerate(records, 1):
+        try:
+            found[str(record["metadata"]["qa_id"])] = [_read_sentence(one) for one in record["answer"]]
+        except (KeyError, TypeError, AttributeError) as error:
+            expected = f"metadata.qa_id and the sentences of an answer, with {SUPPORTED} and {CONTRADICTED}"
+            raise UserError(f"{path}: object {number}: expected {expected}") from error
+    return found
+
+
+def _read_sentence(one: Mapping[str, Any]) -> tuple[str, set[str], Grounds]:
+    existing = set(map(str, one.get(EXISTING) or ()))
+    return one["text"], existing, Grounds(list(map(str, one[SUPPORTED])), list(map(str, one[CONTRADICTED])))
+
+
+def check_grounded(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterator[Violation]:
+    """Find the violations of a file, by line. `topics` are the sentences by their ids, `ANSWER-NUMBER`."""
+    wanted = dict.fromkeys(name.rpartition("-")[0] for name in topics)
+    seen: dict[str, int] = {}
+    runs: dict[str, int] = {}
+    for number, line in content:
+        if not line.strip():
+            continue
+        record = parse_object(line)
+        if record is None:
+            yield make_error(number, "not JSON", f"expected a JSON object, found {shorten_value(line)}")
+            continue
+        metadata = get_metadata(record, track)
+        metadata = metadata if isinstance(metadata, dict) else {}
+        for key in track.keys:
+            if metadata.get(key.name) in (None, "") and key.required:
+                yield make_error(number, "missing key", f"metadata.{key.name}: expected a value, found none")
+        answer_id = str(metadata.get("qa_id", ""))
+        if answer_id in seen:
+            first = f"line {seen[answer_id]} answers {answer_id}, too"
+            yield make_error(number, "repeated answer", f"metadata.qa_id: {first}: expected one object for each answer")
+        elif answer_id and topics and answer_id not in wanted:
+            yield make_error(number, "unknown topic", f"metadata.qa_id: found {answer_id!r}, which no topic has")
+        seen.setdefault(answer_id, number)
+        runs.setdefault(str(metadata.get("run_id")), number)
+        sentences = record.get("answer")
+        if not isinstance(sentences, list) or not sentences:
+            yield make_error(number, "no sentences", "answer: expected a list of sentences with at least one")
+            continue
+        given = [text for name, text in topics.items() if name.rpartition("-")[0] == answer_id]
+        if given and [one.get("text") for one in sentences if isinstance(one, dict)] != given:
+            yield make_error(number, "other sentences", "answer: the sentences are not those of the topics, in order")
+        for place, one in enumerate(sentences):
+            yield from _check_sentence(number, f"answer[{place}]", one, track)
+    if len(runs) > 1:
+        yield make_error(0, "several run ids", f"found the run ids {', '.join(runs)}, expected one")
+    for name in wanted:
+        if name not in seen:
+            yield make_error(0, "missing topic", f"the answer {name} is missing")
+    if not seen:
+        yield make_error(0, "empty", "found no answer")
+
+
+def _check_sentence(line: int, where: str, one: Any, track: Track) -> Iterator[Violation]:
+    if not isinstance(one, dict) or not isinstance(one.get("text"), str) or not one["text"].strip():
+        yield make_error(line, "no text", f"{where}: expected an object with a text, found {shorten_value(one)}")
+        return
+    lists = {}
+    for key in (EXISTING, SUPPORTED, CONTRADICTED):
+        value = one.get(key)
+        if value is None and key == EXISTING:
+            value = []
+        if not isinstance(value, list):
+            yield make_error(line, "no list", f"{where}.{key}: expected a list of ids, found {shorten_value(value)}")
+            value = []
+        lists[key] = [str(name) for name in value]
+        if any(is_integer(name) for name in value):
+            yield make_warning(line, "id as a number", f"{where}.{key}: expected ids as text, found numbers")
+    existing = set(lists[EXISTING])
+    for key in (SUPPORTED, CONTRADICTED):
+        names = lists[key]
+        if len(set(names)) < len(names):
+            yield make_error(line, "repeated citation", f"{where}.{key}: expected each id once, found {names}")
+        if held := [name for name in names if name in existing]:
+            yield make_error(line, "existing citation", f"{where}.{key}: found {held}, which {EXISTING} has already")
+        if wrong := [name for name in names if not track.owns(name)]:
+            expected = "ids of the corpus: PMIDs have at most 8 digits"
+            yield make_error(line, "id of another corpus", f"{where}.{key}: expected {expected}, found {wrong}")
+        if track.cited is not None and len(names) > track.cited:
+            message = f"{where}.{key}: expected at most {track.cited}, found {len(names)}"
+            yield make_error(line, "too many citations", message)
+    if both := sorted(set(lists[SUPPORTED]) & set(lists[CONTRADICTED])):
+        yield make_error(
+            line, "supports and contradicts", f"{where}: expected each id in one list, found {both} in both"
+        )
+
+
+def fix_grounded(content: Lines, track: Track, _topics: Mapping[str, str]) -> tuple[list[str], list[Repair]]:
+    """Repair a file without changing its meaning; returns the new lines, and the repairs by line.
+
+    Numbers become text, repeated ids and those that exist already are dropped, and so are those beyond the limit. An id
+    in both lists stays, since nobody can know which was meant.
+    """
+    lines, repairs = [], []
+    for number, line in content:
+        record = parse_object(line)
+        if record is None or not isinstance(record.get("answer"), list):
+            if line.strip():
+                lines.append(line)
+            else:
+                repairs.append(Repair(number, "blank line dropped"))
+            continue
+        done = [
+            Repair(number, f"answer[{place}].{message}")
+            for place, one in enumerate(record["answer"])
+            if isinstance(one, dict)
+            for message in _fix_sentence(one, track)
+        ]
+        repairs += done
+        lines.append(orjson.dumps(record).decode() if done else line)
+    return lines, repairs
+
+
+def _fix_sentence(one: dict[str, Any], track: Track) -> Iterator[str]:
+    """Repair the lists of a sentence in place, and tell each repair."""
+    existing = [str(name) for name in one.get(EXISTING) or ()]
+    for key in (EXISTING, SUPPORTED, CONTRADICTED):
+        value = one.get(key)
+        if not isinstance(value, list):
+            continue
+        names = [str(name) if is_integer(name) else name for name in value]
+        kept = list(dict.fromkeys(name for name in names if isinstance(name, str)))
+        if key != EXISTING:
+            kept = [name for name in kept if name not in existing][: track.cited]
+        if kept != value and len(names) == sum(isinstance(name, str) for name in names):
+            one[key] = kept
+            yield f"{key}: {value} is now {kept}"
+
+
+def describe_grounded(content: Lines, _track: Track, _topics: Mapping[str, str]) -> str:
+    """Describe how much a file holds: answers, sentences, and documents that support or contradict them."""
+    records = [record for _, line in content if (record := parse_object(line)) is not None]
+    sentences = [
+        one for record in records if isinstance(record.get("answer"), list) for one in record["answer"]
+        if isinstance(one, dict)
+    ]  # fmt: skip
+    counts = [
+        sum(len(one[key]) for one in sentences if isinstance(one.get(key), list)) for key in (SUPPORTED, CONTRADICTED)
+    ]
+    parts = [plural(len(records), "answer"), plural(len(sentences), "sentence")]
+    return ", ".join([*parts, f"{counts[0]} supporting", f"{counts[1]} contradicting citations"])

@@ -1,0 +1,192 @@
+"""Task A of BioGen: documents that support or contradict the sentences of given answers."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.runs.config.read import read_config
+from keystone.runs.evaluation.answers.grounded import evaluate_grounded
+from keystone.runs.pipeline.run import run
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.tracks.validate import detect_track, fix, judge, validate
+from keystone.runs.trec.topics import read_topics
+from tests.support.runs.command_line import keystone
+from tests.support.servers.chat import serving
+
+TRACK = TRACKS["biogen-a"]
+SENTENCES = ("Honey lowers cough.", "Honey is safe for infants.")
+DOCUMENTS = {
+    "11": "Honey lowers cough in children. SUPPORTS 1",
+    "12": "A trial: honey lowers cough. SUPPORTS 1",
+    "13": "Honey lowers cough, we found. SUPPORTS 1",
+    "14": "Honey lowers cough again. SUPPORTS 1",
+    "15": "Honey lowers cough: the first report. SUPPORTS 1",
+    "16": "Honey is not safe for infants. CONTRADICTS 2",
+    "17": "Honey lowers nothing about cough. CONTRADICTS 1",
+    "18": "Bees dance to tell where honey is.",
+}
+
+
+def write_given(path: Path) -> Path:
+    """Write task A's topics as the track has them: a JSON array, PMIDs as numbers, null for none."""
+    answer = [
+        {"text": SENTENCES[0], "existing_supported_citations": [15]},
+        {"text": SENTENCES[1], "existing_supported_citations": None},
+    ]
+    path.write_bytes(orjson.dumps([{"metadata": {"qa_id": "116", "question": "is honey good?"}, "answer": answer}]))
+    return path
+
+
+def say(body: dict[str, Any]) -> str:
+    """Judge as the document says itself: which sentence it supports or contradicts."""
+    user = body["messages"][1]["content"]
+    verdict = re.search(r"(SUPPORTS|CONTRADICTS) (\d)", user)
+    fits = verdict is not None and user.rstrip().endswith(SENTENCES[int(verdict[2]) - 1])
+    return orjson.dumps({"verdict": verdict[1].lower() if verdict and fits else "neither"}).decode()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lines = (orjson.dumps({"id": name, "contents": text}) + b"\n" for name, text in DOCUMENTS.items())
+    (tmp_path / "c.jsonl").write_bytes(b"".join(lines))
+    build_index(tmp_path / "c.jsonl", tmp_path / "index", BuildSettings(embedding=None))
+    write_given(tmp_path / "given.json")
+    return tmp_path
+
+
+def configure(folder: Path, *changes: str) -> list[str]:
+    return [
+        "run_id=a1", "team_id=us", "track=biogen-a", "queries.method=narrative", f"index={folder / 'index'}",
+        f"topics={folder / 'given.json'}", f"out={folder / 'out'}", *changes,
+    ]  # fmt: skip
+
+
+def test_sentences_are_topics(tmp_path: Path) -> None:
+    topics = read_topics(write_given(tmp_path / "given.json"))
+    assert [(topic.id, topic.narrative) for topic in topics] == [("116-1", SENTENCES[0]), ("116-2", SENTENCES[1])]
+    assert topics[0].record["existing_supported_citations"] == [15]
+    assert topics[1].record["question"] == "is honey good?"
+
+
+@pytest.mark.slow
+def test_a_run_names_documents_that_support_and_contradict(folder: Path) -> None:
+    with serving(model=say) as server:
+        model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
+        directory = run(read_config(None, configure(folder, model)), threads=2)
+        asked = len(server.requests)
+        assert run(read_config(None, configure(folder, model)), threads=2) == directory
+        assert len(server.requests) == asked
+    path = directory / "task_a.jsonl"
+    (record,) = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    assert record["metadata"] == {"team_id": "us", "run_id": "a1", "qa_id": "116", "question": "is honey good?"}
+    first, second = record["answer"]
+    assert first["existing_supported_citations"] == [15]
+    assert len(first["supported_citations"]) == 3
+    assert set(first["supported_citations"]) < {"11", "12", "13", "14"}
+    assert first["contradicted_citations"] == ["17"]
+    assert (second["supported_citations"], second["contradicted_citations"]) == ([], ["16"])
+    assert not any(f"document>\n{DOCUMENTS['15']}" in str(one) for one in server.requests)
+    topics = read_topics(folder / "given.json")
+    assert detect_track(path).name == "biogen-a"
+    found = judge(path, TRACK, topics)
+    assert {(one.severity, one.kind) for one in found.violations} == {("warning", "id as a number")}
+    assert found.size == "1 answer, 2 sentences, 3 supporting, 2 contradicting citations"
+    assert keystone("validate", path, "--topics", folder / "given.json").returncode == 0
+
+
+def test_rules_are_refused_with_a_reason(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"track: biogen-a has documents judged .*, which rules cannot do"):
+        read_config(None, configure(folder))
+
+
+def write_answers(path: Path, **changes: Any) -> Path:
+    sentence = {
+        "text": SENTENCES[0], "existing_supported_citations": ["15"], "supported_citations": ["11", "12"],
+        "contradicted_citations": ["17"],
+    }  # fmt: skip
+    other = {"text": SENTENCES[1], "supported_citations": [], "contradicted_citations": []}
+    metadata = {"team_id": "us", "run_id": "a1", "qa_id": "116"}
+    path.write_bytes(orjson.dumps({"metadata": metadata, "answer": [sentence | changes, other]}) + b"\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds", "left"),
+    [
+        pytest.param({}, [], [], id="nothing"),
+        pytest.param({"supported_citations": [11]}, ["id as a number"], [], id="a number"),
+        pytest.param({"supported_citations": ["11", "11"]}, ["repeated citation"], [], id="repeated"),
+        pytest.param({"supported_citations": ["15"]}, ["existing citation"], [], id="existing"),
+        pytest.param(
+            {"contradicted_citations": [15]}, ["existing citation", "id as a number"], [], id="existing number"
+        ),
+        pytest.param({"supported_citations": list("1234")}, ["too many citations"], [], id="four"),
+        pytest.param({"contradicted_citations": list("1234")}, ["too many citations"], [], id="four contradicting"),
+        pytest.param({"supported_citations": ["PMC1"]}, ["id of another corpus"], ["id of another corpus"], id="PMC"),
+        pytest.param(
+            {"supported_citations": ["17"]}, ["supports and contradicts"], ["supports and contradicts"], id="both"
+        ),
+        pytest.param({"supported_citations": None}, ["no list"], ["no list"], id="no list"),
+        pytest.param({"text": "Other."}, ["other sentences"], ["other sentences"], id="another text"),
+        pytest.param({"text": ""}, ["no text", "other sentences"], ["no text", "other sentences"], id="no text"),
+    ],
+)
+def test_violations_are_named_and_repaired(
+    changes: dict[str, Any], kinds: list[str], left: list[str], tmp_path: Path
+) -> None:
+    topics = read_topics(write_given(tmp_path / "given.json"))
+    path = write_answers(tmp_path / "task_a.jsonl", **changes)
+    assert sorted({one.kind for one in validate(path, TRACK, topics)}) == kinds
+    repairs, verdict = fix(path, tmp_path / "fixed.jsonl", TRACK, topics)
+    assert bool(repairs) == (kinds != left)
+    assert sorted({one.kind for one in verdict.violations}) == left
+
+
+def test_answers_are_complete(tmp_path: Path) -> None:
+    topics = read_topics(write_given(tmp_path / "given.json"))
+    path = write_answers(tmp_path / "task_a.jsonl")
+    twice = path.read_bytes() * 2 + path.read_bytes().replace(b'"116"', b'"9"').replace(b"a1", b"a2") + b"no\n"
+    path.write_bytes(twice)
+    kinds = {one.kind for one in validate(path, TRACK, topics)}
+    assert kinds == {"repeated answer", "unknown topic", "several run ids", "not JSON"}
+    path.write_bytes(b"\n")
+    assert {one.kind for one in validate(path, TRACK, topics)} == {"missing topic", "empty"}
+
+
+JUDGMENTS = """qid,answer_sentence,citation,judgement
+116,Honey lowers cough .,"A title
+PMID: 11",Supports
+116,Honey lowers cough .,"PMID: 12",Partially supports
+116,Honey lowers cough .,"PMID: 17",Neutral
+116,Honey is safe for infants .,"PMID: 16",Contradicts
+"""
+
+
+def test_measures_are_those_of_the_track(tmp_path: Path) -> None:
+    """By hand: of sentence 1, one of two is right, or both if partial support counts; sentence 2 names nothing."""
+    (tmp_path / "j.csv").write_text(JUDGMENTS)
+    path = write_answers(tmp_path / "task_a.jsonl")
+    (found,) = evaluate_grounded([path], tmp_path / "j.csv")
+    assert {name: values.tolist() for name, values in found.values.items()} == {
+        "support_P": [0.25], "support_R": [0.5], "support_relaxed_P": [0.5], "support_relaxed_R": [0.5],
+        "contradict_P": [0.0], "contradict_R": [0.0],
+    }  # fmt: skip
+    shown = keystone("evaluate", path, "--answers", "--references", tmp_path / "j.csv")
+    assert "support_P" in shown.stdout
+    assert ".25" in shown.stdout
+
+
+def test_judgments_of_another_form_are_refused(tmp_path: Path) -> None:
+    path = write_answers(tmp_path / "task_a.jsonl")
+    (tmp_path / "j.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(UserError, match=r"j.csv:1: expected the columns qid, .*, found a, b"):
+        evaluate_grounded([path], tmp_path / "j.csv")
+    (tmp_path / "j.csv").write_text(JUDGMENTS.replace("116", "7"))
+    with pytest.raises(UserError, match="none of its answers has judgments"):
+        evaluate_grounded([path], tmp_path / "j.csv")
