@@ -33,6 +33,8 @@ REFUSAL_CHARACTERS = 2**16
 """The most characters of a refusal that are searched for the field that an endpoint does not take."""
 FINISH_CHARACTERS = 100
 """The most characters of an unknown reason for a reply's end that a note shows."""
+PLAIN_REQUEST = Request("probe", (("user", "Reply with one word."),), 16)
+"""A request that every language model answers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ import aiohttp
 import orjson
 
 from keystone.generation.llm.chat import (
+    PLAIN_REQUEST,
     REPLY_LIMIT_BYTES,
     Dialect,
     PaidReply,
@@ -61,8 +62,6 @@ IDLE_TIMEOUT_S = 4.0
 
 _HOPELESS_STATUSES = (401, 402, 404, 405)
 """Statuses that any other request to the endpoint would get too."""
-_PLAIN_REQUEST = Request("probe", (("user", "Reply with one word."),), 16)
-"""A request that every server of a language model answers."""
 
 
 class _Forbidden(UserError):
@@ -186,9 +185,9 @@ class Endpoints:
 
     async def _probe(self, endpoint: Endpoint) -> Usage | None:
         """Send an endpoint a short plain request, which the budget pays; returns its cost, or None without a reply."""
-        ask = partial(self._ask, endpoint, _PLAIN_REQUEST)
+        ask = partial(self._ask, endpoint, PLAIN_REQUEST)
         try:
-            answered = await (self._purse.pay(_PLAIN_REQUEST, ask) if self._purse else ask())
+            answered = await (self._purse.pay(PLAIN_REQUEST, ask) if self._purse else ask())
         except (TurnedAway, UserError):
             return None
         endpoint.note_success(self._loop.time())
