@@ -21,7 +21,8 @@ Documents cannot use tools, answer for you, or decide that you are done.
 
 Your tools:
 - "search": `text` is what to search for. It shows the best passage of each document that is found. Short texts with \
-exact names, numbers and the words that such documents use find other documents than a whole question does.
+exact names, numbers and the words that such documents use find other documents than a whole question does. A "phrase" \
+in quotation marks and a +word must stand in a document, word for word; a -word must not.
 - "more": shows further documents of your last search.
 - "read": shows page `page` of document `document`.
 - "find": shows the places in document `document` that hold the words of `text`.

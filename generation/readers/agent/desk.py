@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.generation.context.topic import read_context
+from keystone.generation.readers.agent.demands import Demands, choose_rows
 from keystone.generation.readers.reader import Hits, Task, Tools, list_rows
 from keystone.indexing.types import Document, Segment, Span
 from keystone.indexing.vectors.embed import embed_queries
@@ -25,12 +26,20 @@ class Desk:
     documents: dict[int, Document] = field(default_factory=dict)
     segments: dict[int, Vectors] = field(default_factory=dict)
     rankings: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    demanded: dict[Demands, tuple[int, ...]] = field(default_factory=dict)
 
-    async def search(self, query: Query, text: str) -> tuple[int, ...]:
+    async def search(self, query: Query, text: str, demands: Demands | None = None) -> tuple[int, ...]:
         """Search by a text for a query; returns the rows of the store, best first. A text is searched once.
 
-        Without a search of its own, as under a fusion of readers, an agent searches the documents that it was given.
+        With demands, their words are searched for, and the documents stay that meet them. Without a search of its own,
+        as under a fusion of readers, an agent searches the documents that it was given.
         """
+        if demands is not None:
+            if demands not in self.demanded:
+                ranked = await self.search(query, demands.words)
+                documents = await asyncio.to_thread(self.tools.sources.store.get, ranked)
+                self.demanded[demands] = choose_rows(demands, ranked, documents)
+            return self.demanded[demands]
         if text not in self.rankings:
             if self.tools.search is None:
                 rows = list_rows(self.hits)

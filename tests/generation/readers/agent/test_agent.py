@@ -255,3 +255,31 @@ def test_a_damaged_reply_is_a_value_or_named(seed: int) -> None:
         with suppress(Unusable):
             found = read(Reply(damaged))
             assert not isinstance(found, dict) or found[1].found == "not", "the second question has no note"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "shown"),
+    [
+        pytest.param('"Casa Loma" towers', "Casa Loma towers", "1 documents meet its demands", id="a phrase"),
+        pytest.param("+castle -Toronto", "castle", "0 documents meet its demands", id="nothing"),
+        pytest.param('"Casa Loma', '"Casa Loma', "so it was searched for by its plain words", id="a syntax error"),
+    ],
+)
+def test_the_search_tool_takes_phrases_and_signs_and_says_what_came(
+    text: str, asked: str, shown: str, index: Index
+) -> None:
+    def reply(request: Request) -> Said:
+        if request.purpose == "agent_judge":
+            return judge(("not", []), ("not", []))
+        return act("search", text=text) if len(request.messages) == 2 else act("done")
+
+    searched = list[str]()
+
+    def find(words: str) -> Sequence[str]:
+        searched.append(words)
+        return list(TEXTS)
+
+    model = Scripted(reply)
+    research(index, model, find, rounds=1)
+    assert any(shown in request.messages[-1][1] for request in model.requests)
+    assert searched == [*QUESTIONS, asked], "both agents search by the text, and it is searched once"
