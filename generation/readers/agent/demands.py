@@ -19,7 +19,7 @@ _MARKS = str.maketrans("\u201c\u201d\u201e\uff02", '""""')
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Demands:
     """The words that rank the documents, and the phrases, each a tuple of words, that a document must hold or lack."""
 

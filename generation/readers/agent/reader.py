@@ -179,7 +179,8 @@ class Agent:
             Note(note.claim, (note.quote,), NOTED, step, queries[note.place].id)
             for step, note in enumerate(research.notes)
         )
-        kinds = (("read", research.read), ("seen", research.seen))
+        found = desk.list_found(research.searched)
+        kinds = (("read", [*research.read]), ("seen", [*research.seen]), ("found", found))
         seen = (Note("", tuple(spans), kind) for kind, spans in kinds if spans)
         return EvidenceSet(
             tuple(kept),
