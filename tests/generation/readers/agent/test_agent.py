@@ -18,6 +18,7 @@ from keystone.generation.readers.agent.tools import NoteTaken
 from keystone.generation.readers.allowance import count_prompt_tokens
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
+from keystone.generation.readers.write import NOTED
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
@@ -102,6 +103,17 @@ def test_notes_become_evidence_with_the_questions_that_they_answer(index: Index)
     ]
     assert found.steps[-1].action == "end: covered"
     assert found.added == ("castle",), "the first document was in the narrative's ranking"
+
+
+def test_the_note_that_answers_best_comes_first(index: Index) -> None:
+    def reply(request: Request) -> Said:
+        if request.purpose == "agent_judge":
+            return judge(("answered", [1, 0]), ("not", []))
+        first = f"Your question: {QUESTIONS[0]}" in request.messages[1][1]
+        return act("done", *([(0, "Never Too Loud was sung by Danko Jones."), (0, FROM_TORONTO)] if first else []))
+
+    notes = [note.text for note in research(index, Scripted(reply), find_all, rounds=1).notes if note.kind == NOTED]
+    assert notes == [FROM_TORONTO, "Never Too Loud was sung by Danko Jones."]
 
 
 def test_a_copy_of_a_passage_is_not_shown_again(index: Index) -> None:
