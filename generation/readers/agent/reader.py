@@ -306,7 +306,8 @@ def make_request(settings: AgentSettings, world: World, beginning: str, state: S
     user = prompt.USER.format(narrative=world.desk.task.topic.narrative, question=world.query.question, begin=beginning)
     turns: list[Message] = [("user", user), *make_turns(steps, settings.window - count_tokens(status))]
     role, last = turns.pop()
-    return Request("agent", (("system", prompt.SYSTEM), *turns, (role, last + status)), REPLY_TOKENS, prompt.SCHEMA)
+    messages = (("system", prompt.SYSTEM), *turns, (role, last + status))
+    return Request("agent", messages, REPLY_TOKENS, prompt.SCHEMA, functions=prompt.FUNCTIONS)
 
 
 def make_turns(steps: Sequence[Step], window: int) -> list[Message]:

@@ -53,6 +53,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def research(index: Index, model: Model | None, found: Callable[[str], Sequence[str]], **settings: Any) -> EvidenceSet:
+    return asyncio.run(gather(index, model, found, **settings))
+
+
+async def gather(
+    index: Index, model: Model | None, found: Callable[[str], Sequence[str]], **settings: Any
+) -> EvidenceSet:
     """Research both questions; `found` are the ids that a search text finds."""
     store = open_store(index)
 
@@ -64,7 +70,7 @@ def research(index: Index, model: Model | None, found: Callable[[str], Sequence[
     tools = Tools(sources, model, AnswerSettings("whole" if model else "rules"), reader, search)
     queries = [Query("1", f"1#{n}", text, text, text) for n, text in enumerate(QUESTIONS)]
     task = Task(Topic("1", NARRATIVE), read_context(sources, [0], queries), 100, lambda sentences: sentences)
-    return asyncio.run(Agent(tools).gather(task, ((0,),)))
+    return await Agent(tools).gather(task, ((0,),))
 
 
 def find_all(_text: str) -> Sequence[str]:
