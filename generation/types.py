@@ -1,11 +1,14 @@
 """The types that flow between the steps: requests and replies, understandings, evidence and cited answers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from keystone.indexing.types import Span
 from keystone.retrieval.types import Ask
+
+Functions = Mapping[str, tuple[str, tuple[str, ...]]]
+"""Functions by name, each with its description and those members of the reply that it takes."""
 
 Message = tuple[str, str]
 """A role (`system`, `user` or `assistant`) and its text."""
@@ -25,6 +28,8 @@ class Request:
     """For how many alternatives of each token the reply gives log-probabilities."""
     seed: int | None = None
     """The seed of a sampled reply. Requests that differ by it alone have replies of their own."""
+    functions: Functions = field(default_factory=dict)
+    """The functions that the member `tool` of the reply may name, for servers that take tool calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
+from keystone.generation.llm.tool_calls import write_tools, write_turns
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import UnknownForm, WrongReply
 from keystone.indexing.io.error_text import describe_error, name_members, show_value
@@ -33,6 +34,8 @@ REFUSAL_CHARACTERS = 2**16
 """The most characters of a refusal that are searched for the field that an endpoint does not take."""
 FINISH_CHARACTERS = 100
 """The most characters of an unknown reason for a reply's end that a note shows."""
+PLAIN_REQUEST = Request("probe", (("user", "Reply with one word."),), 16)
+"""A request that every language model answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class Dialect:
     """The parts of a request's body that an endpoint takes. `refused` has the digests of schemas that it refuses."""
 
     schemas: bool = True
+    tools: bool = False
     temperature: bool = True
     logprobs: bool = True
     seed: bool = True
@@ -94,7 +98,7 @@ class Refusal(NamedTuple):
     """
 
     words: str
-    part: Literal["schemas", "temperature", "logprobs", "seed", "limit", "refused"]
+    part: Literal["schemas", "tools", "temperature", "logprobs", "seed", "limit", "refused"]
     value: bool | str
     note: str
 
@@ -103,6 +107,7 @@ NO_SCHEMA = "refuses the schema of {purpose}: asked without"
 REFUSALS = (
     Refusal(r"^(?=.*invalid schema).*response_format", "refused", "", NO_SCHEMA),
     Refusal(r"response_format", "schemas", False, "takes no JSON schemas: replies are asked for without"),
+    Refusal(r"\btools?\b|tool.choice|function.call", "tools", False, "takes no tool calls: asked for JSON"),
     Refusal(
         r"^(?!.*too large).*max_completion_tokens", "limit", "max_completion_tokens",
         "takes max_completion_tokens in place of max_tokens",
@@ -140,6 +145,7 @@ def combine_dialects(one: Dialect, other: Dialect) -> Dialect:
     limit = one.limit if other.limit == "max_tokens" else other.limit
     return Dialect(
         one.schemas and other.schemas,
+        one.tools and other.tools,
         one.temperature and other.temperature,
         one.logprobs and other.logprobs,
         one.seed and other.seed,
@@ -157,14 +163,17 @@ def write_body(
     model: str, request: Request, extra: Mapping[str, Any] | None = None, dialect: Dialect = Dialect()
 ) -> dict[str, Any]:
     """Write the body of a chat completions request. `extra` holds further fields."""
+    calls = write_tools(request) if dialect.tools else {}
     body: dict[str, Any] = {
         "model": model,
-        "messages": [{"role": role, "content": content} for role, content in request.messages],
+        "messages": write_turns(request.messages, request.functions if calls else {}),
         dialect.limit: request.max_tokens,
     }
     if dialect.temperature:
         body["temperature"] = request.temperature
-    if dialect.takes(request.schema):
+    if calls:
+        body |= calls
+    elif dialect.takes(request.schema):
         wanted = {"name": "reply", "schema": request.schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": wanted}
     if request.top_logprobs and dialect.logprobs:

@@ -33,7 +33,7 @@ class Endpoint:
         self.url = url
         self.address = URL(url.rstrip("/") + "/chat/completions")
         self.limit = Limit(settings.concurrency)
-        self.dialect = Dialect()
+        self.dialect = Dialect(tools=True)
         self.key = choose_key(url, OPENAI_KEY, settings.named_key, settings.key_file, required=False)
         self.headers = {"Authorization": f"Bearer {self.key.secret}"} if self.key.secret else {}
         self.flying = self.failures = self.rests = 0

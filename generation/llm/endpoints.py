@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import aiohttp
 import orjson
 
 from keystone.generation.llm.chat import (
+    PLAIN_REQUEST,
     REPLY_LIMIT_BYTES,
     Dialect,
     PaidReply,
@@ -34,8 +36,9 @@ from keystone.generation.llm.client import open_client
 from keystone.generation.llm.endpoint_pool import Endpoint, EndpointPool
 from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.llm.tool_calls import read_call
 from keystone.generation.llm.usage import Purse, add_usage
-from keystone.generation.types import Failure, Request, Usage
+from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import TooLarge, TurnedAway, UnknownForm, UserError, WrongReply
 from keystone.indexing.io.body import Body
 from keystone.indexing.io.error_text import describe_refusal
@@ -61,8 +64,6 @@ IDLE_TIMEOUT_S = 4.0
 
 _HOPELESS_STATUSES = (401, 402, 404, 405)
 """Statuses that any other request to the endpoint would get too."""
-_PLAIN_REQUEST = Request("probe", (("user", "Reply with one word."),), 16)
-"""A request that every server of a language model answers."""
 
 
 class _Forbidden(UserError):
@@ -186,9 +187,9 @@ class Endpoints:
 
     async def _probe(self, endpoint: Endpoint) -> Usage | None:
         """Send an endpoint a short plain request, which the budget pays; returns its cost, or None without a reply."""
-        ask = partial(self._ask, endpoint, _PLAIN_REQUEST)
+        ask = partial(self._ask, endpoint, PLAIN_REQUEST)
         try:
-            answered = await (self._purse.pay(_PLAIN_REQUEST, ask) if self._purse else ask())
+            answered = await (self._purse.pay(PLAIN_REQUEST, ask) if self._purse else ask())
         except (TurnedAway, UserError):
             return None
         endpoint.note_success(self._loop.time())
@@ -228,7 +229,11 @@ class Endpoints:
             raise WrongReply("an answer that is not JSON") from None
         except ValueError as error:
             raise WrongReply(f"an answer that cannot be kept: {error}") from None
+        found, called = read_call(found, request)
         answered = read_reply(found, read_bound(self._make_body(request, dialect)))
+        if dialect.tools and request.functions and not called and isinstance(answered.outcome, Reply):
+            dialect = replace(dialect, tools=False)
+            notes.append("makes no tool calls: asked for JSON")
         # a reply came in this dialect, so the fields were the reason of the refusals
         endpoint.dialect = combine_dialects(endpoint.dialect, dialect)
         for note in filter(None, [*notes, answered.note]):

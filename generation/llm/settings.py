@@ -1,5 +1,6 @@
 """The settings of a language model: the section `model` of a configuration."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -38,9 +39,9 @@ class ModelSettings(StrictSettings):
     The configuration never holds the key itself: see `key_env` and `key_file`.
     """
 
-    backend: Literal["endpoints", "vllm", "batch", "replay"] = "endpoints"
+    backend: Literal["endpoints", "vllm", "batch", "replay", "command"] = "endpoints"
     """`endpoints` asks OpenAI-compatible servers. `vllm` runs vLLM's engine in this process. `batch` writes files of
-    requests and reads files of replies. `replay` reads recorded replies and asks nobody."""
+    requests and reads files of replies. `replay` reads recorded replies and asks nobody. `command` runs `command`."""
     name: str = Field(min_length=1)
     """The model's name, as its server knows it."""
     urls: list[str] = Field(default=["https://api.openai.com/v1"])
@@ -57,11 +58,14 @@ class ModelSettings(StrictSettings):
     """Further fields of each request, such as `{reasoning_effort: low}`. If they change, the model is asked again."""
     engine: dict[str, Any] = Field(default={})
     """The arguments of vLLM's engine in this process, such as `{max_model_len: 8192}`."""
+    command: list[str] = Field(default=[])
+    """The program and its arguments for `command`: a list, or a text that is split as a shell does, without a shell.
+    It gets the prompt on standard input, and writes the reply to standard output."""
     submit: bool = False
     """Whether Keystone submits the files of `batch` to the first of `urls`, as jobs of OpenAI's batch service. The same
     command fetches the replies when the jobs have ended."""
     concurrency: int = Field(default=256, ge=1, le=100_000)
-    """The most calls in flight at one endpoint."""
+    """The most calls in flight at one endpoint, and the most processes of `command` at once."""
     call_seconds: float = Field(default=300, gt=0, le=LONGEST_WAIT_S)
     """The seconds that a call may take."""
     run_seconds: float | None = Field(default=None, gt=0, le=LONGEST_WAIT_S)
@@ -75,11 +79,12 @@ class ModelSettings(StrictSettings):
     prices: Prices | None = None
     """The model's prices. If it is null, no cost is computed."""
     budget: Budget | None = None
-    """The most that the calls of a run may cost together, for `endpoints`. If it is null, there is no limit."""
+    """The most that the calls of a run may cost together, for `endpoints` and `command`. If it is null, there is no
+    limit."""
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return leave_out(self, handler, ("submit",))
+        return leave_out(self, handler, ("submit", "command"))
 
     @field_validator("extra", "engine")
     @classmethod
@@ -93,10 +98,22 @@ class ModelSettings(StrictSettings):
             raise ValueError("expected values of JSON, whose numbers are finite and have 64 bits")
         return values
 
+    @field_validator("command", mode="before")
+    @classmethod
+    def _split(cls, command: Any) -> Any:
+        """Split a text into a program and its arguments."""
+        return shlex.split(command) if isinstance(command, str) else command
+
+    @model_validator(mode="after")
+    def _can_run(self) -> Self:
+        if self.backend == "command" and not any(self.command[:1]):
+            raise ValueError("command: found none with backend 'command', expected a program and its arguments")
+        return self
+
     @model_validator(mode="after")
     def _can_pay(self) -> Self:
-        if self.budget and self.backend != "endpoints":
-            raise ValueError(f"budget: found with backend {self.backend!r}, expected 'endpoints'")
+        if self.budget and self.backend not in ("endpoints", "command"):
+            raise ValueError(f"budget: found with backend {self.backend!r}, expected 'endpoints' or 'command'")
         if self.budget and self.budget.dollars is not None and self.prices is None:
             raise ValueError("budget.dollars: found without prices, expected the prices of the model")
         if self.budget and self.prices and (self.prices.cached or 0) > self.prices.prompt:

@@ -9,6 +9,7 @@ import orjson
 from pydantic import Field
 
 from keystone.generation.llm.chat import PaidReply
+from keystone.generation.llm.tool_calls import write_tools
 from keystone.generation.types import Failure, Request, Usage
 from keystone.indexing.errors import TurnedAway, UserError, WrongReply
 from keystone.indexing.settings import StrictSettings
@@ -92,7 +93,13 @@ def find_most_usage(request: Request) -> Usage:
     """Find the most that one call can cost: a token for each byte of the prompt, and a reply of `max_tokens`."""
     texts = [text for message in request.messages for text in message]
     schema = orjson.dumps(request.schema) if request.schema else b""
-    prompt = sum(len(text.encode()) for text in texts) + len(schema) + MESSAGE_TOKENS * (len(request.messages) + 1)
+    tools = orjson.dumps(write_tools(request)) if request.functions else b""
+    prompt = (
+        sum(len(text.encode()) for text in texts)
+        + len(schema)
+        + len(tools)
+        + MESSAGE_TOKENS * (len(request.messages) + 1)
+    )
     return Usage(calls=1, prompt_tokens=prompt, completion_tokens=request.max_tokens)
 
 

@@ -9,6 +9,7 @@ from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.runs.pipeline.file_names import TRACE
 from keystone.runs.pipeline.stages.gather import TopicStep, decode_step
+from keystone.runs.report.research import PURPOSES, list_notes, name_walks
 from keystone.runs.wording import plural
 
 INDENT = "  "
@@ -39,11 +40,17 @@ def format_trace(steps: Sequence[TopicStep], topic: str | None = None) -> Iterat
             continue
         own = [one.step for one in of_topic]
         yield f"topic {topic_id}: {_count(own)}"
-        for (query_id, doc_id, agent), walk in groupby(own, key=lambda step: (step.query_id, step.doc_id, step.agent)):
-            names = [f"query {query_id}" * bool(query_id), f"document {doc_id}" * bool(doc_id), f"walk {agent + 1}"]
-            yield f"{INDENT}{', '.join(filter(None, names))}"
+        is_research = all(step.purpose in PURPOSES for step in own)
+        for name, walk in name_walks(own) if is_research else _name_walks(own):
+            yield f"{INDENT}{name}"
             for step in walk:
                 yield from (f"{INDENT * 2}{line}" for line in _format_step(step))
+
+
+def _name_walks(steps: Sequence[Step]) -> Iterator[tuple[str, list[Step]]]:
+    for (query_id, doc_id, agent), walk in groupby(steps, key=lambda step: (step.query_id, step.doc_id, step.agent)):
+        names = [f"query {query_id}" * bool(query_id), f"document {doc_id}" * bool(doc_id), f"walk {agent + 1}"]
+        yield ", ".join(filter(None, names)), list(walk)
 
 
 def _count(steps: Sequence[Step]) -> str:
@@ -54,7 +61,13 @@ def _count(steps: Sequence[Step]) -> str:
 def _format_step(step: Step) -> Iterator[str]:
     cost = f", {step.prompt_tokens:,} tokens asked, {step.reply_tokens:,} answered" if step.prompt_tokens else ""
     yield f"step {step.number + 1}, {step.purpose}{cost}"
-    for name, text in (("shown", step.shown), ("reply", step.reply)):
+    is_told = step.purpose == "agent_judge" and not step.stop
+    notes = list_notes(step) if step.purpose == "agent" else []
+    for claim, quote in notes:
+        yield f"{INDENT}noted: {' '.join(claim.split())}"
+        yield f"{INDENT * 2}| {' '.join(quote.split())}"
+    reply = "" if is_told or notes or (step.purpose == "agent" and step.action) else step.reply
+    for name, text in (("shown", step.shown), ("reply", reply)):
         if text:
             yield f"{INDENT}{name}:"
             yield from (f"{INDENT * 2}| {line.expandtabs(2)}" for line in text.splitlines())

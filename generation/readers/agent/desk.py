@@ -7,12 +7,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from keystone.fusion.evidence import fuse_reciprocal_ranks
 from keystone.generation.context.topic import read_context
+from keystone.generation.readers.agent.demands import Demands, choose_rows
 from keystone.generation.readers.reader import Hits, Task, Tools, list_rows
 from keystone.indexing.types import Document, Segment, Span
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.types import Query
+
+MOST_FOUND_DOCUMENTS = 1000
+"""The most documents of a narrative's searches that its evidence names."""
 
 
 @dataclass(slots=True)
@@ -25,12 +30,20 @@ class Desk:
     documents: dict[int, Document] = field(default_factory=dict)
     segments: dict[int, Vectors] = field(default_factory=dict)
     rankings: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    demanded: dict[Demands, tuple[int, ...]] = field(default_factory=dict)
 
-    async def search(self, query: Query, text: str) -> tuple[int, ...]:
+    async def search(self, query: Query, text: str, demands: Demands | None = None) -> tuple[int, ...]:
         """Search by a text for a query; returns the rows of the store, best first. A text is searched once.
 
-        Without a search of its own, as under a fusion of readers, an agent searches the documents that it was given.
+        With demands, their words are searched for, and the documents stay that meet them. Without a search of its own,
+        as under a fusion of readers, an agent searches the documents that it was given.
         """
+        if demands is not None:
+            if demands not in self.demanded:
+                ranked = await self.search(query, demands.words)
+                documents = await asyncio.to_thread(self.tools.sources.store.get, ranked)
+                self.demanded[demands] = choose_rows(demands, ranked, documents)
+            return self.demanded[demands]
         if text not in self.rankings:
             if self.tools.search is None:
                 rows = list_rows(self.hits)
@@ -43,6 +56,13 @@ class Desk:
                 (found,) = map(list, await self.tools.search([again]))
             self.rankings[text] = tuple(found)
         return self.rankings[text]
+
+    def list_found(self, texts: Sequence[str]) -> list[Span]:
+        """List the documents that searches by these texts found, fused by reciprocal ranks, as empty spans."""
+        lists = [self.rankings[text] for text in texts if text in self.rankings]
+        lists += [self.demanded[demands] for demands in sorted(self.demanded)]
+        rows = [row for row, _ in fuse_reciprocal_ranks(lists)[:MOST_FOUND_DOCUMENTS]]
+        return [Span(doc_id, 0, 0) for doc_id in self.tools.sources.store.ids(rows)]
 
     async def read(self, rows: Sequence[int]) -> None:
         """Read the documents in these rows with the vectors of their segments, unless that was done before."""

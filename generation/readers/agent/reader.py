@@ -163,10 +163,11 @@ class Agent:
     def _make_evidence(self, desk: Desk, research: Research, stop: Stop) -> EvidenceSet:
         """Make evidence of the segments that hold the notes' quotes; without notes, of all that was shown."""
         queries = desk.task.context.queries
-        items = make_items(desk, research, queries)
+        ordered = put_best_first(research)
+        items = make_items(desk, research, ordered, queries)
         by_query = self.tools.settings.is_by_query
         groups = [[one for one in items if one.query_id == query.id] for query in queries] if by_query else [items]
-        order = list(dict.fromkeys([*(note.row for note in research.notes), *research.seen.values()]))
+        order = list(dict.fromkeys([*(note.row for note in ordered), *research.seen.values()]))
         documents = [desk.documents[row] for row in order]
         kept = [
             item
@@ -176,10 +177,10 @@ class Agent:
         known = {document.id for document in desk.task.context.documents.values()}
         cited = dict.fromkeys(item.span.doc_id for item in kept)
         notes = tuple(
-            Note(note.claim, (note.quote,), NOTED, step, queries[note.place].id)
-            for step, note in enumerate(research.notes)
+            Note(note.claim, (note.quote,), NOTED, step, queries[note.place].id) for step, note in enumerate(ordered)
         )
-        kinds = (("read", research.read), ("seen", research.seen))
+        found = desk.list_found(research.searched)
+        kinds = (("read", [*research.read]), ("seen", [*research.seen]), ("found", found))
         seen = (Note("", tuple(spans), kind) for kind, spans in kinds if spans)
         return EvidenceSet(
             tuple(kept),
@@ -210,19 +211,25 @@ def find_stop(research: Research, before: int, allowance: Allowance, last: bool)
     return "limit" if last else ""
 
 
-def make_items(desk: Desk, research: Research, queries: Sequence[Query]) -> list[Evidence]:
+def put_best_first(research: Research) -> list[NoteTaken]:
+    """Put the notes first that answer each question, the best one first, so that a short answer says what matters."""
+    best = [at for _, judged in sorted(research.judged.items()) for at in judged.notes]
+    return [research.notes[at] for at in dict.fromkeys([*best, *range(len(research.notes))])]
+
+
+def make_items(desk: Desk, research: Research, notes: Sequence[NoteTaken], queries: Sequence[Query]) -> list[Evidence]:
     """Make evidence in the order of the notes: the segments that hold each quote, each segment once for a query.
 
     Without notes the evidence is what was shown, in that order, for the query that is the closest.
     """
     found: dict[tuple[str, Span], Evidence] = {}
-    for note in research.notes:
+    for note in notes:
         document = desk.documents[note.row]
         for span in [one.span for one in find_quoted_segments(document, note.quote)] or [note.quote]:
             text = document.text[span.start : span.end]
             item = Evidence(span, text, 0.0, queries[note.place].id, why=f"noted: {note.claim}")
             found.setdefault((item.query_id, span), item)
-    if not research.notes:
+    if not notes:
         for span, row in research.seen.items():
             text = desk.documents[row].text[span.start : span.end]
             found.setdefault(("", span), Evidence(span, text, 0.0, queries[0].id, why="shown to the agent"))
@@ -299,7 +306,8 @@ def make_request(settings: AgentSettings, world: World, beginning: str, state: S
     user = prompt.USER.format(narrative=world.desk.task.topic.narrative, question=world.query.question, begin=beginning)
     turns: list[Message] = [("user", user), *make_turns(steps, settings.window - count_tokens(status))]
     role, last = turns.pop()
-    return Request("agent", (("system", prompt.SYSTEM), *turns, (role, last + status)), REPLY_TOKENS, prompt.SCHEMA)
+    messages = (("system", prompt.SYSTEM), *turns, (role, last + status))
+    return Request("agent", messages, REPLY_TOKENS, prompt.SCHEMA, functions=prompt.FUNCTIONS)
 
 
 def make_turns(steps: Sequence[Step], window: int) -> list[Message]:

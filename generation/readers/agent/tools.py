@@ -14,6 +14,7 @@ from keystone.generation.answers.sentences import read_place, tidy
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.prompts.readers.agent import Action, TakenNote
+from keystone.generation.readers.agent.demands import Demands, read_demands
 from keystone.generation.readers.agent.desk import Desk
 from keystone.generation.readers.graphreader.material import split_chunks
 from keystone.generation.rules.words import find_stems
@@ -46,7 +47,7 @@ class NoteTaken:
 class State:
     """What an agent has seen and kept: documents by number, stretches shown, its searches and its notes.
 
-    `at` is the number of documents of the last search that were looked at.
+    `at` is the number of documents of the last search that were looked at, and `demands` are its demands.
     """
 
     rows: tuple[int, ...] = ()
@@ -56,6 +57,7 @@ class State:
     searched: tuple[str, ...] = ()
     at: int = 0
     notes: tuple[NoteTaken, ...] = ()
+    demands: Demands | None = None
 
     def show(self, row: int, span: Span) -> "State":
         """Add a stretch that is shown, and its document if it is new."""
@@ -83,12 +85,18 @@ async def search(world: World, state: State, action: Action) -> tuple[State, str
     text = tidy(action.text or "")[:LONGEST_SEARCH]
     if not any(map(str.isalnum, text)):
         raise Unusable('"search" needs words in "text"')
-    return await search_text(world, state, text)
+    try:
+        demands, why = read_demands(text), ""
+    except Unusable as error:
+        demands, why = None, f"\nIts syntax has {error}, so it was searched for by its plain words."
+    state, observation = await search_text(world, state, text, demands)
+    summary, newline, shown = observation.partition("\n")
+    return state, f"{summary}{why}{newline}{shown}"
 
 
-async def search_text(world: World, state: State, text: str) -> tuple[State, str]:
+async def search_text(world: World, state: State, text: str, demands: Demands | None = None) -> tuple[State, str]:
     """Search for a text, and show the best segment of each document that was not shown."""
-    return await _show_hits(world, replace(state, searched=(*state.searched, text), at=0))
+    return await _show_hits(world, replace(state, searched=(*state.searched, text), at=0, demands=demands))
 
 
 async def more(world: World, state: State, _action: Action) -> tuple[State, str]:
@@ -100,7 +108,7 @@ async def more(world: World, state: State, _action: Action) -> tuple[State, str]
 
 async def _show_hits(world: World, state: State) -> tuple[State, str]:
     desk, text = world.desk, state.searched[-1]
-    ranking = await desk.search(world.query, text)
+    ranking = await desk.search(world.query, text, state.demands)
     vector = await desk.embed(text)
     blocks, known, copies, at = list[str](), list[int](), 0, state.at
     left = world.tokens
@@ -126,7 +134,10 @@ async def _show_hits(world: World, state: State) -> tuple[State, str]:
     names = ", ".join(map(str, sorted(known)))
     again = f" Shown before: documents {names}." if known else ""
     same = f" {copies} copies of shown passages are left out." if copies else ""
-    summary = f"Search {neutralise(text)!r}: {len(ranking)} documents found, {len(blocks)} new ones shown.{again}{same}"
+    found = "meet its demands" if state.demands else "found"
+    summary = (
+        f"Search {neutralise(text)!r}: {len(ranking)} documents {found}, {len(blocks)} new ones shown.{again}{same}"
+    )
     return replace(state, at=at), "\n".join([summary, *blocks])
 
 

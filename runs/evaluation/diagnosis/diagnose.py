@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from keystone.generation.readers.write import NOTED
 from keystone.generation.rules.support import find_added, rate_support
 from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import Answer, EvidenceSet, Sentence
@@ -24,6 +25,7 @@ from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.file_names import name_system_file
 from keystone.runs.pipeline.grading.rounds import RELEVANT_GRADE
+from keystone.runs.pipeline.stages.research import has_research
 from keystone.runs.pipeline.table import find_last_ranking
 from keystone.runs.trec.run_files import read_run
 from keystone.runs.trec.types import make_qrels, make_run
@@ -128,8 +130,8 @@ def _list_sources(sentence: Sentence, documents: Mapping[str, Document]) -> Iter
 
 
 Stage = Literal[
-    "corpus", "search", "systems", "queries", "graded", "grade", "placed", "reranked", "selected", "read", "used",
-    "cited",
+    "corpus", "search", "systems", "queries", "graded", "grade", "placed", "reranked", "selected", "found", "shown",
+    "noted", "read", "used", "cited",
 ]  # fmt: skip
 LOSSES: Mapping[Stage, str] = {
     "corpus": "not in the corpus",
@@ -141,11 +143,18 @@ LOSSES: Mapping[Stage, str] = {
     "placed": "ranked too low before the reranker",
     "reranked": "put too low by the reranker",
     "selected": "not selected",
+    "found": "found by no search of the agent",
+    "shown": "found by the agent, but not read",
+    "noted": "read by the agent, but not noted",
     "read": "selected, but not in the evidence",
     "used": "in the evidence, but not used",
     "cited": "used, but wrongly cited",
 }
 """The stages of a run in their order, each with the name of a loss there."""
+
+
+OF_AGENTS: tuple[Stage, ...] = ("found", "shown", "noted")
+"""The stages of research agents alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +221,10 @@ def diagnose(directory: Path, read_wanted: Callable[[Store], list[Wanted]]) -> D
 def list_stages(run: StoredRun) -> tuple[Stage, ...]:
     """List the stages of a run, in order."""
     absent: set[Stage] = {"selected"} if run.is_reranked else {"placed", "reranked"}
+    if has_research(run.config):  # the agent reads what it finds, not what was selected for it
+        absent.add("selected")
+    else:
+        absent |= set(OF_AGENTS)
     if run.answers_queries:
         absent.add("queries")
     if not run.grades:
@@ -264,10 +277,24 @@ def _find_passed(
         "placed": [doc_id in placed.get(topic_id, ()) for topic_id, doc_id in keys],
         "reranked": is_selected,
         "selected": is_selected,
+        **_find_researched(run, wanted),
         "read": [use.read for use in uses],
         "used": [use.used for use in uses],
         "cited": [use.cited for use in uses],
     }
+
+
+def _find_researched(run: StoredRun, wanted: Sequence[Wanted]) -> dict[Stage, list[bool]]:
+    """Find whether an agent's searches found each document, and whether it was shown and noted the wanted text."""
+    found: dict[Stage, list[bool]] = {stage: [] for stage in OF_AGENTS}
+    for one in wanted:
+        notes = run.evidence[one.topic_id].notes if one.topic_id in run.evidence else ()
+        own = [(note.kind, span) for note in notes for span in note.sources if span.doc_id == one.doc_id]
+        shown = [kind for kind, span in own if kind != "found" and _holds(span, one)]
+        found["found"].append(bool(own))
+        found["shown"].append(bool(shown))
+        found["noted"].append(NOTED in shown)
+    return found
 
 
 def _find_in_corpus(run: StoredRun, wanted: Sequence[Wanted]) -> list[bool]:
@@ -296,7 +323,7 @@ def _find_all_uses(run: StoredRun, wanted: Sequence[Wanted]) -> list[Use]:
     return found
 
 
-STAGES_AFTER_RANKING: tuple[Stage, ...] = ("read", "used", "cited")
+STAGES_AFTER_RANKING: tuple[Stage, ...] = (*OF_AGENTS, "read", "used", "cited")
 """The stages that work on the documents of a ranking, and cannot change it."""
 
 

@@ -106,6 +106,7 @@ def _render_run(number: int, view: RunView, topic: TopicView, judged: Judged, is
         _render_documents(topic, view.config.list_systems() if view.config else (), judged),
         _render_answer(topic.answer) if topic.answer else Html(""),
         render_use(topic.use) if topic.use else Html(""),
+        _render_path(topic.path) if topic.path else Html(""),
         _render_steps(topic.steps) if topic.steps else Html(""),
         class_="run",
         open=is_open,
@@ -204,6 +205,11 @@ def _render_answer(answer: AnswerView) -> Html:
             class_="answer",
         ),
     )
+
+
+def _render_path(path: Sequence[str]) -> Html:
+    items = [element("li", isolate(line)) for line in path]
+    return join(element("h3", "Research"), element("ol", *items, class_="path"))
 
 
 def _render_steps(steps: Sequence[StepView]) -> Html:

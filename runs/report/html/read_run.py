@@ -1,6 +1,6 @@
 """Reading of a run directory for the report: its settings, its costs and its narratives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from keystone.runs.pipeline.file_names import (
     name_system_file,
 )
 from keystone.runs.pipeline.model_runner import USAGE_FILE
+from keystone.runs.pipeline.stages.gather import decode_step
 from keystone.runs.pipeline.table import find_last_ranking, list_files
 from keystone.runs.report.html.types import (
     AnswerView,
@@ -37,6 +38,7 @@ from keystone.runs.report.html.types import (
     StepView,
     TopicView,
 )
+from keystone.runs.report.research import PURPOSES, tell_path
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, read_answer_file
 from keystone.runs.tracks.rules import Track
 from keystone.runs.tracks.validate import detect_track, holds_answers
@@ -244,7 +246,13 @@ def make_topic_view(
         tuple(placed),
         _make_answer(found, documents),
         tuple(map(_make_step, found.steps)),
+        path=tuple(_tell_path(found.steps)),
     )
+
+
+def _tell_path(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if all(record["purpose"] in PURPOSES for record in records):
+        yield from tell_path([decode_step(dict(record)).step for record in records])
 
 
 def _make_answer(found: Found, documents: Mapping[str, Document]) -> AnswerView | None:

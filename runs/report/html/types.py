@@ -86,6 +86,8 @@ class TopicView:
     steps: tuple[StepView, ...]
     use: UseRecord | None = None
     """The judgment of what use the answer is, if there is one."""
+    path: tuple[str, ...] = ()
+    """The path of a research agent, a line for each walk."""
 
 
 @dataclass(frozen=True, slots=True)

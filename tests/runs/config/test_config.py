@@ -314,7 +314,7 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path: Path) -> None:
         pytest.param(
             "model: {name: m}",
             ["model={backend: batch, name: m, budget: {calls: 1}}"],
-            "--set model.budget: found with backend 'batch', expected 'endpoints'",
+            "--set model.budget: found with backend 'batch', expected 'endpoints' or 'command'",
             id="a budget for a batch",
         ),
         pytest.param(

@@ -125,6 +125,7 @@ def test_no_reader_makes_more_calls_than_its_limit(name: str, calls: int, index:
         pytest.param("rdr2", marks=pytest.mark.nightly),
         "discorag",
         pytest.param("graphreader", marks=pytest.mark.nightly),
+        "agent",
     ],
 )
 def test_a_reader_that_is_killed_in_mid_walk_ends_with_the_same_bytes(name: str, index: Index, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 from keystone.generation.types import Step
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Span
+from keystone.runs.pipeline.stages.gather import TopicStep
+from keystone.runs.report.research import tell_path
 from keystone.runs.report.trace import format_trace, read_trace
 
 STEPS = (
@@ -64,3 +66,50 @@ def test_a_trace_that_is_missing_or_damaged_or_lacks_the_topic_is_an_error(tmp_p
         read_trace(tmp_path / "trace.jsonl")
     with pytest.raises(UserError, match="topic '9': not in the trace, expected one of 1, 2"):
         list(format_trace(read_trace(write_trace(tmp_path)), "9"))
+
+
+NOTES = '{"notes": [{"document": 0, "quote": "Danko Jones came from Toronto.", "claim": "He is from Toronto."}]}'
+HITS = "Search 'Danko Jones': 9 documents found, 2 new ones shown.\n<document id=\"0\">\nDanko Jones\n</document>"
+RESEARCH = (
+    Step("1#0", "", 0, 0, "agent", HITS, NOTES, "read 0", "Document 0, page 1 of 1:", (Span("d", 0, 30),), 90, 8),
+    Step(
+        "1#0", "", 0, 1, "agent", "", '{"notes": []}', "search castle", HITS.replace("Danko Jones", "it's"), (), 95, 7
+    ),
+    Step("1#0", "", 0, 2, "agent", "", "castle!", "", "Error: no JSON.", (), 95, 7, "max_steps"),
+    Step("1#1", "", 1, 0, "agent", "", '{"notes": []}', "done", "", (), 90, 7, "done"),
+    Step("", "", 0, 0, "agent_judge", "[0] He is from Toronto.", "{}", "1#0: answered; 1#1: not", "", (), 90, 7),
+    Step("1#1", "", 3, 0, "agent", "", '{"notes": []}', "done", "", (), 90, 7, "done"),
+    Step("", "", 2, 0, "agent_judge", "[0] He is from Toronto.", "{}", "1#1: not", "", (), 90, 7),
+    Step("", "", 2, 0, "agent", "", "", "end: nothing new", "", (), 0, 0, "stalled"),
+)
+
+
+def test_the_path_of_an_agent_has_a_line_for_each_walk() -> None:
+    assert list(tell_path(RESEARCH)) == [
+        "round 1, query 1#0: searched for 'Danko Jones' (2 new), 'it's' (2 new); looked into documents 1 time; 1 note; "
+        "max_steps",
+        "round 1, query 1#1: searched for nothing; 0 notes; done",
+        "round 1, the judge: 1#0: answered; 1#1: not",
+        "round 2, query 1#1: searched for nothing; 0 notes; done",
+        "round 2, the judge: 1#1: not",
+        "Ended: nothing new",
+    ]
+
+
+def test_the_trace_of_an_agent_shows_notes_in_place_of_json() -> None:
+    lines = list(format_trace([TopicStep("1", step) for step in RESEARCH]))
+    assert lines[1:10] == [
+        "  round 1, query 1#0",
+        "    step 1, agent, 90 tokens asked, 8 answered",
+        "      noted: He is from Toronto.",
+        "        | Danko Jones came from Toronto.",
+        "      shown:",
+        "        | Search 'Danko Jones': 9 documents found, 2 new ones shown.",
+        '        | <document id="0">',
+        "        | Danko Jones",
+        "        | </document>",
+    ]
+    text = "\n".join(lines)
+    assert "castle!" in text, "a reply that cannot be read is shown as it is"
+    assert '{"notes"' not in text
+    assert lines[-3:] == ["    step 1, agent", "      action: end: nothing new", "      ended: stalled"]

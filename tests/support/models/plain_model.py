@@ -187,3 +187,5 @@ _STEPS = {
     resynthesise.SYSTEM: _resynthesise,
     search_again.SYSTEM: _search_again,
 }
+SYSTEMS = (*_TEXTS, *_STEPS)
+"""The systems' texts that `say` knows."""

@@ -21,6 +21,12 @@ def say(body: dict[str, Any]) -> str:
     return plain_model.say(body)
 
 
+def say_to(prompt: str) -> str:
+    """Reply to a prompt that holds the text of the system, and then that of the user."""
+    system = next(text for text in (*plain_model.SYSTEMS, *_READERS) if prompt.startswith(text))
+    return say({"messages": [{"content": system}, {"content": prompt.removeprefix(system)}]})
+
+
 def _route(user: str) -> str:
     paragraphs, headings = _PARAGRAPH.findall(user), _HEADING.findall(user)
     lines = [f"[ANSWER] {paragraphs[-1]}"] if paragraphs else []

@@ -18,6 +18,7 @@ from keystone.generation.readers.agent.tools import NoteTaken
 from keystone.generation.readers.allowance import count_prompt_tokens
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
+from keystone.generation.readers.write import NOTED
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
@@ -52,6 +53,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def research(index: Index, model: Model | None, found: Callable[[str], Sequence[str]], **settings: Any) -> EvidenceSet:
+    return asyncio.run(gather(index, model, found, **settings))
+
+
+async def gather(
+    index: Index, model: Model | None, found: Callable[[str], Sequence[str]], **settings: Any
+) -> EvidenceSet:
     """Research both questions; `found` are the ids that a search text finds."""
     store = open_store(index)
 
@@ -63,7 +70,7 @@ def research(index: Index, model: Model | None, found: Callable[[str], Sequence[
     tools = Tools(sources, model, AnswerSettings("whole" if model else "rules"), reader, search)
     queries = [Query("1", f"1#{n}", text, text, text) for n, text in enumerate(QUESTIONS)]
     task = Task(Topic("1", NARRATIVE), read_context(sources, [0], queries), 100, lambda sentences: sentences)
-    return asyncio.run(Agent(tools).gather(task, ((0,),)))
+    return await Agent(tools).gather(task, ((0,),))
 
 
 def find_all(_text: str) -> Sequence[str]:
@@ -102,6 +109,17 @@ def test_notes_become_evidence_with_the_questions_that_they_answer(index: Index)
     ]
     assert found.steps[-1].action == "end: covered"
     assert found.added == ("castle",), "the first document was in the narrative's ranking"
+
+
+def test_the_note_that_answers_best_comes_first(index: Index) -> None:
+    def reply(request: Request) -> Said:
+        if request.purpose == "agent_judge":
+            return judge(("answered", [1, 0]), ("not", []))
+        first = f"Your question: {QUESTIONS[0]}" in request.messages[1][1]
+        return act("done", *([(0, "Never Too Loud was sung by Danko Jones."), (0, FROM_TORONTO)] if first else []))
+
+    notes = [note.text for note in research(index, Scripted(reply), find_all, rounds=1).notes if note.kind == NOTED]
+    assert notes == [FROM_TORONTO, "Never Too Loud was sung by Danko Jones."]
 
 
 def test_a_copy_of_a_passage_is_not_shown_again(index: Index) -> None:
@@ -255,3 +273,31 @@ def test_a_damaged_reply_is_a_value_or_named(seed: int) -> None:
         with suppress(Unusable):
             found = read(Reply(damaged))
             assert not isinstance(found, dict) or found[1].found == "not", "the second question has no note"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "shown"),
+    [
+        pytest.param('"Casa Loma" towers', "Casa Loma towers", "1 documents meet its demands", id="a phrase"),
+        pytest.param("+castle -Toronto", "castle", "0 documents meet its demands", id="nothing"),
+        pytest.param('"Casa Loma', '"Casa Loma', "so it was searched for by its plain words", id="a syntax error"),
+    ],
+)
+def test_the_search_tool_takes_phrases_and_signs_and_says_what_came(
+    text: str, asked: str, shown: str, index: Index
+) -> None:
+    def reply(request: Request) -> Said:
+        if request.purpose == "agent_judge":
+            return judge(("not", []), ("not", []))
+        return act("search", text=text) if len(request.messages) == 2 else act("done")
+
+    searched = list[str]()
+
+    def find(words: str) -> Sequence[str]:
+        searched.append(words)
+        return list(TEXTS)
+
+    model = Scripted(reply)
+    research(index, model, find, rounds=1)
+    assert any(shown in request.messages[-1][1] for request in model.requests)
+    assert searched == [*QUESTIONS, asked], "both agents search by the text, and it is searched once"

@@ -18,6 +18,7 @@ from keystone.indexing.store import build_store, open_store
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.diagnosis.diagnose import (
     LOSSES,
+    OF_AGENTS,
     Diagnosis,
     Stage,
     diagnose,
@@ -165,6 +166,26 @@ DAMAGES: dict[Stage, Callable[[Path], None]] = {
 OF_RERANKERS = ("placed", "reranked")
 
 
+def keep_notes(directory: Path, *kinds: str) -> None:
+    """Keep only the agent's notes of these kinds about the damaged documents, as if it had gone no further."""
+
+    def change(record: dict[str, Any]) -> None:
+        for note in record["notes"]:
+            if note["kind"] not in kinds:
+                note["sources"] = [span for span in note["sources"] if span["doc_id"] not in DAMAGED]
+
+    edit_first(directory, "evidence", change)
+
+
+RESEARCH_DAMAGES: dict[Stage, Callable[[Path], None]] = {
+    "found": keep_notes,
+    "shown": lambda directory: keep_notes(directory, "found"),
+    "noted": lambda directory: keep_notes(directory, "found", "seen", "read"),
+    "read": leave_out_of_evidence,
+    "used": leave_out_of_answer,
+}
+
+
 def write_wanted(folder: Path, kind: str) -> Path:
     path = folder / kind
     if kind == "qrels":
@@ -194,7 +215,7 @@ def test_every_loss_of_a_damaged_stage_is_attributed_to_it(graded: Path, tmp_pat
             DAMAGES[later](directory)
     for kind in ("qrels", "nuggets"):
         found = diagnose_by(directory, write_wanted(tmp_path, kind))
-        assert found.stages == tuple(stage for stage in LOSSES if stage not in OF_RERANKERS)
+        assert found.stages == tuple(stage for stage in LOSSES if stage not in (*OF_RERANKERS, *OF_AGENTS))
         assert [one.lost for one in found.findings] == [stage, stage, None, None]
         assert (found.sum_worth(stage), found.sum_worth(None), found.left_out) == (0.5, 0.5, 1)
         if kind == "qrels":
@@ -216,7 +237,30 @@ def test_answers_to_queries_are_made_from_the_documents_of_each_query(graded: Pa
             edit_first(tmp_path / "run", "grades", change)
             run = open_stored_run(tmp_path / "run")
             assert run.list_selected()["1"] == selected
-            assert [stage for stage in LOSSES if stage not in list_stages(run)] == ["queries", *OF_RERANKERS]
+            absent = {"queries", *OF_RERANKERS, *OF_AGENTS}
+            assert {stage for stage in LOSSES if stage not in list_stages(run)} == absent
+
+
+@pytest.fixture(scope="module")
+def researched(index: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the agent by rules that uses the wanted documents of the first topic."""
+    directory = make(index, tmp_path_factory.mktemp("researched"), "reader.name=agent", "reader.hits=9")
+    found = diagnose_by(directory, write_wanted(directory.parent, "qrels"))
+    assert {one.lost for one in found.findings if one.wanted.doc_id in DAMAGED} <= {None, "cited"}
+    return directory
+
+
+@pytest.mark.parametrize("stage", RESEARCH_DAMAGES)
+def test_every_loss_of_an_agent_is_attributed_to_it(researched: Path, tmp_path: Path, stage: Stage) -> None:
+    directory = tmp_path / "run"
+    shutil.copytree(researched, directory)
+    for own in list(RESEARCH_DAMAGES)[list(RESEARCH_DAMAGES).index(stage) :]:
+        if own in ("read", "used") or own == stage:
+            RESEARCH_DAMAGES[own](directory)
+    found = diagnose_by(directory, write_wanted(tmp_path, "qrels"))
+    of_ranking = ("corpus", "search", "systems", "queries")
+    assert found.stages == (*of_ranking, *OF_AGENTS, "read", "used", "cited")
+    assert {one.lost for one in found.findings if one.wanted.doc_id in DAMAGED} == {stage}
 
 
 def grade_nothing(record: dict[str, Any]) -> None:
