@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from benchmarks.collections import COLLECTIONS, Collection, keystone
 from keystone.fusion.depth import cut_by_f1, separate_scores
-from keystone.runs.evaluation.depth import JudgedTopic, cross_calibrate, list_judged_topics
+from keystone.runs.evaluation.depth import FIXED_DEPTHS, JudgedTopic, cross_calibrate, list_judged_topics
 
 NAMES = ("cisi", "debates", "ibm-claims-wiki", "arguana")
-FIXED_DEPTHS = (5, 10, 20, 50, 100)
 
 
 def rank(collection: Collection, data: Path, work: Path) -> Path:
@@ -39,19 +38,19 @@ def measure_cuts(topics: list[JudgedTopic], cuts: list[int]) -> float:
 
 def compare(name: str, topics: list[JudgedTopic]) -> str:
     """The row of a collection: set F1 of each fixed depth, of the mixture and of the calibration, and its error."""
-    fixed = [measure_cuts(topics, [depth] * len(topics)) for depth in FIXED_DEPTHS]
     own: list[NDArray[np.float64] | None] = [separate_scores(one.scores) for one in topics]
     mixed = measure_cuts(topics, [100 if p is None else cut_by_f1(p) for p in own])
     found = cross_calibrate(topics)
-    ours = measure_cuts(topics, [cut_by_f1(p) for p in found.probabilities])
-    rows = np.mean([cut_by_f1(p) for p in found.probabilities])
-    cells = [*fixed, mixed, ours, ours - max(fixed), found.reliability.error]
-    return f"| {name} | {' | '.join(f'{value:.3f}' for value in cells)} | {rows:.1f} |"
+    fixed, errors = list(found.fixed.values()), [found.reliability.error, found.top_error]
+    cells = [*fixed, mixed, found.set_f1, found.set_f1 - max(fixed), *errors]
+    return f"| {name} | {' | '.join(f'{value:.3f}' for value in cells)} | {found.rows:.1f} |"
 
 
 def main(data: Path, work: Path) -> None:
     """Print the table."""
-    print("| collection |", " | ".join(map(str, FIXED_DEPTHS)), "| mixture | calibrated | gain | ECE | rows |")
+    print(
+        "| collection |", " | ".join(map(str, FIXED_DEPTHS)), "| mixture | calibrated | gain | ECE | top ECE | rows |"
+    )
     for collection in COLLECTIONS:
         if collection.name in NAMES:
             ranking = rank(collection, data, work)

@@ -15,6 +15,8 @@ from scipy.special import expit, ndtr
 Floats = NDArray[np.float64]
 LEAST_PROBABILITY = 1e-4
 """Probabilities stay this far from 0 and from 1."""
+LEAST_TOP_PROBABILITY = 0.05
+"""The least probability of a row that `measure_top_error` looks at."""
 FEATURES = ("bias", "log rank", "log rank squared", "share of the first score", "standing", "step down")
 """What describes a row. Its standing is its score between the last one (0) and the first one (1)."""
 _STARTS = (0.02, 0.1, 0.3)
@@ -163,6 +165,20 @@ def _fit_mixture(scores: Floats, share: float) -> tuple[float, Floats] | None:
 def _make_falling(probabilities: Floats) -> Floats:
     """Make probabilities fall from row to row, inside of the limits."""
     return np.clip(-make_monotone(-probabilities), LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+
+
+def measure_top_error(
+    probabilities: Floats, relevant: NDArray[np.bool_], least: float = LEAST_TOP_PROBABILITY, bins: int = 10
+) -> float:
+    """Measure the calibration error of the rows whose probability is `least` or more, in bins of equally many rows.
+
+    Most rows of a deep ranking have probabilities near 0, which make the error over all rows small. 0 without a row.
+    """
+    order = np.argsort(probabilities, kind="stable")
+    order = order[probabilities[order] >= least]
+    parts = [part for part in np.array_split(order, bins) if len(part)]
+    errors = [abs(float(probabilities[part].mean() - relevant[part].mean())) * len(part) for part in parts]
+    return sum(errors) / max(len(order), 1)
 
 
 def measure_reliability(probabilities: Floats, relevant: NDArray[np.bool_], bins: int = 10) -> Reliability:

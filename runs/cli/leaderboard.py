@@ -90,9 +90,8 @@ def make_board(
     measure = asked.sort or names[0]
     if measure not in names:
         raise UserError(f"--sort {measure}: expected one of the measures, {', '.join(names)}")
-    batch = name_by_tags(
-        evaluate_batch(paths, qrels, measures, cut, skip_bad=asked.skip_bad, bounds=asked.bounds, progress=progress)
-    )
+    options = {"skip_bad": asked.skip_bad, "bounds": asked.bounds, "compared": 1 < len(paths) <= MOST_COMPARED}
+    batch = name_by_tags(evaluate_batch(paths, qrels, measures, cut, **options, progress=progress))
     runs = boards.sort_runs(batch.evaluations[0], measure)
     known = {str(path): one.name for path, one in zip(batch.paths, batch.evaluations[0], strict=True)}
     tags = {one.name: tag for tag, one in zip(batch.tags, batch.evaluations[0], strict=True)}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Progress, silent
-from keystone.runs.evaluation.bounds import Bounds, bound_measures
+from keystone.runs.evaluation.bounds import Bounds, bound_measures, treat_otherwise
 from keystone.runs.evaluation.evaluate import Evaluation, check_run, evaluate_file
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.trec.collections import find_qrels_file
@@ -70,9 +70,12 @@ def evaluate_batch(
     *,
     skip_bad: bool = False,
     bounds: bool = False,
+    compared: bool = False,
     progress: Progress = silent,
 ) -> Batch:
     """Check all run files, and measure them by each file of judgments.
+
+    If they are to be `compared`, runs also have the means of other treatments of documents without a judgment.
 
     Files are read in threads, a few ahead of the one that is measured, so memory does not grow with their number.
     `UserError` lists the faults of all bad files; if `skip_bad`, only if no good file is left.
@@ -92,7 +95,8 @@ def evaluate_batch(
             run, top = read
             found += _caution_about_tags(path, run)
             for own, (qrels_path, qrels) in zip(measured, judges, strict=True):
-                own.append(evaluate_file(path, run, qrels_path, qrels, measures, cut.condensed))
+                measured_run = evaluate_file(path, run, qrels_path, qrels, measures, cut.condensed)
+                own.append(treat_otherwise(measured_run, run, qrels, measures) if compared else measured_run)
             if bounds:
                 limits.append(bound_measures(measured[0][-1], run, judges[0][1], measures))
             good.append(path)

@@ -53,6 +53,23 @@ def bound_measures(evaluation: Evaluation, run: Run, qrels: Qrels, measures: Seq
     )
 
 
+LEFT_OUT = "are left out"
+AS_RELEVANT = "count as relevant"
+"""What other treatments do with documents without a judgment. Otherwise they count as not relevant."""
+
+
+def treat_otherwise(evaluation: Evaluation, run: Run, qrels: Qrels, measures: Sequence[Measure]) -> Evaluation:
+    """Add the means of the other treatments of documents without a judgment, unless the lists are condensed."""
+    if evaluation.condensed or evaluation.counts.judged_rows == evaluation.counts.rows:
+        return evaluation
+    left_out = evaluate(evaluation.name, run, qrels, measures, condensed=True)
+    means = {
+        LEFT_OUT: {name: left_out.mean(name) for name in left_out.values},
+        AS_RELEVANT: bound_measures(evaluation, run, qrels, measures).as_relevant,
+    }
+    return replace(evaluation, other_means=means)
+
+
 def _add(qrels: Qrels, run: Run, rows: NDArray[np.bool_], grade: int) -> Qrels:
     """Add rows of a run to judgments of the same topics, with a grade. Subtopics stay as they are."""
     new = run.keep(rows)

@@ -16,6 +16,8 @@ CONSTANT_SHARE = 10 * np.finfo(np.float64).eps
 
 JUDGED_GAP = 0.2
 """The difference of two runs' judged@10 from which a warning says so."""
+TURN = 0.01
+"""The least difference of two runs for which a warning says that it has another sign by another treatment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ def collect_cautions(evaluations: Sequence[Evaluation]) -> list[str]:
     found += _caution_about_depth(evaluations) + _caution_about_pools(evaluations)
     for other in others:
         between = f"{first.name} and {other.name}"
+        found += [f"{between}: {turn}" for turn in _list_turns(first, other)]
         steps = {name: values - other.values[name] for name, values in first.values.items()}
         steps = {name: own[~np.isnan(own)] for name, own in steps.items()}
         if all(np.array_equal(first.values[m], other.values[m], equal_nan=True) for m in first.values):
@@ -136,6 +139,23 @@ def _caution_about_depth(evaluations: Sequence[Evaluation]) -> list[str]:
         return []
     depths = f"{shallow.name} has {plural(least, 'row')} for each topic, {deep.name} {most:,}"
     return [f"rankings of unequal depth: {depths}; not comparable by {', '.join(unlike)}"]
+
+
+def _list_turns(first: Evaluation, other: Evaluation) -> list[str]:
+    """List by which measures the better of two runs is the other one, by each treatment of unjudged documents."""
+    found = []
+    for treatment in dict.fromkeys([*first.other_means, *other.other_means]):
+        turned = []
+        for name in first.values:
+            means = [one.mean(name) for one in (first, other)]
+            others = [one.other_means.get(treatment, {}).get(name, one.mean(name)) for one in (first, other)]
+            steps = [later - earlier for earlier, later in (means, others)]
+            if steps[0] * steps[1] < 0 and max(map(abs, steps)) >= TURN:
+                turned.append(f"{name} ({others[0]:.3f} and {others[1]:.3f})")
+        if turned:
+            measures = ", ".join(turned)
+            found.append(f"the better run is the other one if documents without a judgment {treatment}: {measures}")
+    return found
 
 
 def _caution_about_pools(evaluations: Sequence[Evaluation]) -> list[str]:

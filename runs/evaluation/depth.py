@@ -1,6 +1,6 @@
 """Calibration of probabilities on judged topics, and its test on other topics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from keystone.fusion.depth import (
     describe_rows,
     fit_calibration,
     measure_reliability,
+    measure_top_error,
 )
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Progress, silent
@@ -26,6 +27,8 @@ from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_ru
 from keystone.runs.trec.types import Run
 
 Floats = NDArray[np.float64]
+FIXED_DEPTHS = (5, 10, 20, 50, 100)
+"""The depths that a chosen one is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,10 @@ class Calibration:
     """The mean set F1 of topics that are cut by the probabilities of the other folds."""
     rows: float
     """The mean number of rows that are kept then."""
+    top_error: float
+    """The calibration error of the rows that have a chance; see `measure_top_error`."""
+    fixed: Mapping[int, float]
+    """The mean set F1 of all topics at each of `FIXED_DEPTHS`."""
 
 
 def list_judged_topics(
@@ -91,10 +98,19 @@ def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5) -> Calibratio
 
     weights = [fit(fold != part) for part in range(folds)]
     probabilities = tuple(calibrate(one.scores, weights[part]) for one, part in zip(topics, fold.tolist(), strict=True))
-    reliability = measure_reliability(np.concatenate(probabilities), np.concatenate([one.relevant for one in topics]))
+    all_rows = np.concatenate(probabilities), np.concatenate([one.relevant for one in topics])
     cuts = [cut_by_f1(p) for p in probabilities]
     f1 = [one.measure_f1(cut) for one, cut in zip(topics, cuts, strict=True)]
-    return Calibration(fit(fold >= 0), probabilities, reliability, float(np.mean(f1)), float(np.mean(cuts)))
+    fixed = {depth: float(np.mean([one.measure_f1(depth) for one in topics])) for depth in FIXED_DEPTHS}
+    return Calibration(
+        weights=fit(fold >= 0),
+        probabilities=probabilities,
+        reliability=measure_reliability(*all_rows),
+        set_f1=float(np.mean(f1)),
+        rows=float(np.mean(cuts)),
+        top_error=measure_top_error(*all_rows),
+        fixed=fixed,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +145,9 @@ def describe_calibration(found: Calibration) -> dict[str, Any]:
         "held_out": {
             "set_f1": found.set_f1,
             "rows": found.rows,
+            "fixed_set_f1": {str(depth): value for depth, value in found.fixed.items()},
             "calibration_error": found.reliability.error,
+            "top_calibration_error": found.top_error,
             "reliability": [{"rows": n, "probability": p, "relevant": share} for n, p, share in curve],
         },
     }

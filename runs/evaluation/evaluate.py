@@ -3,8 +3,8 @@
 (ranx's own runs sort by score and leave the order of ties to chance.)
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -67,6 +67,8 @@ class Evaluation:
     """Whether rows without a judgment were left out."""
     judged_head: float = float("nan")
     """The mean of judged@10 over answered topics; NaN if it is not known."""
+    other_means: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The means by measure for each other treatment of documents without a judgment, if they were asked for."""
 
     def __len__(self) -> int:
         """The number of topics."""
@@ -220,14 +222,19 @@ def evaluate_files(
     measures: Sequence[Measure] = DEFAULT_MEASURES,
     skip_own: bool = False,
     condensed: bool = False,
+    compared: bool = False,
 ) -> list[Evaluation]:
     """Evaluate run files on one qrels file. If `skip_own`, documents with the id of their query do not count.
 
     If `condensed`, documents without a grade of 0 or more do not count either.
 
-    Each evaluation says how many rows are judged by grades that selected the documents of the run. `UserError` for a
-    run without a row or without a judged topic, and for files that cannot be read.
+    Each evaluation says how many rows are judged by grades that selected the documents of the run. If there
+    are several, or they are to be `compared` with others, they also have the means of other treatments of documents
+    without a judgment. `UserError` for a run without a row or without a judged topic, and for files that cannot be
+    read.
     """
+    from keystone.runs.evaluation.bounds import treat_otherwise
+
     qrels_path = find_qrels_file(qrels_path)
     qrels = read_qrels(qrels_path)
     evaluations = []
@@ -235,7 +242,8 @@ def evaluate_files(
         run = read_unsorted_run(path)
         check_run(path, run, qrels_path, qrels)
         run = drop_own_documents(run) if skip_own else run
-        evaluations.append(evaluate_file(path, run, qrels_path, qrels, measures, condensed))
+        found = evaluate_file(path, run, qrels_path, qrels, measures, condensed)
+        evaluations.append(treat_otherwise(found, run, qrels, measures) if len(paths) > 1 or compared else found)
     return evaluations
 
 

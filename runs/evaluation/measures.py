@@ -283,6 +283,18 @@ DEFAULT_MEASURES = tuple(
 )
 
 
+JUDGED_SHARE_RANKS = 10
+"""The ranks of the share of judged documents, if no measure has a cutoff."""
+
+
+def add_judged_share(measures: Sequence[Measure]) -> tuple[Measure, ...]:
+    """Add judged@k, with the cutoff of the first measure that has one, unless they have such a share."""
+    if any(measure.family.lower() == "judged" for measure in measures):
+        return tuple(measures)
+    cutoff = next((measure.cutoff for measure in measures if measure.cutoff), JUDGED_SHARE_RANKS)
+    return (*measures, Measure("judged", cutoff))
+
+
 def set_relevant_grade(measures: Sequence[Measure], grade: int) -> tuple[Measure, ...]:
     """Set the lowest relevant grade of binary measures that name none. The other measures stay as they are."""
     return tuple(measure if measure.names_grade else _set_grade(measure, grade) for measure in measures)

@@ -108,7 +108,7 @@ def measure_rankings(qrels: Path, measures: Sequence[Measure], skip_own: bool = 
     """Make the measuring of a run by the last ranking of documents; see `evaluate_files`."""
 
     def take_measures(directory: Path, _config: RunConfig) -> Evaluation:
-        return evaluate_files([find_last_ranking(directory)], qrels, measures, skip_own)[0]
+        return evaluate_files([find_last_ranking(directory)], qrels, measures, skip_own, compared=True)[0]
 
     return take_measures
 

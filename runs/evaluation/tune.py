@@ -15,6 +15,7 @@ from keystone.indexing.io.json_values import digest
 from keystone.indexing.types import Progress, silent
 from keystone.runs.config.read import parse_value, read_config, shorten_option
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.job import Job, open_job
@@ -54,6 +55,13 @@ class Tuning:
     def beaten(self) -> bool:
         """Whether settings that are chosen on other topics have a better mean than the configuration."""
         return self.held_out.mean(self.measure) > self.configured.mean(self.measure)
+
+    @property
+    def compared(self) -> list[Evaluation]:
+        """The configuration, and the recommended setting if that is another."""
+        chosen = self.recommended
+        others = [replace(self.trials[chosen], name=" ".join(chosen))] if chosen else []
+        return [replace(self.configured, name="as configured"), *others]
 
     @property
     def recommended(self) -> Setting:
@@ -177,7 +185,8 @@ class _Scorer:
         values = self._rank(job)
         run = convert_to_run(values.job.store, values.get(NARRATIVE_FILE), config.run_id)
         run = drop_own_documents(run) if self._trials.skip_own else run
-        return evaluate(config.run_id, run, self._qrels, self._trials.measures)
+        found = evaluate(config.run_id, run, self._qrels, self._trials.measures)
+        return treat_otherwise(found, run, self._qrels, self._trials.measures)
 
     def _rank(self, job: Job) -> Values:
         """Rank the narratives, by the stages of a run up to that one."""

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation import evaluate as evaluation
-from keystone.runs.evaluation.compare import Difference, compare_runs
+from keystone.runs.evaluation.bounds import treat_otherwise
+from keystone.runs.evaluation.compare import Difference, collect_cautions, compare_runs
 from keystone.runs.evaluation.diagnosis import diagnose as diagnosis
 from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis
 from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, parse_measures
+from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, add_judged_share, parse_measures
 from keystone.runs.evaluation.nuggets.read import read_nuggets
 from keystone.runs.python.checks import check_path
 from keystone.runs.python.files import AnyPath
@@ -26,11 +28,17 @@ def compare(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Any] = ()) -
     """Compare each later run with the first one by paired tests, as `keystone evaluate` does.
 
     `runs` has runs by name, each anything that `to_run` takes. Returns, by the name of each later run and by measure,
-    the mean difference with its interval, effect size and p-values. `UserError` for fewer than two runs.
+    the mean difference with its interval, effect size and p-values. Unless `measures` has a share of judged documents,
+    judged@k is added. A Python warning says what the command would warn of, such as a comparison that turns on
+    documents without a judgment. `UserError` for fewer than two runs.
     """
     if not isinstance(runs, Mapping) or len(runs) < 2:
         raise UserError(f"runs: found {type(runs).__name__}, expected a dictionary with two runs or more by name")
-    found = _evaluate(runs, qrels, parse_measures(map(str, measures)) or DEFAULT_MEASURES)
+    judged, wanted = to_qrels(qrels), add_judged_share(parse_measures(map(str, measures)) or DEFAULT_MEASURES)
+    own = [(str(name), to_run(run)) for name, run in runs.items()]
+    found = [treat_otherwise(evaluation.evaluate(name, run, judged, wanted), run, judged, wanted) for name, run in own]
+    for caution in collect_cautions(found):
+        warn(caution, stacklevel=2)
     return dict(zip(list(runs)[1:], compare_runs(found), strict=True))
 
 

@@ -17,7 +17,7 @@ from keystone.runs.evaluation.arena.judge import run_battles
 from keystone.runs.evaluation.arena.tournament import Leaderboard, Settings
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.judging.judge import judge_pool, pool_runs
-from keystone.runs.evaluation.measures import parse_measures
+from keystone.runs.evaluation.measures import add_judged_share, parse_measures
 from keystone.runs.evaluation.nuggets import read, write
 from keystone.runs.evaluation.nuggets.citations import assign_banks
 from keystone.runs.evaluation.nuggets.create import Judgments, create_banks_for
@@ -53,7 +53,7 @@ def tune(
     first measure chooses. With `skip_own`, a document that has its topic's id does not count.
     """
     attempts = [f"{key}={orjson.dumps(list(values)).decode()}" for key, values in (tries or {}).items()]
-    named = parse_measures(map(str, measures))
+    named = add_judged_share(parse_measures(map(str, measures)))
     trials = Trials(check_path(qrels, "qrels"), named, attempts or None, folds, skip_own)
     return tuning.tune(check_path(config, "config"), [], trials, THREADS)
 

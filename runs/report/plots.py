@@ -114,6 +114,29 @@ def draw_costs(evaluations: "Sequence[Evaluation]", costs: Sequence[float], unit
     return figure
 
 
+def draw_reliability(bins: Sequence[Mapping[str, float]]) -> "Figure":
+    """Draw the share of relevant rows against their mean probability, with the number of rows of each bin.
+
+    A bin has `rows`, `probability` and `relevant`. Of a reliable calibration, all points are on the diagonal.
+    """
+    from matplotlib import rc_context
+
+    with rc_context(STYLE):
+        figure, axes = _make_panel("mean probability of rows", "share of relevant rows")
+        axes.plot([0, 1], [0, 1], color=COLOURS[-1], linestyle=LINES[2])
+        own = [one for one in bins if one["rows"]]
+        axes.plot(
+            [one["probability"] for one in own], [one["relevant"] for one in own], color=COLOURS[0], marker=MARKERS[0]
+        )
+        for one in own:
+            place = one["probability"], one["relevant"]
+            axes.annotate(f"{one['rows']:,}", place, xytext=(5, -10), textcoords="offset points", fontsize="x-small")
+        axes.set_title("On topics that had no part in the fit, with the rows of each bin")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+    return figure
+
+
 def _make_panel(x: str, y: str) -> "tuple[Figure, Axes]":
     from matplotlib.figure import Figure
 

@@ -280,10 +280,21 @@ def print_sweep(sweep: "Sweep") -> None:
 
 
 def print_reliability(held_out: Mapping[str, Any]) -> None:
-    """Print how reliable the probabilities of a calibration are on topics that it was not fitted on."""
+    """Print how reliable the probabilities of a calibration are on topics that it was not fitted on.
+
+    The set F1 of fixed depths follows, and says whether a chosen one pays.
+    """
+    from keystone.fusion.depth import LEAST_TOP_PROBABILITY
+
     say("rows, mean probability, share of relevant rows:")
     for one in held_out["reliability"]:
         if one["rows"]:
             say(f"{one['rows']:>9,}  {one['probability']:.3f}  {one['relevant']:.3f}")
-    say(f"expected calibration error {held_out['calibration_error']:.3f}")
-    say(f"set F1 {held_out['set_f1']:.3f} with {held_out['rows']:.1f} rows a topic")
+    top = f"{held_out['top_calibration_error']:.3f} for rows of {LEAST_TOP_PROBABILITY:g} or more"
+    say(f"expected calibration error {held_out['calibration_error']:.3f}, {top}")
+    fixed: Mapping[str, float] = held_out["fixed_set_f1"]
+    say(f"set F1 {held_out['set_f1']:.3f} with {held_out['rows']:.1f} rows a topic; with a fixed depth:")
+    say(", ".join(f"{depth} {value:.3f}" for depth, value in fixed.items()))
+    best = max(fixed, key=lambda depth: fixed[depth])
+    if fixed[best] >= held_out["set_f1"]:
+        say(f"On these topics, the fixed depth {best} is no worse than chosen ones.")

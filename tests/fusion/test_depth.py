@@ -15,6 +15,7 @@ from keystone.fusion.depth import (
     fit_calibration,
     make_monotone,
     measure_reliability,
+    measure_top_error,
     separate_scores,
 )
 
@@ -69,3 +70,31 @@ def test_a_mixture_separates_two_kinds_of_scores() -> None:
     assert np.all(np.diff(found) <= 0)
     assert 17 <= cut_by_f1(found) <= 23
     assert separate_scores(np.ones(50)) is None
+
+
+def test_the_cut_of_known_densities_is_that_of_the_threshold_by_which_f1_is_best() -> None:
+    grid = np.linspace(0, 10, 100_001)
+    one, other = 0.1 * np.exp(-((grid - 3) ** 2) / 2) / np.sqrt(2 * np.pi), 0.9 * np.exp(-grid)
+    posterior = one / (one + other)
+    places = np.searchsorted(grid, [2.387, 3, 4, 5, 6])
+    assert posterior[places] == pytest.approx([0.28556, 0.470992, 0.594798, 0.470992, 0.165735], abs=2e-4)
+    share = np.cumsum(one + other) / (one + other).sum()
+    drawn = posterior[np.searchsorted(share, (np.arange(200) + 0.5) / 200)][::-1]  # of 200 rows, best first
+    falling = -make_monotone(-drawn)
+    cut = cut_by_f1(falling)
+    assert cut == pytest.approx(31.14, abs=2)
+    assert expect_f1(falling)[cut] == pytest.approx(0.570984, abs=0.02)
+
+
+def test_the_error_of_the_top_is_that_of_bins_of_equally_many_rows() -> None:
+    draw = np.random.default_rng(4)
+    p = draw.random(5000) ** 4
+    relevant = draw.random(5000) < p / 2
+    rows = sorted((one, bool(hit)) for one, hit in zip(p, relevant, strict=True) if one >= 0.05)
+    share, error = len(rows) / 10, 0.0
+    for part in np.array_split(np.array(rows, dtype=float), 10):
+        error += abs(part[:, 0].mean() - part[:, 1].mean()) * len(part)
+    assert share > 100
+    assert measure_top_error(p, relevant) == pytest.approx(error / len(rows))
+    assert measure_top_error(p, relevant) > 4 * measure_top_error(p, draw.random(5000) < p)
+    assert measure_top_error(np.full(9, 0.01), np.zeros(9, dtype=bool)) == 0

@@ -139,7 +139,7 @@ def evaluate(
         of_answers = "--config and --set"
         raise UserError(f"expected {of_runs} for runs only, {of_answers} for answers only")
     take_measures: Callable[[], Measured]
-    wanted: Sequence[Measure] = [] if answers else _parse_measures(measure, relevant_from)
+    wanted: Sequence[Measure] = [] if answers else _parse_measures(measure, relevant_from, len(runs) > 1)
     if answers:
         settings = read_model_settings(config, set)
         check_run_outputs(settings, [*runs, references, config], {"--out": out})
@@ -216,10 +216,12 @@ def _build_report(
     return report
 
 
-def _parse_measures(names: list[str] | None, relevant_from: int) -> "Sequence[Measure]":
+def _parse_measures(names: list[str] | None, relevant_from: int, compared: bool) -> "Sequence[Measure]":
+    """Parse the names of measures. If runs are compared, the share of judged documents is one of them."""
     from keystone.runs.evaluation import measures
 
     wanted = measures.parse_measures(names) if names else measures.DEFAULT_MEASURES
+    wanted = measures.add_judged_share(wanted) if compared else wanted
     return measures.set_relevant_grade(wanted, relevant_from)
 
 

@@ -40,6 +40,9 @@ def tune(
         typer.Option(help="Fit no settings but the calibration of fusion.depth, and write it into this file."),
     ] = None,
     relevant_from: Annotated[int, typer.Option(min=1, help="The lowest relevant grade, for --calibrate.")] = 1,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the reliability of --calibrate into this file, as SVG or PNG.")
+    ] = None,
     skip_own: SkipOwn = False,
     json: Json = False,
     threads: Threads = CORES,
@@ -52,15 +55,20 @@ def tune(
     Example: keystone tune run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]'
     """
     from keystone.indexing.io.writing import write_json_lines
+    from keystone.runs.cli.commands.report_command import check_picture
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.depth import Judgments, calibrate_run
-    from keystone.runs.evaluation.measures import parse_measures
+    from keystone.runs.evaluation.measures import add_judged_share, parse_measures
     from keystone.runs.evaluation.tune import Trials, describe_tuning
     from keystone.runs.evaluation.tune import tune as tuned
     from keystone.runs.report.terminal import print_cautions, print_reliability, print_tuning, progress_bars
 
-    check_run_outputs(read_config(config, set), [config, qrels], {"--calibrate": calibrate})
+    check_run_outputs(read_config(config, set), [config, qrels], {"--calibrate": calibrate, "--plot": plot})
+    if plot is not None:
+        if calibrate is None:
+            raise UserError("--plot: found without --calibrate, expected it with that option")
+        check_picture(plot)
     if calibrate is not None:
         if attempt or measure:
             raise UserError("--calibrate: found with --try or --measure, expected it without them")
@@ -69,12 +77,16 @@ def tune(
                 config, set or [], Judgments(qrels, relevant_from, folds, skip_own), threads, progress
             )
         write_json_lines(calibrate, [fitted])
+        if plot is not None:
+            from keystone.runs.report.plots import draw_reliability, write_figure
+
+            write_figure(draw_reliability(fitted["held_out"]["reliability"]), plot)
         if json:
             say_result("tune", config, fitted)
         else:
             print_reliability(fitted["held_out"])
         return
-    measures = parse_measures(measure or RANKING_MEASURES)
+    measures = add_judged_share(parse_measures(measure or RANKING_MEASURES))
     with progress_bars(quiet) as progress:
         trials = Trials(qrels, measures, attempt, folds, skip_own)
         found = tuned(config, set or [], trials, threads, progress)
@@ -82,7 +94,7 @@ def tune(
         say_result("tune", config, describe_tuning(found))
     else:
         print_tuning(found)
-    print_cautions([found.configured], quiet)
+    print_cautions(found.compared, quiet)
 
 
 def sweep(
@@ -114,7 +126,7 @@ def sweep(
     """
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.measures import parse_measures
+    from keystone.runs.evaluation.measures import add_judged_share, parse_measures
     from keystone.runs.evaluation.sweep import Grid, measure_answers, measure_rankings
     from keystone.runs.evaluation.sweep import sweep as swept
     from keystone.runs.evaluation.tune import describe_tuning
@@ -124,7 +136,7 @@ def sweep(
     outputs: dict[str, Path | None] = {"the folder of the sweep": settings.out / f"{settings.run_id}.sweep"}
     check_run_outputs(settings, [config, qrels, references], outputs)
     if qrels is not None and references is None:
-        measures = parse_measures(measure or RANKING_MEASURES)
+        measures = add_judged_share(parse_measures(measure or RANKING_MEASURES))
         take_measures = measure_rankings(qrels, measures, skip_own)
     elif references is not None and qrels is None and not skip_own:
         take_measures = measure_answers(references, measure or [])
@@ -137,4 +149,4 @@ def sweep(
         say_result("sweep", config, {**describe_tuning(found.tuning), "runs": runs})
     else:
         print_sweep(found)
-    print_cautions([found.tuning.configured], quiet)
+    print_cautions(found.tuning.compared, quiet)

@@ -19,7 +19,8 @@ from keystone.runs.evaluation.answers.files import Submission
 from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_sets
 from keystone.runs.evaluation.arena.files import write_arena
 from keystone.runs.evaluation.arena.judge import RULES, Tournament, foresee_battles, run_battles
-from keystone.runs.evaluation.arena.tournament import Settings
+from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Settings
+from keystone.runs.evaluation.compare import collect_cautions
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.nuggets.citations import (
     CitedAnswer,
@@ -85,6 +86,9 @@ class Sheet:
     rows: Sequence[Row]
     left_out: Mapping[str, str]
     cautions: Sequence[str]
+    evaluations: Mapping[str, Sequence[Evaluation]]
+    """The values of each topic, by the part of the sheet."""
+    battles: Sequence[Judgment] = ()
 
 
 def read_given(asked: Asked) -> Given:
@@ -199,7 +203,8 @@ def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, 
     if judged.cited:
         write_cited_answers(out / "support.jsonl", judged.cited)
         evaluations["support"] = score_cited(judged.cited, topics, asked.track.cited)
-    board = None
+    board: Leaderboard | None = None
+    battles: Sequence[Judgment] = ()
     if "battles" not in left_out:
         try:
             fought = _run_battles(asked, given, run_with_model, out / "battles")
@@ -208,7 +213,7 @@ def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, 
                 raise
             left_out["battles"] = str(error)
         else:
-            board = fought.board
+            board, battles = fought.board, fought.judgments
             cautions += fought.cautions
     if "ranking" not in left_out and asked.qrels is not None:
         ranked = {
@@ -218,9 +223,10 @@ def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, 
         }
         measured = evaluate_files(list(ranked.values()), asked.qrels)
         evaluations["ranking"] = [replace(one, name=name) for name, one in zip(ranked, measured, strict=True)]
+        cautions += collect_cautions(evaluations["ranking"])
     cautions += [caution for own in evaluations.values() for one in own for caution in one.cautions]
     rows = join_scores(list(_list_entries(asked, given)), evaluations, board)
-    return Sheet(rows, left_out, list(dict.fromkeys(cautions)))
+    return Sheet(rows, left_out, list(dict.fromkeys(cautions)), evaluations, battles)
 
 
 def _run_battles(asked: Asked, given: Given, run_with_model: RunWithModel | None, folder: Path) -> Tournament:

@@ -104,7 +104,7 @@ def test_the_command_marks_figures_and_strict_refuses_them(tmp_path: Path) -> No
     files = [directory / "narrative.trec", directory / "keystone.trec"]
     asked: list[str | Path] = ["evaluate", *files, "--qrels", directory / "grades.qrels", "-m", "P@1", "--quiet"]
     done = keystone(*asked)
-    figures = [line.split()[-1] for line in done.stdout.splitlines()[1:3]]
+    figures = [line.split()[1] for line in done.stdout.splitlines()[1:3]]
     assert figures == ["0.3333", "0.3333*"]
     assert "\n* measured on the grades that selected the run's documents: no evidence of effect\n" in done.stdout
     assert f"warning: {files[1]}: 3 rows judged by the very grades that selected its documents" in done.stderr

@@ -148,7 +148,7 @@ def test_the_command_prints_differences_and_tables(tmp_path: Path) -> None:
     poor = write_rows(tmp_path / "poor", *(f"{t} Q0 {'d' if t < 2 else 'x'}{t} 1 0.9 t" for t in range(9)))
     asked: list[str | Path] = ["evaluate", poor, good, "--qrels", qrels, "-m", "MRR", "--quiet"]
     lines = keystone(*asked).stdout.splitlines()
-    assert lines[0].split() == ["run", "MRR"]
+    assert lines[0].split() == ["run", "MRR", "judged@10"]
     assert lines[4] == f"{good} against {poor}:"
     assert lines[6].split() == [
         "MRR", "+0.7778", "+0.4444", "to", "+1.0000", "+1.76", "<", ".001", "0.016",
@@ -156,6 +156,6 @@ def test_the_command_prints_differences_and_tables(tmp_path: Path) -> None:
     assert lines[-1] == "The tests are paired and two-sided."
     (found,) = (evaluation.mean("MRR") for evaluation in evaluate_files([poor], qrels, [parse_measure("MRR")]))
     assert f"| {found:.4f} |" in keystone(*asked, "--format", "markdown").stdout
-    assert keystone(*asked, "--format", "latex").stdout.startswith(r"\begin{tabular}{lr}")
+    assert keystone(*asked, "--format", "latex").stdout.startswith(r"\begin{tabular}{lrr}")
     condensed = keystone(*asked, "--format", "csv", "--condensed").stdout.splitlines()
     assert condensed[1].split(",")[1:5] == ["MRR", "9", "0", repr(found)]

@@ -99,7 +99,7 @@ def test_the_command_prints_measures_and_costs_and_keeps_the_configuration(confi
     options: list[str | Path] = ["sweep", config, "--set", "track=none", "--folds", "2", "--quiet"]
     done = keystone(*options, "--qrels", tmp_path / "qrels.txt", "--try", "fusion.k_narrative=[20, 60]")
     rows = done.stdout.splitlines()
-    assert rows[0].split() == ["settings", "nDCG@10", "R@100", "calls", "tokens", "seconds", "folder"]
+    assert rows[0].split() == ["settings", "nDCG@10", "R@100", "judged@10", "calls", "tokens", "seconds", "folder"]
     assert sorted(row.split()[0] for row in rows[1:3]) == ["as", "fusion.k_narrative=20"]
     assert "Recommended: the settings as configured" in rows
     runs = sorted((tmp_path / "out" / "r.sweep").glob("*/r"))
