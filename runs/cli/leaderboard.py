@@ -174,3 +174,42 @@ def _narrow(rows: "Rows") -> "Rows":
     """Leave out the columns of more than eight runs, which no terminal shows."""
     fixed = 7
     return rows if len(rows[0]) <= fixed + MOST_COMPARED else [row[:fixed] for row in rows]
+
+
+def write_leaderboard(
+    paths: Sequence[Path],
+    qrels: Path | None,
+    names: Sequence[str] | None,
+    topics: Path | None,
+    out: Path,
+    *,
+    skip_bad: bool,
+    progress: "Progress",
+) -> None:
+    """Write the report of many runs to one HTML file: of run files by judgments, or else of scored answers.
+
+    The first of the measures `names` ranks runs. `topics` name the topics; those of scored answers are then all topics.
+    """
+    from keystone.runs.evaluation.batch import evaluate_batch, name_by_tags
+    from keystone.runs.evaluation.compare import collect_cautions
+    from keystone.runs.evaluation.measures import DEFAULT_MEASURES, parse_measures
+    from keystone.runs.evaluation.scored_answers import score_answers
+    from keystone.runs.report.html.board import About, write_board
+    from keystone.runs.trec.topics import read_topics
+
+    titles = {topic.id: topic.narrative for topic in read_topics(topics)} if topics else {}
+    files, faults, found = list_files(paths), tuple[str, ...](), list[str]()
+    if qrels is None:
+        try:
+            runs = score_answers(files, titles)
+        except UserError as error:
+            raise UserError(f"{error}; expected --qrels with run files, or scored answers without it") from error
+        measures = list(names or list(runs[0].values)[:1])
+        if unknown := [name for name in measures if name not in runs[0].values]:
+            raise UserError(f"measure {unknown[0]!r}: unknown; expected one of {', '.join(runs[0].values)}")
+    else:
+        wanted = parse_measures(names) if names else DEFAULT_MEASURES
+        batch = name_by_tags(evaluate_batch(files, [qrels], wanted, skip_bad=skip_bad, progress=progress))
+        runs, measures, faults, found = batch.evaluations[0], [str(wanted[0])], batch.faults, [*batch.cautions]
+    about = About(titles, faults, list(dict.fromkeys([*found, *collect_cautions(runs)])))
+    write_board(out, runs, measures[0], about)

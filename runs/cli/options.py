@@ -61,6 +61,7 @@ Preset = Annotated[str | None, typer.Option(help="A preset, as for run.", autoco
 SkipOwn = Annotated[
     bool, typer.Option("--skip-own", help="Leave out each topic's document with the same id, as BEIR does.")
 ]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="List bad files, and measure the good ones.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, as docs/ask.md describes.")]
 JsonFile = Annotated[
     Path | None,

@@ -11,7 +11,7 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.leaderboard import MOST_COMPARED, Asked, list_files, make_board, print_board, read_topic_ids
-from keystone.runs.cli.options import Json, JsonFile, Quiet, SkipOwn, complete_setting
+from keystone.runs.cli.options import Json, JsonFile, Quiet, SkipBad, SkipOwn, complete_setting
 from keystone.runs.report.say import say, say_report
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def evaluate(
     bounds: Annotated[
         bool, typer.Option("--bounds", help="Add means with unjudged documents as relevant, and RBP's residual.")
     ] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="List bad files, and measure the good ones.")] = False,
+    skip_bad: SkipBad = False,
     topics: Annotated[
         str | None, typer.Option(help="Measure these topics only: a file of ids, or ids with commas between them.")
     ] = None,
