@@ -66,9 +66,7 @@ def report(
         say_output("report", runs, out, json)
         return
     if measure or topics or skip_bad:
-        raise UserError(
-            "expected --measure, --topics and --skip-bad with run files, or more than eight run directories"
-        )
+        raise UserError("expected --measure, --topics and --skip-bad with run files, scored answers, or many runs")
     board = None
     if battles is not None:
         from keystone.runs.evaluation.arena.files import read_arena

@@ -12,7 +12,8 @@ from keystone.runs.trec.types import make_run
 RELEVANT = 30
 """The relevant documents of each topic: grades 1 and 2."""
 JUDGED = 120
-LABELS = ("support", "partial_support", "not_support")
+LABELS = ("not_support", "partial_support", "support")
+VERDICTS = ("not_satisfied", "partially_satisfied", "satisfied")
 
 
 def list_tags(runs: int) -> list[str]:
@@ -59,30 +60,30 @@ def write_scored_answers(folder: Path, runs: int = 6, topics: int = 20, seed: in
     `nuggets.jsonl` has the nuggets of each topic, and `rubrics.jsonl` the rubric.
     """
     draw = np.random.default_rng(seed)
-    kinds = ("model", "people", "support", "rubrics")
-    for kind in kinds:
-        (folder / kind).mkdir(parents=True)
+    facts = [{"text": f"Fact {number}.", "importance": "vital" if number < 4 else "okay"} for number in range(8)]
+    criteria = [{"text": one["text"], "weight": 5 if one["importance"] == "vital" else 1} for one in facts]
     ids = [str(100 + number) for number in range(topics)]
-    nuggets = [{"text": f"Fact {number}.", "importance": "vital" if number < 4 else "okay"} for number in range(8)]
-    banks = [{"qid": topic, "query": f"About {topic}?", "nuggets": nuggets} for topic in ids]
-    _write(folder / "nuggets.jsonl", banks)
-    for tag, quality in zip(list_tags(runs), np.linspace(0.8, 0.3, runs), strict=True):
-        found: dict[str, list[object]] = {kind: [] for kind in kinds}
-        for bank in banks:
-            labels = np.searchsorted([quality * 0.7, quality], draw.random(len(nuggets)))
-            other = np.where(draw.random(len(nuggets)) < 0.15, draw.integers(0, 3, len(nuggets)), labels)
+    _write(folder / "nuggets.jsonl", [{"qid": topic, "query": "What?", "nuggets": facts} for topic in ids])
+    _write(folder / "rubrics.jsonl", [{"qid": topic, "query": "What?", "criteria": criteria} for topic in ids])
+    for tag, quality in zip(list_tags(runs), np.linspace(0.8, 0.3, runs).tolist(), strict=True):
+        found: dict[str, list[object]] = {kind: [] for kind in ("model", "people", "support", "rubrics")}
+        for topic in ids:
+            labels = 2 - np.searchsorted([quality * 0.7, quality], draw.random(len(facts)))
+            other = np.where(draw.random(len(facts)) < 0.15, draw.integers(0, 3, len(facts)), labels)
+            head = {"qid": topic, "run_id": tag, "answer_text": "An answer."}
             for kind, own in (("model", labels), ("people", other)):
-                marked = [one | {"assignment": LABELS[label]} for one, label in zip(nuggets, own.tolist(), strict=True)]
-                found[kind].append(bank | {"run_id": tag, "answer_text": "An answer.", "nuggets": marked})
-            sentences = [
-                {"text": "A sentence.", "citations": [{"reference": "doc1", "support": int(label)}]}
-                for label in labels.tolist()
-            ]
-            found["support"].append({"topic_id": bank["qid"], "run_id": tag, "sentences": sentences})
-        for kind in kinds[:3]:
-            _write(folder / kind / f"{tag}.jsonl", found[kind])
+                marked = [one | {"assignment": LABELS[own[number]]} for number, one in enumerate(facts)]
+                found[kind].append(head | {"nuggets": marked})
+            graded = [one | {"verdict": VERDICTS[labels[number]]} for number, one in enumerate(criteria)]
+            found["rubrics"].append(head | {"criteria": graded})
+            cited = [[{"reference": "doc1", "support": int(label)}] for label in labels]
+            sentences = [{"text": "A sentence.", "citations": own} for own in cited]
+            found["support"].append({"topic_id": topic, "run_id": tag, "sentences": sentences})
+        for kind, records in found.items():
+            _write(folder / kind / f"{tag}.jsonl", records)
     return folder
 
 
 def _write(path: Path, records: Sequence[object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
