@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.leaderboard import TopicRow, list_topics, rank_runs, sort_runs
 from keystone.runs.evaluation.pairs import LEVEL, Pair, compare_all_pairs, find_letters
-from keystone.runs.evaluation.resample import find_bootstrap_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,5 @@ def rank_all(evaluations: Sequence[Evaluation], measure: str) -> Standings:
     for one, rank in zip(runs, rank_runs(runs, measure), strict=True):
         pair = against.get(one.name)
         ties = pair is None or not pair.p_tukey < LEVEL
-        interval = find_bootstrap_interval(one.values[measure])
-        standings.append(Standing(one, rank, *interval, ties, letters[one.name], pair))
+        standings.append(Standing(one, rank, *one.interval(measure), ties, letters[one.name], pair))
     return Standings(measure, standings, list_topics(runs, measure))

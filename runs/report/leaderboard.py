@@ -20,7 +20,6 @@ from keystone.runs.evaluation.leaderboard import (
     split_variance,
 )
 from keystone.runs.evaluation.pairs import Pair, find_letters
-from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.report.terminal import format_mean, mark_circle, mark_lists
 
 Rows = list[list[str | float]]
@@ -40,7 +39,7 @@ def list_leaderboard(runs: Sequence[Evaluation], tags: dict[str, str], measure: 
     before = ["rank", f"run{mark_lists(runs[0])}", *["team"] * has_teams]
     rows: Rows = [[*before, *measures, *INTERVAL_HEADS, *letter_head]]
     for rank, team, one in zip(rank_runs(runs, measure), teams, runs, strict=True):
-        numbers = [*(one.mean(name) for name in measures), *find_bootstrap_interval(one.values[measure])]
+        numbers = [*(one.mean(name) for name in measures), *one.interval(measure)]
         own = [letters[one.name]] if letters else []
         rows.append([str(rank), one.name + mark_circle(one), *[team] * has_teams, *numbers, *own])
     return rows

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keystone.indexing.io.writing import write_whole
-from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.report.terminal import CIRCLE_TEXT, mark_circle
 from keystone.runs.wording import escape_controls
 
@@ -193,7 +192,7 @@ def _draw_points(
     """Draw means with intervals at these places. `look` is the number of the line, its name and its style."""
     number, name, line = look
     means = np.array([evaluation.mean(measure) for evaluation in evaluations])
-    intervals = np.array([find_bootstrap_interval(evaluation.values[measure]) for evaluation in evaluations])
+    intervals = np.array([evaluation.interval(measure) for evaluation in evaluations])
     axes.errorbar(
         places,
         means,
@@ -220,7 +219,7 @@ def _draw_bars(axes: "Axes", evaluations: "Sequence[Evaluation]", measures: Sequ
     width = 0.8 / len(evaluations)
     for number, evaluation in enumerate(evaluations):
         means = np.array([evaluation.mean(measure) for measure in measures])
-        intervals = np.array([find_bootstrap_interval(evaluation.values[measure]) for measure in measures])
+        intervals = np.array([evaluation.interval(measure) for measure in measures])
         places = np.arange(len(measures)) + (number - (len(evaluations) - 1) / 2) * width
         axes.bar(
             places,

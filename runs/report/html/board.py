@@ -13,7 +13,6 @@ import numpy as np
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.batch import find_team
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.evaluation.standings import Standings, rank_all
 from keystone.runs.report.html.frame import render_page_of
 from keystone.runs.report.html.markup import Html, element
@@ -216,7 +215,7 @@ def _render_measures(found: Standings) -> Html:
 
 
 def _render_mean(run: Evaluation, measure: str) -> Html:
-    mean, (low, high) = run.mean(measure), find_bootstrap_interval(run.values[measure])
+    mean, (low, high) = run.mean(measure), run.interval(measure)
     if np.isnan(mean):
         return element("td", "–")
     interval = "" if np.isnan(low) else f"{low:.3f} to {high:.3f}"

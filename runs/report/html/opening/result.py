@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.report.html.markup import Html, element
 from keystone.runs.report.html.measures import Measures, render_table
 from keystone.runs.report.html.opening.verdict import (
@@ -88,7 +87,7 @@ def _draw_values(
     numbers = {name: number for number, name in enumerate(topic_ids)}
     rows = []
     for one in evaluations:
-        low, high = find_bootstrap_interval(one.values[measure])
+        low, high = one.interval(measure)
         mean = one.mean(measure)
         text = format_value(mean) + ("" if np.isnan(low) else f" ({format_value(low)} to {format_value(high)})")
         values = {numbers[name]: value for name, value in _list_values(one, measure).items() if name in numbers}
