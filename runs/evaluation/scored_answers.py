@@ -102,16 +102,33 @@ def holds_scored_answers(path: Path) -> bool:
 
 
 def find_kind(paths: Sequence[Path]) -> Kind:
-    """Find the kind of files. `UserError` for files of several kinds."""
-    kinds = [next(one for one in KINDS if not one.keys or read_first_record(path).keys() & one.keys) for path in paths]
-    if other := next((path for path, kind in zip(paths, kinds, strict=True) if kind is not kinds[0]), None):
-        raise UserError(f"{other}: holds another kind of scored answers than {paths[0]}; expected one kind")
-    return kinds[0]
+    """Find the kind of files. A file whose first line is no JSON has none. `UserError` for files of several kinds."""
+    records = {path: record for path in paths if (record := read_first_record(path))}
+    kinds = {
+        path: next(one for one in KINDS if not one.keys or record.keys() & one.keys) for path, record in records.items()
+    }
+    if len({one.noun for one in kinds.values()}) > 1:
+        first, other = next((a, b) for a, b in combinations(kinds, 2) if kinds[a] is not kinds[b])
+        raise UserError(f"{other}: holds another kind of scored answers than {first}; expected one kind")
+    return next(iter(kinds.values()), KINDS[-1])
+
+
+def read_all(paths: Sequence[Path], kind: Kind) -> list[tuple[Path, Record]]:
+    """Read all files, and give each record its file. `UserError` has the fault of each bad file."""
+    found, faults = list[tuple[Path, Record]](), list[str]()
+    for path in paths:
+        try:
+            found += [(path, record) for record in kind.read(path)]
+        except UserError as error:
+            faults.append(str(error))
+    if faults:
+        raise UserError("\n".join(faults))
+    return found
 
 
 def read_scored(paths: Sequence[Path], kind: Kind) -> tuple[list[Record], list[str]]:
     """Read scored answers of a kind; also cautions about run ids that are shared."""
-    return name_runs([(path, record) for path in paths for record in kind.read(path)])
+    return name_runs(read_all(paths, kind))
 
 
 def score_answers(paths: Sequence[Path], topics: Collection[str] = ()) -> list[Evaluation]:
@@ -153,8 +170,8 @@ def judge_answers(
     if len(judges) < 2:
         records, cautions = read_scored(paths, kind)
         wanted = topics or {one.topic_id for own in judges.values() for one in _read_each(own)}
-        return Judged((*judges,) or (paths[0],), (add_cautions(kind.score(records, wanted), cautions),), [], [])
-    read = [(path, record) for path in paths for record in kind.read(path)]
+        return Judged((*judges,), (add_cautions(kind.score(records, wanted), cautions),), [], [])
+    read = read_all(paths, kind)
     said = [_share_out(read, path, files, kind) for path, files in judges.items()]
     scored = [kind.score(own, topics or own_topics) for own, own_topics, _ in said]
     cautions = [caution for _, _, own in said for caution in own]

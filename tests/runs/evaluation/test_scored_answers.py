@@ -122,6 +122,16 @@ def test_agree_reads_folders_of_labels_and_two_measures(tmp_path: Path, answers:
     assert "has no C; expected one of A, B" in str(refused.exception)
 
 
+def test_the_fault_of_each_bad_file_is_listed(tmp_path: Path, answers: Path) -> None:
+    good = answers / "model" / "teamA-run1.jsonl"
+    torn, wrong = tmp_path / "torn", tmp_path / "wrong"
+    torn.write_text(good.read_text()[:50])
+    wrong.write_text(good.read_text().replace("partial_support", "half", 1))
+    with pytest.raises(UserError) as refused:
+        score_answers([torn, good, wrong])
+    assert [line.split(":")[0] for line in str(refused.value).splitlines()] == [str(torn), str(wrong)]
+
+
 @pytest.mark.parametrize(
     ("text", "scored", "is_answers"),
     [
