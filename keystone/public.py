@@ -8,6 +8,15 @@ from keystone.retrieval.types import Query, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.python.analysis import compare, diagnose, explain, plot
+from keystone.runs.python.boards import (
+    agree,
+    bound,
+    compare_pairs,
+    describe_pooled,
+    leaderboard,
+    list_topics,
+    pool,
+)
 from keystone.runs.python.files import evaluate, read_qrels, read_run, read_topics, validate, write_qrels, write_run
 from keystone.runs.python.frame_steps import as_pyterrier_transformer
 from keystone.runs.python.incoming import to_qrels, to_run, to_topics
@@ -56,14 +65,18 @@ __all__ = [
     "Topic",
     "UserError",
     "Verdict",
+    "agree",
     "answer",
     "as_pyterrier_transformer",
     "assign_nuggets",
     "assign_rubrics",
+    "bound",
     "compare",
+    "compare_pairs",
     "configure",
     "create_nuggets",
     "decompose",
+    "describe_pooled",
     "diagnose",
     "documents",
     "evaluate",
@@ -73,9 +86,12 @@ __all__ = [
     "index",
     "judge",
     "judge_battles",
+    "leaderboard",
+    "list_topics",
     "make_run",
     "open_index",
     "plot",
+    "pool",
     "read_nuggets",
     "read_qrels",
     "read_rubrics",

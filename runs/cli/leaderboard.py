@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.errors import UserError
-from keystone.runs.report.say import say
+from keystone.runs.report.say import say, say_report
 
 if TYPE_CHECKING:
     from keystone.indexing.types import Progress
-    from keystone.runs.evaluation.batch import Cut
+    from keystone.runs.evaluation.agreement import Agreement
+    from keystone.runs.evaluation.batch import Batch, Cut
     from keystone.runs.evaluation.evaluate import Evaluation
     from keystone.runs.evaluation.measures import Measure
+    from keystone.runs.evaluation.scored_answers import Judged
     from keystone.runs.report.leaderboard import Rows
 
 MOST_COMPARED = 8
@@ -80,18 +83,41 @@ def make_board(
     progress: "Progress",
 ) -> Board:
     """Measure all runs by all judges, and make the tables that are asked for. The first table is the leaderboard."""
-    from keystone.runs.evaluation import leaderboard as boards
+    from keystone.runs.evaluation.agreement import compare_judgments
     from keystone.runs.evaluation.batch import evaluate_batch, name_by_tags
+    from keystone.runs.trec.run_files import read_qrels
+
+    _check_sort([str(measure) for measure in measures], asked.sort)
+    options = {"skip_bad": asked.skip_bad, "bounds": asked.bounds, "compared": 1 < len(paths) <= MOST_COMPARED}
+    batch = name_by_tags(evaluate_batch(paths, qrels, measures, cut, **options, progress=progress))
+    judgments = list(map(read_qrels, batch.judges)) if len(qrels) > 1 else []
+    return fill_board(batch, [compare_judgments(*pair) for pair in combinations(judgments, 2)], asked)
+
+
+def make_board_of_answers(judged: "Judged", asked: Asked) -> Board:
+    """Make the same tables of scored answers by all judges."""
+    from keystone.runs.evaluation.batch import Batch
+
+    names = tuple(one.name for one in judged.evaluations[0])
+    batch = Batch(judged.judges, judged.evaluations, tuple(map(Path, names)), names, (), tuple(judged.cautions))
+    return fill_board(batch, judged.agreements, asked)
+
+
+def _check_sort(names: Sequence[str], sort: str | None) -> str:
+    """Return the measure that sorts runs. `UserError` for one that is not among the measures."""
+    if sort is not None and sort not in names:
+        raise UserError(f"--sort {sort}: expected one of the measures, {', '.join(names)}")
+    return sort or names[0]
+
+
+def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) -> Board:
+    """Make the tables of measured runs. `agreements` has one for each pair of judges."""
+    from keystone.runs.evaluation import leaderboard as boards
     from keystone.runs.evaluation.compare import build_report, collect_cautions, compare_runs
     from keystone.runs.evaluation.pairs import compare_all_pairs
     from keystone.runs.report import leaderboard as rows
 
-    names = [str(measure) for measure in measures]
-    measure = asked.sort or names[0]
-    if measure not in names:
-        raise UserError(f"--sort {measure}: expected one of the measures, {', '.join(names)}")
-    options = {"skip_bad": asked.skip_bad, "bounds": asked.bounds, "compared": 1 < len(paths) <= MOST_COMPARED}
-    batch = name_by_tags(evaluate_batch(paths, qrels, measures, cut, **options, progress=progress))
+    measure = _check_sort(list(batch.evaluations[0][0].values), asked.sort)
     runs = boards.sort_runs(batch.evaluations[0], measure)
     known = {str(path): one.name for path, one in zip(batch.paths, batch.evaluations[0], strict=True)}
     tags = {one.name: tag for tag, one in zip(batch.tags, batch.evaluations[0], strict=True)}
@@ -108,19 +134,20 @@ def make_board(
     tested = asked.baseline is not None and len(runs) > 1 and not asked.only_table
     report = build_report(compared, tested)
     if tested:
-        tables[f"Against {compared[0].name}, corrected by Holm:"] = _list_differences(report["differences"])
-    if len(qrels) > 1:
+        tables[f"Against {compared[0].name}, corrected by Holm:"] = rows.list_differences(report["differences"])
+    judges = [str(path) for path in batch.judges]
+    if len(judges) > 1:
+        judge_pairs = boards.compare_judges(batch.judges, batch.evaluations, agreements, measure)
         tables[f"{measure} by each judge:"] = rows.list_judge_columns(batch, [one.name for one in runs], measure)
-        tables["Agreement of judges:"] = rows.list_judge_pairs(rows.find_judge_pairs(batch, measure))
-    if len(qrels) > 1 and len(runs) > 1 and not asked.only_table:
+        tables["Agreement of judges:"] = rows.list_judge_pairs(judge_pairs)
+    if len(judges) > 1 and len(runs) > 1 and not asked.only_table:
         judged = [{one.name: one for one in own} for own in batch.evaluations]
         found = [compare_runs([own[one.name] for one in compared]) for own in judged]
         drawn = boards.draw_conclusions([one.name for one in compared[1:]], found, measure)
-        judges = [str(path) for path in batch.judges]
         tables[f"Against {compared[0].name} by {measure}:"] = rows.list_conclusions(drawn, judges)
     cautions = list(dict.fromkeys([*batch.cautions, *collect_cautions(compared)]))
     report |= {
-        "qrels": list(map(str, qrels)),
+        "qrels": judges,
         "leaderboard": rows.make_objects(tables[""]),
         "pairs": list(map(asdict, pairs)),
         "tables": {title: rows.make_objects(own) for title, own in tables.items() if title},
@@ -128,18 +155,6 @@ def make_board(
         "warnings": cautions,
     }
     return Board(tables, runs, report, cautions, batch.faults)
-
-
-def _list_differences(differences: list[dict[str, Any]]) -> "Rows":
-    """List the differences of later runs from the first one."""
-    columns = {"mean": "difference", "low": "95 % low", "high": "95 % high", "effect": "Cohen's d"}
-    columns |= {"p_t": "p (t-test)", "p_randomisation": "p (randomisation)"}
-    rows: Rows = [["run", "measure", *columns.values()]]
-    for one in differences:
-        rows += [
-            [one["second"], name, *(getattr(own, key) for key in columns)] for name, own in one["measures"].items()
-        ]
-    return rows
 
 
 def print_board(board: Board, form: str, asked: Asked, quiet: bool) -> None:
@@ -173,3 +188,110 @@ def _narrow(rows: "Rows") -> "Rows":
     """Leave out the columns of more than eight runs, which no terminal shows."""
     fixed = 7
     return rows if len(rows[0]) <= fixed + MOST_COMPARED else [row[:fixed] for row in rows]
+
+
+def write_leaderboard(
+    paths: Sequence[Path],
+    qrels: Path | None,
+    names: Sequence[str] | None,
+    topics: Path | None,
+    out: Path,
+    *,
+    skip_bad: bool,
+    progress: "Progress",
+) -> None:
+    """Write the report of many runs to one HTML file: of run files by judgments, or else of scored answers.
+
+    The first of the measures `names` ranks runs. `topics` name the topics; those of scored answers are then all topics.
+    """
+    from keystone.runs.evaluation.batch import evaluate_batch, name_by_tags
+    from keystone.runs.evaluation.compare import collect_cautions
+    from keystone.runs.evaluation.measures import DEFAULT_MEASURES, parse_measures
+    from keystone.runs.evaluation.scored_answers import score_answers
+    from keystone.runs.report.html.board import About, write_board
+    from keystone.runs.trec.topics import read_topics
+
+    titles = {topic.id: topic.narrative for topic in read_topics(topics)} if topics else {}
+    files, faults, found = list_files(paths), tuple[str, ...](), list[str]()
+    if qrels is None:
+        try:
+            runs = score_answers(files, titles)
+        except UserError as error:
+            raise UserError(f"{error}; expected --qrels with run files, or scored answers without it") from error
+        measures = list(names or list(runs[0].values)[:1])
+        if unknown := [name for name in measures if name not in runs[0].values]:
+            raise UserError(f"measure {unknown[0]!r}: unknown; expected one of {', '.join(runs[0].values)}")
+    else:
+        wanted = parse_measures(names) if names else DEFAULT_MEASURES
+        batch = name_by_tags(evaluate_batch(files, [qrels], wanted, skip_bad=skip_bad, progress=progress))
+        runs, measures, faults, found = batch.evaluations[0], [str(wanted[0])], batch.faults, [*batch.cautions]
+    about = About(titles, faults, list(dict.fromkeys([*found, *collect_cautions(runs)])))
+    write_board(out, runs, measures[0], about)
+
+
+def show_scores(
+    command: str,
+    files: Sequence[Path],
+    judged: "Judged",
+    asked: Asked,
+    form: str,
+    extra: "Extra | None" = None,
+    *,
+    out: Path | None,
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Print the scores of answers, and write them to `out`: each topic and the means, or a leaderboard if asked for.
+
+    Many runs, several judges and the options of a leaderboard make one. `extra` is a line to print first, and its JSON.
+    """
+    import orjson
+
+    from keystone.runs.evaluation.compare import build_report
+    from keystone.runs.report.tables import TABLES
+    from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, print_topics
+
+    evaluations = judged.evaluations[0]
+    board = None
+    if asked != Asked() or len(judged.judges) > 1 or len(evaluations) > MOST_COMPARED:
+        board = make_board_of_answers(judged, asked)
+    report = (board.report if board else build_report(evaluations)) | (extra.report if extra else {})
+    write_json(report, out)
+    if json:
+        say_report(command, files, report)
+    elif form == "json":
+        say(orjson.dumps(report).decode())
+    elif board:
+        print_board(board, form, asked, quiet)
+    elif form != "text":
+        say(TABLES[form](evaluations))
+    if extra and not json and form == "text":
+        say(extra.line)
+    if board:
+        return
+    if not json and form == "text":
+        for evaluation in evaluations:
+            print_topics(evaluation)
+        if len(evaluations) > 1:
+            print_evaluations(evaluations, compare=False)
+            print_differences(evaluations)
+    print_cautions(evaluations, quiet)
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """What a command prints beside scores: a line, and its part of the JSON."""
+
+    line: str
+    report: dict[str, Any]
+
+
+def write_json(report: dict[str, Any], out: Path | None) -> None:
+    """Write a report to a file, if one is asked for."""
+    import orjson
+
+    from keystone.indexing.io.writing import write_whole
+
+    if out:
+        with write_whole(out) as file:
+            file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))

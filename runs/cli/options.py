@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,6 +62,29 @@ Preset = Annotated[str | None, typer.Option(help="A preset, as for run.", autoco
 SkipOwn = Annotated[
     bool, typer.Option("--skip-own", help="Leave out each topic's document with the same id, as BEIR does.")
 ]
+Sort = Annotated[str | None, typer.Option(help="The measure that ranks runs.", show_default="the first")]
+Baseline = Annotated[
+    str | None, typer.Option(help="The file or tag of a run, or best: all others are tested against it.")
+]
+OnlyTable = Annotated[bool, typer.Option("--only-table", help="Print the leaderboard, without tests.")]
+Pairs = Annotated[
+    bool, typer.Option("--pairs", help="Test all pairs by randomised Tukey HSD, with letters of what ties.")
+]
+ByTopic = Annotated[bool, typer.Option("--by-topic", help="Add a table of topics, hardest first.")]
+
+
+class Form(StrEnum):
+    """The forms of tables; `keystone.runs.report.tables.TABLES` has all but `text` and `json`."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    CSV = "csv"
+    JSON = "json"
+
+
+Format = Annotated[Form, typer.Option(help="The form of the table. csv has every number.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="List bad files, and measure the good ones.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, as docs/ask.md describes.")]
 JsonFile = Annotated[
     Path | None,

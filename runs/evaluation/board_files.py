@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import open_binary, read_text
 from keystone.runs.evaluation.agreement import compute_plain_tau, compute_tau, compute_tau_ap
+from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.trec.collections import find_folder, is_data_set
 
 Board = dict[str, dict[str, float]]
@@ -21,7 +22,7 @@ Board = dict[str, dict[str, float]]
 _JSON = re.compile(rb'\s*\{\s*"(runs|command)"\s*:')
 _CSV = re.compile(rb"(rank,)?run( \(condensed lists\))?,")
 _HEAD_BYTES = 200
-_OTHER_COLUMNS = ("rank", "run", "team", "ties by Tukey")
+_OTHER_COLUMNS = ("rank", "run", "team", "95 % low", "95 % high", "ties by Tukey")
 
 
 def read_board(path: Path) -> Board | None:
@@ -95,6 +96,11 @@ class BoardAgreement:
     """Kendall's tau-b, corrected for ties."""
     tau_ap: float
     """tau_AP, with the first leaderboard as reference."""
+
+
+def list_means(evaluations: Sequence[Evaluation]) -> Board:
+    """List the means of runs as a leaderboard."""
+    return {name: {one.name: one.mean(name) for one in evaluations} for name in evaluations[0].values}
 
 
 def compare_boards(first: Board, second: Board) -> list[BoardAgreement]:

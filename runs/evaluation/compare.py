@@ -184,9 +184,7 @@ def build_report(evaluations: Sequence[Evaluation], tested: bool = True) -> dict
                 "name": evaluation.name,
                 "condensed": evaluation.condensed,
                 "mean": {measure: evaluation.mean(measure) for measure in evaluation.values},
-                "interval": {measure: find_bootstrap_interval(own) for measure, own in evaluation.values.items()}
-                if tested
-                else {},
+                "interval": {measure: evaluation.interval(measure) for measure in evaluation.values} if tested else {},
                 "counts": asdict(evaluation.counts),
                 "circular_rows": evaluation.circular_rows,
                 "topics": {

@@ -3,6 +3,7 @@
 (ranx's own runs sort by score and leave the order of ties to chance.)
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,8 +18,9 @@ from keystone.retrieval.types import offsets_of
 from keystone.runs.evaluation import cautions
 from keystone.runs.evaluation.circular import find_circular_rows
 from keystone.runs.evaluation.delegated import list_grades, measure_by_function, measure_by_name
-from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
+from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, LEAST_AP, Measure, is_geometric
 from keystone.runs.evaluation.ranx_metrics import open_metrics
+from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
@@ -104,10 +106,19 @@ class Evaluation:
         )
 
     def mean(self, measure: str) -> float:
-        """The mean over measured topics; NaN if there is none. A topic that the run lacks counts 0 (trec_eval -c)."""
+        """The mean over measured topics; NaN if there is none. A topic that the run lacks counts 0 (trec_eval -c).
+
+        For `gm_map`, whose values are logarithms, it is the geometric mean.
+        """
         values = self.values[measure]
         measured = values[~np.isnan(values)]
-        return float(measured.mean()) if len(measured) else float("nan")
+        mean = float(measured.mean()) if len(measured) else float("nan")
+        return math.exp(mean) if is_geometric(measure) else mean
+
+    def interval(self, measure: str) -> tuple[float, float]:
+        """The 95 % bootstrap interval of the mean; NaN for fewer than two measured topics."""
+        low, high = find_bootstrap_interval(self.values[measure])
+        return (math.exp(low), math.exp(high)) if is_geometric(measure) else (low, high)
 
 
 def evaluate(
@@ -160,7 +171,10 @@ def evaluate(
                 values[str(measure)][own] = function(judged, ranking, measure.cutoff, measure.relevant_from)
     if named := [measure for measure in measured if measure.delegated]:
         values |= measure_by_name(places, offsets, qrels, named)
-    relevance = [values[str(measure)] for measure in measured if measure.of_relevance]
+    for measure in measured:
+        if is_geometric(str(measure)):
+            values[str(measure)] = np.log(np.maximum(values[str(measure)], LEAST_AP))
+    relevance = [values[str(one)] for one in measured if one.of_relevance and not is_geometric(str(one))]
     if counts.judged_rows and relevance and not any(map(np.any, relevance)):
         found.append(f"{name}: every measure of relevance is 0 for every topic")
     return Evaluation(

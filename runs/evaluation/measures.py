@@ -34,6 +34,19 @@ class Family:
     needs_cutoff: bool = False
 
 
+GEOMETRIC = "gm_map"
+"""The family of the geometric mean of AP, as in trec_eval: the value of a topic is the natural logarithm of its AP."""
+LEAST_AP = 1e-5
+"""The AP below which the geometric mean takes this one (Robertson, SIGIR 2006; trec_eval)."""
+UNAVAILABLE = ("infndcg", "inf_ndcg", "statap", "stat_ap", "statmap", "xinfap")
+"""The lower-case names of measures of sampled judgments that no Python package computes."""
+
+
+def is_geometric(measure: str) -> bool:
+    """Whether a measure's mean is the geometric one, by its name."""
+    return measure.startswith(GEOMETRIC)
+
+
 def _list_other_names() -> list[str]:
     from ir_measures.measures import registry
 
@@ -51,6 +64,7 @@ FAMILIES = OpenTable(
         "AP": Family("average_precision"),
         "MRR": Family("reciprocal_rank"),
         "RR": Family("reciprocal_rank"),
+        GEOMETRIC: Family("average_precision"),
         "BestF": Family(compute_best_f1),
         "judged": Family(of_grades=True, needs_cutoff=True),
     },
@@ -130,6 +144,9 @@ def _parse_name(name: str) -> tuple[Measure, ...]:
         return (measure,)
     if of_trec_eval := _read_trec_eval_name(name):
         return parse_measures(of_trec_eval)
+    if name.lower() in UNAVAILABLE:
+        way = "TREC's sample_eval.pl does, from judgments with strata; infAP and condensed lists need no strata"
+        raise UserError(f"measure {name!r}: no package that Keystone uses computes it; {way}")
     known = f"expected one of {', '.join(FAMILIES)}, with a cutoff as in nDCG@10, or a measure of ir_measures"
     raise UserError(f"measure {name!r}: unknown; {known}{_suggest_nearest(name)}")
 

@@ -5,7 +5,7 @@ import io
 import re
 import sys
 from collections.abc import Sequence
-from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.leaderboard import (
     Conclusion,
     JudgePair,
-    compare_judges,
     list_topics,
     rank_runs,
     split_variance,
@@ -25,20 +24,24 @@ from keystone.runs.report.terminal import format_mean, mark_circle, mark_lists
 
 Rows = list[list[str | float]]
 """The head of a table, then its rows."""
+INTERVAL_HEADS = ("95 % low", "95 % high")
 
 
 def list_leaderboard(runs: Sequence[Evaluation], tags: dict[str, str], measure: str, pairs: Sequence[Pair]) -> Rows:
-    """List sorted runs with rank, team if all tags name one, means, and the letters of pairs if there are any."""
+    """List sorted runs with rank, team if all tags name one, means, and the letters of pairs if there are any.
+
+    The interval is that of the measure that sorts.
+    """
     measures = list(runs[0].values)
     teams = [find_team(tags.get(one.name, "")) for one in runs]
     letters = find_letters([one.name for one in runs], pairs) if pairs else {}
     has_teams, letter_head = all(teams), ["ties by Tukey"] if letters else []
-    head: list[str | float] = ["rank", f"run{mark_lists(runs[0])}", *["team"] * has_teams, *measures, *letter_head]
-    rows: Rows = [head]
+    before = ["rank", f"run{mark_lists(runs[0])}", *["team"] * has_teams]
+    rows: Rows = [[*before, *measures, *INTERVAL_HEADS, *letter_head]]
     for rank, team, one in zip(rank_runs(runs, measure), teams, runs, strict=True):
-        means = [one.mean(name) for name in measures]
+        numbers = [*(one.mean(name) for name in measures), *one.interval(measure)]
         own = [letters[one.name]] if letters else []
-        rows.append([str(rank), one.name + mark_circle(one), *[team] * has_teams, *means, *own])
+        rows.append([str(rank), one.name + mark_circle(one), *[team] * has_teams, *numbers, *own])
     return rows
 
 
@@ -82,7 +85,7 @@ def list_judge_columns(batch: Batch, order: Sequence[str], measure: str) -> Rows
 def list_judge_pairs(found: Sequence[JudgePair]) -> Rows:
     """List pairs of judges with their agreement."""
     rows: Rows = [
-        ["judges", "documents of both", "kappa", "kappa (quadratic)", "tau-b", "95 % low", "95 % high", "tau_AP"]
+        ["judges", "judged by both", "kappa", "kappa (quadratic)", "tau-b", "95 % low", "95 % high", "tau_AP"]
     ]
     return rows + [
         [f"{one.first}, {one.second}", str(one.documents), one.kappa, one.kappa_quadratic, one.tau, one.low, one.high,
@@ -97,14 +100,16 @@ def list_conclusions(conclusions: Sequence[Conclusion], judges: Sequence[str]) -
     return rows + [[one.run, *one.verdicts, "yes" if one.holds else "no"] for one in conclusions]
 
 
-def find_judge_pairs(batch: Batch, measure: str) -> list[JudgePair]:
-    """Compare all pairs of judges of a batch."""
-    from keystone.runs.evaluation.agreement import compare_judgments
-    from keystone.runs.trec.run_files import read_qrels
-
-    judgments = list(map(read_qrels, batch.judges))
-    agreements = [compare_judgments(*pair) for pair in combinations(judgments, 2)]
-    return compare_judges(batch.judges, batch.evaluations, agreements, measure)
+def list_differences(differences: list[dict[str, Any]]) -> Rows:
+    """List the differences of later runs from the first one."""
+    columns = {"mean": "difference", "low": "95 % low", "high": "95 % high", "effect": "Cohen's d"}
+    columns |= {"p_t": "p (t-test)", "p_randomisation": "p (randomisation)"}
+    rows: Rows = [["run", "measure", *columns.values()]]
+    for one in differences:
+        rows += [
+            [one["second"], name, *(getattr(own, key) for key in columns)] for name, own in one["measures"].items()
+        ]
+    return rows
 
 
 def summarise_variance(runs: Sequence[Evaluation], measure: str) -> str:

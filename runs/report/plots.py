@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keystone.indexing.io.writing import write_whole
-from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.report.terminal import CIRCLE_TEXT, mark_circle
 from keystone.runs.wording import escape_controls
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis
     from keystone.runs.evaluation.evaluate import Evaluation
+    from keystone.runs.evaluation.standings import Standings
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 """Colours that people with any colour vision tell apart (Okabe and Ito, 2008)."""
@@ -29,6 +29,8 @@ MOST_TOPIC_NAMES = 40
 """The most topics whose ids are written below their differences."""
 STYLE: dict[Any, Any] = {"svg.hashsalt": "keystone", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9}
 PANEL_WIDTH_INCHES, HEIGHT_INCHES = 5.2, 4.2
+ROW_INCHES = 0.19
+"""The height of a row of a run, or of a topic, where there are many."""
 
 
 def draw_runs(evaluations: "Sequence[Evaluation]", measures: Sequence[str]) -> "Figure":
@@ -51,6 +53,60 @@ def draw_runs(evaluations: "Sequence[Evaluation]", measures: Sequence[str]) -> "
         if any(map(mark_circle, evaluations)):
             figure.suptitle(CIRCLE_TEXT, fontsize="small")
     return figure
+
+
+def draw_standings(found: "Standings") -> "Figure":
+    """Draw a row for each of many runs, best first, and one for each topic, hardest first.
+
+    A run has its mean with a 95 % interval, in blue if it ties with the best. A topic has the range of all runs, its
+    quartiles and its median.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        rows = max(len(found.runs), len(found.topics))
+        height = max(HEIGHT_INCHES, ROW_INCHES * rows + 1)
+        figure = Figure(figsize=(PANEL_WIDTH_INCHES * 2.2, height), layout="constrained")
+        runs, topics = figure.subplots(1, 2)
+        _draw_ranks(runs, found)
+        _draw_topics(topics, found)
+        for axes, count in ((runs, len(found.runs)), (topics, len(found.topics))):
+            axes.set_ylim(max(count, 1) - 0.3, -0.7)
+            axes.set_xlabel(found.measure)
+            axes.grid(axis="x", alpha=0.3)
+            axes.tick_params("x", top=True, labeltop=True)
+        if any(mark_circle(one.run) for one in found.runs):
+            figure.suptitle(CIRCLE_TEXT, fontsize="small")
+    return figure
+
+
+def _draw_ranks(axes: "Axes", found: "Standings") -> None:
+    for ties, colour, label in ((True, COLOURS[0], "ties with the best"), (False, "#6b7178", "is worse")):
+        own = [(place, one) for place, one in enumerate(found.runs) if one.ties == ties]
+        means = np.array([one.run.mean(found.measure) for _, one in own])
+        ends = np.array([(one.low, one.high) for _, one in own]).reshape(-1, 2)
+        places = [place for place, _ in own]
+        errors = np.abs(ends.T - means)
+        axes.errorbar(means, places, xerr=errors, fmt="o", color=colour, markersize=4, capsize=2, label=label)
+    labels = [f"{one.rank}  {_name(one.run)}" for one in found.runs]
+    axes.set_yticks(range(len(labels)), labels, fontsize="small")
+    axes.set_title("Runs, best first, with 95 % bootstrap intervals")
+    axes.legend(fontsize="small")
+
+
+def _draw_topics(axes: "Axes", found: "Standings") -> None:
+    for place, row in enumerate(found.topics):
+        known = [value for value in row.values if not np.isnan(value)]
+        if not known:
+            continue
+        first, third = np.quantile(known, (0.25, 0.75))
+        axes.hlines(place, row.low, row.high, color=COLOURS[4], linewidth=1)
+        axes.hlines(place, first, third, color=COLOURS[0], linewidth=4)
+        axes.plot([row.median], [place], marker="|", color=COLOURS[6], markersize=7, markeredgewidth=1.5)
+    labels = [escape_controls(row.topic) for row in found.topics]
+    axes.set_yticks(range(len(labels)), labels, fontsize="small")
+    axes.set_title("Topics, hardest first: range, quartiles and median of runs")
 
 
 def draw_losses(found: "Diagnosis") -> "Figure":
@@ -159,7 +215,7 @@ def _draw_points(
     """Draw means with intervals at these places. `look` is the number of the line, its name and its style."""
     number, name, line = look
     means = np.array([evaluation.mean(measure) for evaluation in evaluations])
-    intervals = np.array([find_bootstrap_interval(evaluation.values[measure]) for evaluation in evaluations])
+    intervals = np.array([evaluation.interval(measure) for evaluation in evaluations])
     axes.errorbar(
         places,
         means,
@@ -186,7 +242,7 @@ def _draw_bars(axes: "Axes", evaluations: "Sequence[Evaluation]", measures: Sequ
     width = 0.8 / len(evaluations)
     for number, evaluation in enumerate(evaluations):
         means = np.array([evaluation.mean(measure) for measure in measures])
-        intervals = np.array([find_bootstrap_interval(evaluation.values[measure]) for measure in measures])
+        intervals = np.array([evaluation.interval(measure) for measure in measures])
         places = np.arange(len(measures)) + (number - (len(evaluations) - 1) / 2) * width
         axes.bar(
             places,

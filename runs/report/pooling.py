@@ -47,9 +47,9 @@ def list_kappas(agreement: Agreement) -> dict[str, float]:
     }
 
 
-def print_agreement(first: Path, second: Path, agreement: Agreement) -> None:
-    """Print the confusion of two judges, and Cohen's kappa."""
-    documents = plural(int(agreement.counts.sum()), "document")
+def print_agreement(first: Path, second: Path, agreement: Agreement, noun: str = "document") -> None:
+    """Print the confusion of two judges, and Cohen's kappa. `noun` names what they judged."""
+    documents = plural(int(agreement.counts.sum()), noun, "criteria" if noun == "criterion" else "")
     title = f"{documents} of both (a row for each grade of {first}, a column for each of {second}):"
     say(title)
     rows: Rows = [["", *map(str, agreement.grades)]]

@@ -49,7 +49,6 @@ def format_latex(evaluations: "Sequence[Evaluation]") -> str:
 def format_csv(evaluations: "Sequence[Evaluation]") -> str:
     """Format a row for each run and measure: the mean, its 95 % interval, and its difference from the first run."""
     from keystone.runs.evaluation.compare import Difference, compare_runs
-    from keystone.runs.evaluation.resample import find_bootstrap_interval
 
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
@@ -58,7 +57,7 @@ def format_csv(evaluations: "Sequence[Evaluation]") -> str:
     for evaluation, found in zip(evaluations, [{}, *compare_runs(evaluations)], strict=True):
         for measure, values in evaluation.values.items():
             topics = sum(not math.isnan(value) for value in values)
-            numbers = [evaluation.mean(measure), *find_bootstrap_interval(values)]
+            numbers = [evaluation.mean(measure), *evaluation.interval(measure)]
             numbers += astuple(found[measure]) if measure in found else [math.nan] * len(columns)
             head = [evaluation.name, measure, topics, evaluation.circular_rows]
             tail = "true" if evaluation.condensed else "false"

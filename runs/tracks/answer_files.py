@@ -14,7 +14,7 @@ from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import document_id
 from keystone.retrieval.types import Topic
-from keystone.runs.tracks.rules import CitationForm, IntegerMeaning, KeyContent, Track
+from keystone.runs.tracks.rules import DEFAULT_TEAM, CitationForm, IntegerMeaning, KeyContent, Track
 from keystone.runs.tracks.violations import shorten_value
 
 NUMBER = re.compile(r"0|[1-9]\d{0,18}", re.ASCII)
@@ -28,6 +28,7 @@ class SubmittedAnswer:
     run_id: str
     references: tuple[str, ...]
     answer: Answer
+    team_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +235,9 @@ def _parse_answer(record: dict[str, Any], track: Track) -> SubmittedAnswer:
     names = map_citations(references, track.integers)
     sentences = tuple(_parse_sentence(sentence, names, f"{track.sentences}[{i}]") for i, sentence in enumerate(answer))
     topic_id = str(value["topic"])
-    return SubmittedAnswer(str(value["run"]), tuple(map(str, references)), Answer(topic_id, sentences))
+    team = value.get("team")
+    team_id = team if isinstance(team, str) and team != DEFAULT_TEAM else ""
+    return SubmittedAnswer(str(value["run"]), tuple(map(str, references)), Answer(topic_id, sentences), team_id)
 
 
 def _parse_sentence(sentence: dict[str, Any], names: Mapping[str | int, str], where: str) -> Sentence:

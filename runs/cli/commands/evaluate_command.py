@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import asdict
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +9,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.leaderboard import MOST_COMPARED, Asked, list_files, make_board, print_board, read_topic_ids
-from keystone.runs.cli.options import Json, JsonFile, Quiet, SkipOwn, complete_setting
+from keystone.runs.cli.leaderboard import (
+    MOST_COMPARED,
+    Asked,
+    list_files,
+    make_board,
+    print_board,
+    read_topic_ids,
+    write_json,
+)
+from keystone.runs.cli.options import (
+    Baseline,
+    ByTopic,
+    Form,
+    Format,
+    Json,
+    JsonFile,
+    OnlyTable,
+    Pairs,
+    Quiet,
+    SkipBad,
+    SkipOwn,
+    Sort,
+    complete_setting,
+)
 from keystone.runs.report.say import say, say_report
 
 if TYPE_CHECKING:
@@ -24,16 +45,6 @@ if TYPE_CHECKING:
     from keystone.runs.evaluation.measures import Measure
 
     Measured = tuple[list[Evaluation], list[Comparison]]
-
-
-class Form(StrEnum):
-    """The forms of tables; `keystone.runs.report.tables.TABLES` has all but `text` and `json`."""
-
-    TEXT = "text"
-    MARKDOWN = "markdown"
-    LATEX = "latex"
-    CSV = "csv"
-    JSON = "json"
 
 
 def evaluate(
@@ -80,19 +91,15 @@ def evaluate(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse a run that is judged by the grades that selected its documents.")
     ] = False,
-    sort: Annotated[str | None, typer.Option(help="The measure that ranks runs.", show_default="the first")] = None,
-    baseline: Annotated[
-        str | None, typer.Option(help="The file or tag of a run, or best: all others are tested against it.")
-    ] = None,
-    only_table: Annotated[bool, typer.Option("--only-table", help="Print the leaderboard, without tests.")] = False,
-    pairs: Annotated[
-        bool, typer.Option("--pairs", help="Test all pairs by randomised Tukey HSD, with letters of what ties.")
-    ] = False,
-    by_topic: Annotated[bool, typer.Option("--by-topic", help="Add a table of topics, hardest first.")] = False,
+    sort: Sort = None,
+    baseline: Baseline = None,
+    only_table: OnlyTable = False,
+    pairs: Pairs = False,
+    by_topic: ByTopic = False,
     bounds: Annotated[
         bool, typer.Option("--bounds", help="Add means with unjudged documents as relevant, and RBP's residual.")
     ] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="List bad files, and measure the good ones.")] = False,
+    skip_bad: SkipBad = False,
     topics: Annotated[
         str | None, typer.Option(help="Measure these topics only: a file of ids, or ids with commas between them.")
     ] = None,
@@ -103,7 +110,7 @@ def evaluate(
             "--resample-judges", help="Add intervals over topics and judges, for judgments of keystone judge."
         ),
     ] = False,
-    format: Annotated[Form, typer.Option(help="The form of the table. csv has every number.")] = Form.TEXT,
+    format: Format = Form.TEXT,
     out: JsonFile = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -158,7 +165,7 @@ def evaluate(
                 say_report("evaluate", runs, board.report)
             else:
                 print_board(board, format, asked, quiet)
-            _write_report(board.report, out)
+            write_json(board.report, out)
             return
         take_measures = partial(_evaluate_runs, runs, qrels[0], wanted, skip_own, condensed)
     with progress_bars(quiet) as progress, progress("Measuring", None):
@@ -182,23 +189,13 @@ def evaluate(
         say(format_judge_intervals(judged), err=format is not Form.TEXT)
     print_cautions(evaluations, quiet)
     if out:
-        _write_report(_build_report(evaluations, comparisons if answers else None, judged), out)
+        write_json(_build_report(evaluations, comparisons if answers else None, judged), out)
 
 
 def _refuse_circular(evaluations: "Sequence[Evaluation]", strict: bool) -> None:
     """Refuse runs that are judged by their own grades, if `strict`."""
     if strict and (circular := next((one for one in evaluations if one.circular_rows), None)):
         raise UserError(f"--strict: {circular.cautions[-1]}; expected judgments by others")
-
-
-def _write_report(report: dict[str, Any], out: Path | None) -> None:
-    import orjson
-
-    from keystone.indexing.io.writing import write_whole
-
-    if out:
-        with write_whole(out) as file:
-            file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))
 
 
 def _build_report(

@@ -10,8 +10,20 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.command_line import Command
-from keystone.runs.cli.options import Json, JsonFile, Quiet, complete_setting
-from keystone.runs.report.say import say, say_output, say_report
+from keystone.runs.cli.options import (
+    Baseline,
+    ByTopic,
+    Form,
+    Format,
+    Json,
+    JsonFile,
+    OnlyTable,
+    Pairs,
+    Quiet,
+    Sort,
+    complete_setting,
+)
+from keystone.runs.report.say import say, say_output
 
 if TYPE_CHECKING:
     from keystone.runs.config.run_config import RunConfig
@@ -150,10 +162,15 @@ def support(
 @nuggets.command(cls=Command)
 def score(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Files of nuggets assign, or of nuggets support.")
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Files of nuggets assign, or of nuggets support, or folders of them."),
+    ] = None,
     nuggets: Annotated[
-        Path | None, typer.Option(help="Score the topics of these nuggets, in any form of docs/nuggets.md.")
+        list[Path] | None,
+        typer.Option(
+            help="Score the topics of these nuggets, in any form of docs/nuggets.md. Repeat for several judges, which "
+            "are compared; a file of assigned nuggets is a judge by itself."
+        ),
     ] = None,
     topics: Annotated[
         Path | None,
@@ -164,8 +181,14 @@ def score(
         typer.Option(help="Of each sentence, count no more citations than this track allows, such as rag26."),
     ] = None,
     agree_with: Annotated[
-        Path | None, typer.Option(help="Compare the labels of citations with those of this file of nuggets support.")
+        Path | None, typer.Option(help="Compare the labels with those of this file or folder of another judge.")
     ] = None,
+    sort: Sort = None,
+    baseline: Baseline = None,
+    only_table: OnlyTable = False,
+    pairs: Pairs = False,
+    by_topic: ByTopic = False,
+    format: Format = Form.TEXT,
     out: JsonFile = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -176,44 +199,28 @@ def score(
 
     Example: keystone nuggets score assigned.jsonl --nuggets nuggets.jsonl
     """
-    import orjson
-
-    from keystone.indexing.io.writing import write_whole
+    from keystone.runs.cli.leaderboard import Asked, Extra, list_files, show_scores
     from keystone.runs.cli.outputs import check_outputs
-    from keystone.runs.evaluation.compare import build_report
-    from keystone.runs.evaluation.nuggets.agreement import compare_labels
-    from keystone.runs.evaluation.nuggets.citations import read_cited_answers
-    from keystone.runs.evaluation.nuggets.read import read_nuggets
-    from keystone.runs.evaluation.nuggets.score import score_files
-    from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, print_topics
+    from keystone.runs.evaluation.scored_answers import compare_labels, judge_answers
     from keystone.runs.tracks.rules import TRACKS
     from keystone.runs.trec.topics import read_topics
 
-    if nuggets is not None and topics is not None:
+    judges = nuggets or []
+    if judges and topics is not None and len(judges) < 2:
         raise UserError("expected either --nuggets or --topics")
-    check_outputs([*files, nuggets, topics, agree_with], {"--out": out})
+    if not files and len(judges) < 2:
+        raise UserError("expected files of scored answers, or --nuggets with those of several judges")
+    check_outputs([*(files or []), *judges, topics, agree_with], {"--out": out})
     if track is not None and track not in TRACKS:
         raise UserError(f"--track: found {track!r}, expected one of {', '.join(TRACKS)}")
-    wanted = [bank.topic_id for bank in read_nuggets(nuggets)] if nuggets else []
-    wanted = [topic.id for topic in read_topics(topics)] if topics else wanted
-    evaluations = score_files(files, wanted, TRACKS[track].cited if track else None)
-    report = build_report(evaluations)
-    if agree_with is not None:
-        agreement = compare_labels([one for file in files for one in read_cited_answers(file)], agree_with)
-        report["agreement"] = agreement.report()
-        if not json:
-            say(agreement.describe())
-    if json:
-        say_report("nuggets score", files, report)
-    for evaluation in evaluations if not json else []:
-        print_topics(evaluation)
-    if len(evaluations) > 1 and not json:
-        print_evaluations(evaluations, compare=False)
-        print_differences(evaluations)
-    print_cautions(evaluations, quiet)
-    if out:
-        with write_whole(out) as file:
-            file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    scored = list_files(files) if files else []
+    wanted = [topic.id for topic in read_topics(topics)] if topics else []
+    files_of = {path: list_files([path]) for path in judges}
+    judged = judge_answers(scored, files_of, wanted, TRACKS[track].cited if track else None)
+    agreement = compare_labels(scored, list_files([agree_with])) if agree_with else None
+    extra = Extra(agreement.describe(), {"agreement": agreement.report()}) if agreement else None
+    asked = Asked(sort, baseline, only_table, pairs, by_topic)
+    show_scores("nuggets score", files or judges, judged, asked, format, extra, out=out, json=json, quiet=quiet)
 
 
 @nuggets.command(cls=Command)

@@ -13,6 +13,8 @@ from keystone.runs.report.say import say, say_report
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from keystone.runs.evaluation.agreement import Agreement
+    from keystone.runs.evaluation.board_files import Board, BoardAgreement
     from keystone.runs.trec.types import Run
 
 
@@ -113,39 +115,104 @@ def read_runs(files: "Sequence[Path]") -> "list[Run]":
 def agree(
     first: Annotated[
         Path,
-        typer.Argument(metavar="A", help="Judgments, or a leaderboard as CSV or JSON, as keystone evaluate writes it."),
+        typer.Argument(
+            metavar="A",
+            help="Judgments, a leaderboard as CSV or JSON, as keystone evaluate writes it, or a file or folder of "
+            "assigned nuggets, rated citations or graded rubrics.",
+        ),
     ],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Another file of the same kind.")],
+    second: Annotated[
+        Path | None, typer.Argument(metavar="[B]", help="Another of the same kind. Not needed for two measures.")
+    ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option("--measure", "-m", help="Two measures of leaderboards: the first in A, the second in B, or in A."),
+    ] = None,
     json: Json = False,
     _quiet: Quiet = False,
 ) -> None:
-    """Compare two files of judgments by kappa, or two leaderboards by Kendall's tau.
+    """Compare two judges by kappa, and two leaderboards or two measures by Kendall's tau.
 
     Example: keystone agree first.qrels second.qrels
     """
+    from keystone.runs.cli.leaderboard import list_files
     from keystone.runs.evaluation.agreement import compare_judgments
-    from keystone.runs.evaluation.board_files import compare_boards, read_board
-    from keystone.runs.report.pooling import list_kappas, print_agreement, print_board_agreement
+    from keystone.runs.evaluation.board_files import read_board
+    from keystone.runs.evaluation.scored_answers import holds_scored_answers
     from keystone.runs.trec.run_files import read_qrels
 
-    boards = read_board(first), read_board(second)
+    if second is None and not measure:
+        raise UserError("expected two files, or two measures of one leaderboard by --measure")
+    paths = [first, second or first]
+    if measure and len(measure) != 2:
+        raise UserError(f"--measure: found {len(measure)}, expected two measures to compare")
+    if not measure and all(path.exists() and not (path / "qrels").exists() for path in paths):
+        files = [list_files([path]) for path in paths]
+        if all(all(map(holds_scored_answers, own)) for own in files):
+            _tell_agreement_of_answers(paths, files, json)
+            return
+    boards = [read_board(path) for path in paths]
+    if measure and None in boards:
+        raise UserError(f"{paths[boards.index(None)]}: expected a leaderboard for --measure, as evaluate writes it")
     if (boards[0] is None) != (boards[1] is None):
-        board, other = (first, second) if boards[1] is None else (second, first)
+        board, other = paths if boards[1] is None else paths[::-1]
         raise UserError(f"{board}: found a leaderboard, but judgments in {other}; expected two files of one kind")
     if boards[0] is None or boards[1] is None:
-        agreement = compare_judgments(*map(read_qrels, (first, second)))
+        agreement = compare_judgments(*map(read_qrels, paths))
         if not agreement.counts.sum():
             raise UserError(f"{second}: has judged no document of {first}; expected judgments of the same documents")
-        if json:
-            numbers = {"grades": agreement.grades, "counts": agreement.counts.tolist(), **list_kappas(agreement)}
-            say_report("agree", [first, second], numbers)
-        else:
-            print_agreement(first, second, agreement)
+        _tell_agreement(paths, agreement, json)
         return
-    found = compare_boards(boards[0], boards[1])
-    if not any(one.runs for one in found):
-        raise UserError(f"{second}: has no run of {first} by the same measure; expected the same runs")
+    _tell_board_agreement(paths, boards[0], boards[1], measure, json)
+
+
+def _tell_agreement(
+    paths: "Sequence[Path]",
+    agreement: "Agreement",
+    json: bool,
+    taus: "Sequence[BoardAgreement]" = (),
+    noun: str = "document",
+) -> None:
+    """Tell the agreement of two judges, and of the leaderboards that they make."""
+    from keystone.runs.report.pooling import list_kappas, print_agreement, print_board_agreement
+
     if json:
-        say_report("agree", [first, second], {"measures": list(map(asdict, found))})
+        numbers = {"grades": agreement.grades, "counts": agreement.counts.tolist(), **list_kappas(agreement)}
+        say_report("agree", [*paths], numbers | ({"measures": list(map(asdict, taus))} if taus else {}))
+        return
+    print_agreement(paths[0], paths[1], agreement, noun)
+    if taus:
+        print_board_agreement(taus)
+
+
+def _tell_agreement_of_answers(paths: "Sequence[Path]", files: "Sequence[Sequence[Path]]", json: bool) -> None:
+    """Tell the agreement of two judges of answers on the labels of the same items."""
+    from keystone.runs.evaluation.board_files import compare_boards, list_means
+    from keystone.runs.evaluation.scored_answers import compare_labels, judge_answers
+
+    found = compare_labels(*files)
+    judged = judge_answers([], dict(zip(paths, files, strict=True)))
+    taus = compare_boards(*map(list_means, judged.evaluations))
+    _tell_agreement(paths, found.agreement, json, taus, found.kind.noun)
+
+
+def _tell_board_agreement(
+    paths: "Sequence[Path]", first: "Board", second: "Board", measures: "Sequence[str] | None", json: bool
+) -> None:
+    """Tell the agreement of two leaderboards by each measure, or by one measure in each."""
+    from keystone.runs.evaluation.board_files import compare_boards
+    from keystone.runs.report.pooling import print_board_agreement
+
+    if measures:
+        for path, board, name in zip(paths, (first, second), measures, strict=True):
+            if name not in board:
+                raise UserError(f"{path}: has no {name}; expected one of {', '.join(board)}")
+        name = f"{measures[0]}, {measures[1]}"
+        first, second = {name: first[measures[0]]}, {name: second[measures[1]]}
+    found = compare_boards(first, second)
+    if not any(one.runs for one in found):
+        raise UserError(f"{paths[1]}: has no run of {paths[0]} by the same measure; expected the same runs")
+    if json:
+        say_report("agree", [*paths], {"measures": list(map(asdict, found))})
     else:
         print_board_agreement(found)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import Json, Quiet, find_run_files
+from keystone.runs.cli.options import Json, Quiet, SkipBad
 from keystone.runs.report.say import say, say_output, say_report
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from keystone.indexing.types import Store
     from keystone.runs.evaluation.diagnosis.wanted import Wanted
 
@@ -22,14 +24,23 @@ def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN_DIR...",
+            metavar="FILE...",
             help="Run directories, finished or not, or answer files of any track. The report compares the others with "
-            "the first one.",
+            "the first one. Run files, folders of them, scored answers, and more than eight run directories become a "
+            "leaderboard with hard topics.",
         ),
     ],
     qrels: Annotated[
         Path | None, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")
     ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option("--measure", "-m", help="A measure of a leaderboard; the first ranks runs. Repeat for several."),
+    ] = None,
+    topics: Annotated[
+        Path | None, typer.Option(help="Topics, whose narratives a leaderboard shows, in any form of docs/corpora.md.")
+    ] = None,
+    skip_bad: SkipBad = False,
     battles: Annotated[
         Path | None, typer.Option(help="The folder of an arena, or its judgments.jsonl, for a leaderboard of battles.")
     ] = None,
@@ -41,11 +52,21 @@ def report(
 
     Example: keystone report out/first out/second --qrels qrels.txt --out report.html
     """
+    from keystone.runs.cli.leaderboard import write_leaderboard
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.report.html.write import write_report
     from keystone.runs.report.terminal import progress_bars
 
-    check_outputs([*runs, qrels, battles], {"--out": out})
+    check_outputs([*runs, qrels, battles, topics], {"--out": out})
+    if _become_leaderboard(runs, qrels):
+        if battles is not None:
+            raise UserError("--battles: expected with up to eight run directories, or answer files")
+        with progress_bars(quiet) as progress:
+            write_leaderboard(runs, qrels, measure, topics, out, skip_bad=skip_bad, progress=progress)
+        say_output("report", runs, out, json)
+        return
+    if measure or topics or skip_bad:
+        raise UserError("expected --measure, --topics and --skip-bad with run files, scored answers, or many runs")
     board = None
     if battles is not None:
         from keystone.runs.evaluation.arena.files import read_arena
@@ -56,6 +77,23 @@ def report(
     with progress_bars(quiet) as progress, progress("Writing the report", None):
         write_report(runs, out, qrels, board=board)
     say_output("report", runs, out, json)
+
+
+def _become_leaderboard(paths: "Sequence[Path]", qrels: Path | None) -> bool:
+    """Whether the report of these paths is a leaderboard, rather than one that follows each topic to its answer."""
+    from keystone.runs.cli.leaderboard import MOST_COMPARED
+    from keystone.runs.evaluation.scored_answers import holds_answers, holds_scored_answers
+    from keystone.runs.pipeline.file_names import CONFIG
+
+    directories = [path for path in paths if (path / CONFIG).exists()]
+    if len(directories) == len(paths):
+        return qrels is not None and len(paths) > MOST_COMPARED
+    others = [path for path in paths if path not in directories and path.exists()]
+    files = [path for path in others if path.is_file()]
+    inside = [file for path in others if path.is_dir() for file in path.iterdir() if file.is_file()]
+    if any(map(holds_scored_answers, [*files, *inside])):
+        return True
+    return not all(map(holds_answers, files)) or (qrels is not None and bool(inside))
 
 
 def diagnose(
@@ -143,8 +181,8 @@ def plot(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Run files, or run directories, whose last ranking counts; with --setting or --cost, run directories. "
-            "The others are compared with the first one.",
+            help="Run files, folders of them, or run directories, whose last ranking counts; with --setting or --cost, "
+            "run directories. The others are compared with the first one. More than eight are ranked.",
         ),
     ],
     qrels: Annotated[Path, typer.Option(help="Judgments, in any form of docs/corpora.md.")],
@@ -165,16 +203,19 @@ def plot(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw measures with 95 % intervals, differences of topics, and recall against depth.
+    """Draw measures with 95 % intervals, differences of topics, and recall against depth; or rank many runs.
 
     Example: keystone plot out/a/narrative.trec out/b/narrative.trec --qrels qrels.txt --out runs.svg
 
     Example: keystone plot out/r.sweep/*/r --qrels qrels.txt --setting fusion.k_narrative --out sweep.svg
     """
+    from keystone.runs.cli.leaderboard import MOST_COMPARED, list_files
     from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.evaluation.batch import evaluate_batch, name_by_tags
     from keystone.runs.evaluation.evaluate import evaluate_files
     from keystone.runs.evaluation.measures import parse_measures
-    from keystone.runs.report.plots import RECALL_DEPTHS, draw_runs, write_figure
+    from keystone.runs.evaluation.standings import rank_all
+    from keystone.runs.report.plots import RECALL_DEPTHS, draw_runs, draw_standings, write_figure
     from keystone.runs.report.terminal import print_cautions, progress_bars
 
     check_picture(out)
@@ -193,10 +234,16 @@ def plot(
         write_figure(figure, out)
         say_output("plot", runs, out, json)
         return
-    files = find_run_files(runs)
+    files = list_files(runs)
     with progress_bars(quiet) as progress, progress("Measuring", None):
-        evaluations = evaluate_files(files, qrels, list(dict.fromkeys([*bars, *depths])))
-    write_figure(draw_runs(evaluations, list(dict.fromkeys(map(str, bars)))), out)
+        if len(files) > MOST_COMPARED:
+            batch = name_by_tags(evaluate_batch(files, [qrels], bars[:1]))
+            evaluations = batch.evaluations[0]
+            figure = draw_standings(rank_all(evaluations, str(bars[0])))
+        else:
+            evaluations = evaluate_files(files, qrels, list(dict.fromkeys([*bars, *depths])))
+            figure = draw_runs(evaluations, list(dict.fromkeys(map(str, bars))))
+    write_figure(figure, out)
     print_cautions(evaluations, quiet)
     say_output("plot", runs, out, json)
 

@@ -10,8 +10,8 @@ import typer
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.command_line import Command
 from keystone.runs.cli.commands.nuggets_commands import Answers, Config, ModelConfig, Out, Overrides, open_runner
-from keystone.runs.cli.options import Json, JsonFile, Quiet
-from keystone.runs.report.say import say, say_output, say_report
+from keystone.runs.cli.options import Baseline, ByTopic, Form, Format, Json, JsonFile, OnlyTable, Pairs, Quiet, Sort
+from keystone.runs.report.say import say, say_output
 
 Rubrics = Annotated[Path, typer.Option(help="Rubrics, as rows of ResearchRubrics or of RAGDoll.")]
 
@@ -93,12 +93,27 @@ def assign(
 
 @rubrics.command(cls=Command)
 def score(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of rubrics assign.")],
-    rubrics: Annotated[Path | None, typer.Option(help="Score the topics of these rubrics.")] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Files of rubrics assign, or folders of them."),
+    ] = None,
+    rubrics: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Score the topics of these rubrics. Repeat for several judges, which are compared; a file of graded "
+            "rubrics is a judge by itself."
+        ),
+    ] = None,
     tables: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Write cell_scores.csv, run_scores.csv and category_failures.csv here."),
     ] = None,
+    sort: Sort = None,
+    baseline: Baseline = None,
+    only_table: OnlyTable = False,
+    pairs: Pairs = False,
+    by_topic: ByTopic = False,
+    format: Format = Form.TEXT,
     out: JsonFile = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -107,31 +122,21 @@ def score(
 
     Example: keystone rubrics score graded.jsonl --rubrics rubrics.jsonl --tables scores
     """
-    import orjson
-
-    from keystone.indexing.io.writing import write_whole
+    from keystone.runs.cli.leaderboard import Asked, list_files, show_scores
     from keystone.runs.cli.outputs import check_outputs
-    from keystone.runs.evaluation.compare import build_report
-    from keystone.runs.evaluation.rubrics.files import read_rubrics
-    from keystone.runs.evaluation.rubrics.score import score_rubrics, write_tables
-    from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, print_topics
+    from keystone.runs.evaluation.rubrics.score import write_tables
+    from keystone.runs.evaluation.scored_answers import find_kind, judge_answers, read_scored
 
-    check_outputs([*files, rubrics], {"--out": out, "--tables": tables})
-    graded = [one for file in files for one in read_rubrics(file)]
-    evaluations = score_rubrics(graded, [one.topic_id for one in read_rubrics(rubrics)] if rubrics else ())
-    if json:
-        say_report("rubrics score", files, build_report(evaluations))
-    for evaluation in evaluations if not json else []:
-        print_topics(evaluation)
-    if len(evaluations) > 1 and not json:
-        print_evaluations(evaluations, compare=False)
-        print_differences(evaluations)
-    print_cautions(evaluations, quiet)
+    judges = rubrics or []
+    if not files and (len(judges) < 2 or tables is not None):
+        raise UserError("expected files of graded rubrics, or without --tables --rubrics with those of several judges")
+    check_outputs([*(files or []), *judges], {"--out": out, "--tables": tables})
+    scored = list_files(files) if files else []
+    judged = judge_answers(scored, {path: list_files([path]) for path in judges})
+    asked = Asked(sort, baseline, only_table, pairs, by_topic)
+    show_scores("rubrics score", files or judges, judged, asked, format, out=out, json=json, quiet=quiet)
     if tables is not None:
-        write_tables(tables, graded, evaluations)
-    if out:
-        with write_whole(out) as file:
-            file.write(orjson.dumps(build_report(evaluations), option=orjson.OPT_INDENT_2))
+        write_tables(tables, read_scored(scored, find_kind(scored))[0], judged.evaluations[0])
 
 
 @rubrics.command(cls=Command)

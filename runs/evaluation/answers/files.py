@@ -59,6 +59,7 @@ class Submission:
     contexts: Mapping[str, Context] | None = None
     run_id: str = ""
     uses: Mapping[str, UseRecord] | None = None
+    team_id: str = ""
 
     def get_text(self, topic_id: str) -> str:
         """Get the sentences of an answer with single spaces between them; empty without an answer."""
@@ -137,14 +138,18 @@ def read_submission(path: Path) -> Submission:
     """Read an answer file of any track, or the answer file of a run directory with its evidence.
 
     `UserError` with file and line for an unreadable answer or item of evidence, or for two answers to one topic. Also
-    if the folder holds no answer file, or several.
+    if the file holds two runs, or the folder no answer file or several.
     """
     contexts = None
     if path.is_dir() and (path / EVIDENCE).exists():
         contexts = dict(read_by_topic(path / EVIDENCE, _parse_context, lambda one: one[0]).values())
     submitted = _read_answers(find_answer_file(path) if path.is_dir() else path)
     answers = {topic: one.answer for topic, one in submitted.items()}
-    return Submission(unicode_name(path), answers, contexts, next(iter(submitted.values())).run_id)
+    first = next(iter(submitted.values()))
+    if other := next((one for one in submitted.values() if one.run_id != first.run_id), None):
+        both = f"topic {other.answer.topic_id!r} is of run {other.run_id!r}, the first of run {first.run_id!r}"
+        raise UserError(f"{path}: {both}; expected one run in a file")
+    return Submission(unicode_name(path), answers, contexts, first.run_id, team_id=first.team_id)
 
 
 def read_judged_submission(path: Path) -> Submission:

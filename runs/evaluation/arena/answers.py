@@ -1,17 +1,21 @@
 """Reading of the answers of a tournament: rows of RAGDoll, answer files of any track, and run directories."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.io.writing import unicode_name
 from keystone.runs.evaluation.answers.files import find_answer_file
+from keystone.runs.evaluation.run_names import NamedRun, name_apart
 from keystone.runs.tracks.answer_files import is_integer
+from keystone.runs.tracks.rules import DEFAULT_TEAM
 from keystone.runs.tracks.violations import shorten_value
 
 RUN_KEYS = ("run_id",)
+TEAM_KEYS = ("team_id",)
 TOPIC_KEYS = ("qid", "topic_id", "query_id", "narrative_id", "request_id", "qa_id")
 QUERY_KEYS = ("query", "topic", "narrative", "title", "question")
 SENTENCE_KEYS = ("answer", "responses", "response")
@@ -25,6 +29,7 @@ class AnswerSet:
     run_id: str
     texts: Mapping[str, str]
     narratives: Mapping[str, str]
+    team_id: str = ""
 
 
 def read_answer_sets(
@@ -32,16 +37,15 @@ def read_answer_sets(
 ) -> tuple[list[AnswerSet], dict[str, str]]:
     """Read the answers of files or run directories; also returns the narrative of each topic.
 
-    `narratives` are those of topics that the files do not tell. `UserError` for a bad row, a run without a name, two
-    runs in a file or two files of a run, two answers to a topic, two narratives of a topic, and for none.
+    `narratives` are those of topics that the files do not tell. Runs of several teams, or files, with one id get names
+    of their own. `UserError` for a bad row, a run without a name, two runs in a file, a run that a team has in two
+    files, two answers to a topic, two narratives of a topic, and for none.
     """
-    sets: list[AnswerSet] = []
+    sets = list(map(read_answer_set, paths))
+    runs = [NamedRun(one.run_id, one.team_id, unicode_name(path)) for path, one in zip(paths, sets, strict=True)]
+    sets = [replace(one, run_id=name) for one, name in zip(sets, name_apart(runs), strict=True)]
     known: dict[str, str] = {}
-    for path in paths:
-        one = read_answer_set(path)
-        if any(one.run_id == other.run_id for other in sets):
-            raise UserError(f"{path}: has answers of {one.run_id}, as another file has; expected each run once")
-        sets.append(one)
+    for path, one in zip(paths, sets, strict=True):
         for topic_id, text in one.narratives.items():
             if known.setdefault(topic_id, text) != text:
                 raise UserError(f"{path}: topic {topic_id!r}: has another narrative than in the files before it")
@@ -55,7 +59,7 @@ def read_answer_sets(
 def read_answer_set(path: Path) -> AnswerSet:
     """Read the answers of one run. `UserError` as `read_answer_sets` has it."""
     file = find_answer_file(path) if path.is_dir() else path
-    run_id, texts, narratives = "", dict[str, str](), dict[str, str]()
+    run_id, team_id, texts, narratives = "", "", dict[str, str](), dict[str, str]()
     for number, record in read_json_lines(file):
         try:
             own, topic_id = _get_name(record, RUN_KEYS), _get_name(record, TOPIC_KEYS)
@@ -67,11 +71,12 @@ def read_answer_set(path: Path) -> AnswerSet:
         if topic_id in texts:
             raise UserError(f"{file}:{number}: topic {topic_id!r} occurs more than once")
         run_id, texts[topic_id] = own, text
+        team_id = _find_name(record, TEAM_KEYS)
         if query := _find_name(record, QUERY_KEYS):
             narratives[topic_id] = query
     if not texts:
         raise UserError(f"{file}: is empty, expected answers")
-    return AnswerSet(run_id, texts, narratives)
+    return AnswerSet(run_id, texts, narratives, team_id if team_id != DEFAULT_TEAM else "")
 
 
 def _find_name(record: Mapping[str, Any], keys: Sequence[str]) -> str:

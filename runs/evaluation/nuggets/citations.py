@@ -25,6 +25,7 @@ from keystone.runs.evaluation.answers.files import Submission, read_submission
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.nuggets.read import TOPIC_KEYS, get_id, list_objects, read_nuggets
 from keystone.runs.evaluation.nuggets.types import NuggetBank, read_texts
+from keystone.runs.evaluation.run_names import NamedRun, name_apart
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.wording import plural
@@ -197,12 +198,13 @@ def assign_banks(
 
 
 def read_submissions(paths: Sequence[Path]) -> list[Submission]:
-    """Read answer files or run directories. `UserError` as from `read_submission`, and for two files of one run."""
+    """Read answer files or run directories. Runs of several teams, or files, with one id get names of their own.
+
+    `UserError` as from `read_submission` and `name_apart`.
+    """
     found = [read_submission(path) for path in paths]
-    names = [one.run_id for one in found]
-    if repeated := next((one for one in found if names.count(one.run_id) > 1), None):
-        raise UserError(f"{repeated.name}: found run {repeated.run_id!r} in another file too, expected different runs")
-    return found
+    names = name_apart([NamedRun(one.run_id, one.team_id, one.name) for one in found])
+    return [replace(one, run_id=name) for one, name in zip(found, names, strict=True)]
 
 
 async def _assign_bank(model: Model, submission: Submission, bank: NuggetBank) -> NuggetBank:

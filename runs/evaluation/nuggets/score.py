@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import nan
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from keystone.runs.evaluation.evaluate import Counts, Evaluation
 from keystone.runs.evaluation.nuggets.citations import CitedAnswer, CitedSentence, read_cited_answers
 from keystone.runs.evaluation.nuggets.read import read_nuggets
 from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
+from keystone.runs.evaluation.run_names import NamedRun, caution_about_names, name_apart
 
 
 class Graded(Protocol):
@@ -61,16 +62,32 @@ def score_files(paths: Sequence[Path], topics: Collection[str] = (), most_cited:
 
     Of each sentence's citations, the first `most_cited` count; None: all.
 
-    Without topics, they are those of all files, and a caution says so. A topic that a run lacks counts 0. `UserError`
-    for files of both kinds together, for a nugget that is not assigned, for a topic that recurs with the same run, and
-    for a run with none of the topics.
+    Without topics, they are those of all files, and a caution says so. A topic that a run lacks counts 0. Runs of
+    several teams, or files, with one id get names of their own. `UserError` for files of both kinds together, for a
+    nugget that is not assigned, for a topic that recurs with the same run, and for a run with none of the topics.
     """
     of_citations = ["sentences" in next((one for _, one in read_json_lines(path)), {}) for path in paths]
     if any(of_citations) != all(of_citations):
         raise UserError(f"{paths[of_citations.index(True)]}: holds rated citations, another file has nuggets")
     if not any(of_citations):
-        return score_banks([bank for path in paths for bank in _read_assigned(path)], topics)
-    return score_cited([answer for path in paths for answer in read_cited_answers(path)], topics, most_cited)
+        banks, cautions = name_runs([(path, bank) for path in paths for bank in read_assigned(path)])
+        return add_cautions(score_banks(banks, topics), cautions)
+    answers, cautions = name_runs([(path, answer) for path in paths for answer in read_cited_answers(path)])
+    return add_cautions(score_cited(answers, topics, most_cited), cautions)
+
+
+def name_runs(found: Sequence[tuple[Path, T]]) -> tuple[list[T], list[str]]:
+    """Give the runs of files names of their own, as `name_apart` does; also cautions about those that shared an id."""
+    named = [NamedRun(o.run_id, getattr(o, "team_id", ""), unicode_name(path), o.topic_id) for path, o in found]
+    names = name_apart(named)
+    records = [cast(T, replace(cast(Any, one), run_id=name)) for (_, one), name in zip(found, names, strict=True)]
+    return records, caution_about_names(named, names)
+
+
+def add_cautions(evaluations: list[Evaluation], cautions: Sequence[str]) -> list[Evaluation]:
+    """Add cautions about all runs together, which the first of them bears."""
+    first, *others = evaluations
+    return [replace(first, cautions=(*cautions, *first.cautions)), *others]
 
 
 def score_cited(
@@ -95,7 +112,7 @@ def score_banks(banks: Sequence[NuggetBank], topics: Collection[str] = ()) -> li
     return score_runs(banks, NUGGET_MEASURES, lambda bank: score_nuggets(bank.nuggets), "nugget", topics)
 
 
-def _read_assigned(path: Path) -> Iterator[NuggetBank]:
+def read_assigned(path: Path) -> Iterator[NuggetBank]:
     """Read assigned nuggets. Those without a run get the name of the file."""
     for bank in read_nuggets(path):
         yield replace(bank, run_id=bank.run_id or unicode_name(path))

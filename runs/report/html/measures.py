@@ -10,7 +10,6 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.types import document_id
 from keystone.runs.evaluation.compare import Difference, collect_cautions, compare_runs
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
-from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.pipeline.table import find_last_ranking
 from keystone.runs.report.html.markup import Html, element, embed_numbers, join
 from keystone.runs.report.html.settings import render_run_name, sum_usage
@@ -130,11 +129,11 @@ def _render_means(one: Evaluation, compared: Mapping[str, Difference]) -> list[H
         if not len(measured):
             cells.append(element("td", "–"))
             continue
-        low, high = find_bootstrap_interval(measured)
+        low, high = one.interval(measure)
         test = Html("")
         if measure in compared:
             test = element("small", f"p {format_p_value(compared[measure].p_randomisation)}")
-        cells.append(element("td", f"{measured.mean():.4f}", element("small", f"{low:.3f} to {high:.3f}"), test))
+        cells.append(element("td", f"{one.mean(measure):.4f}", element("small", f"{low:.3f} to {high:.3f}"), test))
     return cells
 
 

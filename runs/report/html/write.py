@@ -7,7 +7,8 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.arena.tournament import Leaderboard
 from keystone.runs.report.html.arena import render_leaderboard
-from keystone.runs.report.html.markup import Html, element, join, make_policy, read_parts
+from keystone.runs.report.html.frame import render_page_of
+from keystone.runs.report.html.markup import Html
 from keystone.runs.report.html.measures import Measures, take_measures
 from keystone.runs.report.html.narratives import list_topic_ids, render_narratives
 from keystone.runs.report.html.opening.answer import render_answer
@@ -52,8 +53,7 @@ def write_report(
 def render_page(
     views: Sequence[RunView], measures: Measures, notes: Sequence[str] = (), board: Leaderboard | None = None
 ) -> Html:
-    """Render the page of these runs. Its policy lets a browser use its own style and script, and load nothing."""
-    style, script = (Html(read_parts("keystone.runs.report.html", names)) for names in (STYLES, SCRIPTS))
+    """Render the page of these runs."""
     topic_ids = list_topic_ids(views)
     title = f"{', '.join(view.label for view in views)} – Keystone"
     sections = {
@@ -63,21 +63,4 @@ def render_page(
         "narratives": render_narratives(views, measures, topic_ids),
         "settings": render_settings(views),
     }
-    links = [element("a", name.capitalize(), href=f"#{name}") for name, section in sections.items() if section]
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=make_policy(style, script)),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", title),
-        element("style", style),
-    )
-    body = element(
-        "body",
-        element("header", element("p", "Keystone report"), element("nav", *links, aria_label="Sections")),
-        element("main", *sections.values()),
-        element("div", id="tip", role="status", hidden=True),
-        element("noscript", element("p", "Further plots, the table of documents and the search need JavaScript.")),
-        element("script", script),
-    )
-    return join(Html("<!doctype html>"), element("html", head, body, lang="en"))
+    return render_page_of(title, sections, STYLES, SCRIPTS)

@@ -117,4 +117,4 @@ def test_two_judges_have_a_column_each_and_their_agreement(tmp_path: Path) -> No
     by_judge = tables["P@2 by each judge:"]
     first = by_judge[0]
     assert (first[str(tmp_path / "qrels")], first[str(tmp_path / "second")], first["mean"]) == (0.5, 0.5, 0.5)
-    assert tables["Agreement of judges:"][0]["documents of both"] == "3"
+    assert tables["Agreement of judges:"][0]["judged by both"] == "3"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.report.html.markup import Html, element
 from keystone.runs.report.html.measures import Measures, render_table
 from keystone.runs.report.html.opening.verdict import (
@@ -29,6 +28,8 @@ from keystone.runs.wording import plural
 
 MOST_VALUE = 1.0
 """The highest value of the measures that a report takes."""
+MOST_REMARKS = 8
+"""More remarks on runs than these are folded."""
 TICKS = 5
 """The number of ticks of an axis."""
 
@@ -48,16 +49,24 @@ def render_result(
         element("h1", told[0]),
         *(element("p", sentence, class_="told") for sentence in told[1:]),
         *(element("p", note, class_="warning") for note in (*notes, *measures.cautions)),
-        *(
-            element("p", element("b", element("bdi", view.label)), ": ", remark, class_="warning")
-            for view in views
-            for remark in (*view.remarks, *_tell_fallbacks(view))
-        ),
+        *_render_remarks(views),
         picture,
         render_table(measures, views),
         render_use_table(views),
         id="result",
     )
+
+
+def _render_remarks(views: Sequence[RunView]) -> list[Html]:
+    """Render the remarks on each run; many are folded."""
+    remarks = [
+        element("p", element("b", element("bdi", view.label)), ": ", remark, class_="warning")
+        for view in views
+        for remark in (*view.remarks, *_tell_fallbacks(view))
+    ]
+    if len(remarks) <= MOST_REMARKS:
+        return remarks
+    return [element("details", element("summary", plural(len(remarks), "remark")), *remarks)]
 
 
 def rank_values(measures: Measures) -> tuple[dict[str, Mapping[str, float]], str]:
@@ -88,7 +97,7 @@ def _draw_values(
     numbers = {name: number for number, name in enumerate(topic_ids)}
     rows = []
     for one in evaluations:
-        low, high = find_bootstrap_interval(one.values[measure])
+        low, high = one.interval(measure)
         mean = one.mean(measure)
         text = format_value(mean) + ("" if np.isnan(low) else f" ({format_value(low)} to {format_value(high)})")
         values = {numbers[name]: value for name, value in _list_values(one, measure).items() if name in numbers}

@@ -7,7 +7,6 @@ import numpy as np
 
 from keystone.runs.evaluation.compare import Difference, compare_runs
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.report.html.types import RunView
 from keystone.runs.wording import plural
 
@@ -105,7 +104,7 @@ def _join(names: Sequence[str]) -> str:
 
 def _tell_alone(one: Evaluation, measure: str) -> str:
     values = one.values[measure]
-    low, high = find_bootstrap_interval(values)
+    low, high = one.interval(measure)
     interval = "" if np.isnan(low) else f" (95 % interval {format_value(low)} to {format_value(high)})"
     measured = int((~np.isnan(values)).sum())
     return f"{one.name} reaches {measure} {format_value(one.mean(measure))}{interval} over {_count(measured)}."

@@ -163,7 +163,7 @@ def test_two_files_of_one_run_and_foreign_topics_are_refused(tmp_path: Path) -> 
         (tmp_path / name).write_text(json.dumps(record))
     write_nuggets(tmp_path / "n", [NuggetBank("2", (Nugget("a"),))])
     model = run_with(lambda _: "")
-    with pytest.raises(UserError, match="a: found run 'r' in another file too, expected different runs"):
+    with pytest.raises(UserError, match="b: found run 'r' in another file too, expected different runs"):
         assign_to_files([tmp_path / "a", tmp_path / "b"], tmp_path / "n", model)
     with pytest.raises(UserError, match="its topics look like '1', those of the nuggets like '2'"):
         assign_to_files([tmp_path / "a"], tmp_path / "n", model)

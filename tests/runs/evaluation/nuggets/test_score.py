@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from keystone.generation.grading.nuggets import Assignment, Importance
 from keystone.generation.types import Support
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.nuggets.agreement import compare_labels
-from keystone.runs.evaluation.nuggets.citations import CitedSentence, read_cited_answers
+from keystone.runs.evaluation.nuggets.citations import CitedSentence
 from keystone.runs.evaluation.nuggets.score import (
     CITATION_MEASURES,
     FROM_FILES,
@@ -23,6 +22,7 @@ from keystone.runs.evaluation.nuggets.score import (
     score_nuggets,
 )
 from keystone.runs.evaluation.nuggets.types import Nugget
+from keystone.runs.evaluation.scored_answers import compare_labels
 
 LABELS: dict[str, Assignment] = {"2": "support", "1": "partial_support", "0": "not_support", "-": "failed"}
 
@@ -112,16 +112,16 @@ def test_agreement_counts_the_citations_that_both_rated(tmp_path: Path) -> None:
         sentences = [{"text": "a", "citations": [{"reference": "d", "support": code}]} for code in codes.split()]
         return write_rows(tmp_path / name, {"topic_id": "1", "run_id": "r", "sentences": sentences})
 
-    ours = read_cited_answers(write("ours", "2 2 1 0 -1"))
-    found = compare_labels(ours, write("theirs", "2 1 1 0 2")).report()
+    ours = [write("ours", "2 2 1 0 -1")]
+    found = compare_labels(ours, [write("theirs", "2 1 1 0 2")]).report()
     assert found == {
         "citations": 4,
         "equal": 0.75,
         "kappa": pytest.approx(7 / 11),
         "weighted_kappa": pytest.approx(5 / 7),
     }
-    with pytest.raises(UserError, match="rates no citation"):
-        compare_labels(ours, write("none", "-1"))
+    with pytest.raises(UserError, match="none: labels no citation"):
+        compare_labels(ours, [write("none", "-1")])
 
 
 def write_rows(path: Path, *rows: Any) -> Path:
@@ -171,6 +171,21 @@ def test_runs_are_scored_on_the_topics_of_all_files(tmp_path: Path) -> None:
     assert unnamed.name == str(tmp_path / "c")
 
 
+def test_two_runs_with_one_id_are_scored_apart_and_named(tmp_path: Path) -> None:
+    rows = [make_row("a", "1", "support"), make_row("a", "1", "not_support")]
+    first, second = (write_rows(tmp_path / name, row) for name, row in zip("xy", rows, strict=True))
+    one, other = score_files([first, second], ["1"])
+    assert (one.name, one.mean("A")) == (f"a ({first})", 1)
+    assert (other.name, other.mean("A")) == (f"a ({second})", 0)
+    (caution,) = one.cautions
+    assert caution == f"the run id 'a' is that of several runs, which have names of their own: {first}, {second}"
+    of_teams = [row | {"metadata": {"team_id": team}} for row, team in zip(rows, "st", strict=True)]
+    named = score_files([write_rows(tmp_path / "z", of_teams[0]), write_rows(first, of_teams[1])], ["1"])
+    assert [one.name for one in named] == ["s-a", "t-a"]
+    with pytest.raises(UserError, match="occurs more than once"):
+        score_files([write_rows(tmp_path / "z", *rows)])
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -178,7 +193,6 @@ def test_runs_are_scored_on_the_topics_of_all_files(tmp_path: Path) -> None:
             {"qid": "1", "nuggets": [{"text": "a"}]},
             "b:1: topic '1': 'a' is not assigned to an answer: `keystone nuggets assign` makes",
         ),
-        (make_row("a", "1", "support"), "run 'a': topic '1' occurs more than once"),
         ({"topic_id": "1", "run_id": "a", "sentences": []}, "b: holds rated citations, another file has nuggets"),
     ],
 )

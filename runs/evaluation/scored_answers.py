@@ -1,0 +1,277 @@
+"""What judges say of answers: assigned nuggets, rated citations or graded rubrics, told apart by what a file holds.
+
+A judge is a list of files, each of any runs and topics. Two judges agree on the labels of the same items.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.reading import open_binary
+from keystone.runs.evaluation.agreement import Agreement
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.nuggets.citations import CitedAnswer, read_cited_answers
+from keystone.runs.evaluation.nuggets.score import add_cautions, name_runs, read_assigned, score_banks, score_cited
+from keystone.runs.evaluation.nuggets.types import NuggetBank
+from keystone.runs.evaluation.rubrics.files import Rubric, read_rubrics
+from keystone.runs.evaluation.rubrics.score import score_rubrics
+from keystone.runs.wording import plural
+
+MOST_BYTES = 10_000_000
+"""The longest first line of a file of scored answers."""
+SCALES = (
+    ("not_support", "partial_support", "support"),
+    ("none", "partial", "full"),
+    ("not_satisfied", "partially_satisfied", "satisfied"),
+)
+"""The labels of nuggets, citations and criteria, from the worst to the best. Any other label is none."""
+LABELS: Mapping[str | None, int] = {name: number for scale in SCALES for number, name in enumerate(scale)}
+Record = Any
+"""A `NuggetBank`, a `CitedAnswer` or a `Rubric`."""
+Items = Iterator[tuple[str, str | None]]
+"""The items of an answer by their names, each with its label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of scored answers: how its files are read, what items an answer has, and how answers are scored."""
+
+    noun: str
+    nouns: str
+    keys: tuple[str, ...]
+    read: Callable[[Path], Sequence[Record]]
+    list_items: Callable[[Record], Items]
+    score: Callable[[Sequence[Record], Collection[str]], list[Evaluation]]
+
+
+def _list_nuggets(bank: NuggetBank) -> Items:
+    return ((one.describe(), one.assignment) for one in bank.nuggets)
+
+
+def _list_citations(answer: CitedAnswer) -> Items:
+    for place, sentence in enumerate(answer.sentences):
+        yield from ((f"{place} {cited}", support) for cited, support in sentence.citations)
+
+
+def _list_criteria(rubric: Rubric) -> Items:
+    return ((one.text, one.verdict) for one in rubric.criteria)
+
+
+KINDS = (
+    Kind("criterion", "criteria", ("criteria", "rubrics"), read_rubrics, _list_criteria, score_rubrics),
+    Kind("citation", "citations", ("sentences",), read_cited_answers, _list_citations, score_cited),
+    Kind("nugget", "nuggets", (), lambda path: list(read_assigned(path)), _list_nuggets, score_banks),
+)
+"""The kinds. The first one of whose keys the first line of a file has is its kind; the last one has any other file."""
+
+
+def read_first_line(path: Path) -> bytes:
+    """Read the first line of a file, plain or compressed, as far as `MOST_BYTES`."""
+    with open_binary(path) as file:
+        return file.readline(MOST_BYTES)
+
+
+def read_first_record(path: Path) -> dict[str, Any]:
+    """Read the JSON object on the first line of a file; empty for any other file."""
+    try:
+        found = parse_json(read_first_line(path))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def holds_answers(path: Path) -> bool:
+    """Whether a file holds JSON, as answers and scored answers do, and not the rows of a run."""
+    return read_first_line(path).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+
+
+def holds_scored_answers(path: Path) -> bool:
+    """Whether a file holds rubrics, nuggets or rated citations, by its first line, and no answers to be scored."""
+    record = read_first_record(path)
+    sentences = record.get("sentences")
+    cited = [one.get("citations") or [] for one in sentences or () if isinstance(one, dict)]
+    rated = any(isinstance(citation, dict) and "support" in citation for own in cited for citation in own)
+    return rated or any(key in record for key in ("criteria", "rubrics", "nuggets", "nugget_bank"))
+
+
+def find_kind(paths: Sequence[Path]) -> Kind:
+    """Find the kind of files. A file whose first line is no JSON has none. `UserError` for files of several kinds."""
+    records = {path: record for path in paths if (record := read_first_record(path))}
+    kinds = {
+        path: next(one for one in KINDS if not one.keys or record.keys() & one.keys) for path, record in records.items()
+    }
+    if len({one.noun for one in kinds.values()}) > 1:
+        first, other = next((a, b) for a, b in combinations(kinds, 2) if kinds[a] is not kinds[b])
+        raise UserError(f"{other}: holds another kind of scored answers than {first}; expected one kind")
+    return next(iter(kinds.values()), KINDS[-1])
+
+
+def read_all(paths: Sequence[Path], kind: Kind) -> list[tuple[Path, Record]]:
+    """Read all files, and give each record its file. `UserError` has the fault of each bad file."""
+    found, faults = list[tuple[Path, Record]](), list[str]()
+    for path in paths:
+        try:
+            found += [(path, record) for record in kind.read(path)]
+        except UserError as error:
+            faults.append(str(error))
+    if faults:
+        raise UserError("\n".join(faults))
+    return found
+
+
+def read_scored(paths: Sequence[Path], kind: Kind) -> tuple[list[Record], list[str]]:
+    """Read scored answers of a kind; also cautions about run ids that are shared."""
+    return name_runs(read_all(paths, kind))
+
+
+def score_answers(paths: Sequence[Path], topics: Collection[str] = ()) -> list[Evaluation]:
+    """Score the runs of files of one kind on these topics, as `keystone nuggets score` and `rubrics score` do.
+
+    `UserError` as there, and for files of several kinds.
+    """
+    kind = find_kind(paths)
+    records, cautions = read_scored(paths, kind)
+    return add_cautions(kind.score(records, topics), cautions)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The same runs by several judges, and the agreement of each two judges on the labels of the same items."""
+
+    judges: tuple[Path, ...]
+    evaluations: tuple[list[Evaluation], ...]
+    """For each judge, the evaluations of the same runs in one order."""
+    agreements: list[Agreement]
+    """One for each pair of judges, in the order of `itertools.combinations`."""
+    cautions: list[str]
+
+
+def judge_answers(
+    paths: Sequence[Path],
+    judges: Mapping[Path, Sequence[Path]],
+    topics: Collection[str] = (),
+    most_cited: int | None = None,
+) -> Judged:
+    """Score files of one kind by one judge, or by several, each with files of items, which may be labelled.
+
+    A judge's labelled items are scored themselves. A judge of plain items has the answers of `paths` with these items.
+    The topics are those of `topics`, or else of the judge's plain items. `UserError` as from `score_answers`.
+    """
+    kind = find_kind(paths or [file for own in judges.values() for file in own])
+    if kind.score is score_cited:
+        kind = replace(kind, score=partial(score_cited, most_cited=most_cited))
+    if len(judges) < 2:
+        records, cautions = read_scored(paths, kind)
+        wanted = topics or {one.topic_id for own in judges.values() for one in _read_each(own)}
+        return Judged((*judges,), (add_cautions(kind.score(records, wanted), cautions),), [], [])
+    read = read_all(paths, kind)
+    said = [_share_out(read, path, files, kind) for path, files in judges.items()]
+    scored = [kind.score(own, topics or own_topics) for own, own_topics, _ in said]
+    cautions = [caution for _, _, own in said for caution in own]
+    by_name = [{one.name: one for one in own} for own in scored]
+    names = [name for name in by_name[0] if all(name in own for own in by_name)]
+    if not names:
+        listed = ", ".join(f"{path} {next(iter(own))!r}" for path, own in zip(judges, by_name, strict=True))
+        raise UserError(f"no run is judged by all; the runs look like: {listed}")
+    every = dict.fromkeys(name for own in by_name for name in own)
+    cautions += [f"{name}: not judged by all, so it is left out" for name in every if name not in names]
+    labels = [dict(label_items(own, kind)) for own, _, _ in said]
+    pairs = [count_agreement(*pair) for pair in combinations(labels, 2)]
+    return Judged((*judges,), tuple([own[name] for name in names] for own in by_name), pairs, cautions)
+
+
+def _read_each(paths: Sequence[Path]) -> Iterator[Record]:
+    """Read files, each by its own kind, for their topics."""
+    return (record for path in paths for record in find_kind([path]).read(path))
+
+
+def _share_out(
+    read: Sequence[tuple[Path, Record]], path: Path, files: Sequence[Path], kind: Kind
+) -> tuple[Sequence[Record], Collection[str], list[str]]:
+    """Find the records of a judge, its topics if its files have plain items, and cautions.
+
+    `UserError` for a judge without any record.
+    """
+    own, cautions = read_scored(files, kind)
+    if any(label is not None for one in own for _, label in kind.list_items(one)):
+        return own, (), cautions
+    known = {one.topic_id: {name for name, _ in kind.list_items(one)} for one in own}
+    found = [o for o in read if {name for name, _ in kind.list_items(o[1])} <= known.get(o[1].topic_id, set())]
+    if not found:
+        raise UserError(f"{path}: no answer has labels of these items alone; expected some for each judge")
+    records, cautions = name_runs(found)
+    return records, known.keys(), cautions
+
+
+def label_items(records: Sequence[Record], kind: Kind) -> Iterator[tuple[tuple[str, str, str], int]]:
+    """Label the items of each run and topic by numbers, the better, the higher."""
+    for one in records:
+        for name, label in kind.list_items(one):
+            if label in LABELS:
+                yield (one.run_id, one.topic_id, name), LABELS[label]
+
+
+Labels = Mapping[tuple[str, str, str], int]
+"""The number of each label, by run, topic and item."""
+
+
+def count_agreement(first: Labels, second: Labels) -> Agreement:
+    """Count the labels of the items that both judges have labelled."""
+    size = len(SCALES[0])
+    counts = np.zeros((size, size), dtype=np.int64)
+    for key in first.keys() & second.keys():
+        counts[first[key], second[key]] += 1
+    return Agreement(tuple(range(size)), counts)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelAgreement:
+    """The agreement of two judges on the labels of the same items of a kind."""
+
+    kind: Kind
+    agreement: Agreement
+
+    def report(self) -> dict[str, Any]:
+        """Report the number of items, the share with equal labels, and kappa, plain and with linear weights.
+
+        Kappa is NaN if chance alone agrees.
+        """
+        total = int(self.agreement.counts.sum())
+        return {
+            self.kind.nouns: total,
+            "equal": float(np.trace(self.agreement.counts)) / total,
+            "kappa": self.agreement.compute_kappa(),
+            "weighted_kappa": self.agreement.compute_kappa("linear"),
+        }
+
+    def describe(self) -> str:
+        """Describe the agreement in a line."""
+        found = self.report()
+        items = plural(int(self.agreement.counts.sum()), self.kind.noun, self.kind.nouns)
+        return (
+            f"agreement on {items}: {found['equal']:.1%} equal, "
+            f"kappa {found['kappa']:.4f}, weighted kappa {found['weighted_kappa']:.4f}"
+        )
+
+
+def compare_labels(paths: Sequence[Path], others: Sequence[Path]) -> LabelAgreement:
+    """Compare the labels of files with those of another judge's files, item by item.
+
+    An item is the same if run, topic and text are, or place and cited id of a citation. `UserError` if no item has a
+    label in both.
+    """
+    kind = find_kind([*paths, *others])
+    ours, theirs = (dict(label_items(read_scored(own, kind)[0], kind)) for own in (paths, others))
+    agreement = count_agreement(ours, theirs)
+    if not agreement.counts.any():
+        raise UserError(
+            f"{others[0]}: labels no {kind.noun} that the other files label, expected the same runs and topics"
+        )
+    return LabelAgreement(kind, agreement)
