@@ -16,13 +16,14 @@ from keystone.indexing.settings import read_settings
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.dense import DenseSystem
 from keystone.retrieval.impact import ImpactSystem
+from keystone.retrieval.late import LateSystem
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import Query, Rankings, offsets_of
 
 KINDS: OpenTable[type[System]] = OpenTable(
     "keystone.systems",
     System,
-    {"bm25": Bm25System, "dense": DenseSystem, "impact": ImpactSystem},
+    {"bm25": Bm25System, "dense": DenseSystem, "impact": ImpactSystem, "late": LateSystem},
     classes=True,
     name_of=lambda one: str(one.model_fields["kind"].default),
 )

@@ -82,6 +82,10 @@ class System(StrictSettings):
         """
         return {"method": self.kind}
 
+    def identify(self) -> str | None:
+        """Identify what the settings name outside of the index, for keys of kept rankings; None if it is nothing."""
+        return None
+
     def open_parts(self, opened: OpenIndex) -> None:
         """Open the parts of an index that the search uses, if the index keeps them open. `UserError` as `search`."""
 

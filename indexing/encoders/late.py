@@ -122,9 +122,12 @@ def compute_maxsim(query: Matrix, passage: Matrix) -> float:
 
 
 @cache
-def open_late_encoder(model: str) -> LateEncoder:
-    """Open the encoder of a checkpoint that `is_late`. `UserError` if a file is missing or says what is not known."""
-    return LateEncoder(read_checkpoint(model))
+def open_late_encoder(model: str, digest: str | None = None) -> LateEncoder:
+    """Open the encoder of a checkpoint that `is_late`. `UserError` if a file is missing or says what is not known.
+
+    It is kept by the `digest` of the files that it was opened for.
+    """
+    return LateEncoder(read_checkpoint(model, digest))
 
 
 def is_late(checkpoint: Checkpoint) -> bool:

@@ -49,7 +49,7 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
         _merge(values, _read_yaml(path))
     layers = [("", deepcopy(values))]
     for override in overrides or []:
-        _lay_over(values, override)
+        lay_over(values, override)
         layers.append((override, deepcopy(values)))
     try:
         return RunConfig.model_validate(values)
@@ -162,7 +162,8 @@ def _check_repeated(path: Path, node: yaml.Node | None) -> None:
         _check_repeated(path, value)
 
 
-def _lay_over(values: dict[str, Any], override: str) -> None:
+def lay_over(values: dict[str, Any], override: str) -> None:
+    """Set the value of an override `key.key=value` in nested values. `UserError` for another form."""
     dotted, equals, text = override.partition("=")
     *parents, last = dotted.split(".")
     if not equals or not all((*parents, last)):

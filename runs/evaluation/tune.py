@@ -13,7 +13,7 @@ from keystone.fusion.methods import METHODS
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.types import Progress, silent
-from keystone.runs.config.read import parse_value, read_config, shorten_option
+from keystone.runs.config.read import lay_over, parse_value, read_config, shorten_option
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate
@@ -45,6 +45,8 @@ class Tuning:
     held_out: Evaluation
     whole: Evaluation | None = None
     """The whole narrative as one query."""
+    by_fold: tuple[str, ...] = ()
+    """If weights were chosen: what was chosen for each fold, in a line."""
 
     @property
     def measure(self) -> str:
@@ -79,7 +81,17 @@ def describe_tuning(tuning: Tuning) -> dict[str, object]:
         "whole_narrative": tuning.whole and list_means(tuning.whole),
         "recommended": tuning.recommended,
         "better": tuning.beaten,
+        "yaml": write_snippet(tuning.recommended),
+        **({"by_fold": tuning.by_fold} if tuning.by_fold else {}),
     }
+
+
+def write_snippet(setting: Setting) -> str:
+    """Write settings as a part of a run's YAML file; empty for none."""
+    values: dict[str, object] = {}
+    for override in setting:
+        lay_over(values, override)
+    return yaml.safe_dump(values, default_flow_style=None, sort_keys=False) if values else ""
 
 
 def list_means(evaluation: Evaluation) -> dict[str, float | None]:
@@ -125,18 +137,29 @@ def tune(
     fold = draw_folds(len(judged.query_ids), trials.folds)
     whole = score(read_config(config, [*overrides, "track=none", *BASELINE]))
     configured = score(as_it_is)
-    if np.isnan(configured.mean(str(trials.measures[0]))):
+    check_configured(trials, configured, whole)
+    tried = {setting: score(other) for setting, other in settings.items() if other != as_it_is}
+    return Tuning(configured, tried, cross_validate([configured, *tried.values()], fold), whole)
+
+
+def check_topics(job: Job, qrels: Qrels) -> None:
+    """Raise `UserError` if no topic of a job is judged."""
+    if not {topic.id for topic in job.topics} & set(qrels.query_ids):
+        raise UserError(f"{job.config.topics}: none of its topics is judged")
+
+
+def check_configured(trials: Trials, *found: Evaluation) -> None:
+    """Raise `UserError` if the first measure is nowhere measured, or if nothing that these rank is judged."""
+    if np.isnan(found[0].mean(str(trials.measures[0]))):
         raise UserError(
             f"{trials.qrels}: no judged topic has a relevant document for {trials.measures[0]}, "
             "the measure that chooses"
         )
-    if not (configured.counts.judged_rows or whole.counts.judged_rows):
+    if not any(one.counts.judged_rows for one in found):
         raise UserError(
-            f"{trials.qrels}: judges none of the {configured.counts.rows:,} ranked documents; "
+            f"{trials.qrels}: judges none of the {found[0].counts.rows:,} ranked documents; "
             "expected judgments of documents of this corpus"
         )
-    tried = {setting: score(other) for setting, other in settings.items() if other != as_it_is}
-    return Tuning(configured, tried, cross_validate([configured, *tried.values()], fold), whole)
 
 
 def list_default_tries(config: RunConfig) -> list[str]:
@@ -179,9 +202,7 @@ class _Scorer:
 
     def __call__(self, config: RunConfig) -> Evaluation:
         job = self._open(config)
-        topic_ids = {topic.id for topic in job.topics}
-        if not topic_ids & set(self._qrels.query_ids):
-            raise UserError(f"{config.topics}: none of its topics is judged")
+        check_topics(job, self._qrels)
         values = self._rank(job)
         run = convert_to_run(values.job.store, values.get(NARRATIVE_FILE), config.run_id)
         run = drop_own_documents(run) if self._trials.skip_own else run
@@ -237,14 +258,14 @@ def cross_validate(trials: Sequence[Evaluation], fold: NDArray[np.int64]) -> Eva
 
     `fold` is int64[topics]. Ties go to the earlier trial. A value that is NaN counts for no trial.
     """
-    first, folds = trials[0], int(fold.max()) + 1
-    chosen = np.empty(len(fold), dtype=np.int64)
     table: NDArray[np.float64] = np.array([next(iter(trial.values.values())) for trial in trials])
     measured = np.isfinite(table).all(axis=0)
-    for number in range(folds):
-        chosen[fold == number] = int(np.argmax(table[:, measured & (fold != number)].sum(axis=1)))
-    values = {
-        measure: np.array([trials[trial].values[measure][i] for i, trial in enumerate(chosen.tolist())])
-        for measure in first.values
-    }
-    return Evaluation(f"chosen on the other {folds - 1} of {folds} folds", first.topics, values)
+    best = (int(np.argmax(table[:, measured & (fold != number)].sum(axis=1))) for number in range(int(fold.max()) + 1))
+    return take_from_folds([trials[number] for number in best], fold)
+
+
+def take_from_folds(trials: Sequence[Evaluation], fold: NDArray[np.int64]) -> Evaluation:
+    """Take the values of each topic from the trial of its fold. `fold` is int64[topics]."""
+    first, topics = trials[0], np.arange(len(fold))
+    values = {measure: np.array([trial[measure] for trial in trials])[fold, topics] for measure in first}
+    return Evaluation(f"chosen on the other {len(trials) - 1} of {len(trials)} folds", first.topics, values)

@@ -28,6 +28,7 @@ from keystone.runs.evaluation.rubrics import files as rubric_files
 from keystone.runs.evaluation.rubrics import score as rubric_scores
 from keystone.runs.evaluation.rubrics.files import Rubric
 from keystone.runs.evaluation.tune import Trials, Tuning
+from keystone.runs.evaluation.weights import tune_weights
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.python.checks import check_config, check_path
 from keystone.runs.python.files import AnyPath
@@ -43,6 +44,7 @@ def tune(
     qrels: AnyPath,
     tries: Mapping[str, Sequence[Any]] | None = None,
     *,
+    weights: bool = False,
     measures: Sequence[Any] = ("nDCG@10", "R@100"),
     folds: int = 5,
     skip_own: bool = False,
@@ -50,12 +52,16 @@ def tune(
     """Choose settings of a run's YAML file by cross-validation over judged topics, as `keystone tune` does.
 
     `tries` has the values to try by key, such as `{"fusion.k_narrative": [10, 60]}`; None: those of the command. The
-    first measure chooses. With `skip_own`, a document that has its topic's id does not count.
+    first measure chooses. With `skip_own`, a document that has its topic's id does not count. With `weights`, only the
+    weights of the systems are chosen.
     """
+    if weights and tries is not None:
+        raise UserError("weights: found with tries, expected one of them")
     attempts = [f"{key}={orjson.dumps(list(values)).decode()}" for key, values in (tries or {}).items()]
     named = add_judged_share(parse_measures(map(str, measures)))
     trials = Trials(check_path(qrels, "qrels"), named, attempts or None, folds, skip_own)
-    return tuning.tune(check_path(config, "config"), [], trials, THREADS)
+    choose = tune_weights if weights else tuning.tune
+    return choose(check_path(config, "config"), [], trials, THREADS)
 
 
 def judge(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from keystone.indexing.encoders.footprint import Footprint, measure_footprint
 from keystone.retrieval.dense import DenseSystem
 from keystone.retrieval.impact import ImpactSystem
+from keystone.retrieval.late import LateSystem
 from keystone.runs.pipeline.job import Job
 
 
@@ -19,7 +20,9 @@ def foresee_local_models(job: Job) -> tuple[Footprint, ...]:
 def _list_models(job: Job) -> Iterator[tuple[str, str]]:
     index = job.index
     embeddings = [("embeddings", index.embedding)] if index.embedding else []
-    for system in job.config.make_systems().values():
+    for name, system in job.config.make_systems().items():
+        if isinstance(system, LateSystem):
+            yield f"late interaction {name}", system.model
         if isinstance(system, DenseSystem) and system.vectors in index.vectors:
             embeddings.append((f"embeddings {system.vectors}", index.vectors[system.vectors].embedding))
         if isinstance(system, ImpactSystem) and system.impacts in index.impacts:

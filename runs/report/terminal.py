@@ -231,7 +231,10 @@ def print_tuning(tuning: "Tuning") -> None:
 
     first = tuning.measure
     configured = replace(tuning.configured, name="as configured")
-    trials = [replace(evaluation, name=" ".join(setting)) for setting, evaluation in tuning.trials.items()]
+    trials = [
+        replace(evaluation, name=evaluation.name if tuning.by_fold else " ".join(setting))
+        for setting, evaluation in tuning.trials.items()
+    ]
     print_evaluations(sorted([configured, *trials], key=lambda trial: -trial.mean(first)), compare=False)
     print_choice(tuning)
 
@@ -242,12 +245,17 @@ def print_choice(tuning: "Tuning") -> None:
     from shlex import quote
 
     from keystone.runs.evaluation.compare import run_paired_test
+    from keystone.runs.evaluation.tune import write_snippet
 
     first, configured = tuning.measure, replace(tuning.configured, name="as configured")
     print()
     whole = [replace(tuning.whole, name="whole narrative")] if tuning.whole else []
     print_evaluations([configured, tuning.held_out, *whole])
+    for number, chosen in enumerate(tuning.by_fold, 1):
+        print(f"chosen without fold {number}: {escape_controls(chosen)}")
     settings = " ".join(f"--set {quote(part)}" for part in tuning.recommended) or "the settings as configured"
+    if tuning.by_fold and tuning.recommended:
+        settings = f"these weights, as a part of the YAML file\n\n{write_snippet(tuning.recommended)}"
     verdict = "are better" if tuning.beaten else "are not better"
     numbers = f"{first} {tuning.held_out.mean(first):.4f} against {configured.mean(first):.4f}"
     p = format_p_value(run_paired_test(configured, tuning.held_out)[first])

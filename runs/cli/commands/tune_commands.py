@@ -32,6 +32,9 @@ def tune(
         list[str] | None,
         typer.Option("--try", help="KEY=[VALUE, ...] to try. Repeat for several keys.", show_default="a grid"),
     ] = None,
+    weights: Annotated[
+        bool, typer.Option("--weights", help="Choose the weights of the systems, by coordinate ascent.")
+    ] = False,
     set: Overrides = None,
     measure: Measures = None,
     folds: Folds = 5,
@@ -62,6 +65,7 @@ def tune(
     from keystone.runs.evaluation.measures import add_judged_share, parse_measures
     from keystone.runs.evaluation.tune import Trials, describe_tuning
     from keystone.runs.evaluation.tune import tune as tuned
+    from keystone.runs.evaluation.weights import tune_weights
     from keystone.runs.report.terminal import print_cautions, print_reliability, print_tuning, progress_bars
 
     check_run_outputs(read_config(config, set), [config, qrels], {"--calibrate": calibrate, "--plot": plot})
@@ -70,8 +74,8 @@ def tune(
             raise UserError("--plot: found without --calibrate, expected it with that option")
         check_picture(plot)
     if calibrate is not None:
-        if attempt or measure:
-            raise UserError("--calibrate: found with --try or --measure, expected it without them")
+        if attempt or measure or weights:
+            raise UserError("--calibrate: found with --try, --weights or --measure, expected it without them")
         with progress_bars(quiet) as progress:
             fitted = calibrate_run(
                 config, set or [], Judgments(qrels, relevant_from, folds, skip_own), threads, progress
@@ -86,10 +90,12 @@ def tune(
         else:
             print_reliability(fitted["held_out"])
         return
+    if weights and attempt:
+        raise UserError("--weights: found with --try, expected it without")
     measures = add_judged_share(parse_measures(measure or RANKING_MEASURES))
     with progress_bars(quiet) as progress:
         trials = Trials(qrels, measures, attempt, folds, skip_own)
-        found = tuned(config, set or [], trials, threads, progress)
+        found = (tune_weights if weights else tuned)(config, set or [], trials, threads, progress)
     if json:
         say_result("tune", config, describe_tuning(found))
     else:

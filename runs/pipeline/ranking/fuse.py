@@ -34,28 +34,46 @@ def fuse_each_query(config: RunConfig, systems: Mapping[str, Rankings]) -> Ranki
     weighs the others. Only RRF fuses a system whose lowest score nobody knows; `UserError` if the configuration asks
     for scores then. By scores, a system alone keeps its own.
     """
-    lists, depth, settings = list(systems.values()), config.retrieval.depth, config.fusion
-    found = {name: config.find_system(name) for name in systems}
-    lowest = [one.lowest if one else math.nan for one in found.values()]
-    by_rank = [name for name, least in zip(found, lowest, strict=True) if math.isnan(least)]
-    if by_rank and settings.systems == "scores":
-        raise UserError(f"fusion.systems: found 'scores' for {by_rank[0]!r}, expected it for {_list_known(config)}")
-    by_scores = not by_rank and config.first_stage == "scores"
-    by_passage = config.list_passage_systems()
+    lists, depth, weights = list(systems.values()), config.retrieval.depth, weigh_systems(config, list(systems))
+    lowest = [_find_lowest(config, name) for name in systems]
+    if choose_first_stage(config, list(systems)) == "scores":
+        if len(lists) == 1:
+            return round_scores(lists[0])
+        return round_scores(combine_systems(list(map(round_scores, lists)), weights, lowest, depth))
+    return round_scores(fuse_systems(lists, config.fusion.k, depth, weights))
 
-    def weigh(name: str, least: float) -> float:
-        own = found[name]
+
+def weigh_systems(config: RunConfig, systems: Sequence[str]) -> list[float]:
+    """Weigh the systems of a query for the first stage, in their order; `fuse_each_query` says how."""
+    by_scores, by_passage = choose_first_stage(config, systems) == "scores", config.list_passage_systems()
+
+    def weigh(name: str) -> float:
+        own = config.find_system(name)
         if own and own.weight is not None:
             return own.weight
-        weight = config.queries.passage_weight if name in by_passage else 1
-        return weight * (settings.dense_weight if least < 0 else 1 - settings.dense_weight) if by_scores else weight
+        weight, dense = config.queries.passage_weight if name in by_passage else 1, config.fusion.dense_weight
+        return weight * (dense if _find_lowest(config, name) < 0 else 1 - dense) if by_scores else weight
 
-    if by_scores and len(lists) == 1:
-        return round_scores(lists[0])
-    weights = list(map(weigh, found, lowest))
-    if not by_scores:
-        return round_scores(fuse_systems(lists, settings.k, depth, weights))
-    return round_scores(combine_systems(list(map(round_scores, lists)), weights, lowest, depth))
+    return list(map(weigh, systems))
+
+
+def list_ranks_alone(config: RunConfig, systems: Sequence[str]) -> list[str]:
+    """List the systems of which nobody knows the lowest score, so that only their ranks can be fused."""
+    return [name for name in systems if math.isnan(_find_lowest(config, name))]
+
+
+def choose_first_stage(config: RunConfig, systems: Sequence[str]) -> str:
+    """Choose how the systems of a query are fused, by `rrf` or by `scores`. `UserError` as `fuse_each_query`."""
+    by_rank = list_ranks_alone(config, systems)
+    if by_rank and config.fusion.systems == "scores":
+        raise UserError(f"fusion.systems: found 'scores' for {by_rank[0]!r}, expected it for {_list_known(config)}")
+    return "rrf" if by_rank else config.first_stage
+
+
+def _find_lowest(config: RunConfig, name: str) -> float:
+    """Find the lowest possible score of a system; NaN if nobody knows it."""
+    own = config.find_system(name)
+    return own.lowest if own else math.nan
 
 
 def _list_known(config: RunConfig) -> str:

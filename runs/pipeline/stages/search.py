@@ -74,10 +74,13 @@ def choose_texts(
 def describe_retrieval(job: Job) -> dict[str, Any]:
     """Describe the settings of a search for the key of a stage."""
     unused = {"runs"} if job.index.passages else {"runs", "first_passage_weight"}
-    given = {"runs": [one.sha256 for one in job.given]} if job.given else {}
+    given: dict[str, Any] = {"runs": [one.sha256 for one in job.given]} if job.given else {}
     settings = job.config.retrieval.model_dump(mode="json")
     if isinstance(settings["systems"], dict):  # a weight changes no search
         settings["systems"] = {name: {**own, "weight": None} for name, own in settings["systems"].items()}
+    identities = {name: one.identify() for name, one in job.config.make_systems().items()}
+    if named := {name: identity for name, identity in identities.items() if identity}:
+        given["models"] = named
     return {key: value for key, value in settings.items() if key not in unused} | given
 
 

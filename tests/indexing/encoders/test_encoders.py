@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from keystone.indexing.encoders.checkpoint import POOLING_MODES, find_checkpoint, read_checkpoint
+from keystone.indexing.encoders.checkpoint import POOLING_MODES, Module, find_checkpoint, read_checkpoint
 from keystone.indexing.encoders.pairs import find_template, open_pair_scorer
 from keystone.indexing.encoders.sparse import open_sparse_encoder, quantise
 from keystone.indexing.errors import UserError
@@ -17,6 +18,7 @@ from keystone.indexing.vectors.embed import load_embedder, settle_embedding
 from keystone.indexing.vectors.encoder import Encoder, open_encoder
 from tests.support import programs
 from tests.support.models.checkpoints import VOCABULARY, find_splade, write_checkpoint
+from tests.support.models.jars import BGE_SMALL, E5_SMALL, find_jar_model, write_bge_weights
 from tests.support.places import ROOT
 from tests.support.servers.vllm import PYTHON, needs_vllm
 
@@ -31,6 +33,7 @@ CASES = [(kind, head) for kind in KINDS for head in ("mean", "words", "labels")]
 QUESTION = "what causes coral bleaching"
 ANSWER = "Coral bleaching happens when warm water makes corals expel the algae living in their tissues."
 OTHER = "The stock market fell sharply on Monday after weak earnings."
+PREFIX = "Represent this sentence for searching relevant passages: "
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +112,37 @@ def test_a_trained_splade_weighs_texts_as_its_reference_says() -> None:
     assert multiply(answer, np.asarray) == pytest.approx(25.3991, abs=1e-3)
     assert multiply(other, np.asarray) == pytest.approx(0.2058, abs=1e-3)
     assert [multiply(answer, quantise), multiply(other, quantise)] == [66591, 564]
+
+
+def test_a_trained_bge_embeds_as_its_reference_says(tmp_path: Path) -> None:
+    """By its graph as ONNX, and by its weights, which Keystone's own graph computes."""
+    checkpoint = read_checkpoint(str(find_jar_model(BGE_SMALL)))
+    assert checkpoint.find_prefixes() == (PREFIX, "")
+    texts = [PREFIX + QUESTION, ANSWER, OTHER, QUESTION]
+    found = Encoder(checkpoint).embed(texts)
+    assert multiply_units(found[:1], found[1:3]) == pytest.approx(np.array([[0.86259, 0.42639]]), abs=1e-3)
+    assert multiply_units(found[3:], found[1:3]) == pytest.approx(np.array([[0.88031, 0.45107]]), abs=1e-3)
+    assert found[3, :4] == pytest.approx(np.array([0.00159, 0.01046, -0.00015, 0.00773]), abs=5e-4)
+    own = Encoder(read_checkpoint(str(write_bge_weights(tmp_path / BGE_SMALL.name)))).embed(texts)
+    assert np.diag(multiply_units(own, found)).min() > 0.9999
+    mean = replace(checkpoint, modules=(Module("Pooling", checkpoint.folder, {"pooling_mode": "mean"}),))
+    pooled = Encoder(mean).embed(texts[1:])
+    assert multiply_units(pooled[2:], pooled[:2]) == pytest.approx(np.array([[0.86267, 0.40293]]), abs=1e-3)
+
+
+def test_a_trained_e5_of_8_bits_embeds_as_its_reference_says() -> None:
+    checkpoint = read_checkpoint(str(find_jar_model(E5_SMALL)))
+    assert checkpoint.find_prefixes() == ("query: ", "passage: ")
+    texts = [f"query: {QUESTION}", f"passage: {ANSWER}", f"passage: {OTHER}"]
+    found = Encoder(checkpoint).embed(texts)
+    assert multiply_units(found[:1], found[1:]) == pytest.approx(np.array([[0.909, 0.70887]]), abs=1e-2)
+    assert np.array_equal(found[1], Encoder(checkpoint).embed([texts[1]])[0]), "a vector depends on no other text"
+
+
+def multiply_units(one: Any, other: Any) -> Any:
+    """The cosines of rows: float32[rows of one, rows of other]."""
+    units = [vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (one, other)]
+    return units[0] @ units[1].T
 
 
 def test_the_embedded_model_is_that_of_the_hub() -> None:

@@ -1,0 +1,75 @@
+"""Systems of the kind `late`: late interaction by a checkpoint, exact among the documents that another system finds.
+
+The score of a document is MaxSim divided by the number of the query's vectors, so that it is at most 1. In an index of
+passages it is that of the document's best segment.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from keystone.indexing.types import Document
+from keystone.retrieval.system import OpenIndex, Rows, System
+from keystone.retrieval.types import Query, Rankings, ranked
+
+DOCUMENTS_AT_ONCE = 64
+"""The vectors of this many documents are in memory at once."""
+
+
+class LateSystem(System):
+    """Late interaction. If it reads passages, it searches for the passage in place of the query."""
+
+    lowest: ClassVar[float] = -1.0
+    lane: ClassVar[str] = "cpu"
+
+    kind: Literal["late"] = "late"
+    """The kind of the system."""
+    model: str = Field(min_length=1)
+    """The checkpoint of late interaction: a folder, or a name of the hub."""
+    within: str
+    """The name of another system. The documents that it finds for any query are ranked, exactly."""
+
+    @property
+    def base(self) -> str | None:
+        """The name of the system whose documents alone this one ranks."""
+        return self.within
+
+    def describe(self) -> dict[str, Any]:
+        """Name the method and the checkpoint."""
+        return {"method": "late interaction (MaxSim)", "model": self.model}
+
+    def identify(self) -> str | None:
+        """Compute the digest of the checkpoint. `UserError` if it is nowhere."""
+        from keystone.indexing.encoders.checkpoint import read_checkpoint
+
+        return read_checkpoint(self.model).compute_digest()
+
+    def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
+        """Rank these documents for each query by MaxSim. `UserError` for a checkpoint of another kind."""
+        from keystone.indexing.encoders.late import compute_maxsim, open_late_encoder
+
+        assert within is not None  # `within` is required
+        encoder = open_late_encoder(self.model, self.identify())
+        asked = [
+            encoder.encode_query(query.passage if self.reads == "passage" else query.dense_text) for query in queries
+        ]
+        scores = np.zeros((len(queries), len(within)), np.float32)
+        with opened.progress("Late interaction", len(within)) as tick:
+            for start in range(0, len(within), DOCUMENTS_AT_ONCE):
+                documents = opened.store.get(within[start : start + DOCUMENTS_AT_ONCE].tolist())
+                texts = [_list_texts(opened, document) for document in documents]
+                vectors = iter(encoder.encode_passages([text for own in texts for text in own], opened.threads))
+                for place, own in enumerate(texts, start):
+                    passages = [next(vectors) for _ in own]
+                    for row, query in zip(scores, asked, strict=True):
+                        row[place] = max(compute_maxsim(query, passage) for passage in passages) / len(query)
+                tick(len(documents))
+        return ranked([query.id for query in queries], [within] * len(queries), list(scores), self.depth)
+
+
+def _list_texts(opened: OpenIndex, document: Document) -> list[str]:
+    """List the texts of which the best one gives a document its score."""
+    segments = document.segments if opened.index.passages else ()
+    return [document.segment_text(one) for one in segments] or list(opened.texts_of([document]))
