@@ -1,10 +1,10 @@
 """The commands `keystone nuggets create`, `assign`, `support`, `score` and `convert`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from keystone.runs.report.say import say, say_output, say_report
 
 if TYPE_CHECKING:
     from keystone.runs.config.run_config import RunConfig
+    from keystone.runs.evaluation.evaluate import Evaluation
     from keystone.runs.pipeline.model_runner import RunWithModel
 
 Config = Annotated[Path, typer.Argument(help="The YAML file of a run, with its topics, its index and its model.")]
@@ -30,6 +31,8 @@ Answers = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Answer files of any track, or run directories.")
 ]
 Out = Annotated[Path, typer.Option(help="The JSONL file to write.")]
+Qrels = Annotated[Path, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")]
+RelevantFrom = Annotated[int, typer.Option(min=1, help="The grade from which the model sees a document or segment.")]
 
 nuggets = typer.Typer(
     name="nuggets", help="Create nuggets, assign them to answers, and score answers as the track does."
@@ -47,12 +50,10 @@ class NuggetForm(StrEnum):
 @nuggets.command(cls=Command)
 def create(
     config: Config,
-    qrels: Annotated[Path, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")],
+    qrels: Qrels,
     out: Out,
     set: Overrides = None,
-    relevant_from: Annotated[
-        int, typer.Option(min=1, help="The grade from which a document or segment gives nuggets.")
-    ] = 2,
+    relevant_from: RelevantFrom = 2,
     to: Annotated[
         NuggetForm, typer.Option(help="The form of the file. nuggetbank keeps the documents that say each nugget.")
     ] = NuggetForm.NUGGETIZER,
@@ -73,7 +74,7 @@ def create(
     with open_runner(settings, "Creating nuggets", quiet) as run_with_model:
         banks, cautions = create_banks(settings, qrels, relevant_from, run_with_model)
     write_nuggets(out, banks, to.value)
-    _tell("create", config, out, cautions, json)
+    tell_output("nuggets create", config, out, cautions, json)
 
 
 @nuggets.command(cls=Command)
@@ -100,7 +101,7 @@ def assign(
     with open_runner(settings, "Assigning nuggets", quiet) as run_with_model:
         banks, cautions = assign_to_files(files, nuggets, run_with_model)
     write_nuggets(out, banks)
-    _tell("assign", files, out, cautions, json)
+    tell_output("nuggets assign", files, out, cautions, json)
 
 
 @nuggets.command(cls=Command)
@@ -127,7 +128,7 @@ def support(
     with open_runner(settings, "Rating citations", quiet) as run_with_model:
         answers, cautions = rate_files(files, settings, run_with_model)
     write_cited_answers(out, answers)
-    _tell("support", files, out, cautions, json)
+    tell_output("nuggets support", files, out, cautions, json)
 
 
 @nuggets.command(cls=Command)
@@ -159,16 +160,12 @@ def score(
 
     Example: keystone nuggets score assigned.jsonl --nuggets nuggets.jsonl
     """
-    import orjson
-
-    from keystone.indexing.io.writing import write_whole
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.compare import build_report
     from keystone.runs.evaluation.nuggets.agreement import compare_labels
     from keystone.runs.evaluation.nuggets.citations import read_cited_answers
     from keystone.runs.evaluation.nuggets.read import read_nuggets
     from keystone.runs.evaluation.nuggets.score import score_files
-    from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, print_topics
     from keystone.runs.tracks.rules import TRACKS
     from keystone.runs.trec.topics import read_topics
 
@@ -186,17 +183,7 @@ def score(
         report["agreement"] = agreement.report()
         if not json:
             say(agreement.describe())
-    if json:
-        say_report("nuggets score", files, report)
-    for evaluation in evaluations if not json else []:
-        print_topics(evaluation)
-    if len(evaluations) > 1 and not json:
-        print_evaluations(evaluations, compare=False)
-        print_differences(evaluations)
-    print_cautions(evaluations, quiet)
-    if out:
-        with write_whole(out) as file:
-            file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    tell_scores("nuggets score", files, evaluations, report, out, json, quiet)
 
 
 @nuggets.command(cls=Command)
@@ -230,7 +217,36 @@ def open_runner(settings: "RunConfig", step: str, quiet: bool, folder: Path | No
         yield run_with_model
 
 
-def _tell(command: str, given: Path | list[Path], out: Path, cautions: Sequence[str], json: bool) -> None:
+def tell_output(command: str, given: Path | list[Path], out: Path, cautions: Sequence[str], json: bool) -> None:
+    """Print the cautions of a command, and the file that it has written."""
     for caution in cautions:
         say(f"warning: {caution}", err=True)
-    say_output(f"nuggets {command}", given, out, json)
+    say_output(command, given, out, json)
+
+
+def tell_scores(
+    command: str,
+    files: Sequence[Path],
+    evaluations: "Sequence[Evaluation]",
+    report: Mapping[str, Any],
+    out: Path | None,
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Print the scores and the differences of runs, or the report as JSON. `out` is the file of the report."""
+    import orjson
+
+    from keystone.indexing.io.writing import write_whole
+    from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, print_topics
+
+    if json:
+        say_report(command, files, report)
+    for evaluation in evaluations if not json else []:
+        print_topics(evaluation)
+    if len(evaluations) > 1 and not json:
+        print_evaluations(evaluations, compare=False)
+        print_differences(evaluations)
+    print_cautions(evaluations, quiet)
+    if out:
+        with write_whole(out) as file:
+            file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))

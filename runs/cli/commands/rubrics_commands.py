@@ -1,6 +1,5 @@
 """The commands `keystone rubrics create`, `assign`, `score` and `convert`."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,9 +8,20 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.command_line import Command
-from keystone.runs.cli.commands.nuggets_commands import Answers, Config, ModelConfig, Out, Overrides, open_runner
+from keystone.runs.cli.commands.nuggets_commands import (
+    Answers,
+    Config,
+    ModelConfig,
+    Out,
+    Overrides,
+    Qrels,
+    RelevantFrom,
+    open_runner,
+    tell_output,
+    tell_scores,
+)
 from keystone.runs.cli.options import Json, JsonFile, Quiet
-from keystone.runs.report.say import say, say_output, say_report
+from keystone.runs.report.say import say_output
 
 Rubrics = Annotated[Path, typer.Option(help="Rubrics, as rows of ResearchRubrics or of RAGDoll.")]
 
@@ -30,10 +40,10 @@ class RubricForm(StrEnum):
 @rubrics.command(cls=Command)
 def create(
     config: Config,
-    qrels: Annotated[Path, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")],
+    qrels: Qrels,
     out: Out,
     set: Overrides = None,
-    relevant_from: Annotated[int, typer.Option(min=1, help="The grade from which the model sees a document.")] = 2,
+    relevant_from: RelevantFrom = 2,
     to: Annotated[RubricForm, typer.Option(help="The form of the file.")] = RubricForm.RAGDOLL,
     json: Json = False,
     quiet: Quiet = False,
@@ -54,7 +64,7 @@ def create(
     if not made:
         raise UserError(f"{config}: the model gave no usable criterion: {cautions[-1]}")
     write_rubrics(out, made, to.value)
-    _tell("create", config, out, cautions, json)
+    tell_output("rubrics create", config, out, cautions, json)
 
 
 @rubrics.command(cls=Command)
@@ -88,7 +98,7 @@ def assign(
         with open_runner(settings, "Grading answers", quiet) as run_with_model:
             graded, cautions = assign_rubrics(files, read_rubrics(rubrics), str(rubrics), run_with_model)
     write_rubrics(out, graded)
-    _tell("assign", files, out, cautions, json)
+    tell_output("rubrics assign", files, out, cautions, json)
 
 
 @rubrics.command(cls=Command)
@@ -107,31 +117,17 @@ def score(
 
     Example: keystone rubrics score graded.jsonl --rubrics rubrics.jsonl --tables scores
     """
-    import orjson
-
-    from keystone.indexing.io.writing import write_whole
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.compare import build_report
     from keystone.runs.evaluation.rubrics.files import read_rubrics
     from keystone.runs.evaluation.rubrics.score import score_rubrics, write_tables
-    from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, print_topics
 
     check_outputs([*files, rubrics], {"--out": out, "--tables": tables})
     graded = [one for file in files for one in read_rubrics(file)]
     evaluations = score_rubrics(graded, [one.topic_id for one in read_rubrics(rubrics)] if rubrics else ())
-    if json:
-        say_report("rubrics score", files, build_report(evaluations))
-    for evaluation in evaluations if not json else []:
-        print_topics(evaluation)
-    if len(evaluations) > 1 and not json:
-        print_evaluations(evaluations, compare=False)
-        print_differences(evaluations)
-    print_cautions(evaluations, quiet)
     if tables is not None:
         write_tables(tables, graded, evaluations)
-    if out:
-        with write_whole(out) as file:
-            file.write(orjson.dumps(build_report(evaluations), option=orjson.OPT_INDENT_2))
+    tell_scores("rubrics score", files, evaluations, build_report(evaluations), out, json, quiet)
 
 
 @rubrics.command(cls=Command)
@@ -152,9 +148,3 @@ def convert(
     check_outputs([file], {"--out": out})
     write_rubrics(out, read_rubrics(file), to.value)
     say_output("rubrics convert", file, out, json)
-
-
-def _tell(command: str, given: Path | list[Path], out: Path, cautions: Sequence[str], json: bool) -> None:
-    for caution in cautions:
-        say(f"warning: {caution}", err=True)
-    say_output(f"rubrics {command}", given, out, json)
