@@ -2,6 +2,8 @@
 
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,13 @@ from xdist.remote import Producer
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
-from keystone.indexing.index import Index
+from keystone.indexing.index import Index, open_index
 from tests.support.durations import Recorder, list_wrong_marks, read_durations, sort_longest_first
 from tests.support.indexes.small_corpus import write_corpus, write_topics
+from tests.support.places import ROOT
 from tests.support.scheduling import FileScheduling
-from tests.support.servers.opensearch import OLDER_VERSION, Cluster, start_cluster
+from tests.support.servers.opensearch import MAIN_VERSION, OLDER_VERSION, Cluster, share_cluster
+from tests.support.servers.shared import make_once
 from tests.support.servers.vllm import CHAT_OPTIONS, EMBEDDING_OPTIONS, TINY_MODEL, Server, started
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -23,13 +27,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("keystone", deadline=None)
 settings.register_profile("short", deadline=None, max_examples=20)  # for `make check`
 settings.load_profile("keystone")
-
-SHARED_NODES = (
-    "tests/indexing/opensearch/test_load.py",
-    "tests/retrieval/test_opensearch.py",
-    "tests/retrieval/test_opensearch_impacts.py",
-)
-"""Files that one process runs, so that the two OpenSearch nodes of their fixtures start once."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,6 +38,21 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(), "recorder")
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """In a run of all tests, import another share of the files first in each process.
+
+    After a change, pytest compiles the assertions of a file anew and keeps them. A process that imports a file later
+    than another one finds them, so that each file is compiled once rather than in each process.
+    """
+    given = getattr(session.config, "workerinput", None)
+    if given is None or [Path(one).resolve() for one in session.config.args] != [ROOT / "tests"]:
+        return
+    files = sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py"))
+    for path in files[int(given["workerid"].removeprefix("gw")) :: given["workercount"]]:
+        with suppress(Exception, pytest.skip.Exception):  # which the collection then meets again
+            import_module(".".join(path.with_suffix("").parts))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     recorded = read_durations()
@@ -50,14 +62,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling:
-    return FileScheduling(config, log, SHARED_NODES)
+    return FileScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """The small corpus, really indexed: store, Lucene, FAISS."""
-    folder = tmp_path_factory.mktemp("small")
-    return build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", BuildSettings(threads=2))[0]
+
+    def make(folder: Path) -> None:
+        build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", BuildSettings(threads=2))
+
+    return open_index(make_once(tmp_path_factory, "small", make) / "index")
 
 
 @pytest.fixture
@@ -82,14 +97,14 @@ def minilm() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def opensearch() -> Iterator[Cluster]:
-    """One node of OpenSearch with k-NN."""
-    with start_cluster() as node:
+def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One node of OpenSearch with k-NN, for all processes of the run."""
+    with share_cluster(tmp_path_factory, MAIN_VERSION) as node:
         yield node
 
 
 @pytest.fixture(scope="session")
-def older_opensearch() -> Iterator[Cluster]:
-    """One node of OpenSearch 2 with k-NN and its own fusion."""
-    with start_cluster(version=OLDER_VERSION) as node:
+def older_opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One node of OpenSearch 2 with k-NN and its own fusion, for all processes of the run."""
+    with share_cluster(tmp_path_factory, OLDER_VERSION) as node:
         yield node

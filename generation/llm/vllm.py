@@ -222,8 +222,9 @@ def read_output(output: Any, request: Request) -> PaidReply:
     if tokens:
         choice["logprobs"] = {"content": tokens}
     try:
+        completion.text.encode()  # no file can keep half of a surrogate pair
         return replace(read_reply({"choices": [choice]}, ReplyBound(None, request.top_logprobs)), usage=usage)
-    except WrongReply as error:
+    except (WrongReply, UnicodeEncodeError) as error:
         return PaidReply(Failure(str(error)), usage)
 
 

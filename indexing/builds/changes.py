@@ -1,7 +1,8 @@
 """What an update changes: the documents of corpora that an index lacks, or holds otherwise, and the ids to remove."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -11,13 +12,16 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from keystone.indexing.builds.index import cut_documents, sum_segments
+from keystone.indexing.builds.engines import Engine, open_engine
+from keystone.indexing.builds.index import cut_documents, remove_shards, sum_segments
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.corpora.corpus import Read, read_corpus
 from keystone.indexing.errors import BadRecord, Report, UserError
-from keystone.indexing.index import Index
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.io.kept import copy_kept
 from keystone.indexing.io.reading import read_text_lines
-from keystone.indexing.io.writing import write_whole
+from keystone.indexing.io.staged import partial_folder
+from keystone.indexing.io.writing import lock_folder, write_whole
 from keystone.indexing.store import DocumentStore, to_record
 from keystone.indexing.types import Document, Store
 from keystone.indexing.vectors.reuse import CHUNK_TEXTS
@@ -48,6 +52,27 @@ class Changes:
 
     def __bool__(self) -> bool:
         return bool(self.added or self.replaced or self.removed)
+
+
+@contextmanager
+def replace_index(
+    out: Path, older: Index, key: str, parts: Collection[str], settings: BuildSettings
+) -> Iterator[tuple[Path, Engine]]:
+    """Make an index in a folder by an engine. At the end of the block it takes the place of the older one in `out`.
+
+    It keeps the older one's files of structures and of replies. `UserError` if `out` has another index by then.
+    """
+    with (
+        lock_folder(out),
+        partial_folder(out, key, parts, replaces=True) as folder,
+        open_engine(settings.engine, settings.threads) as engine,
+    ):
+        yield folder, engine
+        remove_shards(folder, settings.vectors)
+        for file in older.folder.glob("*.sqlite"):
+            copy_kept(file, folder)
+        if open_index(out).key != older.key:
+            raise UserError(f"{out}: was replaced meanwhile, expected the index that it began with: try again")
 
 
 def open_documents(index: Index) -> Store:

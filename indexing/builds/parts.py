@@ -11,22 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from keystone.indexing.builds.changes import read_description
-from keystone.indexing.builds.engines import open_engine
-from keystone.indexing.builds.index import (
-    PARTS,
-    remove_shards,
-    write_description,
-    write_impact_sets,
-    write_vectors,
-)
+from keystone.indexing.builds.changes import read_description, replace_index
+from keystone.indexing.builds.index import PARTS, write_description, write_impact_sets, write_vectors
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.io.json_values import digest
-from keystone.indexing.io.kept import copy_kept
-from keystone.indexing.io.staged import partial_folder, recover
-from keystone.indexing.io.writing import lock_folder
+from keystone.indexing.io.staged import recover
 from keystone.indexing.store import DocumentStore
 from keystone.indexing.types import Embedding, Progress, silent
 from keystone.indexing.vectors.shards import Shards, Texts, embed_store
@@ -62,11 +53,7 @@ def change_parts(out: Path, settings: BuildSettings, drop: Sequence[str] = (), p
     impacts = {name: one.weights for name, one in settings.impacts.items()}
     kind = [settings.faiss, settings.recall]
     key = digest(["parts", older.key, added, impacts, kind, sorted(drop)])
-    with (
-        lock_folder(out),
-        partial_folder(out, key, (*PARTS, "*.sqlite", *SETS), replaces=True) as folder,
-        open_engine(settings.engine, settings.threads) as engine,
-    ):
+    with replace_index(out, older, key, (*PARTS, "*.sqlite", *SETS), settings) as (folder, engine):
         _share_files(older, folder, drop)
         store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress)
 
@@ -76,11 +63,6 @@ def change_parts(out: Path, settings: BuildSettings, drop: Sequence[str] = (), p
         made, _, _ = write_vectors(store, settings, folder, embed, progress)
         made |= write_impact_sets(store, settings, folder, effort)
         write_description(folder, {**_describe(older, made, drop), "key": key})
-        remove_shards(folder, settings.vectors)
-        for file in older.folder.glob("*.sqlite"):
-            copy_kept(file, folder)
-        if open_index(out).key != older.key:
-            raise UserError(f"{out}: was replaced meanwhile, expected the index that it began with: try again")
     return open_index(out)
 
 

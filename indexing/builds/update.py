@@ -23,13 +23,12 @@ from keystone.indexing.builds.changes import (
     open_documents,
     read_description,
     read_documents,
+    replace_index,
 )
-from keystone.indexing.builds.engines import open_engine
 from keystone.indexing.builds.index import (
     PARTS,
     describe_language,
     list_set_folders,
-    remove_shards,
     show_segments,
     sum_segments,
     write_description,
@@ -43,10 +42,8 @@ from keystone.indexing.errors import Report, Unneeded, UserError, stop
 from keystone.indexing.impacts import OlderImpacts
 from keystone.indexing.index import FORMAT, SMALLEST, Index, open_index
 from keystone.indexing.io.json_values import digest
-from keystone.indexing.io.kept import copy_kept
 from keystone.indexing.io.reading import hash_file
-from keystone.indexing.io.staged import partial_folder, recover, stage
-from keystone.indexing.io.writing import lock_folder
+from keystone.indexing.io.staged import recover, stage
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.changed_postings import update_postings
@@ -97,11 +94,7 @@ def update_index(
     held = ("index.json", "numbers.npy") if older.at else PARTS
     parts = (*held, "*.sqlite", *list_set_folders(settings))
     changes = Changes()
-    with (
-        lock_folder(out),
-        partial_folder(out, key, parts, replaces=True) as folder,
-        open_engine(settings.engine, settings.threads) as engine,
-    ):
+    with replace_index(out, older, key, parts, settings) as (folder, engine):
         found = stage(
             folder,
             CHANGED,
@@ -117,11 +110,6 @@ def update_index(
         if not (folder / "index.json").exists():
             fill = _fill_cluster if older.at else _fill
             fill(folder, older, found, settings, engine.embed, progress)
-        remove_shards(folder, settings.vectors)
-        for file in older.folder.glob("*.sqlite"):
-            copy_kept(file, folder)
-        if open_index(out).key != older.key:
-            raise UserError(f"{out}: was replaced during the update, expected the index that it began with: try again")
     return open_index(out), changes
 
 

@@ -115,12 +115,6 @@ def depths(tree: Tree) -> dict[int, int]:
     return found
 
 
-def extent(tree: Tree, id: int) -> tuple[int, int]:
-    """The stretch of text, (start, end), from the first to the last character of a node and all below it."""
-    spans = [(node.start, node.end) for node in subtree(tree, id) if node.end > node.start]
-    return (spans[0][0], max(end for _, end in spans)) if spans else (tree[id].start, tree[id].end)
-
-
 def render(tree: Tree, text: str, shown: Collection[int] | None = None, longest: int | None = None) -> str:
     """One node per line in pre-order, as `id: text` indented by one tab per level: RDR2's tree (Table 16) for a model.
 

@@ -15,8 +15,7 @@ from keystone.runs.serving.agents.open_front import open_sessions
 from keystone.runs.serving.front import Front
 from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard, GuardedApp
-from keystone.runs.serving.server.metrics import Metrics
-from keystone.runs.serving.server.state import make_routes
+from keystone.runs.serving.server.metrics import Metrics, make_routes
 from keystone.runs.serving.service import Service
 
 FRONTS = {

@@ -6,12 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
-import orjson
-
 from keystone.generation.types import Answer, Sentence
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
-from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import document_id
 from keystone.retrieval.types import Topic
 from keystone.runs.tracks.rules import DEFAULT_TEAM, CitationForm, IntegerMeaning, KeyContent, Track
@@ -186,15 +183,6 @@ def make_answer_record(topic: Topic, answer: Answer, track: Track, author: Autho
             {"text": s.text, "citations": [position[c] if by_position else c for c in s.citations]} for s in sentences
         ],
     }
-
-
-def write_answer_file(
-    path: Path, topics: Sequence[Topic], answers: Mapping[str, Answer], track: Track, author: Author
-) -> None:
-    """Write one object for each topic, in the order of the topics. If writing fails, no file is left."""
-    with write_whole(path) as out:
-        for record in make_answer_records(topics, answers, track, author):
-            out.write(orjson.dumps(record) + b"\n")
 
 
 def make_answer_records(

@@ -31,7 +31,7 @@ from tests.support.indexes.lucene_indexes import build_anserini_index
 from tests.support.indexes.small_corpus import CORPUS, write_corpus, write_topics
 from tests.support.models.checkpoints import find_splade, write_checkpoint
 from tests.support.processes import run_with_kills
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone, keystone_here
 
 pytestmark = pytest.mark.slow
 
@@ -250,6 +250,6 @@ def test_impacts_that_a_server_holds_open_stay_when_another_index_takes_the_fold
     ],
 )
 def test_an_option_that_names_no_model_is_refused(given: str, message: str, folder: Path, tmp_path: Path) -> None:
-    shown = keystone("index", folder / "corpus.jsonl", "--out", tmp_path / "index", "--impacts", given, "-q")
+    shown = keystone_here("index", folder / "corpus.jsonl", "--out", tmp_path / "index", "--impacts", given, "-q")
     assert (shown.returncode, message in shown.stderr) == (1, True), shown.stderr
     assert not (tmp_path / "index").exists()

@@ -30,7 +30,7 @@ from keystone.retrieval.types import PassageScore, Query, Rankings, offsets_of
 from tests.support.indexes.clustered_vectors import make_clustered_vectors
 from tests.support.indexes.searches import search_embeddings
 from tests.support.indexes.small_corpus import write_corpus
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone_here
 from tests.support.runs.pools import check_pool_restricts
 
 Hits = list[list[tuple[int, float]]]
@@ -202,7 +202,6 @@ def test_a_pool_of_passages_ranks_as_all_passages_restricted_to_it(tmp_path: Pat
     check_pool_restricts(tmp_path, "passages", "pool-passages")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("corpus", "options", "why"),
     [
@@ -217,5 +216,5 @@ def test_a_pool_of_passages_ranks_as_all_passages_restricted_to_it(tmp_path: Pat
 def test_an_engine_without_passages_refuses_them(tmp_path: Path, corpus: str, options: list[str], why: str) -> None:
     write_corpus(tmp_path / "corpus.jsonl")
     given = corpus if corpus.startswith("rest:") else str(tmp_path / corpus)
-    made = keystone("index", given, "--out", tmp_path / "index", "--dense", "passages", *options)
+    made = keystone_here("index", given, "--out", tmp_path / "index", "--dense", "passages", *options)
     assert (made.returncode, why in " ".join(made.stderr.split())) == (1, True), made.stderr

@@ -1,28 +1,17 @@
 """Which process runs which test file, and what is left to run if a test ends its process."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import pytest
-from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 
 class FileScheduling(LoadFileScheduling):  # type: ignore[misc]
-    """A process gets a whole file, or all `shared` files. A test that ends its process fails, and is not run again.
+    """A process gets a whole file. A test that ends its process fails, and is not run again.
 
     xdist itself gives such a test to process after process. It then also waits forever for a process that has one test
     left to run.
     """
-
-    def __init__(self, config: pytest.Config, log: Producer, shared: Sequence[str] = ()) -> None:
-        super().__init__(config, log)
-        self._shared = shared
-
-    def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        return "shared" if file in self._shared else file
 
     def remove_node(self, node: Any) -> str | None:
         """Remove a process; returns the test that it was running, if any. Other processes run the rest of its tests."""

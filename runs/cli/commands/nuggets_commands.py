@@ -42,6 +42,8 @@ Answers = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Answer files of any track, or run directories.")
 ]
 Out = Annotated[Path, typer.Option(help="The JSONL file to write.")]
+Qrels = Annotated[Path, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")]
+RelevantFrom = Annotated[int, typer.Option(min=1, help="The grade from which the model sees a document or segment.")]
 
 nuggets = typer.Typer(
     name="nuggets", help="Create nuggets, assign them to answers, and score answers as the track does."
@@ -64,9 +66,7 @@ def create(
         Path | None, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")
     ] = None,
     set: Overrides = None,
-    relevant_from: Annotated[
-        int, typer.Option(min=1, help="The grade from which a document or segment gives nuggets.")
-    ] = 2,
+    relevant_from: RelevantFrom = 2,
     to: Annotated[
         NuggetForm, typer.Option(help="The form of the file. nuggetbank keeps the documents that say each nugget.")
     ] = NuggetForm.NUGGETIZER,
@@ -102,7 +102,7 @@ def create(
             assert qrels is not None
             banks, cautions = create_banks(settings, qrels, relevant_from, run_with_model)
     write_nuggets(out, banks, to.value)
-    _tell("create", config, out, cautions, json)
+    tell_output("nuggets create", config, out, cautions, json)
 
 
 @nuggets.command(cls=Command)
@@ -129,7 +129,7 @@ def assign(
     with open_runner(settings, "Assigning nuggets", quiet) as run_with_model:
         banks, cautions = assign_to_files(files, nuggets, run_with_model)
     write_nuggets(out, banks)
-    _tell("assign", files, out, cautions, json)
+    tell_output("nuggets assign", files, out, cautions, json)
 
 
 @nuggets.command(cls=Command)
@@ -156,7 +156,7 @@ def support(
     with open_runner(settings, "Rating citations", quiet) as run_with_model:
         answers, cautions = rate_files(files, settings, run_with_model)
     write_cited_answers(out, answers)
-    _tell("support", files, out, cautions, json)
+    tell_output("nuggets support", files, out, cautions, json)
 
 
 @nuggets.command(cls=Command)
@@ -254,7 +254,8 @@ def open_runner(settings: "RunConfig", step: str, quiet: bool, folder: Path | No
         yield run_with_model
 
 
-def _tell(command: str, given: Path | list[Path], out: Path, cautions: Sequence[str], json: bool) -> None:
+def tell_output(command: str, given: Path | list[Path], out: Path, cautions: Sequence[str], json: bool) -> None:
+    """Print the cautions of a command, and the file that it has written."""
     for caution in cautions:
         say(f"warning: {caution}", err=True)
-    say_output(f"nuggets {command}", given, out, json)
+    say_output(command, given, out, json)

@@ -1,6 +1,5 @@
 """The commands `keystone rubrics create`, `assign`, `score` and `convert`."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,9 +8,19 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.command_line import Command
-from keystone.runs.cli.commands.nuggets_commands import Answers, Config, ModelConfig, Out, Overrides, open_runner
+from keystone.runs.cli.commands.nuggets_commands import (
+    Answers,
+    Config,
+    ModelConfig,
+    Out,
+    Overrides,
+    Qrels,
+    RelevantFrom,
+    open_runner,
+    tell_output,
+)
 from keystone.runs.cli.options import Baseline, ByTopic, Form, Format, Json, JsonFile, OnlyTable, Pairs, Quiet, Sort
-from keystone.runs.report.say import say, say_output
+from keystone.runs.report.say import say_output
 
 Rubrics = Annotated[Path, typer.Option(help="Rubrics, as rows of ResearchRubrics or of RAGDoll.")]
 
@@ -30,10 +39,10 @@ class RubricForm(StrEnum):
 @rubrics.command(cls=Command)
 def create(
     config: Config,
-    qrels: Annotated[Path, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")],
+    qrels: Qrels,
     out: Out,
     set: Overrides = None,
-    relevant_from: Annotated[int, typer.Option(min=1, help="The grade from which the model sees a document.")] = 2,
+    relevant_from: RelevantFrom = 2,
     to: Annotated[RubricForm, typer.Option(help="The form of the file.")] = RubricForm.RAGDOLL,
     json: Json = False,
     quiet: Quiet = False,
@@ -54,7 +63,7 @@ def create(
     if not made:
         raise UserError(f"{config}: the model gave no usable criterion: {cautions[-1]}")
     write_rubrics(out, made, to.value)
-    _tell("create", config, out, cautions, json)
+    tell_output("rubrics create", config, out, cautions, json)
 
 
 @rubrics.command(cls=Command)
@@ -88,7 +97,7 @@ def assign(
         with open_runner(settings, "Grading answers", quiet) as run_with_model:
             graded, cautions = assign_rubrics(files, read_rubrics(rubrics), str(rubrics), run_with_model)
     write_rubrics(out, graded)
-    _tell("assign", files, out, cautions, json)
+    tell_output("rubrics assign", files, out, cautions, json)
 
 
 @rubrics.command(cls=Command)
@@ -157,9 +166,3 @@ def convert(
     check_outputs([file], {"--out": out})
     write_rubrics(out, read_rubrics(file), to.value)
     say_output("rubrics convert", file, out, json)
-
-
-def _tell(command: str, given: Path | list[Path], out: Path, cautions: Sequence[str], json: bool) -> None:
-    for caution in cautions:
-        say(f"warning: {caution}", err=True)
-    say_output(f"rubrics {command}", given, out, json)

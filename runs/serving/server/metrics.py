@@ -1,11 +1,19 @@
-"""Counts of requests, and their text for Prometheus (exposition format 0.0.4)."""
+"""Counts of requests, and the paths `/health` and `/metrics`, which tell them to those who run the server.
+
+`/metrics` has the text of Prometheus (exposition format 0.0.4).
+"""
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
 from keystone.indexing.index import Index
+from keystone.runs.serving.served import Served
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The upper bounds of the histogram of durations."""
@@ -40,6 +48,21 @@ class Metrics:
                 yield f'{name}_bucket{{front="{front}",le="{bound}"}} {number}'
             yield f'{name}_sum{{front="{front}"}} {self._seconds[front]}'
             yield f'{name}_count{{front="{front}"}} {sum(counts)}'
+
+
+def make_routes(served: Served, metrics: Metrics) -> list[Route]:
+    """List the routes that tell the state of a server."""
+
+    async def show_health(_request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def show_metrics(_request: Request) -> Response:
+        with served.use() as service:
+            index, batches = format_index(service.index, served.changes), service.bm25.batches
+        lines = [*metrics.format_lines(), *format_batches(batches.requests, batches.batches), *index]
+        return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+    return [Route("/health", show_health), Route("/metrics", show_metrics)]
 
 
 def format_batches(requests: int, batches: int) -> Iterator[str]:

@@ -239,8 +239,6 @@ FAULTS = {
     "expired": {"response": None, "error": {"code": "batch_expired", "message": "not in time"}},
     "error": {"response": {"status_code": 500, "body": {"error": {"message": "fault"}}}, "error": None},
     "busy": {"response": {"status_code": 429, "body": None}, "error": None},
-    "no choices": {"response": {"status_code": 200, "body": {"choices": []}}, "error": None},
-    "no body": {"response": {"status_code": 200, "body": None}, "error": None},
 }
 
 

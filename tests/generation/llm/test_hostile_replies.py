@@ -32,9 +32,10 @@ from keystone.runs.tracks.validate import detect_track, validate
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import TRIAL_WARNINGS, write_topics
 from tests.support.models.client import complete, make_settings
+from tests.support.models.hostile_bodies import ESCAPES, HOSTILE_BODIES
 from tests.support.models.plain_model import say
 from tests.support.runs.model_runs import list_submissions
-from tests.support.servers.chat import ESCAPES, HOSTILE, Fault, bomb, in_turn, serving, status
+from tests.support.servers.chat import HOSTILE, Fault, bomb, in_turn, says, serving, status
 
 SECRET = "sk-0123456789/secret"
 
@@ -77,12 +78,26 @@ def test_a_hostile_reply_costs_little_and_the_next_one_is_taken(
     kept(chosen.replies_in(tmp_path))
 
 
+IN_A_RUN = HOSTILE | {
+    name: says(HOSTILE_BODIES[name].body)
+    for name in (
+        "a text beyond what was asked for",
+        "a text nested 300 deep",
+        "log-probabilities that are no numbers",
+        "usage near 2^64",
+        "usage below nothing",
+        "a flood of braces",
+        "a flood of fences",
+    )
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [
         pytest.param(fault, id=name, marks=[] if place % 4 == 0 else pytest.mark.nightly)
-        for place, (name, fault) in enumerate(HOSTILE.items())
+        for place, (name, fault) in enumerate(IN_A_RUN.items())
     ],
 )
 def test_a_run_with_a_hostile_server_ends_in_valid_files(fault: Fault, index: Index, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from tests.support.indexes.lucene_indexes import build_anserini_index
 from tests.support.indexes.searches import search_all
 from tests.support.indexes.small_corpus import write_topics
 from tests.support.processes import run_with_kills
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone, keystone_here
 from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.slow
@@ -378,7 +378,7 @@ def test_a_killed_adoption_continues_to_the_same_rows(folder: Path, tmp_path: Pa
     ],
 )
 def test_a_corpus_that_index_in_place_cannot_use_is_one_error(folder: Path, arguments: list[str], message: str) -> None:
-    shown = keystone("index", *arguments, "--out", "never", "-q", cwd=folder)
+    shown = keystone_here("index", *arguments, "--out", "never", "-q", cwd=folder)
     assert (shown.returncode, shown.stdout, shown.stderr.count("\n")) == (1, "", 1)
     assert message in shown.stderr
     assert not (folder / "never").exists()

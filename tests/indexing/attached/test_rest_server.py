@@ -29,7 +29,7 @@ from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.lucene_indexes import build_anserini_index, find_older_jars
 from tests.support.indexes.searches import search_all
 from tests.support.indexes.small_corpus import CORPUS, write_topics
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone, keystone_here
 from tests.support.servers.keystone_server import keystone_server
 from tests.support.servers.ports import free_port
 from tests.support.servers.rest import Fault, Handler, Scripted, anserini_server, pyserini_server, scripted_server
@@ -718,7 +718,7 @@ def test_a_server_gets_no_more_requests_a_second_than_the_index_says(tmp_path: P
 
 
 def test_only_a_rest_server_takes_the_name_of_a_key(tmp_path: Path) -> None:
-    shown = keystone("index", tmp_path, "--rest-key-env", "K", "--out", tmp_path.with_name("index"))
+    shown = keystone_here("index", tmp_path, "--rest-key-env", "K", "--out", tmp_path.with_name("index"))
     assert (shown.returncode, "--rest-key-env: found with" in shown.stderr) == (1, True)
 
 

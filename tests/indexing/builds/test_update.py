@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from keystone.indexing.builds import changes
 from keystone.indexing.builds import update as updates
 from keystone.indexing.builds.changes import Changes
 from keystone.indexing.builds.index import build_index
@@ -128,13 +129,14 @@ def update_after_stops(monkeypatch: pytest.MonkeyPatch, stage: str, *arguments: 
     before = open_index(arguments[0]).key
     if stage != "none":
         with monkeypatch.context() as patch:
-            perform = getattr(updates, stage)
+            module = updates if hasattr(updates, stage) else changes
+            perform = getattr(module, stage)
 
             def stop(*given: Any, **named: Any) -> None:
                 perform(*given, **named)
                 raise Killed
 
-            patch.setattr(updates, stage, stop)
+            patch.setattr(module, stage, stop)
             try:
                 return update_index(*arguments)
             except Killed:

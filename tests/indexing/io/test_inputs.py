@@ -26,7 +26,7 @@ from keystone.runs.trec import topics as topic_files
 from keystone.runs.trec.topics import read_topics
 from tests.support import programs
 from tests.support.indexes.small_corpus import NARRATIVES, write_corpus, write_topics
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone_here
 
 pytestmark = pytest.mark.slow
 
@@ -215,7 +215,7 @@ def test_a_folder_where_a_file_is_expected_is_one_message(tmp_path: Path, argume
     (tmp_path / "folder").mkdir()
     (tmp_path / "q.txt").write_text("1 0 bees 1\n")
     (tmp_path / "r.yaml").write_text("run_id: r\nindex: i\ntopics: t.jsonl\n")
-    shown = keystone(*arguments, cwd=tmp_path)
+    shown = keystone_here(*arguments, cwd=tmp_path)
     assert shown.returncode == 1, shown.stdout + shown.stderr
     assert "Traceback" not in shown.stderr
     assert "folder" in shown.stderr or "i: not an index" in shown.stderr

@@ -10,7 +10,6 @@ from keystone.indexing.structures.tree import (
     ancestors,
     children,
     depths,
-    extent,
     leaves,
     render,
     siblings,
@@ -69,11 +68,8 @@ def test_leaves_of_the_whole_tree() -> None:
     assert leaves(PARK) == leaves(PARK, -1)
 
 
-def test_depths_and_extents() -> None:
+def test_depths() -> None:
     assert depths(PARK) == {-1: 0, 0: 1, 1: 2, 3: 1, 18: 2, 19: 3, 20: 4}
-    assert extent(PARK, 3) == (16, 56)
-    assert extent(PARK, -1) == (10, 56)
-    assert extent(Tree("d", (heading(0, None, ""),)), 0) == (0, 0)
 
 
 @pytest.mark.parametrize("id", [-2, 2, 21])

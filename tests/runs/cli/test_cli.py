@@ -22,7 +22,7 @@ from keystone.runs.config.read import read_config
 from keystone.runs.wording import escape_controls, plural
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_corpus
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone, keystone_here
 from tests.support.waiting import LIMIT_S
 
 DISTINCT_TEXTS = 8
@@ -37,7 +37,7 @@ def test_the_engines_of_a_build_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_with_an_example(command: str) -> None:
-    shown = keystone(command, "--help")
+    shown = keystone_here(command, "--help")
     assert shown.returncode == 0
     assert f"Example: keystone {command}" in shown.stdout
 
@@ -167,7 +167,7 @@ def test_an_error_is_one_message_and_an_exit_code(
     (tmp_path / "qrels.txt").write_text("1 0 bees 1\n")
     (tmp_path / "run.yaml").write_text(f"run_id: r\nindex: {index.folder}\ntopics: topics.jsonl\n")
     before = sorted(tmp_path.iterdir())
-    shown = keystone(*arguments, cwd=tmp_path)
+    shown = keystone_here(*arguments, cwd=tmp_path)
     assert shown.returncode == code, shown.stderr
     assert message in " ".join((shown.stdout + shown.stderr).split())
     assert "Traceback" not in shown.stderr
@@ -259,7 +259,7 @@ def test_structures_are_built_ahead_also_for_an_index_that_is_there(tmp_path: Pa
 
 
 def test_the_version_is_printed() -> None:
-    shown = keystone("--version")
+    shown = keystone_here("--version")
     assert (shown.returncode, shown.stdout) == (0, f"keystone {version('keystone-rag')}\n")
 
 

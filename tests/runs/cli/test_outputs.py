@@ -12,7 +12,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.cli.outputs import check_outputs
 from tests.support.indexes.small_corpus import write_corpus, write_topics
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone, keystone_here
 
 SAME: dict[str, Callable[[Path], None]] = {
     "its name": lambda _: None,
@@ -91,7 +91,6 @@ def write_inputs(folder: Path, index: Index) -> None:
     (folder / "run.yaml").write_text(f"run_id: r\nindex: {index.folder}\ntopics: topics.jsonl\n")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("way", ["its name", "a hard link"])
 def test_no_command_writes_over_its_inputs(tmp_path: Path, index: Index, command: str, way: str) -> None:
@@ -99,7 +98,7 @@ def test_no_command_writes_over_its_inputs(tmp_path: Path, index: Index, command
     SAME[way](tmp_path / READ[command])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     out = NAMES[way].format(READ[command])
-    shown = keystone(*(part.format(out=out, index=index.folder) for part in COMMANDS[command]), cwd=tmp_path)
+    shown = keystone_here(*(part.format(out=out, index=index.folder) for part in COMMANDS[command]), cwd=tmp_path)
     assert shown.returncode == 1
     assert f"{out}: is {READ[command]}, which the command reads; expected another place\n" in shown.stderr
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -117,7 +116,6 @@ def test_a_file_is_recognised_under_each_of_its_names(tmp_path: Path, way: str) 
     check_outputs([path], {"--out": tmp_path / "b.trec"})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -149,7 +147,7 @@ def test_no_command_writes_into_its_inputs(tmp_path: Path, index: Index, argumen
     (tmp_path / "texts/a.txt").write_text("Bees.")
     (tmp_path / "out/r").mkdir(parents=True)
     write_topics(tmp_path / "out/r/t.jsonl")
-    shown = keystone(*(part.format(index=index.folder) for part in arguments), cwd=tmp_path)
+    shown = keystone_here(*(part.format(index=index.folder) for part in arguments), cwd=tmp_path)
     assert shown.returncode == 1
     assert shown.stderr.startswith(f"error: {message.format(index=index.folder)}"), shown.stderr
 

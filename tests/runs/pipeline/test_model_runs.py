@@ -33,7 +33,7 @@ from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, TRIAL_WARNINGS, write_corpus, write_topics
 from tests.support.models.checkpoints import write_checkpoint
 from tests.support.models.reading_model import say
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone, keystone_here
 from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
 from tests.support.servers.chat import Server, serving
 
@@ -404,12 +404,12 @@ def test_a_file_that_is_not_ours_is_not_touched(
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
     out.write_bytes(content)
     here = [*answer_command(index, tmp_path, server), "--index", str(index.folder), "--topics", str(topics)]
-    shown = keystone(*here, "--out", out)
+    shown = keystone_here(*here, "--out", out)
     assert shown.returncode == 1
     assert shown.stderr.startswith(f"error: {out}{told}")
     assert out.read_bytes() == content
     for where in (tmp_path / "none/a.jsonl", tmp_path, tmp_path / "a.jsonl.gz"):
-        assert re.match(rf"error: (--out )?{where}: ", keystone(*here, "--out", where).stderr)
+        assert re.match(rf"error: (--out )?{where}: ", keystone_here(*here, "--out", where).stderr)
 
 
 def test_the_documents_of_a_prompt_fit_half_of_the_window(tmp_path: Path, server: Server) -> None:

@@ -16,7 +16,7 @@ from keystone.indexing.index import Index
 from keystone.runs.report.explain import explain, format_explanation
 from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone_here
 
 FOR_NUMBERS_AND_CONFIGURATION = ("numpy", "pydantic", "yaml", "orjson")
 """Packages that `explain` needs, but not `--version` and `--help`."""
@@ -132,7 +132,7 @@ def test_a_run_of_one_query_and_one_engine_has_nothing_to_leave_out(run: Path, i
 def test_an_unknown_topic_or_document_is_refused(run: Path, topic: str, doc: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         explain(run, topic, doc)
-    refused = keystone("explain", run, topic, doc)
+    refused = keystone_here("explain", run, topic, doc)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert re.search(message, refused.stderr)
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from keystone.generation.types import Answer, Sentence
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import write_json_lines
 from keystone.retrieval.types import Topic
 from keystone.runs.tracks.answer_files import (
     Author,
     SubmittedAnswer,
     make_answer_record,
+    make_answer_records,
     read_answer_file,
-    write_answer_file,
 )
 from keystone.runs.tracks.rules import TRACKS, Track, set_topic_limits
 from keystone.runs.tracks.validate import validate
@@ -47,7 +48,7 @@ def test_a_written_answer_file_is_valid_and_read_with_its_texts_and_citations(
 ) -> None:
     path = tmp_path_factory.mktemp("rag") / "rag.jsonl"
     answers = {t.id: Answer(t.id, data.draw(SENTENCES)) for t in topics if data.draw(st.booleans())}
-    write_answer_file(path, topics, answers, track, AUTHOR)
+    write_json_lines(path, make_answer_records(topics, answers, track, AUTHOR))
     errors = {violation.kind for violation in validate(path, track, topics) if violation.severity == "error"}
     errors.discard("id of another corpus")
     texts_of = ([s.text for s in answer.sentences if s.text.strip()] for answer in answers.values())
@@ -110,7 +111,8 @@ GOLDEN = {
 def test_an_answer_file_is_written_byte_for_byte(tmp_path: Path, name: str) -> None:
     sentences = (Sentence("Bees dance.", ("d1", "d0")), Sentence("Why?", ()))
     path, track = tmp_path / "rag.jsonl", TRACKS[name]
-    write_answer_file(path, [Topic("14", "Ünd?")], {"14": Answer("14", sentences)}, track, AUTHOR)
+    topics, answers = [Topic("14", "Ünd?")], {"14": Answer("14", sentences)}
+    write_json_lines(path, make_answer_records(topics, answers, track, AUTHOR))
     assert path.read_text() == GOLDEN[name]
     assert read_answer_file(path, track) == [SubmittedAnswer("run-1", ("d1", "d0"), Answer("14", sentences))]
 

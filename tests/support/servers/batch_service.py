@@ -22,6 +22,8 @@ class Service:
     """The state that a job has at the next look at it."""
     expired: set[int] = field(default_factory=set)
     """The places of the requests that an expired job did not answer."""
+    said: dict[str, Any] = field(default_factory=dict)
+    """What the service answers, by the text of the request, in the place of its echo: the body of a chat completion."""
     hangs_up_after_create: bool = False
     url: str = ""
 
@@ -30,7 +32,7 @@ class Service:
         job["status"] = self.ends
         if self.ends in ("completed", "expired") and not job.get("output_file_id"):
             asked = [json.loads(line) for line in self.files[job["input_file_id"]].splitlines()]
-            lines = [_answer(one) for number, one in enumerate(asked) if number not in self.expired]
+            lines = [self._answer(one) for number, one in enumerate(asked) if number not in self.expired]
             lost = [_expire(asked[number]) for number in sorted(self.expired) if number < len(asked)]
             job["output_file_id"] = self.keep("".join(json.dumps(line) + "\n" for line in lines).encode())
             if lost:
@@ -39,16 +41,16 @@ class Service:
             job["errors"] = {"object": "list", "data": [{"code": "bad", "message": "no such model", "line": 2}]}
         return job
 
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        said = request["body"]["messages"][-1]["content"]
+        echo = {"choices": [{"message": {"content": said}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 10}}
+        response = {"status_code": 200, "body": self.said.get(said, echo)}
+        return {"custom_id": request["custom_id"], "response": response, "error": None}
+
     def keep(self, content: bytes) -> str:
         """Keep a file under a new id."""
         self.files[name := f"file-{len(self.files)}"] = content
         return name
-
-
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
-    said = request["body"]["messages"][-1]["content"]
-    body = {"choices": [{"message": {"content": said}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 10}}
-    return {"custom_id": request["custom_id"], "response": {"status_code": 200, "body": body}, "error": None}
 
 
 def _expire(request: dict[str, Any]) -> dict[str, Any]:

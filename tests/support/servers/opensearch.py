@@ -19,6 +19,7 @@ import pytest
 from tests.support import programs
 from tests.support.places import ROOT
 from tests.support.servers.ports import free_port
+from tests.support.servers.shared import share_server
 from tests.support.waiting import wait_until
 
 JARS = ROOT / ".opensearch"
@@ -185,3 +186,19 @@ def start_cluster(size: int = 1, version: str = MAIN_VERSION) -> Iterator[Cluste
         yield nodes
     finally:
         nodes.stop()
+
+
+@contextlib.contextmanager
+def share_cluster(factory: pytest.TempPathFactory, version: str) -> Iterator[Cluster]:
+    """A cluster of one node that all processes of the test run share, so that none of them may end it."""
+    needs_opensearch()
+    start = f"{__name__}:{keep_cluster.__name__}"
+    with share_server(factory, f"opensearch-{version}", start, version) as (settings, home):
+        yield Cluster(version, [Node(version, settings, Path(home))], Path(home).parent)
+
+
+@contextlib.contextmanager
+def keep_cluster(version: str) -> Iterator[tuple[dict[str, str], str]]:
+    """Start a cluster of one node; gives the settings and the folder of the node."""
+    with start_cluster(version=version) as cluster:
+        yield cluster.nodes[0].settings, str(cluster.nodes[0].folder)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.places import ROOT
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone, keystone_here
 from tests.support.servers.chat import serving
 
 REFERENCES = [
@@ -130,7 +130,7 @@ def test_a_batch_has_the_requests_of_ratings_and_comparisons(folder: Path) -> No
     ],
 )
 def test_wrong_input_is_one_message(folder: Path, arguments: list[str], message: str) -> None:
-    done = keystone("evaluate", *arguments, cwd=folder)
+    done = keystone_here("evaluate", *arguments, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from keystone.runs.cli.main import app
 from keystone.runs.cli.table import suggest
 from tests.support.runs.answered_runs import judge, write_answered_run
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone, keystone_here
 from tests.support.servers.chat import Server, serving
 
 GOOD = {"1": ["Bees dance to tell.", "They dance in eights.", "Ants walk."], "2": ["Ants dance."]}
@@ -134,7 +134,7 @@ def test_a_batch_has_all_requests_and_is_answered_later(folder: Path, command: s
     ],
 )  # fmt: skip
 def test_an_impossible_command_is_one_message(folder: Path, arguments: list[str], message: str) -> None:
-    done = keystone("judge", *arguments, cwd=folder)
+    done = keystone_here("judge", *arguments, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr
