@@ -37,7 +37,7 @@ from keystone.runs.python.steps import (
     open_index,
     rerank,
 )
-from keystone.runs.python.texts import Hit, Hits, documents, index, search, update_index
+from keystone.runs.python.texts import Hit, Hits, change_parts, documents, index, search, update_index
 from keystone.runs.tracks.validate import Verdict
 from keystone.runs.trec.types import Qrels, Run
 
@@ -60,6 +60,7 @@ __all__ = [
     "as_pyterrier_transformer",
     "assign_nuggets",
     "assign_rubrics",
+    "change_parts",
     "compare",
     "configure",
     "create_nuggets",

@@ -26,10 +26,10 @@ from tests.support.places import ROOT
 from tests.support.servers.chat import serving
 
 NAMES = """Answer Document Evaluation Grades Hit Hits Index Qrels Query Run RunConfig Topic UserError Verdict answer
-as_pyterrier_transformer assign_nuggets assign_rubrics compare configure create_nuggets decompose diagnose documents
-evaluate explain fuse grade index judge judge_battles make_run open_index plot read_nuggets read_qrels read_rubrics
-read_run read_topics rerank score_nuggets score_rubrics search to_ir_measures to_pandas to_qrels to_ranx to_run
-to_topics tune update_index validate write_nuggets write_qrels write_rubrics write_run"""
+as_pyterrier_transformer assign_nuggets assign_rubrics change_parts compare configure create_nuggets decompose diagnose
+documents evaluate explain fuse grade index judge judge_battles make_run open_index plot read_nuggets read_qrels
+read_rubrics read_run read_topics rerank score_nuggets score_rubrics search to_ir_measures to_pandas to_qrels to_ranx
+to_run to_topics tune update_index validate write_nuggets write_qrels write_rubrics write_run"""
 SLOW_PACKAGES = ["onnxruntime", "faiss", "jnius", "pandas", "pyterrier", "ranx", "vllm"]
 
 
