@@ -1,4 +1,4 @@
-"""`keystone serve` beside Pyserini's own server (1.6) on the same Lucene index: 64 clients and 2,000 queries.
+"""`keystone serve` beside Pyserini's own server (1.6) on the same passages: 64 clients and 2,000 queries.
 
 Both servers run at the same time and take turns.
 Pyserini's server works in one thread.
@@ -19,8 +19,8 @@ import orjson
 
 from benchmarks.table import Row, compare_costs
 from benchmarks.texts import draw_questions, read_passages
-from keystone.indexing.attached.attach import AttachSettings
-from keystone.indexing.attached.lucene_index import adopt_prebuilt
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
 from tests.support.indexes.lucene_indexes import build_anserini_index, find_older_jars
 from tests.support.servers.keystone_server import keystone_server
 from tests.support.servers.rest import pyserini_server
@@ -55,7 +55,9 @@ def rows() -> list[Row]:
         indexes.mkdir()
         build_anserini_index(folder, NAME, [records], "-storeRaw", jars=find_older_jars())
         (folder / NAME).rename(indexes / NAME)
-        index, _ = adopt_prebuilt(Path(f"pyserini:{indexes / NAME}"), folder / NAME, AttachSettings(windows=True))
+        corpus = folder / "passages.jsonl"
+        corpus.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in records))
+        index, _ = build_index(corpus, folder / NAME, BuildSettings(embedding=None))
         with keystone_server(index.folder, folder) as ours, pyserini_server(indexes) as peer:
             servers = {"ours": ours.port, "peer": int(peer.rpartition(":")[2])}
             turns = [
@@ -74,11 +76,13 @@ def _compare(turns: Sequence[dict[str, Measured]]) -> Iterator[Row]:
         f"{share:.2%} same rankings",
     )
     rates = median(one.rate for one in ours), median(one.rate for one in peer)
-    yield Row(f"{name}: Pyserini's server", *rates, "queries/s", rates[0] / rates[1], 3.0, f"Lucene in Java; {bound}")
+    yield Row(
+        f"{name}: Pyserini's server", *rates, "queries/s", rates[0] / rates[1], 5.0, f"Python's requests; {bound}"
+    )
     late = median(one.p99_s for one in ours), median(one.p99_s for one in peer)
     yield compare_costs(f"{name}, p99", *late, None, "the batch before")
     cpu = median(one.cpu_s for one in ours), median(one.cpu_s for one in peer)
-    yield compare_costs(f"{name}, in the server", cpu[0] * 1000, cpu[1] * 1000, None, "Java and its compiler", "CPU ms")
+    yield compare_costs(f"{name}, in the server", cpu[0] * 1000, cpu[1] * 1000, None, "Python's requests", "CPU ms")
     held = ours[-1].resident / 2**20, peer[-1].resident / 2**20
     grown = (ours[-1].resident - ours[0].resident) / 2**20
     yield compare_costs(f"{name}, memory", *held, None, f"grew by {grown:.0f} MB in {len(turns) - 1} turns", "MB")

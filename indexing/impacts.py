@@ -20,12 +20,16 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import ImpactSet
 from keystone.indexing.io.staged import stage
 from keystone.indexing.lucene.postings import open_postings, save_postings
+from keystone.indexing.vectors.forecast import foretell
 from keystone.indexing.vectors.passages import Offsets, Passages
 from keystone.indexing.vectors.shards import Texts
 from keystone.indexing.vectors.types import Effort
 
 SHARD_TEXTS = 4_096
 """The texts that are encoded before their impacts are on disk."""
+
+POSTING_BYTES = 5
+"""The space of a posting in an index: its row, and an impact below 256."""
 
 Impacts = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 """Rows of documents in ascending order, entries of the vocabulary, and impacts above 0: int32[postings] each."""
@@ -64,19 +68,28 @@ def write_impacts(
 def encode_impacts(texts: Texts, one: ImpactSet, shards: Path, effort: Effort, rows: Rows | None = None) -> list[Path]:
     """Encode the documents of some rows, or all, into files in the folder `shards`, and list these in order.
 
-    Files that an earlier try has written stay. `UserError` as from `open_sparse_encoder`.
+    Files that an earlier try has written stay. Before a long work, `effort.foretell` receives what it will take.
+    `UserError` as from `open_sparse_encoder`.
     """
     offsets = _find_offsets(texts)
     rows = np.arange(len(offsets) - 1) if rows is None else rows
     shards.mkdir(parents=True, exist_ok=True)
-    files = []
-    with effort.progress(f"Encoding documents by {one.label}", len(rows)) as tick:
-        for number, own in enumerate(_list_shards(rows, offsets)):
-            name = f"{number:08d}.npy"
+    parts = {f"{number:08d}.npy": own for number, own in enumerate(_list_shards(rows, offsets))}
+    missing = [own for name, own in parts.items() if not (shards / f"{name}.json").exists()]
+
+    def measure(places: Sequence[int]) -> int:
+        own = np.concatenate(missing)[places]
+        return POSTING_BYTES * len(_encode(one, texts, own, offsets, effort.threads)[0])
+
+    step = f"Encoding documents by {one.label}"
+    if missing:
+        open_impact_encoder(one)  # a trial shall not measure how long it loads
+        foretell(step, sum(map(len, missing)), effort, measure)
+    with effort.progress(step, len(rows)) as tick:
+        for name, own in parts.items():
             stage(shards, name, lambda path: np.save(path, _encode(one, texts, own, offsets, effort.threads)))  # noqa: B023
-            files.append(shards / name)
             tick(len(own))
-    return files
+    return [shards / name for name in parts]
 
 
 class RowImpacts:

@@ -46,7 +46,7 @@ from keystone.runs.python.steps import (
     open_index,
     rerank,
 )
-from keystone.runs.python.texts import Hit, Hits, documents, index, search, update_index
+from keystone.runs.python.texts import Hit, Hits, change_parts, documents, index, search, update_index
 from keystone.runs.tracks.validate import Verdict
 from keystone.runs.trec.types import Qrels, Run
 
@@ -71,6 +71,7 @@ __all__ = [
     "assign_nuggets",
     "assign_rubrics",
     "bound",
+    "change_parts",
     "compare",
     "compare_pairs",
     "configure",

@@ -27,9 +27,9 @@ from tests.support.servers.chat import serving
 
 NAMES = """\
 Answer Document Evaluation Grades Hit Hits Index Qrels Query Run RunConfig Topic UserError Verdict agree answer
-as_pyterrier_transformer assign_nuggets assign_rubrics bound compare compare_pairs configure create_nuggets decompose
-describe_pooled diagnose documents evaluate explain fuse grade index judge judge_battles leaderboard list_topics
-make_run open_index plot pool read_nuggets read_qrels read_rubrics read_run read_topics rerank score_nuggets
+as_pyterrier_transformer assign_nuggets assign_rubrics bound change_parts compare compare_pairs configure create_nuggets
+decompose describe_pooled diagnose documents evaluate explain fuse grade index judge judge_battles leaderboard
+list_topics make_run open_index plot pool read_nuggets read_qrels read_rubrics read_run read_topics rerank score_nuggets
 score_rubrics search to_ir_measures to_pandas to_qrels to_ranx to_run to_topics tune update_index validate
 write_nuggets write_qrels write_rubrics write_run"""
 SLOW_PACKAGES = ["onnxruntime", "faiss", "jnius", "pandas", "pyterrier", "ranx", "vllm"]

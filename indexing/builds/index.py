@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -23,7 +23,6 @@ from keystone.indexing.corpora.corpus import ALL, MAIN, guess_format, make_corpu
 from keystone.indexing.corpora.languages import guess_language
 from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_windows
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
-from keystone.indexing.impacts import OlderImpacts, RowImpacts, encode_impacts, write_impacts
 from keystone.indexing.index import FORMAT, SMALLEST, Index, VectorSet, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import partial_folder, stage
@@ -35,7 +34,10 @@ from keystone.indexing.vectors.embed import find_device, load_embedder
 from keystone.indexing.vectors.passages import Offsets, Passages, prefer_passages, write_offsets
 from keystone.indexing.vectors.recall import build_chosen
 from keystone.indexing.vectors.shards import Shards, Texts, embed_store
-from keystone.indexing.vectors.types import Effort
+from keystone.indexing.vectors.types import Effort, Foretell
+
+if TYPE_CHECKING:
+    from keystone.indexing.impacts import OlderImpacts, RowImpacts
 
 PARTS = ("store", "lucene", "postings", "languages", "dense.faiss", "dense-*.faiss", "passages.npy", "index.json")
 """The files of a complete index folder; `index.json` alone if another engine holds the rest."""
@@ -47,10 +49,12 @@ def build_index(
     settings: BuildSettings = DEFAULTS,
     progress: Progress = silent,
     report: Report = stop,
+    foretell: Foretell | None = None,
 ) -> tuple[Index, bool]:
     """Index a corpus into the folder `out`; returns the index, and whether it is new.
 
-    `report` receives each bad record once: if an earlier try has read the corpus, the index only counts them. If
+    `report` receives each bad record once: if an earlier try has read the corpus, the index only counts them.
+    `foretell` receives the time and space that each set of vectors or impacts will take, before it is made. If
     `out` already holds this very index, the function leaves it as it is. Engines go on with each other's work.
 
     If `out` holds anything else, or if the corpus cannot be read or holds no document, the function raises `UserError`.
@@ -105,7 +109,7 @@ def build_index(
                 language_field=settings.language_field,
             )  # fmt: skip
             read = stage(folder, "store", lambda path: _build_store(documents, settings, path, progress, report))
-            store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress)
+            store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress, foretell)
             if not opensearch:
                 write_postings(store, folder, progress, settings.language)
 
@@ -143,7 +147,7 @@ def write_impact_sets(
     settings: BuildSettings,
     folder: Path,
     effort: Effort,
-    find_older: Callable[[str], OlderImpacts | None] = lambda _: None,
+    find_older: Callable[[str], "OlderImpacts | None"] = lambda _: None,
 ) -> dict[str, Any]:
     """Encode all documents for each set of impacts; returns what `index.json` says of them.
 
@@ -152,6 +156,8 @@ def write_impact_sets(
     """
     if not settings.impacts:
         return {}
+    from keystone.indexing.impacts import write_impacts  # its encoders take long to import
+
     texts = _find_texts(store, folder)
     for name, one in settings.impacts.items():
         write_impacts(texts, one, folder / "impacts" / name, effort, find_older(name))
@@ -160,8 +166,9 @@ def write_impact_sets(
 
 def encode_impact_sets(
     store: DocumentStore, settings: BuildSettings, folder: Path, effort: Effort
-) -> dict[str, RowImpacts]:
+) -> "dict[str, RowImpacts]":
     """Encode all documents for each set of impacts, for OpenSearch. `UserError` as from `write_impact_sets`."""
+    from keystone.indexing.impacts import RowImpacts, encode_impacts
     from keystone.indexing.opensearch.index import GREATEST_IMPACT
 
     texts = _find_texts(store, folder)

@@ -21,16 +21,23 @@ from keystone.indexing.io.staged import recover
 from keystone.indexing.store import DocumentStore
 from keystone.indexing.types import Embedding, Progress, silent
 from keystone.indexing.vectors.shards import Shards, Texts, embed_store
-from keystone.indexing.vectors.types import Effort
+from keystone.indexing.vectors.types import Effort, Foretell
 
 SETS = ("vectors", "impacts")
 """The folders of an index that hold further sets, and their keys in `index.json`."""
 
 
-def change_parts(out: Path, settings: BuildSettings, drop: Sequence[str] = (), progress: Progress = silent) -> Index:
+def change_parts(
+    out: Path,
+    settings: BuildSettings,
+    drop: Sequence[str] = (),
+    progress: Progress = silent,
+    foretell: Foretell | None = None,
+) -> Index:
     """Add the sets of vectors and of impacts of the settings to the index in the folder `out`, and drop sets by name.
 
-    Further sets of vectors hold the same texts as those that are there, documents or passages. `UserError` if `out` is
+    Further sets of vectors hold the same texts as those that are there, documents or passages. `foretell` receives the
+    time and space that each set will take, before it is made. `UserError` if `out` is
     no index in a folder, for a new name that it has or a name to drop that it lacks, and for a model that cannot be.
     """
     recover(out)
@@ -38,13 +45,14 @@ def change_parts(out: Path, settings: BuildSettings, drop: Sequence[str] = (), p
     if older.at:
         raise UserError(f"{out}: holds its documents in {older.backend}, expected an index in the folder")
     held = [*older.vectors, *older.impacts]
-    for name in (*settings.vectors, *settings.impacts):
-        if name in held and name not in drop:
-            raise UserError(f"{out}: holds a set {name!r}, expected a new name, or the same one after --drop")
+    new = [*settings.vectors, *settings.impacts]
+    for name in new:
+        if (name in held and name not in drop) or new.count(name) > 1:
+            raise UserError(f"{out}: holds a set {name!r}, expected a new name, or one that is dropped")
     for name in drop:
         if name not in held:
             expected = ", ".join(held) or "none: the index has no further sets"
-            raise UserError(f"--drop {name}: found no such set in {out}, expected one of {expected}")
+            raise UserError(f"{out}: holds no set {name!r} to drop, expected one of {expected}")
     settings = replace(
         settings, embedding=None, passages=older.passages, faiss=settings.faiss or "Flat",
         faiss_shard=older.faiss_shard, opensearch=None,
@@ -55,7 +63,7 @@ def change_parts(out: Path, settings: BuildSettings, drop: Sequence[str] = (), p
     key = digest(["parts", older.key, added, impacts, kind, sorted(drop)])
     with replace_index(out, older, key, (*PARTS, "*.sqlite", *SETS), settings) as (folder, engine):
         _share_files(older, folder, drop)
-        store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress)
+        store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress, foretell)
 
         def embed(texts: Texts, one: Embedding, _name: str, place: Path) -> Shards:
             return embed_store(texts, one, place, effort, engine.embed)

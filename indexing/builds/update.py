@@ -39,7 +39,6 @@ from keystone.indexing.builds.index import (
 from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
 from keystone.indexing.corpora.corpus import make_corpus_key
 from keystone.indexing.errors import Report, Unneeded, UserError, stop
-from keystone.indexing.impacts import OlderImpacts
 from keystone.indexing.index import FORMAT, SMALLEST, Index, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file
@@ -165,9 +164,12 @@ def _fill(
         )  # fmt: skip
 
     made, _, _ = write_vectors(store, settings, folder, embed_set, progress)
-    made |= write_impact_sets(
-        store, settings, folder, effort, lambda name: OlderImpacts(older.impacts_of(name), stayed)
-    )
+    if settings.impacts:
+        from keystone.indexing.impacts import OlderImpacts
+
+        made |= write_impact_sets(
+            store, settings, folder, effort, lambda name: OlderImpacts(older.impacts_of(name), stayed)
+        )
     if older.segments:
         segments = change_segments(older, read_documents(store, new), read_documents(before, left))
     else:

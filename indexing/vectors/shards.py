@@ -19,11 +19,16 @@ from keystone.indexing.errors import NotWritten, TextRefused, UserError
 from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import Document, Embedding, Tick
-from keystone.indexing.vectors.embed import embed_passages
-from keystone.indexing.vectors.types import ONE_THREAD, Effort, Vectors
+from keystone.indexing.vectors.embed import embed_passages, load_embedder
+from keystone.indexing.vectors.forecast import foretell
+from keystone.indexing.vectors.types import ONE_THREAD, Effort, Forecast, Vectors
 
 SHARD_DOCUMENTS = 4_096
 """The documents of a shard. Their texts are in memory at once; if the process stops, their vectors are lost."""
+
+
+STEP = "Embedding documents"
+"""The name of the step in the progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,21 +152,19 @@ def embed_store(
 ) -> Shards:
     """Embed title and text of all documents, except the shards that `folder` holds already.
 
-    `UserError` if the model refuses a document. `NotWritten` if the disk lacks the space.
+    Before a long work, `effort.foretell` receives what it will take. `UserError` if the model refuses a
+    document. `NotWritten` if the disk lacks the space.
     """
     folder.mkdir(exist_ok=True)
     starts = range(0, len(store), SHARD_DOCUMENTS)
     files = [folder / f"{start // SHARD_DOCUMENTS:08d}.npy" for start in starts]
-    cuts: dict[int, int] = {}
-    with effort.progress("Embedding documents", len(store)) as tick:
-        missing = []
-        for start, file in zip(starts, files, strict=True):
-            rows = range(start, min(start + SHARD_DOCUMENTS, len(store)))
-            if (known := _read_cut_count(file)) is None:
-                missing.append(rows)
-            else:
-                cuts[start] = known
-                tick(len(rows))
+    known = {start: _read_cut_count(file) for start, file in zip(starts, files, strict=True)}
+    cuts = {start: cut for start, cut in known.items() if cut is not None}
+    missing = [range(start, min(start + SHARD_DOCUMENTS, len(store))) for start in starts if start not in cuts]
+    if missing and effort.foretell:
+        _foretell(store, embedding, missing, effort, is_tried=embed is embed_shards and not embedding.url)
+    with effort.progress(STEP, len(store)) as tick:
+        tick(len(store) - sum(map(len, missing)))
         for rows, vectors, cut in embed(store, embedding, missing, effort.threads, tick) if missing else ():
             try:
                 _write_shard(files[rows.start // SHARD_DOCUMENTS], vectors, cut)
@@ -170,6 +173,21 @@ def embed_store(
                 raise NotWritten(error.path, f"{error.reason}; all vectors take {size:,.1f} MB") from error
             cuts[rows.start] = cut
     return Shards(files, len(store), sum(cuts.values()))
+
+
+def _foretell(store: Texts, embedding: Embedding, missing: Sequence[range], effort: Effort, *, is_tried: bool) -> None:
+    """Foretell the embedding of the missing shards. Only a model of this process is tried, since others are paid."""
+    rows = np.concatenate([np.arange(own.start, own.stop) for own in missing])
+
+    def measure(places: Sequence[int]) -> int:
+        texts = [document.contents for document in store.get(rows[places])]
+        return int(embed_passages(embedding, texts, effort.threads).nbytes)
+
+    if is_tried:
+        foretell(STEP, len(rows), effort, measure)
+    elif effort.foretell:
+        size = len(rows) * load_embedder(embedding).dimension * np.dtype(np.float32).itemsize
+        effort.foretell(Forecast(STEP, len(rows), size, None))
 
 
 def _write_shard(file: Path, vectors: Vectors, cut: int) -> None:

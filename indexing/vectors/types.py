@@ -25,11 +25,29 @@ ReportCut = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Forecast:
+    """What vectors or impacts will take, said before any of them is made."""
+
+    step: str
+    """The name of the step in the progress."""
+    texts: int
+    bytes: int
+    """The space on disk."""
+    seconds: float | None
+    """None if the model was not tried: one at a URL, or one that a cluster runs."""
+
+
+Foretell = Callable[[Forecast], None]
+"""Receives a forecast."""
+
+
+@dataclass(frozen=True, slots=True)
 class Effort:
-    """The number of threads that embed, and the receiver of progress."""
+    """The number of threads that embed, the receiver of progress, and that of forecasts; None if nobody wants them."""
 
     threads: int = 1
     progress: Progress = silent
+    foretell: Foretell | None = None
 
 
 ONE_THREAD = Effort()

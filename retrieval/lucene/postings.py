@@ -37,7 +37,9 @@ RANGE_DOCUMENTS = 1 << 16
 MOST_KEPT = 1 << 26
 """The most postings whose weights are kept in memory, in 256 MB."""
 SAMPLED_DOCUMENTS = 1 << 12
-"""The documents whose sums tell about where the best ones begin."""
+"""The most documents whose sums tell about where the best ones begin."""
+LEAST_SAMPLED = 1 << 9
+"""The least of them. For few hits, a small sample is sooner looked at than it saves."""
 FEW_POSTINGS = 1 << 22
 """Up to this many postings, NumPy adds them sooner than a process loads Numba."""
 
@@ -96,8 +98,11 @@ class PostingsSearcher:
             tick(len(query_ids[chunk]))
             return found
 
-        with ThreadPoolExecutor(threads) as pool:
-            found = list(pool.map(search_chunk, chunks))
+        if len(chunks) == 1:  # as most batches of a server
+            found = [search_chunk(chunks[0])]
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                found = list(pool.map(search_chunk, chunks))
         counts = np.concatenate([np.empty(0, np.int64), *(own for own, _ in found)])
         keys = np.concatenate([np.empty(0, np.uint64), *(own for _, own in found)])
         rows = (0xFFFF_FFFF - (keys & 0xFFFF_FFFF)).astype(np.int32)
@@ -151,7 +156,8 @@ class PostingsSearcher:
 
         known = terms.known & (len(self._kept) > 0)
         size = min(len(own.lengths), RANGE_DOCUMENTS)
-        sums, taken, sample = np.zeros(size), np.empty(depth + size, np.uint64), np.empty(SAMPLED_DOCUMENTS, np.uint64)
+        sums, taken = np.zeros(size), np.empty(depth + size, np.uint64)
+        sample = np.empty(min(max(4 * depth, LEAST_SAMPLED), SAMPLED_DOCUMENTS), np.uint64)
         best = np.zeros((len(terms.offsets) - 1, depth), np.uint64)
         counts = np.empty(len(best), np.int64)
         search_chunk(

@@ -3,29 +3,23 @@
 It can also build the structures of all documents ahead.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from keystone.indexing.attached.attach import AttachSettings
 from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.sets import check_set_name, settle_vectors
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import Report, UserError
-from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.index import ImpactSet, Index
 from keystone.indexing.languages import DEFAULT_LANGUAGE
-from keystone.indexing.types import LOCAL, Embedding, Progress
-from keystone.indexing.vectors.embed import settle_embedding
+from keystone.indexing.types import Embedding, Progress
+from keystone.indexing.vectors.types import Foretell
 from keystone.retrieval.backends import BACKENDS, open_store
 
 if TYPE_CHECKING:
     from keystone.indexing.opensearch.index import Target
-
-
-SET_NAME = re.compile(r"[a-z][a-z0-9_-]{0,49}")
-"""The name of a set of vectors, and of its folder."""
 
 
 def target_of(place: str | None, shards: int, replicas: int) -> "Target | None":
@@ -41,51 +35,36 @@ def target_of(place: str | None, shards: int, replicas: int) -> "Target | None":
 def parse_vectors(given: Sequence[str], main: Embedding, note: Callable[[str], None]) -> dict[str, Embedding]:
     """Parse the values of `--vectors`, each `NAME=MODEL`, `NAME=MODEL@URL` or `NAME={key: value, ...}`, by name.
 
-    The keys are those of `Embedding`. A model without a URL is the embedded one, a folder, at the URL of the `main`
-    model, or else one of the hub. `note` is that of `settle_embedding`. `UserError` for anything else.
+    `main` and `note` are those of `settle_vectors`. `UserError` as from there, and for anything else.
     """
-    if not given:
-        return {}
-    from keystone.runs.config.read import parse_value
-
     found: dict[str, Embedding] = {}
     for option in given:
         name, _, text = option.partition("=")
-        try:
-            value = (
-                parse_value(text)
-                if text.startswith("{")
-                else dict(zip(("model", "url"), text.split("@", 1), strict=False))
-            )
-        except ValueError as error:
-            raise UserError(f"--vectors {option}: the value is not YAML: {error}") from error
-        if not SET_NAME.fullmatch(name) or name in found or not isinstance(value, dict) or not value.get("model"):
-            raise UserError(
-                f"--vectors {option}: expected NAME=MODEL@URL, or NAME={{model: M, url: U, ...}}, with a new name of "
-                "lower-case letters, digits, _ and -"
-            )
-        types = {**dict.fromkeys(Embedding.__dataclass_fields__, str), "window": int, "dimensions": int}
-        del types["weights"]
-        for key, one in value.items():
-            if type(one) is not types.get(key):
-                raise UserError(
-                    f"--vectors {option}: found {key}: {one!r}, expected {', '.join(types)} with their values"
-                )
-        url = None if value["model"] == LOCAL or Path(value["model"]).is_dir() else main.url
-        has_prefixes = bool({"query_prefix", "passage_prefix"} & value.keys())
-        found[name] = settle_embedding(Embedding(**{"url": url, **value}), has_prefixes, note)
+        value: Any = dict(zip(("model", "url"), text.split("@", 1), strict=False))
+        if text.startswith("{"):
+            from keystone.runs.config.read import parse_value
+
+            try:
+                value = parse_value(text)
+            except ValueError as error:
+                raise UserError(f"--vectors {option}: the value is not YAML: {error}") from error
+        check_set_name(name, found, f"--vectors {option}")
+        found[name] = settle_vectors(value, main.url, note, f"--vectors {option}")
     return found
 
 
 def parse_impacts(given: Sequence[str]) -> dict[str, ImpactSet]:
     """Parse the values of `--impacts`, each `NAME=MODEL`, by name. `UserError` for anything else."""
+    if not given:
+        return {}
+    from keystone.indexing.impacts import settle_impacts
+
     found: dict[str, ImpactSet] = {}
     for option in given:
         name, _, model = option.partition("=")
-        if not SET_NAME.fullmatch(name) or name in found or not model:
-            raise UserError(
-                f"--impacts {option}: expected NAME=MODEL, with a new name of lower-case letters, digits, _ and -"
-            )
+        check_set_name(name, found, f"--impacts {option}")
+        if not model:
+            raise UserError(f"--impacts {option}: expected NAME=MODEL")
         found[name] = settle_impacts(model)
     return found
 
@@ -126,6 +105,8 @@ def attach_index(
         refused |= {"--segments": settings.segments, "--windows": settings.windows or None}
     if given := [name for name, value in refused.items() if value is not None]:
         raise UserError(f"found {given[0]} with {corpus}, which is searched where it is; expected one of them")
+    from keystone.indexing.attached.attach import AttachSettings
+
     assert backend.attach is not None
     attached = AttachSettings(
         settings.segments,
@@ -141,7 +122,12 @@ def attach_index(
 
 
 def make_index(
-    corpus: str, out: Path, settings: BuildSettings, progress: Progress, report: Report
+    corpus: str,
+    out: Path,
+    settings: BuildSettings,
+    progress: Progress,
+    report: Report,
+    foretell: Foretell | None = None,
 ) -> tuple[Index, bool]:
     """Make an index of the corpus at a path; returns the index, and whether it is new.
 
@@ -149,7 +135,7 @@ def make_index(
     """
     if settings.opensearch and settings.faiss_shard:
         raise UserError("found --faiss-shard with --opensearch, which has --shards; expected one of them")
-    return build_index(Path(corpus), out, settings, progress, report)
+    return build_index(Path(corpus), out, settings, progress, report, foretell)
 
 
 def list_kinds(structures: str) -> list[str]:

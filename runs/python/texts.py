@@ -3,23 +3,27 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from html import escape
 from itertools import count
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any, overload
 from warnings import warn
 
 import orjson
 
 from keystone.generation.queries.compose import make_narrative_query
+from keystone.indexing.builds import parts
 from keystone.indexing.builds import update as updates
 from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.sets import check_set_name, settle_vectors
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS
 from keystone.indexing.errors import NotFound, Report, UserError
+from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.index import Index
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.types import MINILM, Document
@@ -116,6 +120,37 @@ def update_index(index: Index, documents: Any = (), delete: Iterable[str] = (), 
         given = [file] if file.stat().st_size else []
         made, _ = updates.update_index(check_index(index).folder, given, ids, settings, report=report)
     return made
+
+
+def change_parts(
+    index: Index,
+    *,
+    vectors: Mapping[str, str | dict[str, Any]] = MappingProxyType({}),
+    impacts: Mapping[str, str] = MappingProxyType({}),
+    drop: Iterable[str] = (),
+) -> Index:
+    """Add sets of vectors and of impacts to an index in its folder, or drop sets by their names; returns the new index.
+
+    This is `keystone index --add --drop`. `vectors` and `impacts` give the model of each new set by its name: the
+    embedded one, the folder of a checkpoint, or one of the hub. The model of vectors may also be a dictionary with the
+    keys `model`, `url`, `window`, `query_prefix`, `passage_prefix`, `key_env` and `dimensions`. All other parts stay as
+    they are. `index` itself cannot be used any more.
+
+    A warning names a model of unknown prefixes. `UserError` as from the command, and if nothing is to change.
+    """
+    dropped, note = [drop] if isinstance(drop, str) else list(drop), partial(warn, stacklevel=3)
+    if not (vectors or impacts or dropped):
+        raise UserError("found no vectors, impacts or names to drop, expected one of them")
+    for place, names in (("vectors", vectors), ("impacts", impacts)):
+        for name in names:
+            check_set_name(name, (), place)
+    models = {name: {"model": one} if isinstance(one, str) else one for name, one in vectors.items()}
+    settings = BuildSettings(
+        vectors={name: settle_vectors(one, None, note, f"vectors: {name}") for name, one in models.items()},
+        impacts={name: settle_impacts(model) for name, model in impacts.items()},
+        threads=steps.THREADS,
+    )
+    return parts.change_parts(check_index(index).folder, settings, dropped)
 
 
 @contextmanager

@@ -2,15 +2,14 @@
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.types import Progress, Tick, silent
 from keystone.runs.report.say import say
-from keystone.runs.wording import escape_controls, format_seconds
+from keystone.runs.wording import escape_controls, format_seconds, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
+    from keystone.indexing.vectors.types import Forecast
     from keystone.runs.evaluation.evaluate import Evaluation
     from keystone.runs.evaluation.sweep import Sweep
     from keystone.runs.evaluation.tune import Tuning
@@ -26,6 +26,8 @@ FORETOLD_AFTER_SECONDS = 3.0
 """When a step says how long it will take: its speed is known by then."""
 LEAST_FORETOLD_SECONDS = 20.0
 """A step that ends sooner does not say so."""
+LEAST_FORETOLD_BYTES = 1e6
+"""A step of unknown time whose result is smaller does not say what it will take."""
 TOLD_SECONDS = 1.0
 """A step that takes longer has a line."""
 MOST_COLUMNS = 12
@@ -35,12 +37,12 @@ CIRCLE_TEXT = "* measured on the grades that selected the run's documents: no ev
 
 
 @contextmanager
-def progress_bars(quiet: bool, advice: Mapping[str, str] = MappingProxyType({})) -> Iterator[Progress]:
+def progress_bars(quiet: bool, foretold: Collection[str] = ()) -> Iterator[Progress]:
     """Make a `Progress` for standard error: a line for each step of more than a second, after it ends, and a last line.
 
-    Soon after its beginning, a long step also says how long it will take, with the `advice` for its description. On a
-    terminal, the steps that are under way also have bars, which disappear. A step that begins within another has no
-    line. If `quiet`, nothing is shown.
+    Soon after its beginning, a long step also says how long it will take, unless its description is among those that
+    somebody has `foretold` by then. On a terminal, the steps that are under way also have bars, which disappear.
+    A step that begins within another has no line. If `quiet`, nothing is shown.
     """
     if quiet:
         yield silent
@@ -56,19 +58,19 @@ def progress_bars(quiet: bool, advice: Mapping[str, str] = MappingProxyType({}))
 
     @contextmanager
     def step(description: str, total: int | None) -> Iterator[Tick]:
-        is_inner, count, start, foretold = bool(under_way), [0], monotonic(), list[str]()
+        is_inner, count, start, is_told = bool(under_way), [0], monotonic(), description in foretold
         under_way.append(description)
         task = _begin(bars, description, total) if bars else None
 
         def tick(items: int) -> None:
+            nonlocal is_told
             count[0] += items
             if bars and task is not None:
                 bars.advance(task, items)
-            if total and not is_inner and not foretold and (spent := monotonic() - start) > FORETOLD_AFTER_SECONDS:
-                line = foretell(description, count[0], total, spent)
-                foretold.append(line)
-                if line:
-                    tell(f"{line}{advice.get(description, '')}")
+            if total and not is_inner and not is_told and (spent := monotonic() - start) > FORETOLD_AFTER_SECONDS:
+                is_told = True
+                if line := foretell(description, count[0], total, spent):
+                    tell(line)
 
         try:
             yield tick
@@ -99,6 +101,17 @@ def foretell(description: str, done: int, total: int, spent: float) -> str:
     if rest < LEAST_FORETOLD_SECONDS:
         return ""
     return f"{description}: {total:,} at {done / spent:,.0f} a second, about {format_seconds(rest)} more"
+
+
+def show_forecast(forecast: "Forecast") -> str:
+    """Say what a step will take; the line is empty if it is little."""
+    time = "" if forecast.seconds is None else f"about {format_seconds(forecast.seconds)}, and "
+    is_short = forecast.bytes < LEAST_FORETOLD_BYTES
+    if forecast.seconds is not None:
+        is_short = forecast.seconds < LEAST_FORETOLD_SECONDS
+    if is_short:
+        return ""
+    return f"{forecast.step}: {plural(forecast.texts, 'text')} will take {time}{forecast.bytes / 1e6:,.1f} MB on disk"
 
 
 def _begin(bars: "Bars", description: str, total: int | None) -> "TaskID":

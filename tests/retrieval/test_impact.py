@@ -244,8 +244,8 @@ def test_impacts_that_a_server_holds_open_stay_when_another_index_takes_the_fold
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("splade", "expected NAME=MODEL, with a new name"),
-        ("S=/nowhere", "expected NAME=MODEL, with a new name"),
+        ("splade", "--impacts splade: expected NAME=MODEL"),
+        ("S=/nowhere", "found the name 'S', expected a new one of lower-case letters"),
         ("a=nowhere", "found no such folder"),
     ],
 )

@@ -54,6 +54,10 @@ _OF_UPDATES = {
 """The parameters of an update. All others are settled by the index."""
 _OF_PARTS = {"add", "drop", "vectors", "impacts", "faiss", "recall", "out", "engine", "json", "threads", "quiet"}
 """The parameters of a command that adds or drops sets of vectors or of impacts."""
+QUICKER = (
+    "; quicker: --dense all instead of passages, --dense pool (only documents that runs find), --no-dense (no vectors)"
+)
+"""What a message about the time of embedding adds."""
 
 
 def index(
@@ -256,6 +260,8 @@ def index(
     from keystone.indexing.index import SMALLEST
     from keystone.indexing.types import Embedding
     from keystone.indexing.vectors.embed import settle_embedding
+    from keystone.indexing.vectors.shards import STEP
+    from keystone.indexing.vectors.types import Forecast
     from keystone.runs.cli.make_index import (
         attach_index,
         is_attached,
@@ -268,7 +274,7 @@ def index(
     )
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.cli.watch_index import keep_updated
-    from keystone.runs.report.terminal import progress_bars
+    from keystone.runs.report.terminal import progress_bars, show_forecast
 
     updates, changes_parts = bool(update or delete), bool(add or drop)
     if watch and not update:
@@ -335,24 +341,33 @@ def index(
         engine=engine,
         threads=threads,
     )
-    quicker = "; --dense all makes one vector a document, and --no-dense none"
+    foretold = set[str]()
+    """The steps of which the time is known."""
+
+    def foretell(forecast: Forecast) -> None:
+        if line := show_forecast(forecast):
+            is_first = forecast.step == STEP and not changes_parts
+            say(f"{line}{QUICKER if is_first else ''}", err=True)
+            if forecast.seconds is not None:
+                foretold.add(forecast.step)
 
     def perform(since: Reading | None = None) -> Changes:
         """Make or update the index, and say so. `since` is what updates have read of a corpus that is watched."""
         nonlocal told, told_before, numbers, shown
         told_before, told, numbers = told, set(), itertools.count(1)
+        said = None if quiet else foretell
         changes, first = Changes(), since is None or since.left_out is None
-        with progress_bars(quiet, {"Embedding documents": quicker}) as progress:
+        with progress_bars(quiet, foretold) as progress:
             if updates:
                 gone = delete if first else None
                 made, changes = update_index(out, update or [], gone, settings, progress, tell, since)
                 built = bool(changes)
             elif changes_parts:
-                made, built = change_parts(out, settings, drop or [], progress), True
+                made, built = change_parts(out, settings, drop or [], progress, said), True
             elif searched_in_place:
                 made, built = attach_index(source, out, settings, progress, rest_key_env, rest_max_rate)
             else:
-                made, built = make_index(source, out, settings, progress, tell)
+                made, built = make_index(source, out, settings, progress, tell, said)
             if chosen:
                 make_structures(made, chosen, threads, progress)
         if first or changes or changes.left_out != shown:

@@ -2,3 +2,5 @@
 
 REPLY_S = 300.0
 """How long a request may take to the beginning of its reply, unless the user sets another time."""
+WHOLE = "keystone.whole"
+"""The key of a request's scope that says that all of its body has arrived."""

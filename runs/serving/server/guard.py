@@ -5,21 +5,21 @@ A request that it refuses gets an error in JSON and nothing else.
 
 import asyncio
 import hmac
+import os
 import re
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
-from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.keys import read_key
-from keystone.runs.serving.server import REPLY_S
+from keystone.runs.serving.server import REPLY_S, WHOLE
 from keystone.runs.serving.server.json_replies import make_error, send_json
 from keystone.runs.serving.server.metrics import Metrics
 
@@ -34,6 +34,10 @@ DRAINED_BYTES = 2**24
 """The most bytes that are read and dropped after an error. A client that still sends its body then reads the error."""
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 """An id of a request that the reply repeats: visible letters of ASCII."""
+
+
+Headers = Mapping[bytes, bytes]
+"""The headers of a request by their names in lower case; of several with one name, the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +88,15 @@ class _Refusal(Exception):
 class _Body:
     """The body of a request, as long as parts of it may come."""
 
-    def __init__(self, scope: Scope, receive: Receive, seconds: float) -> None:
-        names = {name for name, _ in scope["headers"]}
-        self.unread = not names.isdisjoint((b"content-length", b"transfer-encoding"))
-        self._receive, self._ends = receive, asyncio.get_running_loop().time() + seconds
+    def __init__(self, scope: Scope, headers: Headers, receive: Receive, seconds: float) -> None:
+        self.unread = b"content-length" in headers or b"transfer-encoding" in headers
+        self._scope, self._receive = scope, receive
+        self._ends = asyncio.get_running_loop().time() + seconds
 
     async def read(self, most_bytes: int) -> bytes:
         """Read to the end of the body, or until more than `most_bytes` have come. `TimeoutError` at the deadline."""
         parts = bytearray()
-        async with asyncio.timeout_at(self._ends):
+        async with nullcontext() if WHOLE in self._scope else asyncio.timeout_at(self._ends):
             while self.unread and len(parts) <= most_bytes:
                 message = await self._receive()
                 if message["type"] == "http.disconnect":
@@ -125,7 +129,8 @@ class GuardedApp:
             await self._app(scope, receive, send)
             return
         begun, status, metrics = time.perf_counter(), 0, self._metrics
-        request_id, body = _name_request(scope), _Body(scope, receive, self._guard.body_s)
+        headers: Headers = dict(scope["headers"])
+        request_id, body = _name_request(headers), _Body(scope, headers, receive, self._guard.body_s)
 
         async def identify(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -142,7 +147,7 @@ class GuardedApp:
         metrics.under_way += 1
         try:
             async with asyncio.timeout(self._guard.reply_s) as limit:
-                self._check(scope)
+                self._check(scope, headers)
                 await self._app(scope, await self._take_body(body, receive), watch)
         except _Refusal as refusal:
             await self._refuse(identify, refusal, bool(status), body)
@@ -164,9 +169,8 @@ class GuardedApp:
             await body.drop(DRAINED_BYTES)
             await send({"type": "http.response.body"})
 
-    def _check(self, scope: Scope) -> None:
+    def _check(self, scope: Scope, headers: Headers) -> None:
         """Raise `_Refusal` for a request that may not ask, or has come at a bad time."""
-        headers: Mapping[bytes, bytes] = dict(scope["headers"])
         guard = self._guard
         if guard.token is None:
             name = headers.get(b"host", b"").decode("latin-1").lower()
@@ -219,13 +223,13 @@ class GuardedApp:
         await send_json(send, make_error(str(refusal), refusal.status), *headers, more_body=body.unread)
 
 
-def _name_request(scope: Scope) -> bytes:
+def _name_request(headers: Headers) -> bytes:
     """Return the id that a client gave its request, or a new one."""
-    given = dict(scope["headers"]).get(b"x-request-id", b"")
-    return given if _REQUEST_ID.fullmatch(given) else uuid4().hex.encode()
+    given = headers.get(b"x-request-id", b"")
+    return given if _REQUEST_ID.fullmatch(given) else os.urandom(16).hex().encode()
 
 
-def _find_other_site(headers: Mapping[bytes, bytes]) -> str:
+def _find_other_site(headers: Headers) -> str:
     """Name the header by which a browser tells that another site's page asks; empty if none does.
 
     A browser that sends no `Sec-Fetch-Site` still names the page's site in `Origin`; for our page that is our host.
@@ -237,7 +241,7 @@ def _find_other_site(headers: Mapping[bytes, bytes]) -> str:
     return "" if own else "Origin"
 
 
-def _has_token(headers: Mapping[bytes, bytes], token: str) -> bool:
+def _has_token(headers: Headers, token: str) -> bool:
     scheme, _, found = headers.get(b"authorization", b"").partition(b" ")
     bearer = found.strip() if scheme.lower() == b"bearer" else b""
     key = headers.get(b"x-api-key", b"").strip()

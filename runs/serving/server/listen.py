@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Collection
+from typing import Any, cast
 
 import httptools
 import uvicorn
@@ -18,6 +19,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from keystone.indexing.errors import UserError
+from keystone.runs.serving.server import WHOLE
 from keystone.runs.serving.server.json_replies import make_error
 
 HEAD_BYTES, HEAD_S = 2**16, 10.0
@@ -102,6 +104,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Begin to wait for the next head."""
         self._in_head, self._head_bytes = True, 0
+        cast(dict[str, Any], self.scope)[WHOLE] = True
         super().on_message_complete()
 
     def shutdown(self) -> None:

@@ -100,7 +100,7 @@ def test_a_killed_command_goes_on_and_the_older_index_is_whole_until_then(models
     ("options", "message"),
     [
         (["--add"], "expected with --vectors NAME=MODEL or --impacts NAME=MODEL"),
-        (["--drop", "b"], "--drop b: found no such set in"),
+        (["--drop", "b"], "holds no set 'b' to drop, expected one of a"),
         (["--add", "--vectors", "a=all-MiniLM-L6-v2"], "holds a set 'a', expected a new name"),
         (["--drop", "a", "--update", "x"], "found --drop with --update or --delete, expected only one of them"),
         (["--drop", "a", "--windows"], "found --windows with --add or --drop, expected only one of them"),

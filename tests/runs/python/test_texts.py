@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import keystone
+from tests.support.models.checkpoints import write_checkpoint
 
 pytestmark = pytest.mark.slow
 
@@ -153,3 +154,39 @@ def test_documents_of_an_index_are_added_replaced_and_removed(tmp_path: Path) ->
         keystone.update_index(updated, documents, delete="new")
     with pytest.raises(keystone.UserError, match="was replaced or removed"):
         keystone.search(index, "hills")
+
+
+def test_sets_of_an_index_are_added_and_dropped(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "encoder", pooling="mean", prompts={"query": "q: "})
+    write_checkpoint(tmp_path / "splade", head="words")
+    index = keystone.index(TEXTS, tmp_path / "index", dense=False)
+    models: dict[str, Any] = {
+        "short": str(tmp_path / "encoder"),
+        "long": {"model": str(tmp_path / "encoder"), "window": 8},
+    }
+    larger = keystone.change_parts(index, vectors=models, impacts={"s": str(tmp_path / "splade")})
+    assert [*larger.vectors, *larger.impacts] == ["short", "long", "s"]
+    assert (larger.vectors["short"].embedding.query_prefix, larger.vectors["long"].embedding.window) == ("q: ", 8)
+    system = {"kind": "dense", "vectors": "long"}
+    found = keystone.search(larger, ["bees"], keystone.configure(retrieval={"systems": {"own": system}}))
+    assert {name for name, _ in found["0"]} == {"0", "1", "2"}
+    smaller = keystone.change_parts(larger, drop=["short", "s"])
+    assert [*smaller.vectors, *smaller.impacts] == ["long"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, "found no vectors, impacts or names to drop"),
+        ({"drop": "a"}, "holds no set 'a' to drop"),
+        ({"vectors": {"A b": "all-MiniLM-L6-v2"}}, "vectors: found the name 'A b', expected a new one"),
+        ({"vectors": {"a": {"model": "m", "windows": 8}}}, "vectors: a: found windows: 8, expected model, url, window"),
+        ({"vectors": {"a": {"url": "http://x"}}}, "vectors: a: expected a model"),
+        ({"vectors": {"a": "nowhere"}}, "found no such folder"),
+        ({"impacts": {"s": "nowhere"}}, "found no such folder"),
+    ],
+)
+def test_a_set_that_cannot_be_is_named(change: dict[str, Any], message: str, made: keystone.Index) -> None:
+    with pytest.raises(keystone.UserError, match=message):
+        keystone.change_parts(made, **change)
+    assert keystone.search(made, "bees")[0].id == "0"

@@ -8,8 +8,9 @@ from contextlib import nullcontext, suppress
 
 import pytest
 
+from keystone.indexing.vectors.types import Forecast
 from keystone.runs.report import terminal
-from keystone.runs.report.terminal import progress_bars
+from keystone.runs.report.terminal import progress_bars, show_forecast
 from keystone.runs.wording import format_seconds
 
 
@@ -61,7 +62,7 @@ def test_only_outer_steps_of_more_than_a_second_have_a_line_after_they_end(
 @pytest.mark.parametrize(
     ("done", "spent", "foretold"),
     [
-        pytest.param(100, 4, "Embedding: 2,000 at 25 a second, about 1 min 16 s more; or none\n", id="a long step"),
+        pytest.param(100, 4, "Embedding: 2,000 at 25 a second, about 1 min 16 s more\n", id="a long step"),
         pytest.param(1000, 4, "", id="it will end soon"),
         pytest.param(100, 2, "", id="its speed is not known yet"),
     ],
@@ -70,13 +71,38 @@ def test_a_long_step_says_soon_and_once_how_long_it_will_take(
     done: int, spent: float, foretold: str, clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with (
-        progress_bars(quiet=False, advice={"Embedding": "; or none"}) as progress,
+        progress_bars(quiet=False) as progress,
         progress("Embedding", 2000) as tick,
     ):
         clock[0] += spent
         tick(done)
         tick(0)
         assert capsys.readouterr().err == foretold
+
+
+def test_a_step_that_was_foretold_does_not_say_again_how_long_it_will_take(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    foretold = set[str]()
+    with progress_bars(quiet=False, foretold=foretold) as progress:
+        foretold.add("Embedding")
+        with progress("Embedding", 2000) as tick:
+            clock[0] += 4
+            tick(100)
+            assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "size", "shown"),
+    [
+        (192.0, 12_300_000, "Embedding: 8,000 texts will take about 3 min 12 s, and 12.3 MB on disk"),
+        (None, 12_300_000, "Embedding: 8,000 texts will take 12.3 MB on disk"),
+        (19.0, 12_300_000, ""),
+        (None, 900_000, ""),
+    ],
+)
+def test_a_forecast_is_shown_unless_the_step_is_short(seconds: float | None, size: int, shown: str) -> None:
+    assert show_forecast(Forecast("Embedding", 8_000, size, seconds)) == shown
 
 
 def test_a_single_line_needs_no_last_one_and_a_step_of_another_thread_is_within_the_first(
