@@ -111,7 +111,8 @@ async def _cite_and_check(
     if settings.support == "model":
         questions = {query.id: query.question for query in list_asked(task)}
         model = _require_model(tools)
-        answer, failed = await check_by_model(model, answer, vectors, segments, settings.window, questions)
+        most = task.words - (count_words([Sentence(made.missing, ())]) if settings.gaps else 0)
+        answer, failed = await check_by_model(model, answer, vectors, segments, settings.window, questions, most)
         missed += failed
     elif settings.support == "rules":
         answer = check_by_rules(answer, vectors, segments)

@@ -34,9 +34,9 @@ NOTHING = "The documents seem to say nothing that answers the question."
 """The answer if no sentence fits. It cites nothing."""
 MISSING = "The documents seem to say nothing about:"
 """The words before the questions that no sentence of an answer fits."""
-LEAST_WORTH = 1.5
+LEAST_WORTH = 1.6
 """The least worth of a question's best sentence, as `compute_worth` computes it."""
-LEAST_WORTH_BESIDE = 1.15
+LEAST_WORTH_BESIDE = 1.4
 """The least worth of another sentence of the same document."""
 LEAST_SHARE, MOST_SHARE, MOST_SENTENCES = 3, 8, 16
 """The most sentences of all questions. A question's share of them is at least 3 and at most 8."""

@@ -138,12 +138,14 @@ def rate_chances(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.flo
 def rate_documents(context: TopicContext) -> NDArray[np.float64]:
     """Rate the worth of each document for each query: float64[queries, documents].
 
-    It is the cosine of its title and opening, or the highest of its segments if openings are not embedded.
+    It is the highest cosine of its segments, or if openings are embedded, the mean of that and of the cosine of its
+    title and opening.
     """
-    if context.openings is not None:
-        return (context.query_vectors @ context.openings.T).astype(np.float64)
     cosines = [(context.query_vectors @ own.T).max(axis=1, initial=-1) for own in context.segments.values()]
-    return np.array(cosines, np.float64).reshape(len(cosines), len(context.queries)).T
+    highest = np.array(cosines, np.float64).reshape(len(cosines), len(context.queries)).T
+    if context.openings is None:
+        return highest
+    return (highest + (context.query_vectors @ context.openings.T).astype(np.float64)) / 2
 
 
 def weigh_shared_words(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.float64]:

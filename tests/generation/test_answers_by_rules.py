@@ -105,7 +105,7 @@ def test_questions_take_turns_within_the_words(data: st.DataObject) -> None:
 
 
 def test_a_question_without_a_good_sentence_takes_none_and_a_good_one_brings_others_of_its_document() -> None:
-    good, beside, poor = LEAST_WORTH + 0.1, LEAST_WORTH_BESIDE + 0.1, LEAST_WORTH_BESIDE - 0.1
+    good, beside, poor = LEAST_WORTH + 0.1, (LEAST_WORTH + LEAST_WORTH_BESIDE) / 2, LEAST_WORTH_BESIDE - 0.1
     worth = np.array([[good, beside, beside, poor, 0.0], [0.0, 0.0, 0.0, 0.0, LEAST_WORTH - 0.1]])
     served = take_turns(worth, ["a", "a", "b", "a", "a"], [1] * 5, [0, 0], 9, np.eye(5, dtype=np.float32))
     assert served == [[0, 1], []]

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from keystone.generation.answers.choose_segments import MOST_CITATIONS, cite_segments, list_segments
 from keystone.generation.answers.support import (
     GROUP_SENTENCES,
+    Verdict,
     check_by_model,
     check_by_rules,
+    complete_citations,
     drop_fillers,
     find_sources,
     list_unchecked,
@@ -84,7 +86,7 @@ def test_a_model_cites_anew_rewrites_and_drops() -> None:
         pytest.param(("partial", [0], "They dance in Paris."), WINTER.text, id="a name that no source has: refused"),
         pytest.param(("partial", [0], "Bees avoid Florida."), "Bees avoid Florida.",
                      id="a name of the old text may stay"),
-        pytest.param(("partial", [0], "Drones leave in autumn, all of them and each of them alone."), WINTER.text,
+        pytest.param(("partial", [0], "Drones leave in autumn, " + "all of them " * 4), WINTER.text,
                      id="many more words: refused"),
         pytest.param(("partial", [0], " \n"), WINTER.text, id="a blank text changes nothing"),
     ],
@@ -152,6 +154,43 @@ def test_rules_exchange_segments_and_drop_what_nothing_supports() -> None:
         ("none", "cited anew"),
         ("none", "dropped"),
     ]
+
+
+def test_new_texts_are_refused_that_the_answer_has_no_room_for() -> None:
+    longer, longest = "Drones leave in the autumn.", "Bees dance for food, and bees dance."
+
+    def check_within(words: int) -> list[str]:
+        reply = report((0, "partial", [place("bees#0")], longest), (1, "full", [1], ""), (2, "partial", [1], longer))
+        model = Scripted(lambda _: reply)
+        found, _ = asyncio.run(check_by_model(model, DRAFT, VECTORS, SEGMENTS, 8000, most_words=words))
+        return [sentence.text for sentence in found.sentences]
+
+    before = len(" ".join(sentence.text for sentence in DRAFT.sentences).split())
+    assert check_within(before + 4) == [longest, EGGS.text, longer]
+    assert check_within(before + 3) == [DANCE.text, EGGS.text, longer]
+    assert check_within(0) == [sentence.text for sentence in DRAFT.sentences]
+
+
+@pytest.mark.parametrize(
+    ("text", "cited", "full"),
+    [
+        pytest.param("A queen lays 2,000 eggs.", ["bees#0"], ["bees#0", "bees#2"], id="a number"),
+        pytest.param("A queen lays 2,000 eggs.", ["bees#2"], ["bees#2"], id="nothing is missing"),
+        pytest.param("The nest has Soldiers.", ["bees#0"], ["bees#0"], id="only another document has the name"),
+        pytest.param("The nest has Soldiers.", ["ants#0"], ["ants#0", "ants#1"], id="a name"),
+        pytest.param("A queen of the Wax lays 2,000 eggs.", ["bees#0"], ["bees#0", "bees#2", "bees#3"], id="two"),
+        pytest.param(
+            "A queen of 2,000.", ["bees#0", "bees#1", "bees#3"], ["bees#0", "bees#1", "bees#3"], id="no more citations"
+        ),
+        pytest.param("A queen lays 2,000 eggs.", [], [], id="a sentence without support"),
+    ],
+)
+def test_segments_are_cited_for_names_and_numbers_that_are_missing(
+    text: str, cited: list[str], full: list[str]
+) -> None:
+    (claim,) = make_claims(Answer("1", (Sentence(text, tuple(cited)),)), toward(0), SEGMENTS)
+    found = complete_citations(text, Verdict("partial", claim.cited, text), claim, SEGMENTS)
+    assert {SEGMENTS.ids[one] for one in found} == set(full)
 
 
 def test_a_long_answer_is_checked_in_groups_with_all_cited_segments() -> None:
