@@ -2,8 +2,6 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index, open_index
 from tests.support.durations import Recorder, list_wrong_marks, read_durations, sort_longest_first
 from tests.support.indexes.small_corpus import write_corpus, write_topics
-from tests.support.places import ROOT
 from tests.support.scheduling import FileScheduling
 from tests.support.servers.opensearch import MAIN_VERSION, OLDER_VERSION, Cluster, share_cluster
 from tests.support.servers.shared import make_once
@@ -36,21 +33,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("record_durations"):
         config.pluginmanager.register(Recorder(), "recorder")
-
-
-def pytest_collection(session: pytest.Session) -> None:
-    """In a run of all tests, import another share of the files first in each process.
-
-    After a change, pytest compiles the assertions of a file anew and keeps them. A process that imports a file later
-    than another one finds them, so that each file is compiled once rather than in each process.
-    """
-    given = getattr(session.config, "workerinput", None)
-    if given is None or [Path(one).resolve() for one in session.config.args] != [ROOT / "tests"]:
-        return
-    files = sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py"))
-    for path in files[int(given["workerid"].removeprefix("gw")) :: given["workercount"]]:
-        with suppress(Exception, pytest.skip.Exception):  # which the collection then meets again
-            import_module(".".join(path.with_suffix("").parts))
 
 
 @pytest.hookimpl(trylast=True)
