@@ -21,6 +21,7 @@ BENCHMARKS = (
         "discourse_trees",
         "readers",
         "agents",
+        "research",
         "sweep",
         "server",
     ),
