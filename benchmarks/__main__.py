@@ -33,6 +33,7 @@ BENCHMARKS = (
         "discourse_trees",
         "readers",
         "agents",
+        "research",
         "sweep",
         "server",
     ),

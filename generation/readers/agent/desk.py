@@ -31,6 +31,9 @@ class Desk:
     segments: dict[int, Vectors] = field(default_factory=dict)
     rankings: dict[str, tuple[int, ...]] = field(default_factory=dict)
     demanded: dict[Demands, tuple[int, ...]] = field(default_factory=dict)
+    vectors: dict[str, asyncio.Future[NDArray[np.float32]]] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+    """The texts that are embedded together next."""
 
     async def search(self, query: Query, text: str, demands: Demands | None = None) -> tuple[int, ...]:
         """Search by a text for a query; returns the rows of the store, best first. A text is searched once.
@@ -72,10 +75,26 @@ class Desk:
             self.segments |= context.segments
 
     async def embed(self, text: str) -> NDArray[np.float32]:
-        """Embed a text as a query: float32[d]."""
-        sources = self.tools.sources
-        vectors = await asyncio.to_thread(embed_queries, sources.embedding, [text], sources.threads)
-        return vectors.reshape(-1)
+        """Embed a text as a query: float32[d]. Texts that wait at the same time are embedded together, each once."""
+        if text not in self.vectors:
+            self.vectors[text] = asyncio.get_running_loop().create_future()
+            self.waiting.append(text)
+            await asyncio.sleep(0)  # the other agents that are at work now add their texts
+            if texts := self.waiting:
+                self.waiting = []
+                await self._embed_all(texts)
+        return await self.vectors[text]
+
+    async def _embed_all(self, texts: Sequence[str]) -> None:
+        places, sources = [self.vectors[text] for text in texts], self.tools.sources
+        try:
+            vectors = await asyncio.to_thread(embed_queries, sources.embedding, texts, sources.threads)
+        except Exception as error:
+            for place in places:
+                place.set_exception(error)
+            return
+        for place, vector in zip(places, vectors, strict=True):
+            place.set_result(vector)
 
     def list_segments(self, row: int) -> tuple[Segment, ...]:
         """List the segments of a document; one of its whole text if it has none."""

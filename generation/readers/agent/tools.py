@@ -110,6 +110,7 @@ async def _show_hits(world: World, state: State) -> tuple[State, str]:
     desk, text = world.desk, state.searched[-1]
     ranking = await desk.search(world.query, text, state.demands)
     vector = await desk.embed(text)
+    await desk.read(ranking[state.at : state.at + world.hits])
     blocks, known, copies, at = list[str](), list[int](), 0, state.at
     left = world.tokens
     while at < len(ranking) and len(blocks) < world.hits and left > 0:

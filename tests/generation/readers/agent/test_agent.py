@@ -12,6 +12,7 @@ import pytest
 
 from keystone.generation.context.topic import Sources, read_context
 from keystone.generation.llm.model import Model
+from keystone.generation.readers.agent.desk import Desk
 from keystone.generation.readers.agent.judge import Judging, read_judgment
 from keystone.generation.readers.agent.reader import Agent, read_action
 from keystone.generation.readers.agent.tools import NoteTaken
@@ -25,6 +26,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import Unusable
 from keystone.indexing.index import Index
 from keystone.indexing.types import Span
+from keystone.indexing.vectors.embed import embed_queries
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
 from tests.support.fuzz import FUZZ_CASES
@@ -204,6 +206,19 @@ def test_no_call_and_no_token_is_spent_beyond_the_limits(seed: int, index: Index
     assert len(model.requests) <= calls
     assert sum(map(count_prompt_tokens, model.requests)) <= tokens
     assert found.items, "whatever ends the research, there is evidence"
+
+
+def test_texts_are_embedded_together_as_each_alone(index: Index) -> None:
+    sources = Sources(index, open_store(index))
+    tools = Tools(sources, None, AnswerSettings("rules"), AgentSettings(name="agent"))
+    task = Task(Topic("1", NARRATIVE), read_context(sources, [0], []), 100, lambda sentences: sentences)
+    texts = ["castle", "Danko Jones came from Toronto", "castle", "a"]
+
+    async def embed_all() -> list[list[float]]:
+        desk = Desk(tools, task, ((0,),))
+        return [vector.tolist() for vector in await asyncio.gather(*map(desk.embed, texts))]
+
+    assert asyncio.run(embed_all()) == [embed_queries(sources.embedding, [text])[0].tolist() for text in texts]
 
 
 ATTACKS = (
