@@ -16,6 +16,7 @@ from keystone.generation.answers.cite import drop_far_citations
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import Answer, Fallback, Sentence
+from keystone.indexing.languages import LANGUAGES
 from keystone.indexing.types import Document, Span
 from keystone.indexing.vectors.types import Vectors
 
@@ -39,6 +40,12 @@ class TopicSegments:
     terms: tuple[frozenset[str], ...]
     vectors: Vectors
     weigh: Callable[[Iterable[str]], float]
+    languages: tuple[str, ...] = ()
+    """The names of the languages of the segments, each empty if the index does not know it; none for unknown ones."""
+
+    def find_language(self, place: int) -> str:
+        """Find the name of the language of the segment at a place; empty if the index does not know it."""
+        return self.languages[place] if self.languages else ""
 
     def rate(self, terms: AbstractSet[str], vector: NDArray[np.float32]) -> NDArray[np.float64]:
         """Rate each segment as a source of a sentence: the cosine plus the covered share of the sentence's weight."""
@@ -75,6 +82,7 @@ def list_segments(context: TopicContext, spans: Sequence[Span] | None = None) ->
             len(places), context.query_vectors.shape[1]
         ),
         make_weigher(terms),
+        tuple(LANGUAGES.get(document.language, "") for document, _, _ in places),
     )
 
 
@@ -138,6 +146,7 @@ def cite_segments(
         vectors,
         {doc_id: segments.vectors[places] for doc_id, places in places_of.items()},
         texts={doc_id: "\n".join(segments.texts[place] for place in places) for doc_id, places in places_of.items()},
+        languages={doc_id: segments.find_language(places[0]) for doc_id, places in places_of.items() if places},
     )
     now = list[Sentence]()
     for sentence, vector in zip(sentences, vectors, strict=True):

@@ -87,12 +87,14 @@ def drop_far_citations(
     segments: Mapping[str, Vectors],
     near: float = LEAST_CITED_COSINE,
     texts: Mapping[str, str] = MappingProxyType({}),
+    languages: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[Sentence], list[tuple[int, str, float]]]:
     """Drop citations of documents whose subject is another than the sentence's.
 
     `vectors` is float32[sentences, d], and `segments` has float32[s, d] by document id. A citation is dropped if the
     document's closest segment has a cosine below `near`. A document without segments is not checked. Neither is
     one whose text, in `texts`, is in another language than the sentence: the threshold was measured within a language.
+    `languages` has the names of those that the index knows.
 
     Returns the sentences, and the dropped citations as (place of the sentence, document id, cosine). The check cannot
     find out whether a document supports a sentence.
@@ -104,7 +106,8 @@ def drop_far_citations(
             own = segments.get(doc_id)
             if own is not None and len(own):
                 cosine = float(find_closest_segments(vectors[place : place + 1], own)[1][0])
-                if cosine < near and not differ_in_language(sentence.text, texts.get(doc_id, "")):
+                text, language = texts.get(doc_id, ""), languages.get(doc_id, "")
+                if cosine < near and not differ_in_language(sentence.text, text, language):
                     far.append((place, doc_id, cosine))
         dropped_ids = {doc_id for _, doc_id, _ in far}
         checked.append(replace(sentence, citations=tuple(c for c in sentence.citations if c not in dropped_ids)))

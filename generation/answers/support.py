@@ -283,7 +283,7 @@ def judge_by_rules(claim: Claim, segments: TopicSegments) -> Verdict:
 
 
 def _differ(sentence: str, places: Sequence[int], segments: TopicSegments) -> bool:
-    return any(differ_in_language(sentence, segments.texts[place]) for place in places)
+    return any(differ_in_language(sentence, segments.texts[place], segments.find_language(place)) for place in places)
 
 
 def _join(places: Sequence[int], segments: TopicSegments) -> str:

@@ -98,12 +98,15 @@ def guess_language(text: str) -> str:
     return best if counts[best] >= LEAST_COMMON_SHARE * len(words) else ""
 
 
-def differ_in_language(sentence: str, passage: str) -> bool:
+def differ_in_language(sentence: str, passage: str, language: str = "") -> bool:
     """Whether a sentence is in another language or script than a passage, as far as letters and common words tell.
 
-    Words with a capital count for English alone, since names in English sentences are often of other languages. If no
-    rule tells, the two do not differ.
+    The name of the passage's `language`, if it is known, and a guess of the sentence's decide. Otherwise, words with a
+    capital count for English alone, since names in English sentences are often of other languages. If no rule tells,
+    the two do not differ.
     """
+    if language and (own := guess_language(sentence)):
+        return own != language
     scripts = {guess_script(sentence), guess_script(passage)} - {""}
     if scripts != {"LATIN"}:
         languages = {guess_language(sentence), guess_language(passage)} - {""}
