@@ -1,5 +1,6 @@
 """Fixtures of several test files: a small corpus indexed once, and servers that are started once."""
 
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,12 +50,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileSch
 
 @pytest.fixture(scope="session")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """The small corpus, really indexed: store, Lucene, FAISS."""
+    """The small corpus, really indexed: store, Lucene, FAISS. Each process has its own copy of one index."""
 
     def make(folder: Path) -> None:
         build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", BuildSettings(threads=2))
 
-    return open_index(make_once(tmp_path_factory, "small", make) / "index")
+    made = make_once(tmp_path_factory, "small-index", make)
+    folder = tmp_path_factory.mktemp("small")
+    return open_index(Path(shutil.copytree(made, folder, dirs_exist_ok=True)) / "index")
 
 
 @pytest.fixture

@@ -107,24 +107,22 @@ def count_unread(records: Iterable[Any], kept: Iterable[str]) -> Counter[str]:
     return found
 
 
+def _get(record: Mapping[str, Any], key: str, where: str, expected: str, fits: Callable[[Any], bool]) -> Any:
+    """Get the value under a key, or None. `ValueError` for a value that does not fit."""
+    value = record.get(key)
+    if value is not None and not fits(value):
+        raise ValueError(f"{where}{key}: expected {expected}, found {shorten_value(value)}")
+    return value
+
+
 def get_object(record: Mapping[str, Any], key: str, where: str = "") -> dict[str, Any]:
     """Get the object under a key; empty if there is none. `ValueError` for another value."""
-    value = record.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}{key}: expected an object, found {shorten_value(value)}")
-    return value
+    return _get(record, key, where, "an object", lambda value: isinstance(value, dict)) or {}
 
 
 def get_list(record: Mapping[str, Any], key: str, where: str = "") -> list[Any]:
     """Get the list under a key; empty if there is none. `ValueError` for another value."""
-    value = record.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise ValueError(f"{where}{key}: expected a list, found {shorten_value(value)}")
-    return value
+    return _get(record, key, where, "a list", lambda value: isinstance(value, list)) or []
 
 
 def get_objects(record: Mapping[str, Any], key: str, where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -141,12 +139,7 @@ def get_objects(record: Mapping[str, Any], key: str, where: str = "") -> Iterato
 
 def get_string(record: Mapping[str, Any], key: str, where: str = "") -> str:
     """Get the text under a key; empty if there is none. `ValueError` for another value."""
-    value = record.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise ValueError(f"{where}{key}: expected a text, found {shorten_value(value)}")
-    return value
+    return _get(record, key, where, "a text", lambda value: isinstance(value, str)) or ""
 
 
 def get_name(record: Mapping[str, Any], keys: Sequence[str], where: str = "") -> str:
@@ -171,20 +164,13 @@ def parse_ids(values: Iterable[Any], where: str) -> tuple[str, ...]:
 
 def get_number(record: Mapping[str, Any], key: str, where: str = "") -> float | None:
     """Get the number under a key, or None. `ValueError` for another value."""
-    value = record.get(key)
-    if value is None:
-        return None
-    if not is_score(value) or not isfinite(value):
-        raise ValueError(f"{where}{key}: expected a number, found {shorten_value(value)}")
-    return float(value)
+    value = _get(record, key, where, "a number", lambda value: is_score(value) and isfinite(value))
+    return None if value is None else float(value)
 
 
 def get_integer(record: Mapping[str, Any], key: str, where: str = "") -> int | None:
     """Get the whole number under a key, or None. `ValueError` for another value."""
-    value = record.get(key)
-    if value is not None and not is_integer(value):
-        raise ValueError(f"{where}{key}: expected a whole number, found {shorten_value(value)}")
-    return value
+    return _get(record, key, where, "a whole number", is_integer)  # type: ignore[no-any-return]
 
 
 def drop_repeated(citations: Iterable[Citation], lost: Counter[str]) -> tuple[Citation, ...]:
