@@ -235,7 +235,8 @@ class Endpoints:
             raise WrongReply(f"an answer that cannot be kept: {error}") from None
         found, called = read_call(found, request)
         answered = read_reply(found, read_bound(self._make_body(request, dialect)))
-        if dialect.tools and request.functions and not called and isinstance(answered.outcome, Reply):
+        whole = isinstance(answered.outcome, Reply) and answered.outcome.finish == "stop"
+        if dialect.tools and request.functions and whole and not called:
             dialect = replace(dialect, tools=False)
             notes.append("makes no tool calls: asked for JSON")
         # a reply came in this dialect, so the fields were the reason of the refusals
