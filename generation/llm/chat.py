@@ -98,7 +98,7 @@ class Refusal(NamedTuple):
     """
 
     words: str
-    part: Literal["schemas", "tools", "temperature", "logprobs", "seed", "limit", "refused"]
+    part: Literal["schemas", "temperature", "logprobs", "seed", "limit", "refused"]
     value: bool | str
     note: str
 
@@ -107,7 +107,6 @@ NO_SCHEMA = "refuses the schema of {purpose}: asked without"
 REFUSALS = (
     Refusal(r"^(?=.*invalid schema).*response_format", "refused", "", NO_SCHEMA),
     Refusal(r"response_format", "schemas", False, "takes no JSON schemas: replies are asked for without"),
-    Refusal(r"\btools?\b|tool.choice|function.call", "tools", False, "takes no tool calls: asked for JSON"),
     Refusal(
         r"^(?!.*too large).*max_completion_tokens", "limit", "max_completion_tokens",
         "takes max_completion_tokens in place of max_tokens",

@@ -214,6 +214,10 @@ class Endpoints:
             if status in _HOPELESS_STATUSES or is_overload(status) or 300 <= status < 400:
                 raise UserError(f"{endpoint.url}: {self._model}: refused with status {reason}")
             refusal, schema = body.decode(errors="replace"), find_schema(self._make_body(request, dialect))
+            if 400 <= status < 500 and dialect.tools and request.functions:
+                dialect = replace(dialect, tools=False)
+                notes.append("takes no tool calls: asked for JSON")
+                continue
             if 400 <= status <= 500 and (other := find_other_dialect(dialect, refusal, schema)):
                 dialect = other[0]
                 notes.append(other[1].format(purpose=request.purpose))
@@ -231,7 +235,8 @@ class Endpoints:
             raise WrongReply(f"an answer that cannot be kept: {error}") from None
         found, called = read_call(found, request)
         answered = read_reply(found, read_bound(self._make_body(request, dialect)))
-        if dialect.tools and request.functions and not called and isinstance(answered.outcome, Reply):
+        whole = isinstance(answered.outcome, Reply) and answered.outcome.finish == "stop"
+        if dialect.tools and request.functions and whole and not called:
             dialect = replace(dialect, tools=False)
             notes.append("makes no tool calls: asked for JSON")
         # a reply came in this dialect, so the fields were the reason of the refusals

@@ -64,7 +64,7 @@ def _format_step(step: Step) -> Iterator[str]:
     is_told = step.purpose == "agent_judge" and not step.stop
     notes = list_notes(step) if step.purpose == "agent" else []
     for claim, quote in notes:
-        yield f"{INDENT}noted: {' '.join(claim.split())}"
+        yield f"{INDENT}note: {' '.join(claim.split())}"
         yield f"{INDENT * 2}| {' '.join(quote.split())}"
     reply = "" if is_told or notes or (step.purpose == "agent" and step.action) else step.reply
     for name, text in (("shown", step.shown), ("reply", reply)):

@@ -132,7 +132,7 @@ def speak(body: dict[str, Any]) -> Said:
 
 async def refuse_tools(exchange: Exchange) -> bool:
     if "tools" in exchange.body:
-        exchange.reply({"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice'}}, 400)
+        exchange.reply({"error": {"message": "Invalid grammar specification: 'triggers'"}}, 400)
         return True
     return False
 

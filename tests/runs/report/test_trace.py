@@ -101,7 +101,7 @@ def test_the_trace_of_an_agent_shows_notes_in_place_of_json() -> None:
     assert lines[1:10] == [
         "  round 1, query 1#0",
         "    step 1, agent, 90 tokens asked, 8 answered",
-        "      noted: He is from Toronto.",
+        "      note: He is from Toronto.",
         "        | Danko Jones came from Toronto.",
         "      shown:",
         "        | Search 'Danko Jones': 9 documents found, 2 new ones shown.",

@@ -21,8 +21,14 @@ CALLS = 8
 
 @pytest.fixture(scope="module")
 def calling() -> Iterator[Server]:
-    """The tiny model on a vLLM that takes tool calls."""
-    options = [*CHAT_OPTIONS, "--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    """The tiny model on a vLLM that takes tool calls. Its backend `guidance` refuses the grammars of calls."""
+    options = [
+        *CHAT_OPTIONS[:-1],
+        '{"backend":"xgrammar"}',
+        "--enable-auto-tool-choice",
+        "--tool-call-parser",
+        "hermes",
+    ]
     with started("tiny", TINY_MODEL, options) as server:
         yield server
 
