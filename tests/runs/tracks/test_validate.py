@@ -563,7 +563,8 @@ def test_a_form_that_tracks_share_says_that_no_limit_was_checked(tmp_path: Path,
             0,
             "warning",
             "no limit checked",
-            "no limit was checked: its form is that of responses, ragtime25, ragtime26, dragun25, biogen; --track names one",
+            "no limit was checked: its form is that of responses, ragtime25, ragtime26, dragun25, biogen; "
+            "--track names one",
         )
     ]
     assert validate(path, TRACKS[track], [WHY]) == []
