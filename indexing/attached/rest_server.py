@@ -89,8 +89,11 @@ class Form:
 class RoutirForm:
     """RoutIR's interface, whose name is `COLLECTION?PIPELINE`. The pipeline says how many hits there are."""
 
-    def search_request(self, name: str, query: str, hits: int, _parameters: Parameters) -> HttpRequest:
-        """The request of a search, which gives ids and scores alone. The pipeline has its own parameters."""
+    def search_request(self, name: str, query: str, hits: int, parameters: Parameters) -> HttpRequest:
+        """The request of a search, which gives ids and scores alone. `UserError` for parameters of BM25."""
+        if parameters:
+            found = ", ".join(f"{key}={value:g}" for key, value in parameters.items())
+            raise UserError(f"retrieval: found {found} with a pipeline of RoutIR, which has its own; expected neither")
         collection, _, pipeline = name.partition("?")
         asked = {"pipeline": pipeline, "collection": collection, "query": query}
         return HttpRequest("POST", "/pipeline", orjson.dumps(asked), DOCUMENT_LIMIT_BYTES + hits * HIT_LIMIT_BYTES)

@@ -121,7 +121,8 @@ def test_all_languages_are_searched_and_their_best_documents_come_first(several:
     text = " ".join(ARTICLE_1[code] for code in FIVE)
     found = Bm25System().search(OpenIndex(several, open_store(several)), [make_query(text)], None)
     names = open_store(several).ids(found.of(0))
-    assert {name[-2:] for name in names[:5]} == {name[-2:] for name in names[5:10]} == set(FIVE)
+    assert {name[-2:] for name in names[:5]} == set(FIVE)
+    assert found.scores_of(0)[:6].tolist() == [1, 1, 1, 1, 1, found.scores_of(0)[5]]
     assert len(names) == len(set(names)) > 150
     whole = open_sparse(several, open_store(several)).search(["1"], [text], 1000)
     np.testing.assert_array_equal(whole.docs, found.docs)
@@ -147,15 +148,16 @@ def test_words_are_counted_in_the_documents_of_their_language(several: Index) ->
     assert counts["zzyzx"] == 0
 
 
-def test_fused_languages_take_turns() -> None:
-    def rank(*docs: int) -> Rankings:
-        return Rankings(
-            ("q",), offsets_of([len(docs)]), np.array(docs, np.int32), -np.arange(len(docs), dtype=np.float32)
-        )
+def test_scores_of_languages_count_by_their_best() -> None:
+    def rank(*hits: tuple[int, float]) -> Rankings:
+        docs, scores = np.array([row for row, _ in hits], np.int32), np.array([one for _, one in hits], np.float32)
+        return Rankings(("q",), offsets_of([len(hits)]), docs, scores)
 
-    found = fuse_languages([rank(7, 1), rank(), rank(4, 9, 2)], 10)
-    assert found.docs.tolist() == [4, 7, 1, 9, 2]
-    assert fuse_languages([rank(7, 1), rank(), rank(4, 9, 2)], 3).docs.tolist() == [4, 7, 1]
+    parts = [rank((7, 8.0), (1, 2.0)), rank(), rank((4, 2.0), (9, 1.0), (2, 0.1)), rank((3, 0.0))]
+    found = fuse_languages(parts, 10)
+    assert found.docs.tolist() == [4, 7, 9, 1, 2, 3]
+    assert found.scores.tolist() == pytest.approx([1, 1, 0.5, 0.25, 0.05, 0])
+    assert fuse_languages(parts, 3).docs.tolist() == [4, 7, 9]
 
 
 def test_english_keeps_each_byte_of_an_index(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from keystone.runs.trec.run_files import write_run
 from keystone.runs.trec.topics import read_topics
 from keystone.runs.trec.types import make_run
 from tests.support.places import SHARED
-from tests.support.runs.answer_files import tighten_limits
+from tests.support.runs.answer_files import ANSWERED_TRACKS, tighten_limits
 
 MATERIAL = SHARED / "trec-rag-material"
 RAG25 = TRACKS["rag25"]
@@ -103,11 +103,12 @@ GOLDEN = {
     "responses": RESPONSES,
     "ragtime25": RESPONSES,
     "ragtime26": RESPONSES.replace('"topic_id":"14"', '"topic_id":"14","run_desc":"A test."'),
+    "dragun25": RESPONSES.replace('"topic_id":"14"', '"topic_id":"14","type":"automatic","use_starter_kit":0'),
     "biogen": RESPONSES,
 }
 
 
-@pytest.mark.parametrize("name", TRACKS)
+@pytest.mark.parametrize("name", ANSWERED_TRACKS)
 def test_an_answer_file_is_written_byte_for_byte(tmp_path: Path, name: str) -> None:
     sentences = (Sentence("Bees dance.", ("d1", "d0")), Sentence("Why?", ()))
     path, track = tmp_path / "rag.jsonl", TRACKS[name]

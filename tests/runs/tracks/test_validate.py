@@ -18,7 +18,19 @@ from keystone.runs.tracks.violations import MOST_SHOWN_CHARACTERS, Violation, sh
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.places import SHARED
-from tests.support.runs.answer_files import FILE, HOW, IDS, NEWS, WHY, A, B, make_line, make_record, make_sentences
+from tests.support.runs.answer_files import (
+    ANSWERED_TRACKS,
+    FILE,
+    HOW,
+    IDS,
+    NEWS,
+    WHY,
+    A,
+    B,
+    make_line,
+    make_record,
+    make_sentences,
+)
 from tests.support.runs.command_line import keystone
 
 MATERIAL = SHARED / "trec-rag-material"
@@ -243,7 +255,7 @@ def test_a_violation_of_an_answer_file_is_reported_with_its_line(
             make_line("responses", responses=make_sentences(text="w " * 9999, citations=[A])),
             id="no limit",
         ),
-        *(pytest.param(name, json.dumps(make_record(name)), id=name) for name in TRACKS),
+        *(pytest.param(name, json.dumps(make_record(name)), id=name) for name in ANSWERED_TRACKS),
     ],
 )
 def test_an_answer_that_a_track_allows_has_no_violation(tmp_path: Path, track: str, line: str) -> None:
@@ -551,7 +563,8 @@ def test_a_form_that_tracks_share_says_that_no_limit_was_checked(tmp_path: Path,
             0,
             "warning",
             "no limit checked",
-            "no limit was checked: its form is that of responses, ragtime25, ragtime26, biogen; --track names one",
+            "no limit was checked: its form is that of responses, ragtime25, ragtime26, dragun25, biogen; "
+            "--track names one",
         )
     ]
     assert validate(path, TRACKS[track], [WHY]) == []
