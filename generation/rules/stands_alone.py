@@ -114,7 +114,8 @@ _BACKWARD = re.compile(
     r"""(?:accordingly|actually|additionally|afterwards?|again|also|alternatively|and|another|anyway
       |as\ (?:a\ (?:consequence|result|side)|before|such)|at\ (?:this|that)\ point|because\ of\ this|besides
       |both\ (?:are|can|cases|have|is|of|were)|but|by\ (?:contrast|then)|consequently|conversely|each|either|else
-      |equivalently|failure\ to\ do\ so|finally|first(?:ly)?|for\ (?:example|instance)|furthermore|hence|hereby|here|however
+      |equivalently|failure\ to\ do\ so|finally|first(?:ly)?|for\ (?:example|instance)|furthermore|hence|hereby|here
+      |however
       |as\ you\ (?:can|may|might)\b|by\ way\ of\ example|consider|if\ (?:so|not|you\ d(?:o|id)(?=,))|imagine|say|suppose
       |in\ (?:(?:all|any|both|certain|either|many|most|other|some)\ cases?|addition|contrast|effect|fact|general
         |other\ words|particular|short|such|summary|turn)
