@@ -100,11 +100,10 @@ _LABEL = re.compile(
 """The opening of a caption, of a reference or of a remark on a page."""
 
 _INTRODUCES = re.compile(
-    r"(?:there are times|sometimes|a common (?:need|pattern|task)|some (?:kinds|projects|sites)|the goal of)\b"
-    r"|[^,]{3,60}? (?:is|are) (?:a|an|one) (?:type|kind|form|class|sort)s? of\b",
+    r"(?:there are times|sometimes|a common (?:need|pattern|task)|some (?:kinds|projects|sites)|the goal of)\b",
     re.IGNORECASE,
 )
-"""The opening of a sentence that leads up to a matter, or says what kind of thing it is, and says no more."""
+"""The opening of a sentence that leads up to a matter, and says no more."""
 _EXCEPTS = re.compile(
     r"\b(?:is|are) ignored\b|\bsame\b[^.]* (?:limitation|restriction)s? as\b|\bexample\.(?:com|net|org)\b"
 )

@@ -233,7 +233,6 @@ def test_statements_with_names_stand_alone(sentence: str) -> None:
         pytest.param("For a start with bees, see the book of hives.", id="a reference"),
         pytest.param("Suppose a keeper has a hive with two queens.", id="an example"),
         pytest.param("Sometimes a keeper has a hive with two queens.", id="leads up to something"),
-        pytest.param("Varroa is a type of mite that lives in hives of bees.", id="says only what kind of thing it is"),
         pytest.param("Queens of straw hives are ignored by the counter of bees.", id="says only what has no effect"),
         pytest.param("Bees have the same restrictions as wasps of the hive.", id="says only what is not possible"),
         pytest.param("Keepers who visit hives.example.com can see all queens.", id="belongs to an example"),
