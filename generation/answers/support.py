@@ -61,7 +61,8 @@ MOST_SOURCES = 4
 MOST_ADDED_WORDS = 10
 """How many words longer a new text may be than the sentence that it replaces, if the answer has room for it.
 
-With 4, all eight new texts that a check of 207 sentences lost were lost, and their sentences stayed supported in part.
+Of 23 new texts for 207 sentences, eight were longer by five to ten words. A limit of 4 refused these, and the sentences
+stayed as they were, supported in part.
 """
 
 

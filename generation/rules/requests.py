@@ -91,7 +91,7 @@ def _find_thesis(sentences: Sequence[Query]) -> list[Query]:
 
 
 def _join_loose(questions: Sequence[Query]) -> list[Query]:
-    """Join to the question before it each one that has a pronoun and a single content word, such as "How is it kept?"."""
+    """Join each question with a pronoun and a single content word, as "How is it kept?", to the one before it."""
     joined: list[Query] = []
     for one in questions:
         if joined and _POINTING.search(one.question) and len(find_stems(one.question)) < LEAST_QUESTION_STEMS:

@@ -100,11 +100,10 @@ _LABEL = re.compile(
 """The opening of a caption, of a reference or of a remark on a page."""
 
 _INTRODUCES = re.compile(
-    r"(?:there are times|sometimes|a common (?:need|pattern|task)|some (?:kinds|projects|sites)|the goal of)\b"
-    r"|[^,]{3,60}? (?:is|are) (?:a|an|one) (?:type|kind|form|class|sort)s? of\b",
+    r"(?:there are times|sometimes|a common (?:need|pattern|task)|some (?:kinds|projects|sites)|the goal of)\b",
     re.IGNORECASE,
 )
-"""The opening of a sentence that leads up to a matter, or says what kind of thing it is, and says no more."""
+"""The opening of a sentence that leads up to a matter, and says no more."""
 _EXCEPTS = re.compile(
     r"\b(?:is|are) ignored\b|\bsame\b[^.]* (?:limitation|restriction)s? as\b|\bexample\.(?:com|net|org)\b"
 )
@@ -114,7 +113,8 @@ _BACKWARD = re.compile(
     r"""(?:accordingly|actually|additionally|afterwards?|again|also|alternatively|and|another|anyway
       |as\ (?:a\ (?:consequence|result|side)|before|such)|at\ (?:this|that)\ point|because\ of\ this|besides
       |both\ (?:are|can|cases|have|is|of|were)|but|by\ (?:contrast|then)|consequently|conversely|each|either|else
-      |equivalently|failure\ to\ do\ so|finally|first(?:ly)?|for\ (?:example|instance)|furthermore|hence|hereby|here|however
+      |equivalently|failure\ to\ do\ so|finally|first(?:ly)?|for\ (?:example|instance)|furthermore|hence|hereby|here
+      |however
       |as\ you\ (?:can|may|might)\b|by\ way\ of\ example|consider|if\ (?:so|not|you\ d(?:o|id)(?=,))|imagine|say|suppose
       |in\ (?:(?:all|any|both|certain|either|many|most|other|some)\ cases?|addition|contrast|effect|fact|general
         |other\ words|particular|short|such|summary|turn)

@@ -43,6 +43,22 @@ def ask(*texts: str) -> list[Query]:
         pytest.param("We keep bees, so each hive must be warm.", ["What about each hive must be warm?"], id="must"),
         pytest.param("This house would ban hives.", ["What about This house would ban hives?"], id="nothing asks"),
         pytest.param(
+            "This house would ban all hives of bees. Hives need air and must be warm.",
+            ["This house would ban all hives of bees."],
+            id="a motion",
+        ),
+        pytest.param(
+            "This house would ban all hives of bees. Hives need air. Are they warm in winter?",
+            ["This house would ban all hives of bees.", "Are they warm in winter?"],
+            id="a motion and a question",
+        ),
+        pytest.param(
+            "This house would ban all hives of bees. I need honey in winter.",
+            ["What about honey in winter?"],
+            id="no motion, since somebody wants something",
+        ),
+        pytest.param("Which straw do bees like, and how is it kept?", ["Which straw do bees like?"], id="a loose part"),
+        pytest.param(
             "How do bees dance? Explain the sting.", ["How do bees dance?", "What about the sting?"], id="all ask"
         ),
     ],
@@ -51,6 +67,11 @@ def test_what_a_narrative_only_tells_is_no_question(narrative: str, questions: l
     assert [query.question for query in split_into_questions(ask(narrative))] == questions
     sentences = [f"{sentence}{mark}" for sentence, mark in zip(narrative.split(". "), [".", ""], strict=False)]
     assert [query.question for query in split_into_questions(ask(narrative, *sentences))] == questions
+
+
+def test_a_loose_part_belongs_to_the_question_before_it() -> None:
+    (question,) = split_into_questions(ask("Which straw do bees like, and how is it kept?"))
+    assert question.dense_text == "Which straw do bees like? How is it kept?"
 
 
 @pytest.mark.parametrize(
@@ -211,6 +232,10 @@ def test_statements_with_names_stand_alone(sentence: str) -> None:
         pytest.param("The guide to hives describes how bees are kept in this country.", id="points at the text"),
         pytest.param("For a start with bees, see the book of hives.", id="a reference"),
         pytest.param("Suppose a keeper has a hive with two queens.", id="an example"),
+        pytest.param("Sometimes a keeper has a hive with two queens.", id="leads up to something"),
+        pytest.param("Queens of straw hives are ignored by the counter of bees.", id="says only what has no effect"),
+        pytest.param("Bees have the same restrictions as wasps of the hive.", id="says only what is not possible"),
+        pytest.param("Keepers who visit hives.example.com can see all queens.", id="belongs to an example"),
     ],
 )
 def test_parts_of_statements_and_remarks_on_the_page_do_not(sentence: str) -> None:
