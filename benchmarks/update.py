@@ -32,7 +32,7 @@ def _compare(documents: int, dense: str, words: str) -> Row:
         build = _measure(corpus, "--out", out, "--dense", dense)
         update = _measure("--update", new, "--out", out)
     name = f"update of one in {STEP} of {documents:,} documents, {words}, beside a new build"
-    return compare_costs(name, update, build, LEAST_RATIO, "start-up, which takes half of the update of 10,000")
+    return compare_costs(name, update, build, LEAST_RATIO, "start-up, which takes most of the update of 10,000")
 
 
 def _line(number: int, text: str) -> bytes:

@@ -37,8 +37,8 @@ def change_parts(
     """Add the sets of vectors and of impacts of the settings to the index in the folder `out`, and drop sets by name.
 
     Further sets of vectors hold the same texts as those that are there, documents or passages. `foretell` receives the
-    time and space that each set will take, before it is made. `UserError` if `out` is
-    no index in a folder, for a new name that it has or a name to drop that it lacks, and for a model that cannot be.
+    time and space that each set will take, before it is made. `UserError` if `out` is no index in a folder, for a new
+    name that it has or a name to drop that it lacks, and for a model that cannot be.
     """
     recover(out)
     older = open_index(out)

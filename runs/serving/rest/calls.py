@@ -52,8 +52,8 @@ async def _search(rest: Rest, asked: Arguments) -> Reply:
         raws = await rest.documents.read(doc_ids)
         payloads = [None if raw is None else orjson.dumps(cut_payload(parse_payload(raw), most)) for raw in raws]
     candidates = b",".join(
-        b'{"docid":%b,"score":%b,"rank":%d,"doc":%b}'
-        % (orjson.dumps(hit.doc_id), repr(hit.score).encode(), hit.rank, payload or b"null")
+        b'{"docid":%b,"score":%a,"rank":%d,"doc":%b}'
+        % (orjson.dumps(hit.doc_id), hit.score, hit.rank, payload or b"null")
         for hit, payload in zip(hits, payloads, strict=True)
     )
     head = orjson.dumps({"api": "v1", "index": asked["index"], "query": {"text": asked["query"]}})
@@ -100,7 +100,7 @@ async def _search_first(rest: Rest, asked: Arguments) -> Reply:
     doc_ids = [hit.doc_id for hit in hits]
     objects = await rest.documents.encode(doc_ids, "object")
     candidates = b",".join(
-        b'{"docid":%b,"score":%b,"doc":%b}' % (orjson.dumps(hit.doc_id), repr(hit.score).encode(), found or b"null")
+        b'{"docid":%b,"score":%a,"doc":%b}' % (orjson.dumps(hit.doc_id), hit.score, found or b"null")
         for hit, found in zip(hits, objects, strict=True)
     )
     head = orjson.dumps({"query": {"text": asked["query"], "qid": asked["qid"]}})
@@ -119,8 +119,8 @@ async def _search_index(rest: Rest, asked: Arguments) -> Reply:
 
 def _list_candidates(hits: Sequence[Hit], texts: Sequence[bytes | None]) -> list[bytes]:
     return [
-        b'{"docid":%b,"score":%b,"document_txt":%b,"document_img_path":null,"encoded_img":null}'
-        % (orjson.dumps(hit.doc_id), repr(hit.score).encode(), text or b'""')
+        b'{"docid":%b,"score":%a,"document_txt":%b,"document_img_path":null,"encoded_img":null}'
+        % (orjson.dumps(hit.doc_id), hit.score, text or b'""')
         for hit, text in zip(hits, texts, strict=True)
     ]
 

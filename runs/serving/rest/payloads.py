@@ -43,12 +43,12 @@ class StoredDocuments:
         cache, found = self._encoded, list[bytes | None]()
         missing = list[int]()
         for place, doc_id in enumerate(doc_ids):
-            own = cache.get((form, doc_id))
+            own = cache.get(key := (form, doc_id))
             found.append(own)
             if own is None:
                 missing.append(place)
             else:
-                cache.move_to_end((form, doc_id))
+                cache.move_to_end(key)
         if missing:
             raws = await self.read([doc_ids[place] for place in missing])
             for place, raw in zip(missing, raws, strict=True):
