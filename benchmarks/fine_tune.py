@@ -44,7 +44,15 @@ def main(data: Path, work: Path, most_pairs: int, most_topics: int) -> None:
     qrels = [line for line in (folder / "qrels.txt").read_text().splitlines() if line.split()[0] in judged]
     (work / "qrels.txt").write_text("\n".join(qrels) + "\n")
     measures = ["-m", "nDCG@10", "-m", "RR@10"]
-    command = [sys.executable, "-m", "keystone.runs.cli.main", "evaluate", *files, "--qrels", work / "qrels.txt"]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "keystone.runs.cli.main",
+        "evaluate",
+        *files,
+        "--qrels",
+        work / "qrels.txt",
+    ]
     subprocess.run([*command, *measures], check=True)
 
 
