@@ -12,20 +12,8 @@ from rich.table import Table
 from benchmarks.table import Row
 
 BENCHMARKS = (
-    *(
-        "fusion",
-        "run_files",
-        "bm25",
-        "dense",
-        "passages",
-        "dense_shards",
-        "parasol",
-        "calls",
-        "presets",
-        "signals",
-        "encoders",
-    ),
-    *("growth", "short_documents", "scale", "update"),
+    *("fusion", "run_files", "bm25", "dense", "passages", "dense_shards", "parasol", "calls", "presets", "signals"),
+    *("encoders", "growth", "short_documents", "scale", "update"),
     *(
         "opensearch_load",
         "opensearch_search",
