@@ -7,22 +7,21 @@ from typing import cast
 import numpy as np
 
 from keystone.indexing.attached.rest_store import RestStore
-from keystone.indexing.errors import TooDeep, UserError
+from keystone.indexing.errors import Refused, TooDeep, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
 from keystone.retrieval.ties import SPARE_HITS, search_past_ties
-from keystone.retrieval.types import Bm25, Columns, Rankings, offsets_of, ranked
+from keystone.retrieval.types import K1, B, Bm25, Columns, Rankings, offsets_of, ranked
 
 
 def open_sparse(_index: Index, store: Store, bm25: Bm25) -> Sparse:
     """Open the search of an index on a REST server; `store` is the one that `open_store` gave for the index.
 
-    `UserError` for parameters of BM25, which only the server can set.
+    The server gets `bm25.k1` and `bm25.b` unless both are the defaults, which are the server's own.
     """
-    bm25.refuse_change(str(cast(RestStore, store).server.url))
-    return RestSearcher(cast(RestStore, store))
+    return RestSearcher(cast(RestStore, store), bm25)
 
 
 class RestSearcher:
@@ -31,8 +30,9 @@ class RestSearcher:
     A server accepts texts only, and it does not tell how many documents hold a word.
     """
 
-    def __init__(self, store: RestStore) -> None:
+    def __init__(self, store: RestStore, bm25: Bm25) -> None:
         self._store = store
+        self._parameters = {} if (bm25.k1, bm25.b) == (K1, B) else {"k1": bm25.k1, "b": bm25.b}
 
     def search(
         self,
@@ -47,16 +47,19 @@ class RestSearcher:
         Rows given earlier keep their documents; see `RestStore`. To see whether the last place cuts a tie, Keystone
         asks for a few more hits. If the server refuses them, its own order decides that tie. `UserError` for weighted
         stems, if the server refuses `depth` itself, and if it cannot answer. The server is asked for each search once:
-        see `RestStore.searches`. The method ignores `threads`.
+        see `RestStore.searches`. `UserError` also if a server ignores `k1` and `b`, or refuses them. The method ignores
+        `threads`.
         """
         texts = [self._text(query) for query in queries]
+        if self._parameters:
+            self._demand_parameters(texts)
         names: dict[int, list[str]] = {}
 
         def find(places: Sequence[int], wanted: int) -> list[Columns]:
             nothing = np.empty(0, np.int32), np.empty(0, np.float32)
             hits = dict.fromkeys(places, nothing)
             asked = [(place, texts[place]) for place in places if texts[place].strip()]
-            for place, found in self._store.searches(asked, wanted):
+            for place, found in self._store.searches(asked, wanted, self._parameters):
                 names[place] = [name for name, _ in found]
                 scores = np.array([score for _, score in found], dtype=np.float32)
                 hits[place] = np.arange(len(found), dtype=np.int32), scores
@@ -72,6 +75,18 @@ class RestSearcher:
         found = self._store.rows([*chain.from_iterable(own)])
         rows = [found[start:end] for start, end in pairwise(offsets_of([len(ids) for ids in own]))]
         return ranked(query_ids, rows, [scores for _, scores in hits], depth)
+
+    def _demand_parameters(self, texts: Sequence[str]) -> None:
+        """Raise `UserError` if the server does not score by `k1` and `b`. The first query that finds a hit shows it."""
+        asked = ", ".join(f"retrieval.{key}: {value:g}" for key, value in self._parameters.items())
+        expected = f"expected retrieval.k1: {K1:g} and retrieval.b: {B:g}, or a server that takes them"
+        try:
+            shown = (self._store.takes_parameters(text) for text in texts if text.strip())
+            if next((taken for taken in shown if taken is not None), True):
+                return
+        except Refused as refusal:
+            raise UserError(f"{asked}: {refusal}; {expected}") from refusal
+        raise UserError(f"{asked}: {self._store.server.url} ignores them: its scores stay the same; {expected}")
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, by Anserini's English analyzer, which is the server's default."""

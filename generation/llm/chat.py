@@ -77,6 +77,7 @@ class Dialect:
     schemas: bool = True
     temperature: bool = True
     logprobs: bool = True
+    seed: bool = True
     limit: str = "max_tokens"
     refused: frozenset[str] = frozenset()
 
@@ -93,7 +94,7 @@ class Refusal(NamedTuple):
     """
 
     words: str
-    part: Literal["schemas", "temperature", "logprobs", "limit", "refused"]
+    part: Literal["schemas", "temperature", "logprobs", "seed", "limit", "refused"]
     value: bool | str
     note: str
 
@@ -108,6 +109,7 @@ REFUSALS = (
     ),
     Refusal(r"^(?=.*temperature).*support", "temperature", False, "takes no temperature: its default is used"),
     Refusal(r"logprobs", "logprobs", False, "gives no log-probabilities: replies are asked for without"),
+    Refusal(r"(unknown|unsupported|unrecogni[sz]ed|unexpected)[^.]*\bseed\b", "seed", False, "takes no seed"),
     Refusal(r"schema|grammar|structured.outputs?\b|guided|guidance", "refused", "", NO_SCHEMA),
 )  # fmt: skip
 """The known refusals; the first one that fits counts."""
@@ -140,6 +142,7 @@ def combine_dialects(one: Dialect, other: Dialect) -> Dialect:
         one.schemas and other.schemas,
         one.temperature and other.temperature,
         one.logprobs and other.logprobs,
+        one.seed and other.seed,
         limit,
         one.refused | other.refused,
     )
@@ -166,7 +169,7 @@ def write_body(
         body["response_format"] = {"type": "json_schema", "json_schema": wanted}
     if request.top_logprobs and dialect.logprobs:
         body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-    if request.seed is not None:
+    if request.seed is not None and dialect.seed:
         body["seed"] = request.seed
     return body | dict(extra or {})
 

@@ -4,15 +4,24 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import orjson
-from pydantic import Field, SerializerFunctionWrapHandler, Strict, field_validator, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Strict,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from keystone.generation.llm.chat import MOST_TOKENS
 from keystone.generation.llm.usage import Budget, Prices
+from keystone.indexing.io.hub import to_local
 from keystone.indexing.io.keys import OPENAI_KEY
 from keystone.indexing.settings import StrictSettings, leave_out
 
-AnyPath = Annotated[Path, Strict(False)]
-"""A path, which configuration files hold as text."""
+AnyPath = Annotated[Path, Strict(False), AfterValidator(lambda path: Path(to_local(str(path))))]
+"""A path, which configuration files hold as text. What a name of the hub stands for is fetched."""
 LEAST_WINDOW = 512
 """The smallest `window`. A smaller one has no room for a prompt."""
 LONGEST_WAIT_S = 10_000_000

@@ -8,12 +8,13 @@ Keystone sends the key in the variable that the user names as a bearer token. Ot
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -42,6 +43,9 @@ LARGEST_SCORE = float(np.finfo(np.float32).max)
 _DEPTH = re.compile(r"hits|depth|limit|most|maximum|top.?k", re.IGNORECASE)
 """Words by which a server refuses a number of hits."""
 
+Parameters = Mapping[str, float]
+"""The parameters of a search that a server is sent beyond its own: none, or `k1` and `b` of BM25."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -63,14 +67,13 @@ class Form:
     document: str
     posted: bool
 
-    def search_request(self, name: str, query: str, hits: int) -> HttpRequest:
+    def search_request(self, name: str, query: str, hits: int, parameters: Parameters) -> HttpRequest:
         """The request of a search; if the form allows it, documents come as they are stored."""
         target, limit = self.search.format(quote(name, "")), DOCUMENT_LIMIT_BYTES + hits * HIT_LIMIT_BYTES
+        asked = {"query": query, "hits": hits, **parameters}
         if self.posted:
-            return HttpRequest("POST", target, orjson.dumps({"query": query, "hits": hits}), limit)
-        return HttpRequest(
-            "GET", f"{target}?{urlencode({'query': query, 'hits': hits, 'parse': 'false'})}", None, limit
-        )
+            return HttpRequest("POST", target, orjson.dumps(asked), limit)
+        return HttpRequest("GET", f"{target}?{urlencode(asked | {'parse': 'false'})}", None, limit)
 
     def document_request(self, name: str, doc_id: str) -> HttpRequest:
         """The request for a document."""
@@ -136,13 +139,15 @@ class Server:
         found = dict(self.searches(enumerate(queries), hits))
         return [found[place] for place in range(len(queries))]
 
-    def searches(self, queries: Iterable[tuple[T, str]], hits: int) -> Iterator[tuple[T, list[Candidate]]]:
+    def searches(
+        self, queries: Iterable[tuple[T, str]], hits: int, parameters: Parameters = MappingProxyType({})
+    ) -> Iterator[tuple[T, list[Candidate]]]:
         """The candidates of each query, best first, at most `hits`, in the order in which replies arrive."""
 
         def find(asked: tuple[T, str], stopped: Event) -> tuple[T, list[Candidate]]:
             place, query = asked
             try:
-                request = self._form.search_request(self.name, query, hits)
+                request = self._form.search_request(self.name, query, hits, parameters)
                 return place, self._ask(request, candidates_of, stopped)[:hits]
             except Refused as refusal:
                 if refusal.status == 414:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import orjson
 from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.attached.attach import KEY_ENV, MAX_RATE, Attachment, AttachSettings, adopt
-from keystone.indexing.attached.rest_server import Server, address, form_of
+from keystone.indexing.attached.rest_server import Parameters, Server, address, form_of
 from keystone.indexing.corpora.jsonl import TEXT_KEYS, make_document
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
@@ -45,6 +46,9 @@ BATCH_IDS = 500
 """The number of documents that one query of the registry reads."""
 MOST_ROWS = 2**31 - 1
 """The maximum number of rows that a store can give, which int32 can hold."""
+PROBES = ({"k1": 0.9, "b": 0.4}, {"k1": 3.0, "b": 1.0})
+"""Two settings of BM25, by which hardly any document has the same score."""
+PROBE_HITS = 10
 _SEGMENT = re.compile(r".+#\d+_\d+")
 
 
@@ -162,14 +166,16 @@ class RestStore:
         for start in range(newest.first, newest.end, BATCH_IDS):
             yield from self.get(range(start, min(start + BATCH_IDS, newest.end)))
 
-    def searches(self, queries: Iterable[tuple[int, str]], hits: int) -> Iterator[tuple[int, list[tuple[str, float]]]]:
+    def searches(
+        self, queries: Iterable[tuple[int, str]], hits: int, parameters: Parameters = MappingProxyType({})
+    ) -> Iterator[tuple[int, list[tuple[str, float]]]]:
         """Yield the place of each query with the ids and scores of its hits, best first, at most `hits`.
 
         A search that the index folder holds is read there. The server is asked for any other; its documents are kept,
         and then its ids and scores. A search whose documents the registry has lost is asked for again.
         """
         asked = dict(queries)
-        keys = {place: self._search_key(query, hits) for place, query in asked.items()}
+        keys = {place: self._key(query, hits, *([parameters] if parameters else [])) for place, query in asked.items()}
         with open_kept(self._searches) as kept:
             known = kept.get(list(set(keys.values())))
         for place in [place for place, key in keys.items() if key in known]:
@@ -177,17 +183,38 @@ class RestStore:
             if len(self._records([name for name, _ in found])) == len(found):
                 del asked[place]
                 yield place, found
-        for place, candidates in self.server.searches(asked.items(), hits):
+        for place, candidates in self.server.searches(asked.items(), hits, parameters):
             self.keep((one.id, one.payload) for one in candidates)
             found = [(one.id, one.score) for one in candidates]
             with open_kept(self._searches) as kept:
                 kept.put({keys[place]: orjson.dumps(found)})
             yield place, found
 
-    def _search_key(self, query: str, hits: int) -> bytes:
-        """The key of a search: its server, index, form of the interface, query and number of hits."""
-        server = self.server
-        return digest([server.url, server.name, server.form, query, hits]).encode()
+    def takes_parameters(self, query: str) -> bool | None:
+        """Whether the server scores by the `k1` and `b` that it is sent, as one query shows; asked once, then kept.
+
+        None if the query does not show it, because it finds nothing.
+        """
+        key = self._key("takes k1 and b")
+        with open_kept(self._searches) as kept:
+            known = kept.get([key])
+        if key in known:
+            return bool(orjson.loads(known[key]))
+        scores = [
+            [score for _, found in self.searches([(0, query)], PROBE_HITS, parameters) for _, score in found]
+            for parameters in PROBES
+        ]
+        if not any(scores):
+            return None
+        with open_kept(self._searches) as kept:
+            kept.put({key: orjson.dumps(scores[0] != scores[1])})
+        return scores[0] != scores[1]
+
+    def _key(self, *asked: Any) -> bytes:
+        """The key of what the server is asked: its place, index and form of the interface, and for a search its query,
+        number of hits, and parameters, if any.
+        """
+        return digest([self.server.url, self.server.name, self.server.form, *asked]).encode()
 
     def keep(self, found: Iterable[tuple[str, Any]]) -> None:
         """Write documents to the registry: pairs of an id and the payload that came with it. It gives them no rows.

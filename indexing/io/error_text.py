@@ -26,7 +26,8 @@ def describe_error(error: Any) -> str:
     """The text of an error in one line, or "no reason" if the error is empty.
 
     `error` is a body in bytes, a value of its JSON, or a text. Servers put the text under `error`, `message` or
-    `detail`, also inside each other. OpenSearch puts a `type` and a `reason` there, and their causes below.
+    `detail`, also inside each other, and some put the error into a list. OpenSearch puts a `type` and a `reason` there,
+    and their causes below.
     """
     if isinstance(error, bytes):
         try:
@@ -35,6 +36,8 @@ def describe_error(error: Any) -> str:
             error = str(deep)
         except ValueError:
             error = re.sub("<[^>]*>", " ", error[:PAGE_BYTES].decode(errors="replace"))
+    if isinstance(error, list) and len(error) == 1:
+        error = error[0]
     while isinstance(error, dict) and (inner := next(filter(_holds_text, map(error.get, _TEXT_KEYS)), None)):
         error = inner
     if isinstance(error, dict) and (causes := _name_causes(error)):

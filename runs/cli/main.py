@@ -84,7 +84,6 @@ def report_interrupt() -> None:
 
 def main() -> None:
     """Run the command line. If the user caused an error, print one message without a traceback."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them reads the files of all packages
     try:
         with interrupts_end_the_process(GRACE_S, report_interrupt):

@@ -13,11 +13,13 @@ import typer
 from typer.core import TyperGroup
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.hub import to_local
 from keystone.runs.cli.command_line import Command as CommandLine
 from keystone.runs.cli.commands.ask_commands import ask, search, show
 from keystone.runs.cli.commands.convert_command import convert
 from keystone.runs.cli.commands.evaluate_command import evaluate
 from keystone.runs.cli.commands.file_commands import explain, fuse, trace, validate
+from keystone.runs.cli.commands.hub_commands import pull, push
 from keystone.runs.cli.commands.index_command import index
 from keystone.runs.cli.commands.judge_command import judging
 from keystone.runs.cli.commands.machine_commands import demo, doctor
@@ -118,6 +120,8 @@ GROUPS: Mapping[str, Sequence[Command]] = {
         Command(convert, "export import format transform translate"),
         Command(bundle, "archive pack package share zip"),
         Command(reproduce, "rebuild remake unpack"),
+        Command(push, "publish upload"),
+        Command(pull, "clone download"),
         Command(record, "cache dump replies save-replies"),
     ],
 }
@@ -176,8 +180,9 @@ class Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments of all commands. But for `evaluate`, only the last of several `--qrels` would count.
 
-        Three commands wrote JSON by `--json FILE`, and still do.
+        Three commands wrote JSON by `--json FILE`, and still do. What a name of the hub stands for is fetched.
         """
+        args = [to_local(arg) for arg in args]
         if args[:1] != ["evaluate"] and sum(arg.partition("=")[0] == "--qrels" for arg in args) > 1:
             raise UserError("--qrels: found more than once; expected one file of judgments")
         return super().parse_args(ctx, _name_output(args) if args[:1] in WROTE_JSON or args[:2] in WROTE_JSON else args)

@@ -25,6 +25,7 @@ from keystone.indexing.errors import Unreached, Unusable, UserError
 from keystone.indexing.io.http import HttpRequest, Sender
 from keystone.indexing.io.json_values import parse_json, read_whole_number
 from keystone.indexing.io.keys import OPENAI_KEY, choose_key
+from keystone.runs.doctor.hosts import name_host
 from keystone.runs.doctor.machine import Finding
 from keystone.runs.doctor.server_records import PairOrder, ServerFacts, normalise_url
 
@@ -63,6 +64,7 @@ def probe_model_server(url: str, name: str | None = None, key_env: str | None = 
     `UserError` if the server cannot be reached, refuses the key, or does not answer a plain request.
     """
     listed = _list_models(url, key_env)
+    host = name_host(url, (str(one.get("owned_by")) for one in listed.values()))
     if name is None:
         if len(listed) != 1:
             names = ", ".join(sorted(listed))
@@ -72,11 +74,13 @@ def probe_model_server(url: str, name: str | None = None, key_env: str | None = 
     named = {"name": name, "urls": [url]} | ({} if key_env is None else {"key_env": key_env})
     limits = {"call_seconds": CALL_TIMEOUT_S, "patience_seconds": PATIENCE_S}
     settings = ModelSettings.model_validate(named | limits)
-    return asyncio.run(_probe(settings, listed.get(name)))
+    probed = asyncio.run(_probe(settings, _as_window(listed.get(name, {}).get("max_model_len"))))
+    dialect = [Finding("ok", "dialect", f"{host.name}: {host.advice}")] if host else []
+    return replace(probed, findings=(*dialect, *probed.findings))
 
 
-def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
-    """List the models of a server with their windows. A server that lists none is no error."""
+def _list_models(url: str, key_env: str | None) -> dict[str, dict[str, Any]]:
+    """List the models of a server by their names, as it describes them. A server that lists none is no error."""
     key = choose_key(url, OPENAI_KEY, key_env, required=key_env is not None).secret
     try:
         reply = Sender(url, f"Bearer {key}" if key else None, 1).send(HttpRequest("GET", "/models"), LISTING_TIMEOUT_S)
@@ -90,8 +94,7 @@ def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
         found = None
     models = found.get("data") if isinstance(found, dict) else None
     listed = [one for one in models if isinstance(one, dict)] if isinstance(models, list) else []
-    windows = ((one.get("id"), _as_window(one.get("max_model_len"))) for one in listed)
-    return {name: window for name, window in windows if name and isinstance(name, str)}
+    return {one["id"]: one for one in listed if one.get("id") and isinstance(one["id"], str)}
 
 
 def _as_window(value: Any) -> int | None:

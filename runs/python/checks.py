@@ -12,6 +12,7 @@ from typing import Any
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.io.hub import to_local
 from keystone.indexing.types import describe_id, has_lone_surrogate, is_id
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
@@ -26,9 +27,9 @@ _TEXTS = ("question", "sparse_text", "dense_text", "passage")
 
 
 def check_path(value: Any, name: str) -> Path:
-    """Return a path. `UserError` for a value that names none."""
+    """Return a path; what a name of the hub stands for is fetched. `UserError` for a value that names none."""
     try:
-        return Path(os.fsdecode(value))
+        return Path(to_local(os.fsdecode(value)))
     except TypeError:
         raise UserError(f"{name}: found {type(value).__name__}, expected a path") from None
 

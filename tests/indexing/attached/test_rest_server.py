@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from hypothesis import given
@@ -23,12 +24,13 @@ from keystone.indexing.io import keys, retry
 from keystone.indexing.io.keys import OTHER_NAMES
 from keystone.indexing.types import MINILM, Document, Segment, Span
 from keystone.retrieval.backends import open_sparse, open_store
-from keystone.retrieval.types import Query, Rankings
+from keystone.retrieval.types import BM25, Bm25, Query, Rankings
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.lucene_indexes import build_anserini_index, find_older_jars
 from tests.support.indexes.searches import search_all
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.runs.command_line import keystone
+from tests.support.servers.keystone_server import keystone_server
 from tests.support.servers.ports import free_port
 from tests.support.servers.rest import Fault, Handler, Scripted, anserini_server, pyserini_server, scripted_server
 
@@ -78,9 +80,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "REPLY_TIMEOUT_S", 5.0)
 
 
-def hits(index: Index, depth: int = 5, texts: list[str] = TEXTS) -> list[list[tuple[str, float]]]:
+def hits(index: Index, depth: int = 5, texts: list[str] = TEXTS, bm25: Bm25 = BM25) -> list[list[tuple[str, float]]]:
     store = open_store(index)
-    found = open_sparse(index, store).search(NAMES[: len(texts)], texts, depth)
+    found = open_sparse(index, store, bm25).search(NAMES[: len(texts)], texts, depth)
     return named(store.ids, found)
 
 
@@ -642,6 +644,59 @@ def test_a_search_of_another_depth_or_whose_documents_are_lost_is_asked_for_agai
                 (index.folder / FOUND).unlink()
             open_sparse(index, open_store(index)).search(["1"], ["x"], depth)
             assert len(server.requests) == requests
+
+
+def test_a_server_that_takes_k1_and_b_ranks_by_them(local: Index, tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    with keystone_server(local.folder, tmp_path / "served") as served:
+        remote = adopt_server(Path(f"rest:{served.url}/{local.folder.name}"), tmp_path / "remote")[0]
+        for bm25 in (Bm25(), Bm25(2.0, 0.75), Bm25(0.0, 0.4)):
+            assert hits(remote, bm25=bm25) == hits(local, bm25=bm25)
+
+
+def test_whether_a_server_takes_k1_and_b_is_asked_once(tmp_path: Path) -> None:
+    def score(handler: Handler) -> bool:
+        asked = dict(parse_qsl(urlsplit(handler.path).query))
+        found = [{"docid": "a", "score": float(asked.get("k1", 0.9)), "doc": "Bees"}]
+        handler.reply({"candidates": found if asked["query"] != "nothing" else []})
+        return True
+
+    with scripted_server(payloads=PAYLOADS) as server:
+        index, _ = over(server, tmp_path)
+        server.always = score
+        server.requests.clear()
+        for texts in (["nothing", "bees"], ["wasps", "nothing"]):
+            assert hits(index, 3, texts, Bm25(1.5, 0.5))[texts.index("nothing") ^ 1] == [("a", 1.5)]
+    asked = [dict(parse_qsl(urlsplit(path).query)) for path in server.requests]
+    assert [(one["query"], one["k1"], one["b"]) for one in asked[:4]] == [
+        (text, *setting) for text in ("nothing", "bees") for setting in (("0.9", "0.4"), ("3.0", "1.0"))
+    ]
+    assert sorted((one["query"], one["k1"]) for one in asked[4:]) == [
+        ("bees", "1.5"), ("nothing", "1.5"), ("wasps", "1.5")
+    ]  # fmt: skip
+
+
+def refuse_k1(handler: Handler) -> bool:
+    handler.reply({"error": "unknown parameter k1"}, 400)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        pytest.param(lambda _: False, r"{url} ignores them: its scores stay the same", id="ignores"),
+        pytest.param(refuse_k1, r"{url}.* HTTP 400: unknown parameter k1", id="refuses"),
+    ],
+)
+def test_a_server_that_does_not_take_k1_and_b_is_named(fault: Fault, message: str, tmp_path: Path) -> None:
+    with scripted_server(payloads=PAYLOADS) as server:
+        index, _ = over(server, tmp_path)
+        server.always = fault
+        expected = r"; expected retrieval\.k1: 0\.9 and retrieval\.b: 0\.4, or a server that takes them$"
+        with pytest.raises(
+            UserError, match=r"^retrieval\.k1: 1\.2, retrieval\.b: 0\.4: " + message.format(url=server.url) + expected
+        ):
+            hits(index, 3, ["bees"], Bm25(k1=1.2))
 
 
 def test_a_server_gets_no_more_requests_a_second_than_the_index_says(tmp_path: Path) -> None:

@@ -37,8 +37,12 @@ _WORD = re.compile(r"[a-z]{3,}")
 
 
 def say(body: dict[str, Any]) -> str:
-    """The reply to the body of a chat request: JSON that satisfies its step's schema, or the text that it asks for."""
+    """The reply to the body of a chat request: JSON that satisfies its step's schema, or the text that it asks for.
+
+    It writes in the words of the documents, whatever language the request names at its end.
+    """
     system, user = (body["messages"][place]["content"] for place in (0, 1))
+    system = system.partition("\nWrite in ")[0]
     if system in _TEXTS:
         return _TEXTS[system](user)
     return json.dumps(_STEPS[system](user))

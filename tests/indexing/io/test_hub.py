@@ -1,0 +1,99 @@
+"""Data sets of the hub: read as a corpus, topics and judgments, pulled and pushed, against a stand-in of the hub."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import open_index
+from keystone.indexing.io.hub import push, to_local
+from tests.support import programs
+from tests.support.indexes.small_corpus import CORPUS, write_corpus, write_topics
+from tests.support.servers.hub import HubServer, hub_server
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[HubServer]:
+    data, new = tmp_path / "data", tmp_path / "new"
+    (data / "qrels").mkdir(parents=True)
+    new.mkdir()
+    write_corpus(data / "corpus.jsonl")
+    write_topics(data / "queries.jsonl")
+    (data / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n1\tbees\t1\n2\tvolcano\t1\n")
+    with hub_server({"datasets/someone/bees": data, "datasets/someone/index": new}) as server:
+        yield server
+
+
+def call(hub: HubServer, tmp_path: Path, *arguments: str | Path, **variables: str) -> Any:
+    own = {name: value for name, value in os.environ.items() if name not in ("HF_HUB_OFFLINE", "HF_TOKEN")}
+    environment = {**own, "HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.url, **variables}
+    command = [sys.executable, "-m", "keystone.runs.cli.main", *map(str, arguments)]
+    return programs.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+
+
+def test_a_data_set_is_a_corpus_topics_and_judgments(hub: HubServer, tmp_path: Path) -> None:
+    shown = call(hub, tmp_path, "index", "hf:someone/bees/corpus.jsonl", "--no-dense", "--out", "index", "-q")
+    assert shown.returncode == 0, shown.stderr
+    assert open_index(tmp_path / "index").documents == len(CORPUS)
+    settings = "run_id: a\nindex: index\ntopics: hf:someone/bees\nqueries: {method: narrative}\ntrack: none\n"
+    (tmp_path / "run.yaml").write_text(settings)
+    shown = call(hub, tmp_path, "run", "run.yaml", "-q")
+    assert shown.returncode == 0, shown.stderr
+    asked = len(hub.asked)
+    judged = ("evaluate", "out/a", "--qrels", "hf:someone/bees:test", "-m", "MRR")
+    shown = call(hub, tmp_path, *judged, HF_HUB_OFFLINE="1")
+    assert shown.returncode == 0, shown.stderr
+    assert "1.0000" in shown.stdout
+    assert len(hub.asked) == asked, "what is here is not asked for again without network"
+
+
+def test_an_index_goes_to_the_hub_and_comes_back(hub: HubServer, tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus.jsonl")
+    assert call(hub, tmp_path, "index", "corpus.jsonl", "--no-dense", "--out", "index", "-q").returncode == 0
+    shown = call(hub, tmp_path, "push", "index", "someone/index", "--dry-run")
+    assert (shown.returncode, hub.tokens) == (0, set()), shown.stderr
+    assert "index.json: " in shown.stdout
+    assert "would be sent to someone/index" in shown.stdout
+    shown = call(hub, tmp_path, "push", "index", "someone/index", HF_TOKEN="hf_of_the_test")
+    assert shown.returncode == 0, shown.stderr
+    assert hub.tokens == {"Bearer hf_of_the_test"}
+    assert "hf_of_the_test" not in shown.stdout + shown.stderr
+    shown = call(hub, tmp_path, "pull", "someone/index", "--out", "again")
+    assert shown.returncode == 0, shown.stderr
+    assert open_index(tmp_path / "again").key == open_index(tmp_path / "index").key
+    found, expected = (call(hub, tmp_path, "search", name, "honey bees", "-q").stdout for name in ("again", "index"))
+    assert found == expected != ""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("hf:someone/nothing", "hf:someone/nothing: the hub does not give or take it: "),
+        ("hf:someone/bees/no.jsonl", "hf:someone/bees/no.jsonl: the data set has no no.jsonl"),
+    ],
+)
+def test_what_the_hub_does_not_have_is_named(hub: HubServer, name: str, said: str, tmp_path: Path) -> None:
+    shown = call(hub, tmp_path, "index", name, "--out", "index")
+    assert shown.returncode == 1
+    assert said in " ".join(shown.stderr.split())
+    assert "Traceback" not in shown.stderr
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "hf:", "hf:one", "hf:a/b c", "a question about hf:a/b", "hf/a/b"])
+def test_other_texts_are_no_names_of_the_hub(name: str) -> None:
+    assert to_local(name) == name
+
+
+def test_a_name_that_the_hub_cannot_have_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(UserError, match=r"^no-user: expected the name of a data set of the hub, such as USER/NAME"):
+        push(tmp_path, "no-user")
+    with pytest.raises(UserError, match=r"nothing: holds no file"):
+        push(tmp_path / "nothing", "a/b")
