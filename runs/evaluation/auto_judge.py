@@ -51,7 +51,8 @@ class KeystoneJudge:
         """Judge the reports, and return the framework's `Leaderboard`. `UserError` for settings that do not fit.
 
         The answers, the verdicts and the cost are kept in a folder beside the framework's files. A measure that could
-        not be taken has no column. A topic that a run lacks counts 0.
+        not be taken has no column. A topic that a run lacks counts 0, and so does one without nuggets or a rubric. A
+        topic on which a run had no battle counts a half.
         """
         from autojudge_base import LeaderboardBuilder, LeaderboardSpec, MeasureSpec
 
@@ -76,7 +77,8 @@ class KeystoneJudge:
         builder = LeaderboardBuilder(LeaderboardSpec(measures=tuple(map(MeasureSpec, values))))
         for run_id in run_ids:
             for topic_id in topic_ids:
-                own = {name: found.get((run_id, topic_id), 0.0) for name, found in values.items()}
+                place = run_id, topic_id
+                own = {name: found.get(place, 0.5 * (name == PREFERENCE)) for name, found in values.items()}
                 builder.add(run_id=run_id, topic_id=topic_id, values=own)
         return builder.build(expected_topic_ids=topic_ids, on_missing="fix_aggregate")
 

@@ -69,12 +69,11 @@ def test_battles_by_rules_put_half_of_the_sentences_last(files: list[Path]) -> N
 
 
 def test_rubrics_by_rules_put_half_of_the_sentences_last(files: list[Path], rows: list[dict[str, Any]]) -> None:
-    rubrics = [
-        Rubric(row["topic_id"], tuple(Criterion(one["text"], 1) for one in row["answer"]), row["topic"]) for row in rows
-    ]
-    graded, cautions = assign_rubrics(files, rubrics, "rubrics", None)
-    assert not cautions
-    mean = {one.name: one.mean("rubric") for one in score_rubrics(graded, [row["topic_id"] for row in rows])}
+    asked = rows[::6]
+    criteria = [tuple(Criterion(one["text"], 1) for one in row["answer"]) for row in asked]
+    rubrics = [Rubric(row["topic_id"], own, row["topic"]) for row, own in zip(asked, criteria, strict=True)]
+    graded, _ = assign_rubrics(files, rubrics, "rubrics", None)
+    mean = {one.name: one.mean("rubric") for one in score_rubrics(graded, [row["topic_id"] for row in asked])}
     assert mean["whole"] == mean["shuffled"] == 1
     assert 0.4 < mean["half"] < 0.8
 
