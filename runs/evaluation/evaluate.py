@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -236,19 +236,16 @@ def evaluate_files(
     measures: Sequence[Measure] = DEFAULT_MEASURES,
     skip_own: bool = False,
     condensed: bool = False,
-    compared: bool = False,
+    add: Callable[[Evaluation, Run, Qrels, Sequence[Measure]], Evaluation] | None = None,
 ) -> list[Evaluation]:
     """Evaluate run files on one qrels file. If `skip_own`, documents with the id of their query do not count.
 
     If `condensed`, documents without a grade of 0 or more do not count either.
 
-    Each evaluation says how many rows are judged by grades that selected the documents of the run. If there
-    are several, or they are to be `compared` with others, they also have the means of other treatments of documents
-    without a judgment. `UserError` for a run without a row or without a judged topic, and for files that cannot be
-    read.
+    Each evaluation says how many rows are judged by grades that selected the documents of the run. `add`
+    adds more to the evaluation of a run. `UserError` for a run without a row or without a judged topic, and for files
+    that cannot be read.
     """
-    from keystone.runs.evaluation.bounds import treat_otherwise
-
     qrels_path = find_qrels_file(qrels_path)
     qrels = read_qrels(qrels_path)
     evaluations = []
@@ -257,7 +254,7 @@ def evaluate_files(
         check_run(path, run, qrels_path, qrels)
         run = drop_own_documents(run) if skip_own else run
         found = evaluate_file(path, run, qrels_path, qrels, measures, condensed)
-        evaluations.append(treat_otherwise(found, run, qrels, measures) if len(paths) > 1 or compared else found)
+        evaluations.append(add(found, run, qrels, measures) if add else found)
     return evaluations
 
 

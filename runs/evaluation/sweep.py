@@ -17,6 +17,7 @@ from keystone.indexing.types import Progress, silent
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.answers.evaluate_answers import evaluate_answer_files
+from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.evaluation.tune import Setting, Tuning, cross_validate, draw_folds, parse_try
@@ -108,7 +109,7 @@ def measure_rankings(qrels: Path, measures: Sequence[Measure], skip_own: bool = 
     """Make the measuring of a run by the last ranking of documents; see `evaluate_files`."""
 
     def take_measures(directory: Path, _config: RunConfig) -> Evaluation:
-        return evaluate_files([find_last_ranking(directory)], qrels, measures, skip_own, compared=True)[0]
+        return evaluate_files([find_last_ranking(directory)], qrels, measures, skip_own, add=treat_otherwise)[0]
 
     return take_measures
 

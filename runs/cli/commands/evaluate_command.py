@@ -225,9 +225,11 @@ def _parse_measures(names: list[str] | None, relevant_from: int, compared: bool)
 def _evaluate_runs(
     runs: list[Path], qrels: Path, wanted: "Sequence[Measure]", skip_own: bool, condensed: bool
 ) -> "Measured":
+    from keystone.runs.evaluation.bounds import treat_otherwise
     from keystone.runs.evaluation.evaluate import evaluate_files
 
-    return evaluate_files(runs, qrels, wanted, skip_own, condensed), []
+    add = treat_otherwise if len(runs) > 1 else None
+    return evaluate_files(runs, qrels, wanted, skip_own, condensed, add), []
 
 
 def read_model_settings(config: Path | None, overrides: list[str] | None) -> "RunConfig":

@@ -232,11 +232,15 @@ def _list_runs(judgments: Sequence[Judgment]) -> tuple[str, ...]:
 def read_pairwise(path: Path) -> Arena:
     """Read the counts of `pairwise.csv` as battles. Their narratives and slots are not known: the topic is empty."""
     rows = csv.DictReader(line for _, line in read_text_lines(path))
-    if missing := {*PAIRWISE_COLUMNS[:2], *PAIRWISE_COLUMNS[4:7]} - {*(rows.fieldnames or ())}:
+    try:
+        heads, listed = rows.fieldnames or (), [(rows.line_num, row) for row in rows]
+    except csv.Error as error:
+        raise UserError(f"{path}: expected a CSV file, found a line that is none: {error}") from error
+    if missing := {*PAIRWISE_COLUMNS[:2], *PAIRWISE_COLUMNS[4:7]} - {*heads}:
         raise UserError(f"{path}:1: expected a pairwise.csv, which has the columns {', '.join(sorted(missing))}")
     found = list[Judgment]()
-    for row in rows:
-        place, left, right = f"{path}:{rows.line_num}", row["run_a"], row["run_b"]
+    for number, row in listed:
+        place, left, right = f"{path}:{number}", row["run_a"], row["run_b"]
         if not left or not right or left == right:
             raise UserError(f"{place}: expected two runs, found {left!r} and {right!r}")
         for column, verdict in zip(PAIRWISE_COLUMNS[4:7], PLACES, strict=False):

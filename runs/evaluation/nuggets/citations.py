@@ -131,10 +131,14 @@ def write_cited_answers(path: Path, answers: Iterable[CitedAnswer]) -> None:
 
 def read_cited_answers(path: Path) -> list[CitedAnswer]:
     """Read the answers of a file in RAGDoll's form. `UserError` with file, line and key for a bad one."""
-    found = []
+    found, seen = list[CitedAnswer](), set[tuple[str, str]]()
     for number, record in read_json_lines(path):
         try:
-            found.append(_parse_answer(record))
+            one = _parse_answer(record)
+            if (one.topic_id, one.run_id) in seen:
+                raise ValueError(f"topic {one.topic_id!r} of run {one.run_id!r} occurs more than once")
+            seen.add((one.topic_id, one.run_id))
+            found.append(one)
         except ValueError as error:
             raise UserError(f"{path}:{number}: {error}") from error
     return found

@@ -20,6 +20,7 @@ from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_sets
 from keystone.runs.evaluation.arena.files import write_arena
 from keystone.runs.evaluation.arena.judge import RULES, Tournament, foresee_battles, run_battles
 from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Settings
+from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.compare import collect_cautions
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.nuggets.citations import (
@@ -221,7 +222,7 @@ def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, 
             for one, own in zip(given.submissions, asked.answers, strict=True)
             if (path := _find_ranking(own))
         }
-        measured = evaluate_files(list(ranked.values()), asked.qrels)
+        measured = evaluate_files(list(ranked.values()), asked.qrels, add=treat_otherwise)
         evaluations["ranking"] = [replace(one, name=name) for name, one in zip(ranked, measured, strict=True)]
         cautions += collect_cautions(evaluations["ranking"])
     cautions += [caution for own in evaluations.values() for one in own for caution in one.cautions]

@@ -8,6 +8,7 @@ import numpy as np
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import document_id
+from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.compare import Difference, collect_cautions, compare_runs
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.pipeline.table import find_last_ranking
@@ -67,7 +68,7 @@ def take_measures(runs: Sequence[Path], views: Sequence[RunView], qrels_path: Pa
     judges_segments = any("#" in name for name in ids)
     paths = [_choose_ranking(run, view, judges_segments) for run, view in zip(runs, views, strict=True)]
     made = [(path, view.label) for path, view in zip(paths, views, strict=True) if path.exists()]
-    found = evaluate_files([path for path, _ in made], qrels_path)
+    found = evaluate_files([path for path, _ in made], qrels_path, add=treat_otherwise)
     shown = {topic_id for view in views for topic_id in view.topics}
     if shown and not shown & grades.keys():
         like = f"they look like {min(grades, default='')!r}, those of the runs like {min(shown)!r}"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import keystone
-from keystone.runs.evaluation.bounds import AS_RELEVANT, LEFT_OUT
+from keystone.runs.evaluation.bounds import AS_RELEVANT, LEFT_OUT, treat_otherwise
 from keystone.runs.evaluation.compare import collect_cautions
 from keystone.runs.evaluation.evaluate import evaluate_files
 from keystone.runs.evaluation.measures import add_judged_share, parse_measures
@@ -48,7 +48,7 @@ def test_a_caution_tells_by_which_treatment_the_better_run_is_the_other_one(
     tmp_path: Path, rankings: tuple[str, str], measure: str, turns: list[str]
 ) -> None:
     paths, qrels = write_files(tmp_path, *rankings)
-    found = collect_cautions(evaluate_files(paths, qrels, parse_measures([measure])))
+    found = collect_cautions(evaluate_files(paths, qrels, parse_measures([measure]), add=treat_otherwise))
     told = [caution for caution in found if "the better run is the other one" in caution]
     assert [turn for turn in (LEFT_OUT, AS_RELEVANT) if any(turn in caution for caution in told)] == turns
     assert len(told) == len(turns)
