@@ -15,7 +15,7 @@ from keystone.runs.evaluation.board_files import compare_boards
 from keystone.runs.evaluation.bounds import bound_measures
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.leaderboard import sort_runs
-from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, parse_measures
+from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, add_judged_share, parse_measures
 from keystone.runs.evaluation.pairs import compare_all_pairs
 from keystone.runs.evaluation.pooling import describe_pool, pool_documents
 from keystone.runs.python.incoming import to_qrels, to_run
@@ -111,7 +111,7 @@ def _measure(runs: Any, qrels: Any, measures: Sequence[Any], sort: str) -> tuple
         if not found or not all(isinstance(one, Evaluation) for one in found):
             raise UserError(f"runs: found {type(runs).__name__}, expected evaluations, or runs by name with qrels")
     else:
-        wanted: Sequence[Measure] = parse_measures(map(str, measures)) or DEFAULT_MEASURES
+        wanted: Sequence[Measure] = add_judged_share(parse_measures(map(str, measures)) or DEFAULT_MEASURES)
         judged = to_qrels(qrels)
         found = [evaluation.evaluate(name, run, judged, wanted) for name, run in _read(runs).items()]
         sort = str(parse_measures([sort])[0]) if sort else ""
