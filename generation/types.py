@@ -28,7 +28,7 @@ class Request:
     """For how many alternatives of each token the reply gives log-probabilities."""
     seed: int | None = None
     """The seed of a sampled reply. Requests that differ by it alone have replies of their own."""
-    functions: Functions = field(default_factory=dict)
+    functions: Functions = field(default_factory=dict, hash=False)
     """The functions that the member `tool` of the reply may name, for servers that take tool calls."""
 
 

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from threading import Lock
 from tokenize import TokenError
 from typing import IO, Any
 
@@ -129,17 +130,22 @@ _DAMAGE = (EOFError, MemoryError, OverflowError, RecursionError, SyntaxError, To
 """The errors of numpy for files that are no whole arrays."""
 
 
+HEADER_LOCK = Lock()
+"""Held while NumPy parses the header of a file: two threads at once fail in CPython 3.11, by a `SystemError`."""
+
+
 def map_array(path: Path) -> NDArray[Any]:
     """Map the array of a file into memory. `ValueError` unless the file has the size that its header says."""
     try:
-        with path.open("rb") as file:
+        with HEADER_LOCK, path.open("rb") as file:
             version = npy.read_magic(file)
             read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, _, dtype = read_header(file)
             expected, found = math.prod(shape) * dtype.itemsize, path.stat().st_size - file.tell()
         if expected != found:
             raise ValueError(f"found {found:,} bytes, expected {expected:,} for the shape {shape}")
-        array: NDArray[Any] = np.load(path, mmap_mode="r")
+        with HEADER_LOCK:
+            array: NDArray[Any] = np.load(path, mmap_mode="r")
     except _DAMAGE as error:
         raise ValueError(f"{path.name}: no whole array of numpy: {error}") from error
     return array

@@ -18,6 +18,7 @@ import orjson
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import HEADER_LOCK
 from keystone.indexing.lucene.java import java_class
 from keystone.indexing.lucene.method_handles import call, class_of, handle_of, handles, lookup, type_of
 from keystone.indexing.lucene.read import take_content
@@ -157,7 +158,8 @@ def open_postings(folder: Path) -> Postings:
         counts = orjson.loads((folder / "counts.json").read_bytes())
         sizes = [(folder / name).stat().st_size for name in counts["checksums"]]
         names = ("term_ends", "offsets", "rows", "frequencies", "lengths")
-        arrays = {name: np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in names}
+        with HEADER_LOCK:
+            arrays = {name: np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in names}
         terms = np.asarray(np.memmap(folder / "terms", np.uint8, "r")) if arrays["term_ends"][-1] else np.empty(0, "u1")
         found = Postings(folder, terms, documents=counts["documents"], tokens=counts["tokens"], **arrays)
     except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:

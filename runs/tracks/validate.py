@@ -161,10 +161,13 @@ def _have_track_form(topics: Set[str], track: Track) -> bool | None:
 def _rate_fit(record: dict[str, Any], track: Track) -> float:
     """Rate the fit of an answer to a track, 0 to 2.
 
-    The fit is the answer's share of the keys. If all ids are of the corpus, the function adds 1 to it.
+    The fit is the answer's share of the keys. If all ids are of the corpus, the function adds 1 to it. A track whose
+    answers have grounds shares most of its keys with others, so its topic's key must be there.
     """
     metadata, references = get_metadata(record, track), record.get("references")
     if not isinstance(metadata, dict) or track.sentences not in record:
+        return 0
+    if track.grounds and not any(key.name in metadata for key in track.keys if key.holds == "topic"):
         return 0
     keys = sum(key.name in metadata for key in track.keys) / len(track.keys)
     return keys + _belong_to_track(references if isinstance(references, list) else [], track)

@@ -62,13 +62,13 @@ def test_an_unknown_engine_is_an_error(index: Index, tmp_path: Path) -> None:
         open_engine("cloud", 1)
 
 
-@pytest.mark.parametrize("name", ["opensearch", "rest"])
-def test_an_engine_with_parameters_of_its_own_refuses_others(tmp_path: Path, name: str) -> None:
+def test_an_engine_with_parameters_of_its_own_refuses_others(tmp_path: Path) -> None:
     class NoServer:
         url = "http://127.0.0.1:1"
 
     store: Any = type("NoStore", (), {"server": NoServer()})()
-    index = Index(tmp_path, "k", None, 1, {}, 0, None, {"backend": name, "url": "http://127.0.0.1:1", "name": "x"})
+    at = {"backend": "opensearch", "url": "http://127.0.0.1:1", "name": "x"}
+    index = Index(tmp_path, "k", None, 1, {}, 0, None, at)
     write_index_file(index)
     for own, key in ((Bm25(k1=1.2), "k1: found 1.2"), (Bm25(b=0.75), r"b: found 0\.75")):
         with pytest.raises(UserError, match=rf"retrieval\.{key}, but .* that a run cannot change; expected 0\.\d"):

@@ -127,7 +127,7 @@ def test_doctor_finds_all_requirements_of_a_run() -> None:
             ["validate", "qrels.txt", "--topics", "topics.jsonl"],
             1,
             "error: qrels.txt: its format fits no track, expected that of one of rag24, rag25, rag26, responses, "
-            "ragtime25, ragtime26, biogen; name the track with --track",
+            "ragtime25, ragtime26, dragun25, biogen, biogen-a; name the track with --track",
             id="no submission",
         ),
         pytest.param(

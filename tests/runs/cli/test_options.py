@@ -35,7 +35,7 @@ LACKING = {
             ("fuse", "validate", "evaluate", "report", "plot", "diagnose", "explain", "trace", "pool", "agree"),
             "reads files",
         ),
-        **dict.fromkeys(("convert", "record", "doctor"), "reads files or asks servers"),
+        **dict.fromkeys(("convert", "record", "doctor", "push", "pull"), "reads files or asks servers"),
         "score": "asks a model",
         **{f"judge {name}": "asks a model" for name in ("use", "pair", "battles")},
         **{f"nuggets {name}": "asks a model" for name in ("create", "assign", "support", "score", "convert")},
@@ -46,6 +46,7 @@ LACKING = {
         **dict.fromkeys(("tune", "sweep", "serve"), "writes where the configuration says"),
         "validate": "--fix FILE writes the repaired file",
         "convert": "OUT is the second argument",
+        "push": "the hub is what it writes to",
     },
 }
 """The commands without a common option, each with the reason."""
@@ -152,10 +153,10 @@ def test_a_run_directory_stands_for_its_last_ranking(judged: Path) -> None:
     run = (judged / "a.trec").read_text()
     (made / "narrative.trec").write_text(run)
     alone = json.loads(evaluate(judged, str(made), "--json").stdout)["result"]["runs"]
-    assert [one["mean"] for one in alone] == [{"RR": 0.5}] * 2
+    assert [one["mean"]["RR"] for one in alone] == [0.5, 0.5]
     (made / "keystone.trec").write_text(run.replace("e 2 0.4", "e 2 0.6"))
     graded = json.loads(evaluate(judged, str(made), "--json").stdout)["result"]["runs"]
-    assert [one["mean"] for one in graded] == [{"RR": 0.5}, {"RR": 1.0}]
+    assert [one["mean"]["RR"] for one in graded] == [0.5, 1.0]
     fused = judged / "fused.trec"
     assert CliRunner().invoke(app, ["fuse", "-q", str(made), str(made), "--out", str(fused)]).exit_code == 0
     assert fused.read_text().startswith("1 Q0 e 1 ")
