@@ -176,7 +176,7 @@ def print_board(board: Board, form: str, asked: Asked, quiet: bool) -> None:
     for title, rows in tables[:1] if asked.only_table else tables:
         print_rows(_narrow(rows) if title.startswith("Topics") and form == "text" else rows, form, title)
     for fault in board.faults:
-        say(f"left out: {fault}", err=True)
+        _say_left_out(fault)
     for caution in board.cautions:
         say(f"warning: {caution}", err=True)
     if not quiet:
@@ -227,6 +227,23 @@ def write_leaderboard(
         runs, measures, faults, found = batch.evaluations[0], [str(wanted[0])], batch.faults, [*batch.cautions]
     about = About(titles, faults, list(dict.fromkeys([*found, *collect_cautions(runs)])))
     write_board(out, runs, measures[0], about)
+
+
+def list_scored(paths: Sequence[Path], skip_bad: bool) -> list[Path]:
+    """List the files of scored answers. If `skip_bad`, bad ones are left out, each with a message."""
+    from keystone.runs.evaluation.scored_answers import leave_out_bad
+
+    found = list_files(paths) if paths else []
+    if not found or not skip_bad:
+        return found
+    good, faults = leave_out_bad(found)
+    for fault in faults:
+        _say_left_out(fault)
+    return good
+
+
+def _say_left_out(fault: str) -> None:
+    say(f"left out: {fault}", err=True)
 
 
 def show_scores(

@@ -126,6 +126,24 @@ def read_all(paths: Sequence[Path], kind: Kind) -> list[tuple[Path, Record]]:
     return found
 
 
+def leave_out_bad(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """Leave out the files of scored answers that cannot be read; also returns their faults.
+
+    `UserError` with all faults if no file can be read.
+    """
+    kind, good, faults = find_kind(paths), list[Path](), list[str]()
+    for path in paths:
+        try:
+            kind.read(path)
+        except UserError as error:
+            faults.append(str(error))
+        else:
+            good.append(path)
+    if not good:
+        raise UserError("\n".join(faults))
+    return good, faults
+
+
 def read_scored(paths: Sequence[Path], kind: Kind) -> tuple[list[Record], list[str]]:
     """Read scored answers of a kind; also cautions about run ids that are shared."""
     return name_runs(read_all(paths, kind))

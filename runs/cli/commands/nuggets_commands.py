@@ -20,6 +20,7 @@ from keystone.runs.cli.options import (
     OnlyTable,
     Pairs,
     Quiet,
+    SkipBad,
     Sort,
     complete_setting,
 )
@@ -188,6 +189,7 @@ def score(
     only_table: OnlyTable = False,
     pairs: Pairs = False,
     by_topic: ByTopic = False,
+    skip_bad: SkipBad = False,
     format: Format = Form.TEXT,
     out: JsonFile = None,
     json: Json = False,
@@ -199,7 +201,7 @@ def score(
 
     Example: keystone nuggets score assigned.jsonl --nuggets nuggets.jsonl
     """
-    from keystone.runs.cli.leaderboard import Asked, Extra, list_files, show_scores
+    from keystone.runs.cli.leaderboard import Asked, Extra, list_files, list_scored, show_scores
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.scored_answers import compare_labels, judge_answers
     from keystone.runs.tracks.rules import TRACKS
@@ -213,7 +215,7 @@ def score(
     check_outputs([*(files or []), *judges, topics, agree_with], {"--out": out})
     if track is not None and track not in TRACKS:
         raise UserError(f"--track: found {track!r}, expected one of {', '.join(TRACKS)}")
-    scored = list_files(files) if files else []
+    scored = list_scored(files or [], skip_bad)
     wanted = [topic.id for topic in read_topics(topics)] if topics else []
     files_of = {path: list_files([path]) for path in judges}
     judged = judge_answers(scored, files_of, wanted, TRACKS[track].cited if track else None)

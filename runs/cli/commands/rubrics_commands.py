@@ -19,7 +19,19 @@ from keystone.runs.cli.commands.nuggets_commands import (
     open_runner,
     tell_output,
 )
-from keystone.runs.cli.options import Baseline, ByTopic, Form, Format, Json, JsonFile, OnlyTable, Pairs, Quiet, Sort
+from keystone.runs.cli.options import (
+    Baseline,
+    ByTopic,
+    Form,
+    Format,
+    Json,
+    JsonFile,
+    OnlyTable,
+    Pairs,
+    Quiet,
+    SkipBad,
+    Sort,
+)
 from keystone.runs.report.say import say_output
 
 Rubrics = Annotated[Path, typer.Option(help="Rubrics, as rows of ResearchRubrics or of RAGDoll.")]
@@ -122,6 +134,7 @@ def score(
     only_table: OnlyTable = False,
     pairs: Pairs = False,
     by_topic: ByTopic = False,
+    skip_bad: SkipBad = False,
     format: Format = Form.TEXT,
     out: JsonFile = None,
     json: Json = False,
@@ -131,7 +144,7 @@ def score(
 
     Example: keystone rubrics score graded.jsonl --rubrics rubrics.jsonl --tables scores
     """
-    from keystone.runs.cli.leaderboard import Asked, list_files, show_scores
+    from keystone.runs.cli.leaderboard import Asked, list_files, list_scored, show_scores
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.rubrics.score import write_tables
     from keystone.runs.evaluation.scored_answers import find_kind, judge_answers, read_scored
@@ -140,7 +153,7 @@ def score(
     if not files and (len(judges) < 2 or tables is not None):
         raise UserError("expected files of graded rubrics, or without --tables --rubrics with those of several judges")
     check_outputs([*(files or []), *judges], {"--out": out, "--tables": tables})
-    scored = list_files(files) if files else []
+    scored = list_scored(files or [], skip_bad)
     judged = judge_answers(scored, {path: list_files([path]) for path in judges})
     asked = Asked(sort, baseline, only_table, pairs, by_topic)
     show_scores("rubrics score", files or judges, judged, asked, format, out=out, json=json, quiet=quiet)

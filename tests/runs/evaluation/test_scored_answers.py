@@ -130,6 +130,12 @@ def test_the_fault_of_each_bad_file_is_listed(tmp_path: Path, answers: Path) -> 
     with pytest.raises(UserError) as refused:
         score_answers([torn, good, wrong])
     assert [line.split(":")[0] for line in str(refused.value).splitlines()] == [str(torn), str(wrong)]
+    shown = CliRunner().invoke(app, ["nuggets", "score", str(torn), str(good), str(wrong), "--skip-bad", "--json"])
+    assert [one["mean"]["A"] for one in json.loads(shown.stdout)["result"]["runs"]] == [
+        score_answers([good])[0].mean("A")
+    ]
+    assert shown.stderr.count("left out: ") == 2
+    assert CliRunner().invoke(app, ["nuggets", "score", str(torn), str(wrong), "--skip-bad"]).exit_code == 1
 
 
 @pytest.mark.parametrize(
