@@ -159,7 +159,7 @@ def evaluate(
             offsets, places = offsets_of(grades >= 0)[offsets], places[grades >= 0]
     head = _measure_judged_share(found_places, run.offsets, HEAD_RANKS)[np.diff(run.offsets) > 0]
     parts = list(_arrange_for_ranx(places, offsets, qrels))
-    with open_metrics() as metrics:
+    with open_metrics(len(topics)) as metrics:
         for measure in measured:
             if measure.delegated or measure.family == "judged":
                 continue
