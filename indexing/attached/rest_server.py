@@ -4,8 +4,7 @@ The interface of the first two has two forms: that of TREC RAG 2026 (`GET /v1/IN
 has too, and that of Pyserini before it (`POST /v1/indexes/INDEX/search`). RoutIR searches by a pipeline (`POST
 /pipeline`), and gives documents one by one (`POST /content`). `keystone.indexing.io.retry` says which requests are
 repeated. Keystone sends the key in the variable that the user names as a bearer token. Otherwise it sends the one in
-`PYSERINI_API_KEY` or `ROUTIR_API_KEY`, or in a variable with another tool's name for it, only by https or within this
-machine.
+`PYSERINI_API_KEY` or `ROUTIR_API_KEY`, or in a variable with another tool's name for it, by https alone.
 """
 
 import os
@@ -166,7 +165,7 @@ class Server:
         self.url, self.name, self.form, self._key_env = url, name, form, key_env
         self._form: Form | RoutirForm = RoutirForm() if form == ROUTIR else FORMS[form]
         self._key = ROUTIR_KEY if form == ROUTIR else KEY
-        key = choose_key(url, self._key, key_env).secret
+        key = choose_key(url, self._key, key_env, by_https=True).secret
         self._asker = Asker(url, name, key, MOST_REQUESTS, REPLY_TIMEOUT_S, max_rate)
 
     def search(self, queries: Sequence[str], hits: int) -> list[list[Candidate]]:

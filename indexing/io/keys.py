@@ -72,13 +72,19 @@ class Key:
 
 
 def choose_key(
-    url: str, default: str, variable: str | None = None, file: Path | None = None, required: bool = True
+    url: str,
+    default: str,
+    variable: str | None = None,
+    file: Path | None = None,
+    required: bool = True,
+    by_https: bool = False,
 ) -> Key:
     """The key for one server: in `file`, else in the environment variable `variable`, else as `find_key` has `default`.
 
     If the user names a file or a variable, its key is meant for this server and goes there in any case. The key in
-    `default` may be meant for another server. It goes by https or within this machine only; otherwise a warning and
-    the note say that it stays. `UserError` if `required` is true and the variable that the user names holds no key.
+    `default` may be meant for another server. It goes by https or within this machine only; with `by_https`, not even
+    within this machine, where a forwarder may listen. Otherwise a warning and the note say that it stays. `UserError`
+    if `required` is true and the variable that the user names holds no key.
     """
     if variable or file:
         named = read_key(variable or default, file)
@@ -86,20 +92,24 @@ def choose_key(
             raise UserError(f"{variable}: holds no key for {url}, expected one in the environment")
         return Key(named)
     found = find_key(default)
-    if found is None or is_guarded(url):
+    if found is None or goes_by_https(url) or (not by_https and is_guarded(url)):
         return Key(found[1] if found else None)
     note = f"{url}: is sent no key: {found[0]} is not named for it and goes by https alone"
     _log.warning("%s", note)
     return Key(None, note)
 
 
+def goes_by_https(url: str) -> bool:
+    """Whether requests to a URL go by https."""
+    return url.lower().startswith("https:")
+
+
 def is_guarded(url: str) -> bool:
     """Whether nobody but the server at a URL can read a request: it goes by https, or stays within this machine."""
     from yarl import URL
 
-    found = URL(url)
-    host = found.host or ""
-    if found.scheme == "https" or host == "localhost":
+    host = URL(url).host or ""
+    if goes_by_https(url) or host == "localhost":
         return True
     with suppress(ValueError):
         return ip_address(host).is_loopback

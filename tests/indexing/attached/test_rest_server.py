@@ -552,6 +552,7 @@ def test_a_server_gets_no_more_requests_at_once_than_its_limit() -> None:
 
 def test_a_key_is_sent_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(rest.KEY, "secret-key")
+    monkeypatch.setattr(keys, "goes_by_https", lambda _: True)
     with scripted_server(payloads=PAYLOADS) as server:
         index, store = over(server, tmp_path)
         assert server.keys == {"Bearer secret-key"}
@@ -566,6 +567,7 @@ def test_a_key_may_have_the_names_of_other_tools(monkeypatch: pytest.MonkeyPatch
     names = [rest.KEY, *OTHER_NAMES[rest.KEY]]
     for name in names:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(keys, "goes_by_https", lambda _: True)
     with scripted_server(payloads=PAYLOADS) as server:
         for name in reversed(names):
             monkeypatch.setenv(name, f"key-of-{name}")
@@ -581,7 +583,6 @@ def test_a_key_stays_here_if_others_could_read_it_on_its_way(
         monkeypatch.delenv(other, raising=False)
     monkeypatch.setenv(name, "secret-key")
     with scripted_server(payloads=PAYLOADS) as server:
-        monkeypatch.setattr(keys, "is_guarded", lambda url: url != server.url)  # as if it were another machine
         assert Server(server.url, "x", "v1").search(["x"], 1)
         assert server.keys == {None}
         assert f"{server.url}: is sent no key: {name} is not named for it and goes by https alone" in caplog.text
@@ -593,7 +594,6 @@ def test_the_key_of_a_named_variable_is_sent_by_http_and_the_index_keeps_its_nam
 ) -> None:
     monkeypatch.setenv(rest.KEY, "another-key")
     with scripted_server(payloads=PAYLOADS) as server:
-        monkeypatch.setattr(keys, "is_guarded", lambda url: url != server.url)  # as if it were another machine
         corpus, refusal = Path(f"rest:{server.url}/x"), f"expected the server's key in the environment: {rest.KEY}"
         server.always = status(401, b"a token is mandatory")
         with pytest.raises(UserError, match=f"HTTP 401.*{refusal} by https, or --rest-key-env NAME"):
