@@ -56,7 +56,9 @@ def test_a_wrong_pipeline_collection_or_key_is_named(url: str, tmp_path: Path, m
 @pytest.mark.slow
 def test_a_run_over_it_is_whole(url: str, tmp_path: Path) -> None:
     corpus = f"routir:{url}/bees?words%10"
-    made = keystone("index", corpus, "--out", tmp_path / "index", "--rest-key-env", "SESAME", "--no-dense")
+    made = keystone(
+        "index", corpus, "--out", tmp_path / "index", "--rest-key-env", "SESAME", "--no-dense", SESAME="sesame"
+    )
     assert made.returncode == 0, made.stderr
     settings = ["track=responses", "queries.method=narrative", "queries.topic=lead", "run_id=r"]
     settings += [f"topics={write_topics(tmp_path / 'topics.jsonl')}", f"index={tmp_path / 'index'}"]

