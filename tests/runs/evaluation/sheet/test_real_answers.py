@@ -70,7 +70,8 @@ def test_battles_by_rules_put_half_of_the_sentences_last(files: list[Path]) -> N
 
 def test_rubrics_by_rules_put_half_of_the_sentences_last(files: list[Path], rows: list[dict[str, Any]]) -> None:
     asked = rows[::6]
-    criteria = [tuple(Criterion(one["text"], 1) for one in row["answer"]) for row in asked]
+    texts = [[one["text"] for one in row["answer"] if " " in one["text"]] for row in asked]  # one "sentence" is "and"
+    criteria = [tuple(Criterion(text, 1) for text in own) for own in texts]
     rubrics = [Rubric(row["topic_id"], own, row["topic"]) for row, own in zip(asked, criteria, strict=True)]
     graded, _ = assign_rubrics(files, rubrics, "rubrics", None)
     mean = {one.name: one.mean("rubric") for one in score_rubrics(graded, [row["topic_id"] for row in asked])}
