@@ -61,6 +61,10 @@ def searches_rest(url: str) -> object:
     return Server(url, "index", "v1").search(["words"], 3)
 
 
+def searches_rest_by_key(url: str) -> object:
+    return Server(url, "index", "v1", rest.KEY).search(["words"], 3)
+
+
 def asks_opensearch(url: str) -> object:
     nodes = connect([url], 1)
     return ask(nodes, Request("GET", "/index", seconds=rest.REPLY_TIMEOUT_S), patience=0.05).checked()
@@ -183,7 +187,7 @@ def test_an_absurd_retry_after_is_not_waited_for(client: Client, seconds: str) -
     ("client", "secrets"),
     [
         pytest.param(embeds, {"OPENAI_API_KEY": "k-e-y"}, id="embeddings"),
-        pytest.param(searches_rest, {rest.KEY: "k-e-y"}, id="rest"),
+        pytest.param(searches_rest_by_key, {rest.KEY: "k-e-y"}, id="rest"),
         pytest.param(asks_opensearch, {opensearch.KEY: "k-e-y"}, id="opensearch"),
     ],
 )
@@ -200,7 +204,8 @@ def test_a_redirect_is_not_followed_and_its_target_is_named(
 
 
 @pytest.mark.parametrize(
-    ("client", "name"), [(embeds, "OPENAI_API_KEY"), (searches_rest, rest.KEY), (asks_opensearch, opensearch.KEY)]
+    ("client", "name"),
+    [(embeds, "OPENAI_API_KEY"), (searches_rest_by_key, rest.KEY), (asks_opensearch, opensearch.KEY)],
 )
 def test_a_key_that_a_server_repeats_is_in_no_message(
     client: Client, name: str, monkeypatch: pytest.MonkeyPatch
