@@ -63,7 +63,7 @@ def test_a_run_over_it_is_whole(url: str, tmp_path: Path) -> None:
     settings = ["track=responses", "queries.method=narrative", "queries.topic=lead", "run_id=r"]
     settings += [f"topics={write_topics(tmp_path / 'topics.jsonl')}", f"index={tmp_path / 'index'}"]
     changes = [word for one in [*settings, f"out={tmp_path / 'out'}"] for word in ("--set", one)]
-    done = keystone("run", "--preset", "bm25", *changes)
+    done = keystone("run", "--preset", "bm25", *changes, SESAME="sesame")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "r" / "narrative.trec").read_text()
 
