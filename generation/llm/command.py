@@ -23,7 +23,7 @@ from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import Purse
 from keystone.generation.types import Failure, Message, Request
-from keystone.indexing.errors import TooLarge, UserError, WrongReply, printable
+from keystone.indexing.errors import UserError, WrongReply, printable
 from keystone.indexing.io.keys import remove_key
 from keystone.indexing.io.retry import choose_pause, is_last
 
@@ -32,6 +32,8 @@ MOST_LATE_TRIES = 3
 ERROR_BYTES = 500
 """The last bytes of standard error that are kept for the reason of a failure."""
 PART_BYTES = 2**16
+END_TIMEOUT_S = 5.0
+"""How long a process outside of its group may hold open the pipes of a killed one."""
 
 
 def open_backend(
@@ -103,22 +105,24 @@ class Command:
         try:
             async with asyncio.timeout(self._seconds):
                 _, said, errors = await asyncio.gather(
-                    _feed(process, write_prompt(request.messages)), _read_all(process.stdout), _read_end(process.stderr)
+                    _feed(process, write_prompt(request.messages)), _read_all(process), _read_end(process.stderr)
                 )
                 code = await process.wait()
         except TimeoutError as error:
             raise WrongReply(f"no reply within {self._seconds:g} s") from error
-        except TooLarge as error:
-            raise WrongReply(str(error)) from None
         finally:
-            with suppress(ProcessLookupError, PermissionError):  # of the group, whose other processes may still run
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            _kill_group(process)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_TIMEOUT_S):
+                    await asyncio.gather(_read_end(process.stdout), _read_end(process.stderr))
+                    await process.wait()
         return self._read(request, code, said, errors)
 
     def _read(self, request: Request, code: int, said: bytes, errors: bytes) -> PaidReply:
         if self._key:
             said, errors = remove_key(said, self._key), remove_key(errors, self._key)
+        if len(said) > REPLY_LIMIT_BYTES:
+            raise WrongReply(f"a reply of more than {REPLY_LIMIT_BYTES:,} bytes")
         if code:
             ended = f"exit code {code}" if code > 0 else f"ended by {_name_signal(-code)}"
             why = printable(errors.decode(errors="replace")) or "nothing on standard error"
@@ -134,6 +138,12 @@ class Command:
         if answered.note and (note := f"{self._shown} {answered.note}") not in self.notes:
             self.notes.append(note)
         return answered
+
+
+def _kill_group(process: asyncio.subprocess.Process) -> None:
+    """Kill a process and those of its group, which may still run after it."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def write_prompt(messages: Sequence[Message]) -> bytes:
@@ -155,13 +165,18 @@ async def _feed(process: asyncio.subprocess.Process, prompt: bytes) -> None:
     process.stdin.close()
 
 
-async def _read_all(stream: asyncio.StreamReader | None) -> bytes:
-    assert stream
+async def _read_all(process: asyncio.subprocess.Process) -> bytes:
+    """Read standard output to its end: a little more than `REPLY_LIMIT_BYTES` of a process that writes too much.
+
+    Such a process is killed. The rest of its pipe is read all the same: before that, it does not count as ended.
+    """
+    assert process.stdout
     found = bytearray()
-    while part := await stream.read(PART_BYTES):
-        found += part
-        if len(found) > REPLY_LIMIT_BYTES:
-            raise TooLarge(f"a reply of more than {REPLY_LIMIT_BYTES:,} bytes")
+    while part := await process.stdout.read(PART_BYTES):
+        if len(found) <= REPLY_LIMIT_BYTES:
+            found += part
+        else:
+            _kill_group(process)
     return bytes(found)
 
 
