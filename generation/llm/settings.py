@@ -22,7 +22,7 @@ from keystone.indexing.io.keys import OPENAI_KEY
 from keystone.indexing.settings import StrictSettings, leave_out
 
 AnyPath = Annotated[Path, Strict(False), AfterValidator(lambda path: Path(to_local(str(path))))]
-"""A path, which configuration files hold as text. What a name of the hub stands for is fetched."""
+"""A path, which configuration files hold as text. If it is a name of the hub, Keystone fetches the data set."""
 LEAST_WINDOW = 512
 """The smallest `window`. A smaller one has no room for a prompt."""
 LONGEST_WAIT_S = 10_000_000

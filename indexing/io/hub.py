@@ -28,7 +28,7 @@ class Sent(NamedTuple):
 
 
 def to_local(name: str) -> str:
-    """Fetch what a name of the hub stands for, and return its path here; any other text is returned as it is.
+    """Fetch the data set that a name of the hub names, and return its path here. Any other text is returned as it is.
 
     The split at the end of the name (`hf:USER/NAME:test`) stays there. `UserError` if the hub does not have it.
     """

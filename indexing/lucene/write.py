@@ -15,7 +15,15 @@ from typing import Any
 from keystone.indexing.errors import NotWritten, UserError, printable
 from keystone.indexing.io.writing import unicode_name
 from keystone.indexing.languages import DEFAULT_LANGUAGE, PIECES_PREFIX, check_language
-from keystone.indexing.lucene.java import find_anserini_jar, java_class, java_error, java_instance, java_reason
+from keystone.indexing.lucene.java import (
+    LEAST_RELEASE,
+    find_anserini_jar,
+    find_java_home,
+    java_class,
+    java_error,
+    java_instance,
+    java_reason,
+)
 from keystone.indexing.types import Document, Progress, silent
 
 ID_FIELD = "id"
@@ -102,7 +110,7 @@ class _Fields:
 def make_analyzer(language: str = DEFAULT_LANGUAGE) -> Any:
     """Anserini's analyzer for a language. That for English: standard tokens, lower case, no stop words, Porter stems.
 
-    `UserError` if the file of a tokenizer of word pieces is gone.
+    `UserError` if the file of a tokenizer of word pieces is gone, and for Thai if Java cannot segment it.
     """
     if language == DEFAULT_LANGUAGE:
         return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
@@ -111,7 +119,15 @@ def make_analyzer(language: str = DEFAULT_LANGUAGE) -> Any:
         return java_class("io.anserini.analysis.HuggingFaceTokenizerAnalyzer")(file)
     if language == "sw":  # Anserini searches Swahili by words between spaces
         return java_class("org.apache.lucene.analysis.core.WhitespaceAnalyzer")()
+    if language == "th" and not can_segment_thai():
+        expected = f"JAVA_HOME with a Java {LEAST_RELEASE} or newer that has the data of all languages"
+        raise UserError(f"{find_java_home()}: this Java cannot segment Thai; expected {expected}")
     return java_class("io.anserini.analysis.AnalyzerMap").getLanguageSpecificAnalyzer(language)
+
+
+def can_segment_thai() -> bool:
+    """Whether Java has the data to cut Thai into words. The one that pip installs does not."""
+    return bool(java_class("org.apache.lucene.analysis.th.ThaiTokenizer").DBBI_AVAILABLE)
 
 
 _DISCARDED: deque[Any] = deque()
