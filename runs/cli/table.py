@@ -180,7 +180,8 @@ class Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments of all commands. But for `evaluate`, only the last of several `--qrels` would count.
 
-        Three commands wrote JSON by `--json FILE`, and still do. If an argument is a name of the hub, Keystone fetches the data set.
+        Three commands wrote JSON by `--json FILE`, and still do. If an argument is a name of the hub, Keystone fetches
+        the data set.
         """
         args = [to_local(arg) for arg in args]
         if args[:1] != ["evaluate"] and sum(arg.partition("=")[0] == "--qrels" for arg in args) > 1:

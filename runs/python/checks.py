@@ -27,7 +27,10 @@ _TEXTS = ("question", "sparse_text", "dense_text", "passage")
 
 
 def check_path(value: Any, name: str) -> Path:
-    """Return a path. If it is a name of the hub, Keystone fetches the data set. `UserError` for a value that names none."""
+    """Return a path. If it is a name of the hub, Keystone fetches the data set.
+
+    `UserError` for a value that names none.
+    """
     try:
         return Path(to_local(os.fsdecode(value)))
     except TypeError:
