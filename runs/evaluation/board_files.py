@@ -104,11 +104,14 @@ def list_means(evaluations: Sequence[Evaluation]) -> Board:
 
 
 def compare_boards(first: Board, second: Board) -> list[BoardAgreement]:
-    """Compare two leaderboards by each measure that both have. There may be none."""
+    """Compare two leaderboards by each measure of quality that both have. There may be none.
+
+    The share of judged documents is no measure of quality.
+    """
     found = []
     for measure, own in first.items():
         other = second.get(measure)
-        if other is None:
+        if other is None or measure.startswith("judged@"):
             continue
         pairs = [(own[run], other[run]) for run in own if run in other]
         a, b = np.array([pair for pair in pairs if not np.isnan(pair).any()], dtype=float).reshape(-1, 2).T

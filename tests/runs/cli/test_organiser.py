@@ -216,7 +216,7 @@ def test_the_python_of_the_page_returns_the_frames_of_the_commands(
     pool = [tuple(line.split()) for line in Path("pool.txt").read_text().splitlines()]
     assert list(made["pool"].itertuples(index=False, name=None)) == pool
     assert made["bounds"].columns.tolist() == ["run", "measure", "unjudged as 0", "unjudged as relevant", "residual"]
-    assert made["taus"]["measure"].tolist() == ["nDCG@10", "MAP", "judged@10"]
+    assert made["taus"]["measure"].tolist() == ["nDCG@10", "MAP"]
     assert made["answers"]["V_strict"].is_monotonic_decreasing
     assert made["brought"]["team"].nunique() == 3
 

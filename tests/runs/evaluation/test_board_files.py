@@ -73,7 +73,10 @@ def test_a_wrong_leaderboard_is_refused_with_its_place(tmp_path: Path, text: str
 
 def test_the_runs_of_both_leaderboards_are_compared() -> None:
     nan = float("nan")
-    (found,) = compare_boards({"MAP": {**FIRST, "n": 0.2}, "P@5": {"a": 1}}, {"MAP": {**SECOND, "n": nan}})
+    shares = {"judged@5": FIRST}
+    (found,) = compare_boards(
+        {"MAP": {**FIRST, "n": 0.2}, "P@5": {"a": 1}, **shares}, {"MAP": {**SECOND, "n": nan}, **shares}
+    )
     shared = [[board[run] for run in "abc"] for board in (FIRST, SECOND)]
     assert (found.measure, found.runs) == ("MAP", 3)
     assert found.tau_b == pytest.approx(kendalltau(*shared).statistic)
