@@ -8,8 +8,9 @@ import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from tests.support.places import ROOT
 from tests.support.waiting import LIMIT_S
 
 Argument = str | bytes | Path
@@ -29,6 +30,13 @@ def start(command: Sequence[Argument], **options: Any) -> "subprocess.Popen[Any]
         os.close(pipe)
     weakref.finalize(process, os.close, held)
     return process
+
+
+def start_apart(command: Sequence[Argument], source: IO[bytes], log: IO[bytes]) -> "subprocess.Popen[Any]":
+    """Start a program that may outlive this process. It has to end by itself when `source`, its input, ends."""
+    return subprocess.Popen(
+        command, cwd=ROOT, stdin=source, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+    )
 
 
 def kill(process: "subprocess.Popen[Any]") -> None:

@@ -10,7 +10,6 @@ import importlib
 import json
 import os
 import select
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support import programs
 from tests.support.waiting import wait_until
 
 START_TIMEOUT_S = 600.0
@@ -91,14 +90,7 @@ def _start_keeper(folder: Path, start: str, arguments: tuple[str, ...]) -> int:
     os.mkfifo(folder / PIPE)
     both = os.open(folder / PIPE, os.O_RDWR)  # neither end waits for the other
     with (folder / PIPE).open("rb", buffering=0) as end, (folder / LOG).open("wb") as log:
-        keeper = subprocess.Popen(
-            [sys.executable, "-m", __name__, folder, start, *arguments],
-            cwd=ROOT,
-            stdin=end,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        keeper = programs.start_apart([sys.executable, "-m", __name__, folder, start, *arguments], end, log)
         held = os.open(folder / PIPE, os.O_WRONLY)
     os.close(both)
     try:
