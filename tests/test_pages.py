@@ -152,7 +152,7 @@ def test_the_pages_name_calls_and_targets() -> None:
     ("page", "form", "names"),
     [
         pytest.param("corpora", "| `{}` |", sorted(FORMATS), id="corpus formats"),
-        pytest.param("tracks", " {} |", sorted(TRACKS), id="tracks"),
+        pytest.param("submit", " {} |", sorted(TRACKS), id="tracks"),
         pytest.param("evaluate", "`{}", sorted(FAMILIES), id="measures"),
         pytest.param("evaluate", "| `{}` |", [*ANSWER_FAMILIES, *JUDGED], id="measures of answers"),
         pytest.param("run", "| `{}` |", PRESETS, id="presets"),
