@@ -219,7 +219,7 @@ def index(
     ] = Engine.local,
     opensearch: Annotated[
         str | None,
-        typer.Option(help="Load the index into an OpenSearch cluster, to URL[,URL...]/NAME: see docs/index.md#opensearch."),
+        typer.Option(help="Load the index into an OpenSearch cluster, to URL[,URL...]/NAME: see docs/index.md."),
     ] = None,
     shards: Annotated[int, typer.Option(min=1, help="Primary shards of the index in OpenSearch.")] = 1,
     replicas: Annotated[
