@@ -39,8 +39,8 @@ so is an impossible value.
 These ten keys matter most: `track`, `queries.method`, `retrieval.systems`, `retrieval.depth`, `fusion.depth`,
 `rerank.method`, `grading.method`, `answer.method`, `answer.words` and `model`.
 
-`(paper)` marks the values of the paper; [methods](methods.md) says why the defaults differ. `rules` always means "no
-language model". "As above" means the row of the same key in an earlier section of the same part.
+`(paper)` marks the values of the paper; [methods](methods.md#evidence-for-the-defaults) says why the defaults differ.
+`rules` always means "no language model". "As above" means the row of this key in an earlier section of the same part.
 
 `config.yaml` of a run directory shows all keys with their values. Keystone makes this page from its code: change
 `runs/config/sections.py` or `run_config.py`, and then run `python -m keystone.runs.config.reference > docs/config.md`.
