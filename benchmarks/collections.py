@@ -79,7 +79,7 @@ def keystone(*arguments: str | Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
-        sys.exit("usage: python -m benchmarks.collections DATA WORK (see docs/defaults.md)")
+        sys.exit("usage: python -m benchmarks.collections DATA WORK (see docs/methods.md)")
     print("| collection | BM25 | dense | RRF | default: nDCG@10 | default: R@100 |\n|---|---|---|---|---|---|")
     for collection in COLLECTIONS:
         print(run_collection(collection, Path(sys.argv[1]), Path(sys.argv[2])), flush=True)

@@ -88,5 +88,5 @@ def train(folder: Path, ranking: Path, work: Path, most_pairs: int) -> Path:
 
 if __name__ == "__main__":
     if len(sys.argv) not in (3, 5):
-        sys.exit("usage: python -m benchmarks.fine_tune DATA WORK [PAIRS TOPICS] (see docs/rerank.md)")
+        sys.exit("usage: python -m benchmarks.fine_tune DATA WORK [PAIRS TOPICS] (see docs/methods.md)")
     main(Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:] or ("1000000", "1000000")))

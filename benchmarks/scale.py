@@ -1,4 +1,4 @@
-"""The cost of a record at 10,000, 30,000 and 100,000 records; docs/scale.md extrapolates from these slopes.
+"""The cost of a record at 10,000, 30,000 and 100,000 records; docs/index.md extrapolates from these slopes.
 
 If the test collections lie beside the project, the records are their documents, then their segments. Otherwise they are
 passages of `texts`.

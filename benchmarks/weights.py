@@ -80,7 +80,7 @@ def _show(found: Evaluation, two: Evaluation) -> str:
 
 if __name__ == "__main__":
     if len(sys.argv) < 5:
-        sys.exit("usage: python -m benchmarks.weights DATA WORK BGE SPLADE [COLLECTION ...] (see docs/systems.md)")
+        sys.exit("usage: python -m benchmarks.weights DATA WORK BGE SPLADE [COLLECTION ...] (see docs/index.md)")
     for collection in COLLECTIONS:
         if collection.name in sys.argv[5:] or not sys.argv[5:]:
             print(f"\n{collection.name}\n\n| systems | RRF | scores | chosen weights |\n|---|---|---|---|")

@@ -1,7 +1,8 @@
-"""Rows from other packages: the example of docs/packages.md is installed and used by the command line, end to end."""
+"""Rows from other packages: the example of docs/exchange.md is installed and used by the command line, end to end."""
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,8 @@ from tests.support import programs
 from tests.support.places import ROOT
 from tests.support.runs.command_line import keystone
 
-PAGE = (ROOT / "docs" / "packages.md").read_text()
+PAGE = (ROOT / "docs" / "exchange.md").read_text().partition("## Rows from a package of your own")[2]
+EXAMPLE = ROOT / "docs" / "examples" / "keystone-tiny"
 NOTES = """\
 Bees: Honey bees live in colonies of many thousand workers. Workers collect nectar and pollen from flowers.
 Flowers: Flowers attract insects with colour, scent and nectar. Insects carry pollen from one flower to another.
@@ -35,8 +37,7 @@ def blocks(kind: str) -> list[str]:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder into which pip installed the example of the page."""
     source, target = tmp_path_factory.mktemp("keystone-tiny"), tmp_path_factory.mktemp("installed")
-    (source / "pyproject.toml").write_text(blocks("toml")[0])
-    (source / "keystone_tiny.py").write_text(blocks("python")[0])
+    shutil.copytree(EXAMPLE, source, dirs_exist_ok=True)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     programs.run([*pip, "--target", str(target), str(source)], check=True)
     return target

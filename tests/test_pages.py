@@ -152,10 +152,10 @@ def test_the_pages_name_calls_and_targets() -> None:
     ("page", "form", "names"),
     [
         pytest.param("corpora", "| `{}` |", sorted(FORMATS), id="corpus formats"),
-        pytest.param("tracks", " {} |", sorted(TRACKS), id="tracks"),
-        pytest.param("runs", "`{}", sorted(FAMILIES), id="measures"),
-        pytest.param("runs", "| `{}` |", [*ANSWER_FAMILIES, *JUDGED], id="measures of answers"),
-        pytest.param("keystone", "| `{}` |", PRESETS, id="presets"),
+        pytest.param("submit", " {} |", sorted(TRACKS), id="tracks"),
+        pytest.param("evaluate", "`{}", sorted(FAMILIES), id="measures"),
+        pytest.param("evaluate", "| `{}` |", [*ANSWER_FAMILIES, *JUDGED], id="measures of answers"),
+        pytest.param("run", "| `{}` |", PRESETS, id="presets"),
     ],
 )
 def test_a_page_names_everything_that_a_table_holds(page: str, form: str, names: Sequence[str]) -> None:

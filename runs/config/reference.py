@@ -29,18 +29,24 @@ EXAMPLE_VALUES = {"run_id": "my-run", "index": "index", "topics": "topics.jsonl"
 PAGE_HEAD = """\
 # The configuration of a run
 
-This page is for those who change how a run works: it lists every key, its values, its default and its meaning.
+This page is for those who change how a run works: it lists every key with its values, its default and its meaning.
 
-A run is one YAML file for `keystone run` and `keystone answer`. A file needs only the keys that have no default.
-`--set KEY=VALUE` overrides a key, as in `--set retrieval.depth=500`; such options alone can replace the file.
-`--preset NAME` lays your file over one of the [presets](keystone.md).
-An unknown key is an error, and so is an impossible value.
+```console
+keystone run run.yaml --set retrieval.depth=500
+```
 
-The defaults differ from the paper where a meaning names the paper's value. With queries by `rules`, the paper's values
-lost ([measurements](defaults.md)). `rules` always stands for "no language model".
+A run is one YAML file. Only `run_id`, `index` and `topics` have no default. `--set KEY=VALUE` overrides a key, and
+such options alone can replace the file. A file overrides a [preset](run.md#presets). An unknown key is an error, and
+so is an impossible value.
 
-These are all keys with their defaults. Keystone generates this page from the code, so do not edit it here: change
-`runs/config/sections.py` or `run_config.py`, and run `python -m keystone.runs.config.reference > docs/config.md`.
+These ten keys matter most: `track`, `queries.method`, `retrieval.systems`, `retrieval.depth`, `fusion.depth`,
+`rerank.method`, `grading.method`, `answer.method`, `answer.words` and `model`.
+
+`(paper)` marks the values of the paper; [methods](methods.md) says why the defaults differ. `rules` always means "no
+language model". "As above" means the row of the same key in an earlier section of the same part.
+
+Keystone makes this page from its code. So change `runs/config/sections.py` or `run_config.py`, and then run
+`python -m keystone.runs.config.reference > docs/config.md`. All keys with their defaults:
 """
 """The text before the table of keys."""
 TYPE_NAMES = {
@@ -60,17 +66,20 @@ def make_reference() -> str:
     return "\n".join([PAGE_HEAD, "```yaml", f"{shown}```", *_write_section(RunConfig, "")])
 
 
-def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
-    """Write the lines of a model's section and of the sections below it."""
+def _write_section(model: type[BaseModel], key: str, above: set[str] | None = None) -> Iterator[str]:
+    """Write the lines of a model's section and of the sections below it.
+
+    `above` has the rows of the sections of its other kinds. A row that is among them is not written again.
+    """
     meanings = _read_meanings(model)
     yield from ("", f"## `{key}`" if key else "## The run", "", _join_lines(inspect.getdoc(model) or ""), "")
-    yield from ("| key | values | default | meaning |", "|---|---|---|---|")
     below: list[tuple[type[BaseModel], str]] = []
+    rows: dict[str, str] = {}
     for name, field in model.model_fields.items():
         inner = f"{key}.{name}" if key else name
         part = _find_model(field.annotation)
         if part is model:  # the same keys once more
-            yield f"| `{name}` | the keys of `{key}` | {_describe_default(field)} | {meanings[name]} |"
+            rows[name] = f"| `{name}` | the keys of `{key}` | {_describe_default(field)} | {meanings[name]} |"
             continue
         if name == "reader":
             below += [(one.settings, f"{inner}` with `name: {of}") for of, one in READERS.own.items()]
@@ -79,10 +88,23 @@ def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
             below += [(one, f"{inner}.NAME` with `kind: {of}") for of, one in KINDS.own.items()]
         if part:
             below.append((part, inner))
+        if above and key.partition("` with `")[2].partition(":")[0] == name:  # the heading says its value
+            continue
         if part is None or field.default is None:
-            yield f"| `{name}` | {_describe_values(field, inner)} | {_describe_default(field)} | {meanings[name]} |"
+            values = _describe_values(field, inner)
+            rows[name] = f"| `{name}` | {values} | {_describe_default(field)} | {meanings[name]} |"
+    repeated = [name for name, row in rows.items() if above and row in above]
+    if repeated:
+        yield from (f"As above: {', '.join(f'`{name}`' for name in repeated)}.", "")
+    if len(repeated) < len(rows):
+        yield from ("| key | values | default | meaning |", "|---|---|---|---|")
+        yield from (row for name, row in rows.items() if name not in repeated)
+    if above is not None:
+        above |= set(rows.values())
+    kinds: dict[str, set[str]] = {}
     for part, inner in below:
-        yield from _write_section(part, inner)
+        stem, _, kind = inner.partition("` with `")
+        yield from _write_section(part, inner, kinds.setdefault(stem, set()) if kind else None)
 
 
 def _read_meanings(model: type[BaseModel]) -> dict[str, str]:
@@ -100,9 +122,12 @@ def _read_meanings(model: type[BaseModel]) -> dict[str, str]:
 
 def _describe_values(field: FieldInfo, key: str) -> str:
     """Describe the values of a field: its type, then its limits."""
-    limits = {name: value for one in field.metadata for name, value in _find_limits(one)}
+    found = (limit for one in field.metadata for limit in _find_limits(one))
+    limits = {name: f"{value:,}" for name, value in found if math.isfinite(value)}
     types = " or ".join(_describe_type(part, key) for part in _list_alternatives(field.annotation))
-    return ", ".join([types, *(f"{name} {value:,}" for name, value in limits.items() if math.isfinite(value))])
+    if {"at least", "at most"} <= limits.keys():
+        return f"{types}, {limits['at least']} to {limits['at most']}"
+    return ", ".join([types, *(f"{name} {value}" for name, value in limits.items())])
 
 
 def _find_limits(constraint: object) -> Iterator[tuple[str, float]]:

@@ -40,11 +40,10 @@ class RunConfig(StrictSettings):
     out: AnyPath = Path("out")
     """The folder of runs. The run directory is `<out>/<run_id>`."""
     track: Annotated[str | None, NoneNamed()] = "rag25"
-    """The name of the [track](tracks.md) whose files are written. `none` writes rankings only."""
+    """The name of the [track](submit.md) whose files are written. `none` writes rankings only."""
     ranking: Literal["documents", "segments"] = "documents"
     """The unit that is ranked for tracks of segments. `documents` submits one segment of each document: the closest to
-    the narrative (paper). `segments` submits several, and answers read and cite no others
-    ([guide](tracks.md#rankings-of-segments))."""
+    the narrative (paper). `segments` [submits several](submit.md#rankings-of-segments)."""
     segments_per_document: int = Field(default=5, ge=1, le=1000)
     """With `ranking: segments`, the most segments of a document: those closest to the narrative or one of its
     queries."""

@@ -58,12 +58,12 @@ class ChosenDepth(StrictSettings):
     """How the rows of each narrative are chosen, of the first `fusion.depth` documents of its ranking."""
 
     choose: Literal["threshold", "expected"] = "expected"
-    """`expected` keeps the rows whose expected F1 is best, unless `precision` or `budget` is given. `threshold` keeps
-    those that are relevant with a probability of `threshold` or more."""
+    """`expected` keeps the rows whose expected F1 is best, or obeys `precision` or `budget`. `threshold` keeps those
+    that are relevant with a probability of `threshold` or more."""
     threshold: float = Field(default=0.5, gt=0, lt=1)
     """The lowest probability of a row, for `threshold`."""
     precision: float | None = Field(default=None, gt=0, lt=1)
-    """For `expected`: keep the most rows whose expected precision is at least this, instead of those of the best F1."""
+    """For `expected`: keep the most rows whose expected precision is at least this."""
     budget: int | None = Field(default=None, ge=1, le=100_000_000)
     """For `expected`: keep this many rows of all narratives together, those with the highest probabilities."""
     calibration: AnyPath | None = None
@@ -84,10 +84,9 @@ class Queries(StrictSettings):
     """How a narrative becomes queries."""
 
     method: Literal["rules", "model", "contract", "narrative"] = "rules"
-    """`rules` decomposes the narrative without a language model. `model` asks the language model to decompose it, to
-    extract its topic and to expand that topic. `contract` asks it once: for the questions, what kind of answer each
-    wants, its weight, and terms that the corpus may have for it. `narrative` takes the whole narrative as the only
-    query."""
+    """`rules` decomposes the narrative without a language model. `model` asks the language model to decompose it, and
+    to extract and expand its topic. `contract` asks it once for the questions, each with the kind of answer that it
+    wants, a weight and terms. `narrative` searches for the whole narrative alone."""
     facets: Literal["sentences", "clauses"] = "sentences"
     """The questions that `rules` makes: the sentences as they are, or clauses turned into questions (paper)."""
     topic: Annotated[Literal["lead", "phrase"] | None, NoneNamed("lead", "phrase", "none")] = "lead"
@@ -103,21 +102,21 @@ class Queries(StrictSettings):
     expand: Literal["phrase", "narrative"] = "phrase"
     """The text from which `model` expands the topic: the topic's phrase alone (paper), or with the narrative."""
     translate: bool = False
-    """If true, the language model translates each question into the languages of the index, of which BM25 searches each
-    by the question in that language. The field `translations` of a topic, from codes to texts, does so, too."""
+    """If true, the language model translates each question, and BM25 searches each language of the index by its own
+    translation. The field `translations` of a topic, from codes to texts, does so, too."""
     question_weight: int = Field(default=3, ge=1, le=20)
     """The weight of a question's words for BM25. The words of its topic and variants have weight 1 (paper: 1)."""
     narrative_weight: float = Field(default=2, ge=0, le=20)
-    """The weight of the whole narrative as one more query in the second stage of fusion. Each other query has weight
-    1. With 0 the narrative is not searched (paper: 0)."""
+    """The weight of the whole narrative as one more query in the second stage of fusion; each other query has 1. With 0
+    it is not searched (paper: 0)."""
     passages: Annotated[Literal["hyde", "query2doc", "both"] | None, NoneNamed("none", "hyde", "query2doc", "both")] = (
         None
     )
-    """The rankings that passages add to the first stage of fusion. The language model writes a passage for each query,
-    as if from a document that answers it. `hyde` searches by the passage's embedding, `query2doc` by BM25 for the
-    question and the passage, and `both` does both. `hyde` needs `dense` among the systems, `query2doc` needs `bm25`."""
+    """The language model writes a passage for each query, as if from a document that answers it. `hyde` also searches
+    by the passage's embedding, `query2doc` by BM25 for the question and the passage, and `both` by both. `hyde` needs
+    `dense` among the systems, `query2doc` needs `bm25`."""
     passage_weight: float = Field(default=1, gt=0, le=20)
-    """The weight of these rankings in the first stage of fusion. The rankings of the query itself have weight 1."""
+    """The weight of these rankings in the first stage of fusion. Those of the query itself have 1."""
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -156,34 +155,33 @@ class Retrieval(StrictSettings):
         | Annotated[dict[SystemName, AnySystem], Field(min_length=1, max_length=20), Tag("long")],
         Discriminator(_find_form),
     ] = Field(default=DEFAULT_SYSTEMS)
-    """The systems that search each query: BM25, embeddings, or both. With `runs` the list may be empty. If an index has
-    no embeddings, the default is BM25. The long form names [any number of systems](systems.md), each with its kind and
-    its settings."""
+    """The systems that search each query. With `runs` the list may be empty. For an index without embeddings, the
+    default is BM25. The long form names [any number of systems](index.md#systems), each with its kind and settings."""
     runs: list[AnyPath] = Field(default=[], max_length=100)
-    """[Run files of other systems](fusion.md#runs-of-other-systems), whose rankings of narratives and queries are fused
+    """[Run files of other systems](methods.md), whose rankings of narratives and queries are fused
     with those of `systems`."""
     depth: int = Field(default=1000, ge=1, le=100_000)
     """How many documents each system returns for a query (paper: `N_query`, 1000)."""
     k1: float = Field(default=K1, ge=0, le=100)
     """The k1 of BM25: how slowly a word's score stops growing with the number of times that it occurs.
-    A run sets it for Lucene indexes; OpenSearch and REST servers keep their own."""
+    OpenSearch keeps its own."""
     b: float = Field(default=B, ge=0, le=1)
-    """The b of BM25: how much the length of a document counts. It holds for the same indexes as `k1`."""
+    """The b of BM25: how much the length of a document counts. OpenSearch keeps its own."""
     feedback: Annotated[Literal["rm3", "rocchio"] | None, NoneNamed("none", "rm3", "rocchio")] = None
-    """The pseudo-relevance feedback that expands each BM25 query from its first ten documents."""
+    """The feedback that expands each BM25 query from its first ten documents."""
     summarise: bool = False
     """If true, the language model summarises documents of more than 8,000 tokens before the run embeds them (paper).
     Only an index made with `--dense pool` leaves embedding to the run."""
     best_passages: int = Field(default=5, ge=1, le=1000)
-    """The dense score of a document has the mean of this many of its best passages. With 1 it is the best passage
-    (MaxP). Only indexes of passages have any: those made with `--dense passages` or `--dense pool-passages`."""
+    """In an index of passages, the dense score of a document has the mean of this many of its best passages. With 1 it
+    is the best passage (MaxP)."""
     first_passage_weight: float = Field(default=0.5, ge=0, le=1)
     """The weight of a document's first passage in its dense score. The mean of the best passages has the rest."""
     faiss: str = ""
     """The search parameters of a FAISS index that is not exact, such as `nprobe=16` or `efSearch=200`."""
     statistics: Literal["global", "local"] = "global"
-    """Where BM25 counts words if an OpenSearch index has several shards. `global` counts in all shards together,
-    `local` in each shard separately (see [opensearch.md](opensearch.md))."""
+    """Where BM25 counts words if an OpenSearch index has several shards: in all [together](index.md#opensearch), or in
+    each separately."""
 
     def make_systems(self) -> dict[str, System]:
         """Make the systems that search each query, by their names."""
@@ -244,14 +242,13 @@ def _find_method(name: Any) -> Any:
 
 
 class Fusion(StrictSettings):
-    """How the rankings of a narrative become one ranking. The [methods](fusion.md) have a page of their own."""
+    """How the rankings of a narrative become one ranking. See [methods](methods.md)."""
 
     method: Annotated[str, BeforeValidator(_find_method)] = "rrf"
-    """The method of the second stage, which fuses the queries of a narrative: a [method's](fusion.md) name."""
+    """The [method](methods.md) of the second stage, which fuses the queries of a narrative."""
     systems: Literal["rrf", "scores"] | None = None
-    """How the first stage fuses the systems of a query. `scores` adds their scores, each list's scaled to at most 1
-    ([convex combination](fusion.md#scores-in-the-first-stage)). `rrf` is reciprocal rank fusion (paper). Null means
-    `rrf` if `retrieval.runs` has files, and `scores` otherwise."""
+    """How the first stage fuses the systems of a query. `scores` adds their scores, each list's scaled to at most 1.
+    `rrf` is reciprocal rank fusion (paper). Null means `rrf` if `retrieval.runs` has files, and `scores` otherwise."""
     k: int = Field(default=60, ge=1, le=1_000_000)
     """The k of the first stage, for `rrf` (paper: 60). The rankings of `grading.rounds` are joined with it too."""
     dense_weight: float = Field(default=0.85, gt=0, lt=1)
@@ -259,23 +256,20 @@ class Fusion(StrictSettings):
     k_narrative: int = Field(default=10, ge=1, le=1_000_000)
     """The k of the second stage, for `rrf` and `frequency` (paper: k' = 60, and 10 in its run `uema2lab_rrf_k10`)."""
     norm: str | None = None
-    """The [normalisation](fusion.md#normalisations) of scores, for methods that look at scores. If it is null, they
-    use `min-max`."""
+    """The [normalisation](methods.md) of scores, for methods that look at scores. Null means `min-max`."""
     parameters: dict[str, float] = Field(default={})
     """The method's parameters besides k, by name, such as `{phi: 0.9}`."""
     depth: int = Field(default=100, ge=1, le=100_000)
-    """How many documents a narrative's ranking keeps (paper: `N_narr`, 100). The long form `depth: {choose: expected}`
-    chooses the submitted rows of each narrative by the settings of `choice`, of its first `most` documents (1,000). It
-    is the default of the track rag26 ([guide](tracks.md#a-depth-for-each-narrative)). `{choose: fixed, rows: 20}`
-    is 20."""
+    """How many documents a narrative's ranking keeps (paper: `N_narr`, 100). The [long
+    form](submit.md#a-depth-for-each-narrative) `{choose: expected}` chooses the submitted rows of each narrative, of
+    its first `most` documents (1,000), by the settings of `choice`. It is the default of the track rag26."""
     choice: ChosenDepth | None = None
     """The settings of the long form of `depth`, which are written there. If it is null, the depth is fixed."""
     depths: Annotated[dict[str, Annotated[int, Field(ge=1, le=100_000)]], BeforeValidator(load_depths)] = Field(
         default={}
     )
     """The depth of single narratives, by topic id, in place of `depth`. A path is read as a file with a topic id and a
-    number on each line. The submitted run has no more rows for these narratives
-    ([guide](tracks.md#a-depth-for-each-narrative))."""
+    number on each line."""
 
     @model_validator(mode="before")
     @classmethod
@@ -314,29 +308,28 @@ class Grading(StrictSettings):
     """How the language model grades documents for the queries (UMBRELA), and which documents the grades select."""
 
     method: Annotated[Literal["pointwise", "grid"] | None, NoneNamed("none", "pointwise", "grid")] = None
-    """`none` grades nothing. `pointwise` asks the model about one query and one document in each call. `grid` asks
-    about one document and all queries of its topic in each call."""
+    """`pointwise` asks the model about one query and one document in each call, `grid` about one document and all
+    queries of its topic. `none` grades nothing."""
     pool: int = Field(default=20, ge=1, le=100_000)
     """How many documents each query's hybrid ranking gives to the pool (paper: 20 of R_i). Each document of the pool
     is graded for all queries of its topic."""
     narrative: bool = False
     """If true, the whole narrative is one of the queries that documents are graded for."""
     deeper: int = Field(default=0, ge=0, le=100_000)
-    """The most documents that are graded beyond the pool, down the narrative's ranking. Grading goes on by groups of
-    ten until no document of a group comes among the first `documents` by Parasol
-    ([guide](rerank.md#deeper-grades))."""
+    """The most documents that are graded beyond the pool, down the narrative's ranking. Grading goes on by tens until
+    no document of a ten comes among the first `documents` by Parasol."""
     neighbours: int = Field(default=0, ge=0, le=100)
     """How many nearest documents, by embeddings, each selected document of grade 2 or 3 adds to those of `deeper`."""
     select: Literal["parasol", "coverage"] = "parasol"
-    """`parasol` selects the documents of the highest Parasol score. `coverage` selects a set that covers the queries,
-    one document after the other ([both](parasol.md))."""
+    """`parasol` selects the documents of the highest Parasol score, `coverage` a set that covers the queries
+    ([both](methods.md))."""
     documents: int = Field(default=20, ge=1, le=100_000)
     """How many documents are selected. `coverage` may select fewer."""
     budget: int | None = Field(default=None, ge=1, le=MOST_TOKENS)
     """The tokens of graded passages that a `coverage` set may hold. If it is null, there is no limit."""
     cap: float = Field(default=math.inf, gt=0, allow_inf_nan=True)
-    """The sum of grades at which `coverage` counts a query as covered; 3 is one exact document. Keystone then chooses
-    nothing more for that query. The set ends when no document left adds to a query that is not covered."""
+    """The sum of grades at which `coverage` counts a query as covered; 3 is one exact document. The set ends when no
+    document left adds to a query that is not covered."""
     bounds: bool = True
     """If true, pairs that cannot change the selection by `parasol` are not graded."""
     expected: bool = False
@@ -347,8 +340,8 @@ class Grading(StrictSettings):
     tokens: int = Field(default=2000, ge=50, le=1_000_000)
     """The most tokens of that passage."""
     rounds: int = Field(default=0, ge=0, le=2)
-    """How many further rounds search again for queries without a document of grade 2. The model writes up to three new
-    search texts for each such query, in one call."""
+    """How many further rounds search for queries without a document of grade 2, by up to three new texts of the model
+    for each."""
     round_documents: int = Field(default=10, ge=1, le=100_000)
     """The most documents that a further round adds to the pool of a narrative."""
 
@@ -360,11 +353,10 @@ class Answer(StrictSettings):
     """
 
     method: Annotated[AnswerMethod | None, NoneNamed(*get_args(AnswerMethod), "none")] = "rules"
-    """`rules` chooses sentences of the documents for coverage. `retrieval` asks the model for one answer from all
-    selected documents. `whole` asks it for an answer from the first documents of the last ranking, which it sees whole
-    and answers from freely. `answers` asks the model for one answer to each query, and makes one answer of these.
-    `claims` asks it for claims with quotes for each query, and writes prose from those whose quotes are found. `none`
-    submits rankings only."""
+    """`rules` chooses sentences of the documents for coverage. The other methods ask the model. `retrieval` makes one
+    answer from all selected documents, and `whole` one from the first documents of the last ranking, shown whole.
+    `answers` joins an answer to each query. `claims` writes prose from claims whose quotes are found. `none` submits
+    rankings only."""
     documents: int = Field(default=20, ge=1, le=100_000)
     """How many documents an answer is made from. With `answers` and `claims` this number holds for each query."""
     words: int | None = Field(default=None, ge=1, le=100_000)
@@ -372,22 +364,21 @@ class Answer(StrictSettings):
     prompt_with: Literal["query", "narrative"] = "query"
     """The question that each sub-answer answers: its query (the paper's ideal) or the narrative (the paper's runs)."""
     synthesis: Literal["select_edit", "edit", "resynthesise"] = "select_edit"
-    """How sub-answers become one answer. `select_edit` chooses sentences for coverage and edits them. `edit` edits all
-    sentences (the paper's runs). `resynthesise` writes the answer anew (the paper's ideal)."""
+    """How sub-answers become one answer. `select_edit` edits a choice of sentences, `edit` all sentences (the paper's
+    runs). `resynthesise` writes the answer anew (the paper's ideal)."""
     segments: Literal["closest", "words"] = "words"
-    """Which segments of a document a sentence by the model cites. `closest` cites the one whose embedding is closest
-    (paper). `words` compares rare words too, and cites up to three segments where one does not say it all."""
+    """Which segments of a document a sentence by the model cites: the one whose embedding is `closest` (paper). `words`
+    compares rare words too, and cites up to three where one does not say it all."""
     support: Literal["none", "rules", "model"] = "rules"
-    """How each sentence by the model is checked against the segments that it cites. If they do not support it in full,
-    other segments are sought. `rules` compare numbers, names and rare words, and drop a sentence without support.
-    `model` asks the model, which also rewrites the sentence to what the segments say. `none` checks nothing (paper).
-    With `answer.method: rules`, sentences are copied from their segments and need no check."""
+    """How each sentence by the model is checked against its segments. Without full support, other segments are sought.
+    `rules` compare numbers, names and rare words, and drop a sentence without support. `model` asks the model, which
+    also rewrites the sentence to what the segments say. `none` checks nothing (paper)."""
     rounds: int = Field(default=1, ge=0, le=2)
-    """With `whole`, how many times the model checks which questions the documents leave open, and those are searched
-    again. The model reads the documents that are found as well. With 0 it checks nothing."""
+    """With `whole`, how many times the model checks which questions the documents leave open, and Keystone searches
+    for these again."""
     mend: bool = False
-    """Whether the model mends faults of wording that a program finds in its answer: sentences that point to another
-    sentence, repeat one, or begin like those before them. One request an answer, if there are any."""
+    """Whether the model mends sentences that point to another one, repeat one, or begin like those before them, by at
+    most one request an answer."""
     gaps: bool | None = None
-    """Whether the last sentence says what the documents leave open, which only `whole` tells. It cites nothing, so it
-    costs a little where support is measured. If it is null, only answers without a track have it."""
+    """Whether the last sentence, without a citation, says what the documents leave open, which only `whole` tells. If
+    it is null, only answers without a track have it."""

@@ -160,7 +160,7 @@ def score_nuggets(assigned: Sequence[NuggetBank], topics: Collection[str] = ()) 
 
 
 def read_nuggets(path: AnyPath) -> list[NuggetBank]:
-    """Read nuggets in any form of `docs/nuggets.md`. `UserError` names file and line of a bad record."""
+    """Read nuggets in any form of `docs/judge.md`. `UserError` names file and line of a bad record."""
     return read.read_nuggets(check_path(path, "path"))
 
 

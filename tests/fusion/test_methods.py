@@ -299,7 +299,7 @@ def test_an_impossible_setting_is_named_with_its_reason(
 
 
 def test_the_page_on_fusion_names_every_method_and_normalisation() -> None:
-    page = (ROOT / "docs" / "fusion.md").read_text()
+    page = (ROOT / "docs" / "methods.md").read_text()
     assert [name for name in [*METHODS, *NORMS] if f"| `{name}` |" not in page] == []
 
 

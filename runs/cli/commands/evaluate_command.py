@@ -60,7 +60,7 @@ def evaluate(
         list[Path] | None,
         typer.Option(help="Judgments of runs: see docs/corpora.md. Repeat for several judges, which are compared."),
     ] = None,
-    answers: Annotated[bool, typer.Option("--answers", help="Measure answers. See docs/runs.md.")] = False,
+    answers: Annotated[bool, typer.Option("--answers", help="Measure answers. See docs/evaluate.md.")] = False,
     references: Annotated[
         Path | None, typer.Option(help="References of answers: a JSON object a topic, or BioGen's .csv.")
     ] = None,

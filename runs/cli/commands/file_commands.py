@@ -24,7 +24,7 @@ def fuse(
         list[Path], typer.Argument(help="Run files of any system, or run directories, whose last ranking counts.")
     ],
     out: Annotated[Path, typer.Option(help="The run file to write.")],
-    method: Annotated[str, typer.Option(help="The method: rrf, sum, mnz, condorcet, ... See docs/fusion.md.")] = "rrf",
+    method: Annotated[str, typer.Option(help="The method: rrf, sum, mnz, condorcet, ... See docs/methods.md.")] = "rrf",
     weights: Annotated[
         str | None,
         typer.Option(help="A weight for each run, such as 2,1. A run of weight 0 is left out.", show_default="all 1"),
@@ -32,7 +32,7 @@ def fuse(
     norm: Annotated[
         str | None,
         typer.Option(
-            help="The normalisation of scores: min-max, max, zmuv, ... See docs/fusion.md.", show_default="min-max"
+            help="The normalisation of scores: min-max, max, zmuv, ... See docs/methods.md.", show_default="min-max"
         ),
     ] = None,
     set: Annotated[list[str] | None, typer.Option(help="A parameter of the method, such as k=60.")] = None,

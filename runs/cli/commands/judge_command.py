@@ -129,7 +129,7 @@ def use(
     ] = None,
     topics: Topics = None,
     references: Annotated[
-        Path | None, typer.Option(help="References to compare with: a JSON object a topic. See docs/runs.md.")
+        Path | None, typer.Option(help="References to compare with: a JSON object a topic. See docs/evaluate.md.")
     ] = None,
     config: ModelConfig = None,
     set: Overrides = None,

@@ -109,7 +109,7 @@ def create(
 @nuggets.command(cls=Command)
 def assign(
     files: Answers,
-    nuggets: Annotated[Path, typer.Option(help="Nuggets, in any form of docs/nuggets.md.")],
+    nuggets: Annotated[Path, typer.Option(help="Nuggets, in any form of docs/judge.md.")],
     out: Out,
     config: ModelConfig = None,
     set: Overrides = None,
@@ -169,7 +169,7 @@ def score(
     nuggets: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Score the topics of these nuggets, in any form of docs/nuggets.md. Repeat for several judges, which "
+            help="Score the topics of these nuggets, in any form of docs/judge.md. Repeat for several judges, which "
             "are compared; a file of assigned nuggets is a judge by itself."
         ),
     ] = None,
@@ -227,7 +227,7 @@ def score(
 
 @nuggets.command(cls=Command)
 def convert(
-    file: Annotated[Path, typer.Argument(help="Nuggets, in any form of docs/nuggets.md.")],
+    file: Annotated[Path, typer.Argument(help="Nuggets, in any form of docs/judge.md.")],
     to: Annotated[NuggetForm, typer.Option(help="The form to write.")],
     out: Out,
     json: Json = False,

@@ -102,7 +102,7 @@ def diagnose(
         Path | None, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")
     ] = None,
     nuggets: Annotated[
-        Path | None, typer.Option(help="Nuggets with their documents, in any form of docs/nuggets.md.")
+        Path | None, typer.Option(help="Nuggets with their documents, in any form of docs/judge.md.")
     ] = None,
     relevant_from: Annotated[
         int, typer.Option(min=1, help="The grade from which a document of the judgments is relevant.")

@@ -31,7 +31,7 @@ def run(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="A preset, whose values the file overrides: bm25, keystone, ... See docs/keystone.md.",
+            help="A preset, whose values the file overrides: bm25, keystone, ... See docs/run.md.",
             autocompletion=complete_preset,
         ),
     ] = None,

@@ -30,7 +30,7 @@ def score(
             help="The narratives, in any form of docs/corpora.md.", show_default="those of the runs, or of the answers"
         ),
     ] = None,
-    nuggets: Annotated[Path | None, typer.Option(help="Nuggets, in any form of docs/nuggets.md.")] = None,
+    nuggets: Annotated[Path | None, typer.Option(help="Nuggets, in any form of docs/judge.md.")] = None,
     rubrics: Annotated[Path | None, typer.Option(help="Rubrics, as rows of ResearchRubrics or of RAGDoll.")] = None,
     qrels: Annotated[Path | None, typer.Option(help="Judgments, for the rankings of run directories.")] = None,
     judge: Annotated[

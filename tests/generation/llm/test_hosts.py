@@ -1,4 +1,4 @@
-"""Each recipe of docs/hosts.md, against a server that speaks the host's dialect as its documentation tells it."""
+"""Each recipe of docs/models.md, against a server that speaks the host's dialect as its documentation tells it."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from keystone.generation.types import Failure, Reply, Request
 from keystone.runs.doctor.hosts import HOSTS, name_host
 from tests.support.servers.chat import Exchange, Fault, serving
 
-PAGE = (Path(__file__).parents[3] / "docs/hosts.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/models.md").read_text()
 RECIPES: dict[str, dict[str, Any]] = {
     name: yaml.safe_load(text)["model"] for name, text in re.findall(r"### (.+)\n\n```yaml\n((?:.+\n)+)```", PAGE)
 }

@@ -1,6 +1,6 @@
 """Recorded replies of a language model lead the preset `keystone` to valid answers with each reader.
 
-The corpus is the documentation that CPython 3.11 carries. A model read the prompts and replied; docs/readers.md has the
+The corpus is the documentation that CPython 3.11 carries. A model read the prompts and replied; docs/papers.md has the
 figures. If a prompt changes, make its replies again.
 """
 

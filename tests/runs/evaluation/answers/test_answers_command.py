@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 def list_documented_commands() -> list[list[str]]:
     """The commands of the page that measure answers, without the first word."""
-    text = (ROOT / "docs/runs.md").read_text().replace("\\\n", " ")
+    text = (ROOT / "docs/evaluate.md").read_text().replace("\\\n", " ")
     return [shlex.split(line)[1:] for line in re.findall(r"^keystone evaluate .*--answers.*$", text, re.MULTILINE)]
 
 
