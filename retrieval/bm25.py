@@ -19,9 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from keystone.indexing.errors import UserError
-from keystone.indexing.index import Index
-from keystone.indexing.languages import DEFAULT_LANGUAGE, find_code
+from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.settings import NoneNamed, leave_out
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 from keystone.indexing.words import list_stems
@@ -78,24 +76,13 @@ class Bm25System(System):
         the index lacks.
         """
         assert within is None  # no setting gives candidates to this kind
-        found = [self._search_language(replace(opened, index=one), queries) for one in self._list_languages(opened)]
+        index = opened.index
+        searched = index.list_languages() if self.language is None else [index.with_language(self.language)]
+        found = [self._search_language(replace(opened, index=one), queries) for one in searched]
         from keystone.indexing.lucene.java import detach_thread
 
         detach_thread()
         return found[0] if len(found) == 1 else fuse_languages(found, self.depth)
-
-    def _list_languages(self, opened: OpenIndex) -> list[Index]:
-        """List the index once for each language that is searched. `UserError` for a language that it lacks."""
-        found = opened.index.list_languages()
-        if self.language is None:
-            return found
-        if own := [one for one in found if one.language == find_code(self.language)]:
-            return own
-        expected = ", ".join(one.language for one in found)
-        raise UserError(
-            f"language: found {self.language!r} for {opened.index.folder}, expected one of {expected} "
-            "(keystone index --language)"
-        )
 
     def _search_language(self, opened: OpenIndex, queries: Sequence[Query]) -> Rankings:
         """Search an index in one language, or the documents in one language of an index in several."""

@@ -91,9 +91,9 @@ def validate(
     from keystone.indexing.store import open_store
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.pipeline.track_of_file import find_track
+    from keystone.runs.track_rules import TRACKS, set_topic_limits
     from keystone.runs.tracks import validate as rules
     from keystone.runs.tracks.check_index import check_index
-    from keystone.runs.tracks.rules import TRACKS, set_topic_limits
     from keystone.runs.trec.topics import read_topics
 
     if track is not None and track not in TRACKS:

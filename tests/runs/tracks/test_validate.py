@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
 from keystone.runs.python.files import validate as keystone_validate
+from keystone.runs.track_rules import TRACKS, Track
 from keystone.runs.tracks.check_answers import describe_difference
-from keystone.runs.tracks.rules import TRACKS, Track
 from keystone.runs.tracks.validate import detect_track, judge, summarise_violations, validate
 from keystone.runs.tracks.violations import MOST_SHOWN_CHARACTERS, Violation, shorten_value
 from keystone.runs.trec.topics import read_topics
