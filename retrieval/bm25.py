@@ -23,7 +23,7 @@ from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.settings import NoneNamed, leave_out
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 from keystone.indexing.words import list_stems
-from keystone.retrieval.backends import Sparse, open_sparse
+from keystone.retrieval.backends import BACKENDS, Sparse, open_sparse
 from keystone.retrieval.languages import fuse_languages
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import K1, B, Bm25, Query, Rankings, Statistics
@@ -82,7 +82,12 @@ class Bm25System(System):
         from keystone.indexing.lucene.java import detach_thread
 
         detach_thread()
-        return found[0] if len(found) == 1 else fuse_languages(found, self.depth)
+        if len(found) == 1:
+            return found[0]
+        if BACKENDS[index.backend].grows:  # only rows of one time compare as ids
+            rows = [opened.store.rows(opened.store.ids(one.docs)) for one in found]
+            found = [replace(one, docs=docs) for one, docs in zip(found, rows, strict=True)]
+        return fuse_languages(found, self.depth)
 
     def _search_language(self, opened: OpenIndex, queries: Sequence[Query]) -> Rankings:
         """Search an index in one language, or the documents in one language of an index in several."""

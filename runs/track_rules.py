@@ -49,7 +49,7 @@ OPTIONS: Mapping[KeyContent, str] = {
 """The options of `keystone convert` that give the content of a key."""
 
 
-UNKEYED_RULES = ("chooses_depth", "request", "nugget_run_id_length")
+UNKEYED_RULES = ("chooses_depth", "request", "nugget_run_id_length", "runs")
 """The rules of `Track` that change no result that is kept: the keys of results lack them."""
 LATER_RULES = ("telling_ids", "language", "grounds", "task_key")
 """The rules of `Track` that came after results were stored. At their defaults the keys of results lack them."""
@@ -155,6 +155,8 @@ class Track:
     """The form of the topics, if they have several parts."""
     nugget_run_id_length: int | None = None
     """The most characters of a run id in a file of nuggets. None: the track has no task of nuggets."""
+    runs: int | None = None
+    """The most runs of a team, each with a run id of its own."""
     grounds: bool = False
     """Whether the topics are the sentences of given answers, for which documents that support or contradict are found.
     `keystone.runs.tracks.grounded` has the form of such answers."""
@@ -356,6 +358,7 @@ _BIOGEN = replace(
     cited=3,
     uncited=False,
     listed="optional",
+    runs=10,
     request=RequestForm(("topic", "question", "narrative"), ("topic", "question", "narrative")),
     accepted=("id as a number",),
 )

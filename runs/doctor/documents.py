@@ -41,8 +41,8 @@ def examine_index(folder: Path) -> Iterator[Finding]:
         yield Finding("note", "languages", f"{named}, guessed; {advice}")
     else:
         yield Finding("ok", "languages", f"{named}, guessed" if guessed else named)
-    if set(languages) - {"English"}:
-        yield from _check_models(index, named)
+    if others := [name for name in languages if name != "English"]:
+        yield from _check_models(index, ", ".join(others))
 
 
 def _guess_languages(index: Index) -> list[str]:

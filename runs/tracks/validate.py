@@ -15,7 +15,7 @@ from keystone.indexing.errors import UnclearTrack, UserError
 from keystone.retrieval.types import Topic
 from keystone.runs.track_rules import SHARED_FORM, TRACKS, Track
 from keystone.runs.tracks.answer_files import get_metadata
-from keystone.runs.tracks.check_answers import check_answers, describe_answers, find_topic
+from keystone.runs.tracks.check_answers import check_answers, describe_answers, find_topic, read_id
 from keystone.runs.tracks.check_nuggets import check_nuggets, describe_nuggets, fix_nuggets, holds_nuggets
 from keystone.runs.tracks.check_run import check_run, describe_run, is_row
 from keystone.runs.tracks.fix import fix_answers, fix_run
@@ -79,6 +79,33 @@ def judge(path: Path, track: Track, topics: Sequence[Topic]) -> Verdict:
     """Find the violations, as `validate` does, and the size of the file."""
     content = read_lines(path)
     return _judge_lines(content, holds_answers(path, content), track, topics)
+
+
+def check_runs(path: Path, track: Track, seen: dict[tuple[str, bool], dict[str, Path]]) -> Iterator[Violation]:
+    """Find whether the run of a file is another file's, or one too many, where the track limits the number of runs.
+
+    `seen` holds the files judged so far by track, by whether they hold answers, and by run id. It gets this one.
+    """
+    if track.runs is None:
+        return
+    content = read_lines(path)
+    has_answers = holds_answers(path, content)
+    files = seen.setdefault((track.name, has_answers), {})
+    run_id = next(filter(None, (_find_run_id(line, has_answers, track) for _, line in content)), "")
+    if (first := files.setdefault(run_id, path)) != path:
+        yield make_error(
+            0, "run of another file", f"run id {run_id!r}: {first} has it, too; expected one file for a run"
+        )
+    if len(files) > track.runs:
+        yield make_error(0, "too many runs", f"found {len(files)} runs, expected at most {track.runs}")
+
+
+def _find_run_id(line: str, has_answers: bool, track: Track) -> str:
+    if not has_answers:
+        return split_columns(line)[5] if is_row(line) else ""
+    metadata = get_metadata(parse_object(line) or {}, track)
+    name = next(key.name for key in track.keys if key.holds == "run")
+    return read_id(metadata.get(name)) if isinstance(metadata, dict) else ""
 
 
 def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[list[Repair], Verdict]:

@@ -105,12 +105,14 @@ def validate(
     narratives = read_topics(topics)
     store = open_store(open_index(index)) if index else None
     invalid, verdicts = 0, []
+    runs: dict[tuple[str, bool], dict[str, Path]] = {}
     for file in found:
         try:
             known = set_topic_limits(TRACKS[track] if track else find_track(file, "--track"), narratives)
             repairs, verdict = (
                 rules.fix(file, fix, known, narratives) if fix else ([], rules.judge(file, known, narratives))
             )
+            verdict = replace(verdict, violations=[*verdict.violations, *rules.check_runs(fix or file, known, runs)])
             if store:
                 missing = check_index(fix or file, known, store)
                 verdict = replace(verdict, violations=[*verdict.violations, *missing])

@@ -120,7 +120,7 @@ EXAMPLES: dict[str, Example] = {
         '[{"text":"Bees see.","citations":{"d2":0.5}},{"text":"Ants.","citations":["d1"]}]}\n'
     ),
     "dragun25": Example(
-        '{"metadata":{"narrative":"bees","team_id":"t","run_id":"r","topic_id":"1","type":"manual","use_starter_kit":1'
+        '{"metadata":{"use_starter_kit":1,"narrative":"bees","team_id":"t","run_id":"r","topic_id":"1","type":"manual"'
         '},"references":["d1"],"responses":[{"text":"Bees see.","citations":["d1"]}]}\n'
     ),
     "auto-judge": Example(
