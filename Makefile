@@ -27,6 +27,7 @@ WHEEL := tests/support/servers/vllm_wheel
 NAMED := vllm-0.32.0+cpu.dist-info
 # The tests' wheel of vLLM for CPUs exists only for Linux on x86-64.
 SERVERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VLLM)/.ready)
+ROUTIR := .venv-routir
 OPENSEARCH := .opensearch
 DOCS := .venv-docs
 MERMAID := mermaid@11.12.2
@@ -45,18 +46,21 @@ demo: $(READY) ## index real documents, make four runs, validate and score them,
 
 # Four processes share the test files, since many tests wait (tests/conftest.py says how). If a test ends its process, or
 # hangs outside of Python, that test alone fails. If tests fail beside others, they run once more, alone. Both are shown.
-test: lint $(SERVERS) $(OPENSEARCH)/.ready $(DOCS)/.ready chromium ## run lint, types and all tests, with real servers and a real browser
+test: lint $(SERVERS) $(ROUTIR)/.ready $(OPENSEARCH)/.ready $(DOCS)/.ready chromium ## run lint, types and all tests, with real servers and a real browser
 	$(BIN)/pytest -n 4 -m "not nightly" --no-loadscope-reorder --durations 40 --maxfail 20 || \
 		{ test $$? -eq 1 && echo "The tests that failed beside others run once more, alone:" && $(BIN)/pytest --last-failed --last-failed-no-failures none; }
 
-nightly: lint $(SERVERS) $(OPENSEARCH)/.ready $(DOCS)/.ready chromium ## run all tests, also those that repeat at length, with 10,000 damaged inputs each
+nightly: lint $(SERVERS) $(ROUTIR)/.ready $(OPENSEARCH)/.ready $(DOCS)/.ready chromium ## run all tests, also those that repeat at length, with 10,000 damaged inputs each
 	KEYSTONE_FUZZ=10000 $(BIN)/pytest -n 4 --no-loadscope-reorder --durations 40
 
-durations: $(READY_DEV) $(SERVERS) $(OPENSEARCH)/.ready $(DOCS)/.ready chromium ## record how long each test takes, in tests/durations.json
+durations: $(READY_DEV) $(SERVERS) $(ROUTIR)/.ready $(OPENSEARCH)/.ready $(DOCS)/.ready chromium ## record how long each test takes, in tests/durations.json
 	KEYSTONE_FUZZ= $(BIN)/pytest -n 1 -m "not nightly" --record-durations
 
 test-opensearch: $(READY_DEV) $(OPENSEARCH)/.ready ## run the tests that need OpenSearch servers
 	$(BIN)/pytest tests/indexing/opensearch tests/retrieval/test_opensearch*.py
+
+test-routir: $(READY_DEV) $(ROUTIR)/.ready ## run the tests that need a server of RoutIR
+	$(BIN)/pytest tests/indexing/attached/test_routir.py
 
 # Beside lint, which mostly waits for mypy. A test of any values (hypothesis) draws 20 of them here, and 100 in `make test`.
 check: $(READY_DEV) ## run lint, types and the quick tests
@@ -130,6 +134,16 @@ $(VLLM)/.ready: $(WHEEL)/wheel.txt $(WHEEL)/packages.txt $(WHEEL)/METADATA tests
 	$(VLLM)/bin/python tests/support/models/tiny_model.py $(VLLM)/tiny
 	touch $@
 
+# RoutIR, a search service of tracks, has an environment of its own, because it needs many further packages, and NumPy,
+# which it does not name. If it cannot be installed, its tests are skipped. With CI=true that is an error.
+$(ROUTIR)/.ready: Makefile | $(READY)
+	test -x $(ROUTIR)/bin/python || $(PYTHON) -m venv $(ROUTIR)
+	if $(BIN)/uv pip install --quiet --python $(ROUTIR)/bin/python routir==0.0.2 numpy; then \
+		touch $@; \
+	else \
+		echo "RoutIR could not be installed: its tests are skipped"; test "$$CI" != true; \
+	fi
+
 # Maven loads OpenSearch for tests, one folder of jars for each version. If Maven or its repositories cannot be reached,
 # the tests that need OpenSearch are skipped. With CI=true that is an error.
 $(OPENSEARCH)/.ready: $(POMS)
@@ -160,4 +174,4 @@ chromium: ## install the browser of the tests, if the machine has none
 	fi
 
 clean: ## remove the environments, the servers and all output
-	rm -rf .venv $(VLLM) $(OPENSEARCH) $(DOCS) site build demo-out dist out benchmarks/out
+	rm -rf .venv $(VLLM) $(ROUTIR) $(OPENSEARCH) $(DOCS) site build demo-out dist out benchmarks/out

@@ -23,8 +23,9 @@ from keystone.fusion.rrf import fuse_systems
 from keystone.indexing.index import Index
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.write import build_lucene
+from keystone.indexing.opensearch.analysis import CONTENTS
 from keystone.indexing.opensearch.cluster import place_of
-from keystone.indexing.opensearch.index import CONTENTS, VECTOR, Target
+from keystone.indexing.opensearch.index import VECTOR, Target
 from keystone.indexing.opensearch.load import Upload, load
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document, Embedding

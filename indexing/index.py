@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import orjson
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.languages import DEFAULT_LANGUAGE, name_languages
+from keystone.indexing.languages import DEFAULT_LANGUAGE, PIECES_PREFIX, find_code, name_languages
 from keystone.indexing.types import WORDS, Embedding, label_of
 
 P = ParamSpec("P")
@@ -183,6 +183,17 @@ class Index:
             return [self]
         return [replace(self, language=code, language_part=code) for code in self.languages]
 
+    def with_language(self, named: str) -> "Index":
+        """Return the index as `list_languages` lists it for one language. `UserError` for one that the index lacks."""
+        own = self.list_languages()
+        for one in own:
+            if one.language == find_code(named):
+                return one
+        expected = ", ".join(one.language for one in own)
+        raise UserError(
+            f"language: found {named!r} for {self.folder}, expected one of {expected} (keystone index --language)"
+        )
+
     def count_documents(self, all_documents: int) -> int:
         """Count the documents that `lucene` and `postings` hold, of `all_documents` of the index."""
         return self.languages[self.language_part] if self.language_part else all_documents
@@ -289,6 +300,13 @@ def open_index(folder: Path) -> Index:
         )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
+
+
+def describe_languages(index: Index) -> dict[str, Any]:
+    """Describe the languages of an index as `index.json` does: nothing for English, and for word pieces of a file."""
+    if index.language == DEFAULT_LANGUAGE or index.language.startswith(PIECES_PREFIX):
+        return {}
+    return {"language": index.language, **({"languages": index.languages} if index.languages else {})}
 
 
 def hold_open(index: Index) -> Index:

@@ -233,6 +233,12 @@ class DocumentStore:
             yield from self.get([row])
 
 
+def sample_documents(store: Store, most: int) -> list[Document]:
+    """Read at most so many documents, evenly spread over a store."""
+    count = min(most, len(store))
+    return store.get([place * len(store) // count for place in range(count)])
+
+
 def rows_of(known: NDArray[np.bytes_], ids: Sequence[str]) -> NDArray[np.int32]:
     """Return the places (int32[n]) of ids in `known`, ids as UTF-8, ascending; -1 for an id that is not there."""
     if not len(known):

@@ -19,13 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from keystone.indexing.errors import UserError
-from keystone.indexing.index import Index
-from keystone.indexing.languages import DEFAULT_LANGUAGE, find_code
+from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.settings import NoneNamed, leave_out
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 from keystone.indexing.words import list_stems
-from keystone.retrieval.backends import Sparse, open_sparse
+from keystone.retrieval.backends import BACKENDS, Sparse, open_sparse
 from keystone.retrieval.languages import fuse_languages
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import K1, B, Bm25, Query, Rankings, Statistics
@@ -78,24 +76,18 @@ class Bm25System(System):
         the index lacks.
         """
         assert within is None  # no setting gives candidates to this kind
-        found = [self._search_language(replace(opened, index=one), queries) for one in self._list_languages(opened)]
+        index = opened.index
+        searched = index.list_languages() if self.language is None else [index.with_language(self.language)]
+        found = [self._search_language(replace(opened, index=one), queries) for one in searched]
         from keystone.indexing.lucene.java import detach_thread
 
         detach_thread()
-        return found[0] if len(found) == 1 else fuse_languages(found, self.depth)
-
-    def _list_languages(self, opened: OpenIndex) -> list[Index]:
-        """List the index once for each language that is searched. `UserError` for a language that it lacks."""
-        found = opened.index.list_languages()
-        if self.language is None:
-            return found
-        if own := [one for one in found if one.language == find_code(self.language)]:
-            return own
-        expected = ", ".join(one.language for one in found)
-        raise UserError(
-            f"language: found {self.language!r} for {opened.index.folder}, expected one of {expected} "
-            "(keystone index --language)"
-        )
+        if len(found) == 1:
+            return found[0]
+        if BACKENDS[index.backend].grows:  # only rows of one time compare as ids
+            rows = [opened.store.rows(opened.store.ids(one.docs)) for one in found]
+            found = [replace(one, docs=docs) for one, docs in zip(found, rows, strict=True)]
+        return fuse_languages(found, self.depth)
 
     def _search_language(self, opened: OpenIndex, queries: Sequence[Query]) -> Rankings:
         """Search an index in one language, or the documents in one language of an index in several."""

@@ -1,6 +1,7 @@
 """BM25 by a REST server of Pyserini or Anserini; the store keeps the documents that it finds and gives them rows."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain, pairwise
 from typing import cast
 
@@ -16,12 +17,13 @@ from keystone.retrieval.ties import SPARE_HITS, search_past_ties
 from keystone.retrieval.types import K1, B, Bm25, Columns, Rankings, offsets_of, ranked
 
 
-def open_sparse(_index: Index, store: Store, bm25: Bm25) -> Sparse:
+def open_sparse(index: Index, store: Store, bm25: Bm25) -> Sparse:
     """Open the search of an index on a REST server; `store` is the one that `open_store` gave for the index.
 
-    The server gets `bm25.k1` and `bm25.b` unless both are the defaults, which are the server's own.
+    Of an index in several languages, the server searches all, or one, `index.language_part`. It gets `bm25.k1` and
+    `bm25.b` unless both are the defaults, which are the server's own.
     """
-    return RestSearcher(cast(RestStore, store), bm25)
+    return RestSearcher(cast(RestStore, store), bm25, index)
 
 
 class RestSearcher:
@@ -30,8 +32,9 @@ class RestSearcher:
     A server accepts texts only, and it does not tell how many documents hold a word.
     """
 
-    def __init__(self, store: RestStore, bm25: Bm25) -> None:
-        self._store = store
+    def __init__(self, store: RestStore, bm25: Bm25, index: Index) -> None:
+        self._store, self._stems = store, partial(stems_of, language=index.language)
+        self._language = {"language": index.language_part} if index.language_part else {}
         self._parameters = {} if (bm25.k1, bm25.b) == (K1, B) else {"k1": bm25.k1, "b": bm25.b}
 
     def search(
@@ -59,7 +62,7 @@ class RestSearcher:
             nothing = np.empty(0, np.int32), np.empty(0, np.float32)
             hits = dict.fromkeys(places, nothing)
             asked = [(place, texts[place]) for place in places if texts[place].strip()]
-            for place, found in self._store.searches(asked, wanted, self._parameters):
+            for place, found in self._store.searches(asked, wanted, {**self._parameters, **self._language}):
                 names[place] = [name for name, _ in found]
                 scores = np.array([score for _, score in found], dtype=np.float32)
                 hits[place] = np.arange(len(found), dtype=np.int32), scores
@@ -89,8 +92,8 @@ class RestSearcher:
         raise UserError(f"{asked}: {self._store.server.url} ignores them: its scores stay the same; {expected}")
 
     def stems(self, text: str) -> list[str]:
-        """Return the stems of a text in order, by Anserini's English analyzer, which is the server's default."""
-        return stems_of(text)
+        """Return the stems of a text in order, by Anserini's analyzer for the language of the index."""
+        return self._stems(text)
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
         """Raise `UserError`, unless the list is empty: a server does not count documents."""

@@ -87,6 +87,7 @@ def test_the_commands_of_the_page_use_one_row_of_each_table(installed: Path, tmp
     assert [row[:4] for row in again] == [row[:4] for row in fused]
     assert "FirstRank@10" in shown["evaluate"]
     assert "FirstRank(rel=2)" in shown["evaluate"]
+    assert "valid for tiny26" in shown["validate"]
     evidence = (tmp_path / "out" / "tiny" / "evidence.jsonl").read_text()
     titles = (tmp_path / "out" / "tiny" / "titles.trec").read_text().splitlines()
     assert {line.split()[2] for line in titles} == {"garden.notes:1", "garden.notes:2"}
@@ -102,6 +103,7 @@ def test_the_commands_of_the_page_use_one_row_of_each_table(installed: Path, tmp
         pytest.param("index x.notes --format note --out c", "expected one of .*, notes, ", id="corpora"),
         pytest.param("evaluate a --qrels q -m Firstrank@3.5", "expected one of .*, FirstRank", id="measures"),
         pytest.param("convert a b --to pair", "expected one of .*, pairs", id="forms"),
+        pytest.param("validate a --topics b --track tiny", "expected one of .*, tiny26", id="tracks"),
         pytest.param(
             "run --set run_id=a --set index=i --set topics=t --set reader.name=opening",
             "reader.name: found 'opening'; expected one of .*, openings, ",

@@ -18,7 +18,7 @@ from keystone.runs.config.read import PRESETS
 from keystone.runs.evaluation.answers.families import FAMILIES as ANSWER_FAMILIES
 from keystone.runs.evaluation.answers.families import JUDGED
 from keystone.runs.evaluation.measures import FAMILIES
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from tests.support.places import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])

@@ -61,6 +61,8 @@ class Attachment:
     """Whether runs embed each segment of these documents; otherwise each document."""
     impacts: Mapping[str, ImpactSet] = field(default_factory=dict)
     """The model of the impacts that the index holds, by a name."""
+    languages: Mapping[str, Any] = field(default_factory=dict)
+    """What `index.json` says of the languages of the documents; empty for English."""
 
 
 def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path], int | None]) -> tuple[Index, bool]:
@@ -76,6 +78,9 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
     made_of = [FORMAT, place, embedding.made_by if embedding else None]
     if attachment.impacts:
         made_of.append(["impacts", {name: one.weights for name, one in attachment.impacts.items()}])
+    if attachment.languages:
+        codes = sorted(attachment.languages.get("languages", ()))
+        made_of.append(["language", attachment.languages["language"], *codes])
     key = digest([*made_of, "passages"] if attachment.passages else made_of)
     if out.exists():
         existing = open_index(out)
@@ -89,6 +94,7 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
     with partial_folder(out, key, (*attachment.parts, "index.json")) as folder:
         meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": None, "documents": fill(folder)}
         meta |= {"left_out": {}, "cut": 0, "at": at, "corpus": str(corpus), "passages": attachment.passages}
+        meta |= attachment.languages
         if attachment.impacts:
             meta["impacts"] = {name: asdict(one) for name, one in attachment.impacts.items()}
         _write_meta(folder, meta)

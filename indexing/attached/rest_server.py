@@ -28,6 +28,7 @@ from keystone.indexing.io.http import HttpRequest
 from keystone.indexing.io.keys import choose_key
 from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
 from keystone.indexing.io.server import Asker
+from keystone.indexing.languages import DEFAULT_LANGUAGE, LANGUAGES, has_languages
 from keystone.indexing.types import describe_id, is_id
 
 PREFIX, ROUTIR_PREFIX = "rest:", "routir:"
@@ -46,8 +47,8 @@ LARGEST_SCORE = float(np.finfo(np.float32).max)
 _DEPTH = re.compile(r"hits|depth|limit|most|maximum|top.?k", re.IGNORECASE)
 """Words by which a server refuses a number of hits."""
 
-Parameters = Mapping[str, float]
-"""The parameters of a search that a server is sent beyond its own: none, or `k1` and `b` of BM25."""
+Parameters = Mapping[str, float | str]
+"""The parameters of a search that a server is sent beyond its own: none, or `k1` and `b` of BM25, or `language`."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -91,7 +92,7 @@ class RoutirForm:
     def search_request(self, name: str, query: str, hits: int, parameters: Parameters) -> HttpRequest:
         """The request of a search, which gives ids and scores alone. `UserError` for parameters of BM25."""
         if parameters:
-            found = ", ".join(f"{key}={value:g}" for key, value in parameters.items())
+            found = ", ".join(f"{key}={value}" for key, value in parameters.items())
             raise UserError(f"retrieval: found {found} with a pipeline of RoutIR, which has its own; expected neither")
         collection, _, pipeline = name.partition("?")
         asked = {"pipeline": pipeline, "collection": collection, "query": query}
@@ -135,13 +136,17 @@ def address(corpus: Path) -> tuple[str, str] | None:
     return f"{scheme}://{host}{path.removesuffix('/v1')}", index
 
 
-def form_of(url: str, name: str, key_env: str | None = None, max_rate: float | None = None) -> str:
-    """The form of the interface that a server speaks for an index. `UserError` if the server has no such index."""
+def form_of(
+    url: str, name: str, key_env: str | None = None, max_rate: float | None = None
+) -> tuple[str, dict[str, Any]]:
+    """The form of the interface that a server speaks for an index, and the `Server.languages` of the index.
+
+    `UserError` if the server has no such index.
+    """
     refusals = []
     for form in FORMS:
         try:
-            Server(url, name, form, key_env, max_rate).search(["document"], 1)
-            return form
+            return form, Server(url, name, form, key_env, max_rate).languages()
         except Refused as refusal:
             refusals.append(str(refusal))
             if refusal.status not in (404, 405):
@@ -172,6 +177,14 @@ class Server:
         """The candidates of each query, best first, at most `hits`; holds all of them in memory."""
         found = dict(self.searches(enumerate(queries), hits))
         return [found[place] for place in range(len(queries))]
+
+    def languages(self) -> dict[str, Any]:
+        """The language of the index, and the number of documents by language, as Keystone's server tells them.
+
+        Nothing for English alone, and from other servers.
+        """
+        request = self._form.search_request(self.name, "document", 1, {})
+        return self._ask(request, languages_of, Event())
 
     def searches(
         self, queries: Iterable[tuple[T, str]], hits: int, parameters: Parameters = MappingProxyType({})
@@ -254,6 +267,17 @@ def candidates_of(reply: Any) -> list[Candidate]:
     if any(first.score < second.score for first, second in pairwise(hits)):
         raise ValueError("found candidates whose scores ascend")
     return hits
+
+
+def languages_of(reply: Any) -> dict[str, Any]:
+    """Read what the reply to a search says of the languages of the index. `ValueError` for anything but a search's."""
+    candidates_of(reply)
+    language, languages = reply.get("language", DEFAULT_LANGUAGE), reply.get("languages")
+    if isinstance(languages, dict) and isinstance(language, str) and has_languages(language):
+        counts = {code: count for code, count in languages.items() if code in LANGUAGES and type(count) is int}
+        if counts == languages != {}:
+            return {"language": language, "languages": counts}
+    return {"language": language} if language in LANGUAGES and language != DEFAULT_LANGUAGE else {}
 
 
 def payload_of(reply: Any) -> Any:

@@ -71,14 +71,14 @@ def adopt_server(
         raise UserError(f"{corpus}: expected rest:http://HOST:PORT/INDEX")
     url, name = found
     if str(corpus).startswith(ROUTIR_PREFIX):
-        form = ROUTIR
+        form, languages = ROUTIR, dict[str, Any]()
         Server(url, name, form, key_env, max_rate).search(["document"], 1)
     else:
-        form = form_of(url, name, key_env, max_rate)
+        form, languages = form_of(url, name, key_env, max_rate)
     at = {"backend": BACKEND, "url": url, "name": name, "api": form}
     at |= {KEY_ENV: key_env} if key_env else {}
     at |= {MAX_RATE: str(max_rate)} if max_rate else {}
-    return adopt(corpus, out, Attachment(at, embedding, passages=passages), lambda _folder: None)
+    return adopt(corpus, out, Attachment(at, embedding, passages=passages, languages=languages), lambda _folder: None)
 
 
 def attach(corpus: str, out: Path, settings: AttachSettings, _progress: Progress) -> tuple[Index, bool]:
@@ -125,6 +125,7 @@ class RestStore:
 
     def __init__(self, index: Index) -> None:
         self._path, self.server = index.folder / FOUND, open_server(index)
+        self._language_field = "language" if index.languages else ""
         self._searches = index.folder / SEARCHES
         with self._opened() as registry, registry:
             registry.execute("CREATE TABLE IF NOT EXISTS documents (id TEXT PRIMARY KEY, record BLOB NOT NULL)")
@@ -267,7 +268,7 @@ class RestStore:
         if not is_id(name, LONGEST_DOCUMENT_ID):
             raise UserError(f"{where}: expected {describe_id(name, LONGEST_DOCUMENT_ID)}, found {name!r}")
         try:
-            return cut_segments(document_of_payload(payload, name, where))
+            return cut_segments(document_of_payload(payload, name, where, self._language_field))
         except BadRecord as error:
             raise UserError(str(error)) from error
 
@@ -282,15 +283,15 @@ class RestStore:
             ) from error
 
 
-def document_of_payload(payload: Any, name: str, where: str) -> Document:
+def document_of_payload(payload: Any, name: str, where: str, language_field: str = "") -> Document:
     """Read the document in a server's payload: an object, an object's JSON in a string, or a plain text.
 
     If a plain text has the id of a segment (`DOCUMENT#NUMBER_OFFSET`), it is also its only segment. `BadRecord` for any
-    other payload; `where` names it in the error.
+    other payload; `where` names it in the error. `language_field` names the field with its language, if any.
     """
     record = _object(payload)
     if record is not None:
-        return make_document({**record, "docid": name}, where)
+        return make_document({**record, "docid": name}, where, language_field)
     if not isinstance(payload, str):
         raise BadRecord(f"{where}: expected a document, found {type(payload).__name__}", "wrong type")
     own = (Segment(name, Span(name, 0, len(payload))),) if _SEGMENT.fullmatch(name) else ()

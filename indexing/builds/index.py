@@ -82,8 +82,6 @@ def build_index(
         own = {name: one.made_by for name, one in settings.vectors.items()}
         made_of.append(["vectors", own, *kind])
     if settings.language != DEFAULT_LANGUAGE:
-        if opensearch:
-            raise UserError("found --language with --opensearch, which knows Keystone's analyzer for English alone")
         made_of.append(["language", settings.language])
     if settings.impacts:
         made_of.append(["impacts", {name: one.weights for name, one in settings.impacts.items()}])
@@ -99,6 +97,7 @@ def build_index(
         from keystone.indexing.opensearch.build import check_cluster
 
         known = {"faiss": faiss, "passages": settings.passages, "impacts": settings.impacts}
+        known |= {} if has_languages(settings.language) else describe_language((), settings.language)
         check_cluster(opensearch, keys, known, embedding)
     parts_key = digest([*keys, at]) if at or len(keys) > 1 else keys[0]
     parts = PARTS[-1:] if at else (*PARTS, *list_set_folders(settings))
@@ -112,6 +111,8 @@ def build_index(
             store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress, foretell)
             if not opensearch:
                 write_postings(store, folder, progress, settings.language)
+            elif has_languages(settings.language):
+                check_cluster(opensearch, keys, known | describe_language(store, settings.language), embedding)
 
             def embed(texts: Texts, one: Embedding, _name: str, place: Path) -> Shards:
                 return embed_store(texts, one, place, effort, engine.embed)

@@ -1,5 +1,6 @@
 """The update of an index folder whose documents lie in OpenSearch."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +65,11 @@ def fill_cluster(
     meta = {name: value for name, value in {**said, **made}.items() if name != "at"}
     meta |= {"format": FORMAT, "key": digest(["updated", FORMAT, older.key, *ids]), "documents": documents}
     meta |= {"left_out": found["left_out"], "segments": segments, "numbers": first + len(changed)}
+    if older.languages:
+        languages = Counter(older.languages)
+        languages.update(document.language for document in store or ())
+        languages.subtract(document.language for document in gone or ())
+        meta["languages"] = dict((+languages).most_common())
     meta["cut"] = max(0, older.cut - _count_cut(older, gone)) + made["cut"]
     added = None
     if store:

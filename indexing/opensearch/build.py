@@ -14,6 +14,7 @@ from keystone.indexing.io.error_text import show_value
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import partial_folder, stage
 from keystone.indexing.io.writing import write_whole
+from keystone.indexing.opensearch.analysis import check_analyzers
 from keystone.indexing.opensearch.cluster import Place, as_expected, close, connect, place_of
 from keystone.indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
 from keystone.indexing.opensearch.load import Upload, load
@@ -28,12 +29,13 @@ def check_cluster(target: Target, keys: Collection[str], meta: Mapping[str, Any]
     """Raise `UserError` if the cluster cannot take the index, before Keystone reads or embeds anything for it.
 
     The index may have each of the `keys`. `meta` is the known part of its description of itself: `faiss`,
-    `passages` and `impacts`.
+    `passages`, `impacts`, and its languages.
     """
     dimension = load_embedder(embedding).dimension if embedding and meta["faiss"] is not None else None
-    body = index_body(meta, target.shards, dimension)
     nodes = connect(target.place.urls, 1)
     try:
+        check_analyzers(nodes, meta)
+        body = index_body(meta, target.shards, dimension)
         held = held_at(nodes, target.place)
         refuse_other(target.place, held, keys)
         if held is None:

@@ -21,32 +21,17 @@ from numpy.typing import NDArray
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.error_text import describe_error, show_value
 from keystone.indexing.io.retry import PATIENCE_S
+from keystone.indexing.opensearch.analysis import CONTENTS, make_analysis, make_contents_field
 from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected
 from keystone.indexing.opensearch.requests import ask
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 
-DOCID, ROW, CONTENTS, DOCUMENT, VECTOR = "docid", "row", "contents", "document", "vector"
-"""The fields: a document's id, its row, title and text for searches, its record in a store, its embedding."""
+DOCID, ROW, DOCUMENT, VECTOR = "docid", "row", "document", "vector"
+"""The fields: a document's id, its row, its record in a store, its embedding."""
 IMPACTS = "impacts"
 """The field whose parts, by the names of sets, hold impacts by the numbers of entries of the vocabulary."""
 GREATEST_IMPACT = 511
 """The greatest impact up to which all are exact: `rank_features` keep 9 binary digits of a number."""
-ANALYZER = "anserini"
-ANALYSIS = {
-    "filter": {
-        "possessive": {"type": "stemmer", "language": "possessive_english"},
-        "stop_words": {"type": "stop", "stopwords": "_english_"},
-        "porter": {"type": "stemmer", "language": "english"},
-    },
-    "analyzer": {
-        ANALYZER: {
-            "type": "custom",
-            "tokenizer": "standard",
-            "filter": ["possessive", "lowercase", "stop_words", "porter"],
-        }
-    },
-}
-"""Anserini's analyzer for English, as an OpenSearch setting."""
 SIMILARITY = {"type": "BM25", "k1": 0.9, "b": 0.4}
 EF_CONSTRUCTION = 128
 VERSION_DIGITS = 16
@@ -87,14 +72,14 @@ def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, repl
 
     `meta` is the index's description of itself; `meta["faiss"]` is the kind of search among vectors,
     `meta["passages"]` tells whether they are those of passages, and the keys of `meta["impacts"]` name sets of impacts.
-    `dimension` is the number of entries in a vector; None
-    for an index without vectors. The settings speed up loading: no refresh, `replicas` copies, and no waiting for the
-    disk. `UserError` as from `vector_field` and `passages_field`.
+    `meta["language"]` and `meta["languages"]` tell the languages of the documents, if they are not English.
+    `dimension` is the number of entries in a vector; None for an index without vectors. The settings speed up loading:
+    no refresh, `replicas` copies, and no waiting for the disk. `UserError` as from `vector_field` and `passages_field`.
     """
     fields: dict[str, Any] = {
         DOCID: {"type": "keyword"},
         ROW: {"type": "integer"},
-        CONTENTS: {"type": "text", "analyzer": ANALYZER, "index_options": "freqs", "norms": True},
+        CONTENTS: make_contents_field(meta),
         DOCUMENT: {"type": "object", "enabled": False},
     }
     settings: dict[str, Any] = {
@@ -114,7 +99,7 @@ def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, repl
         fields[IMPACTS] = {"properties": {name: {"type": "rank_features"} for name in sets}}
         excluded.append(IMPACTS)
     return {
-        "settings": {"index": settings, "analysis": ANALYSIS},
+        "settings": {"index": settings, "analysis": make_analysis(meta)},
         "mappings": {
             "dynamic": "strict",
             "_meta": {"keystone": dict(meta)},
@@ -235,8 +220,9 @@ def _has_all_shards(nodes: Sequence[Node], place: Place) -> bool:
 
 
 def describe(nodes: Sequence[Node], place: Place, meta: Mapping[str, Any]) -> None:
-    """Replace an index's description of itself."""
-    body = orjson.dumps({"_meta": {"keystone": dict(meta)}})
+    """Replace an index's description of itself, and make the fields of languages that are new in it."""
+    fields = {CONTENTS: make_contents_field(meta)} if "languages" in meta else {}
+    body = orjson.dumps({"_meta": {"keystone": dict(meta)}, "properties": fields})
     ask(nodes, Request("PUT", f"{place.path}/_mapping", body)).checked()
 
 

@@ -21,9 +21,9 @@ from keystone.indexing.errors import GaveUp, UserError
 from keystone.indexing.impacts import RowImpacts
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S, is_retryable
+from keystone.indexing.opensearch.analysis import CONTENTS
 from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect
 from keystone.indexing.opensearch.index import (
-    CONTENTS,
     DOCID,
     DOCUMENT,
     IMPACTS,
@@ -318,7 +318,7 @@ def _lines(
                 source = {
                     DOCID: document.id,
                     ROW: first_number + row,
-                    CONTENTS: document.contents,
+                    CONTENTS: {document.language: document.contents} if document.language else document.contents,
                     DOCUMENT: orjson.Fragment(record.rstrip()),
                     **fields,
                 }

@@ -170,7 +170,7 @@ class OpenSearchStore:
 def _document(record: Any) -> Document:
     """Read the document of a record. `ValueError` for a record that no store has written."""
     found = from_record(record)
-    texts = found.id, found.title, found.url, found.headings, found.text
+    texts = found.id, found.title, found.url, found.headings, found.text, found.language
     if not all(isinstance(text, str) for text in texts) or not is_id(found.id):
         raise ValueError(f"found a document of id {show_value(found.id)}, expected an id and texts")
     for segment in found.segments:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.opensearch.analysis import check_analyzers
 from keystone.indexing.opensearch.cluster import Node, Place, close, connect
 from keystone.indexing.opensearch.index import (
     Held,
@@ -81,14 +82,15 @@ def _fill(
     progress: Progress,
 ) -> Numbers:
     """Make the new index from a copy of the one that is held; returns the numbers of its documents by row."""
+    check_analyzers(nodes, meta)
     clone(nodes, held.place, new)
+    describe(nodes, new, meta)
     delete_documents(nodes, new, removed)
     if added:
         upload = replace(added, target=replace(added.target, place=new))
         with progress("Loading OpenSearch", len(upload.store)) as tick:
             send_rows(nodes, upload, [(0, len(upload.store))], tick)
     refresh(nodes, new)
-    describe(nodes, new, meta)
     with progress("Merging segments", None):
         _drop_deleted(nodes, new, held.replicas)
     return read_numbers(nodes, new, meta["documents"])

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import show_value
 from keystone.indexing.lucene.analyzer import stems_of
+from keystone.indexing.opensearch.analysis import name_contents_field
 from keystone.indexing.opensearch.cluster import Request, as_expected, place_at
-from keystone.indexing.opensearch.index import CONTENTS, ROW
+from keystone.indexing.opensearch.index import ROW
 from keystone.indexing.opensearch.requests import ask
 from keystone.indexing.opensearch.search import open_cluster, search_each, search_of
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
+from keystone.retrieval.languages import LanguagesSearcher
 from keystone.retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
 from keystone.retrieval.types import K1, Bm25, Rankings, Statistics, ranked
 
@@ -31,16 +33,23 @@ DEFAULT_CLAUSES = 1024
 def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
     """Open the BM25 search of an index in OpenSearch.
 
-    `UserError` as from `open_cluster`, and for parameters of BM25 other than those of the index.
+    Of an index in several languages, each is searched, and `LanguagesSearcher` fuses their rankings. `UserError` as
+    from `open_cluster`, and for parameters of BM25 other than those of the index.
     """
     bm25.refuse_change(str(place_at(index.at)))
-    return OpenSearchSparse(index, bm25.statistics)
+    found = [OpenSearchSparse(one, bm25.statistics) for one in index.list_languages()]
+    return LanguagesSearcher(found) if index.languages and not index.language_part else found[0]
 
 
 class OpenSearchSparse:
-    """BM25 with k1=0.9, b=0.4 over an index in a cluster; `statistics` names the shards that count words."""
+    """BM25 with k1=0.9, b=0.4 over an index in a cluster; `statistics` names the shards that count words.
+
+    Texts are analyzed here, as the cluster has analyzed the documents. Of an index in several languages, one is
+    searched, `index.language_part`.
+    """
 
     def __init__(self, index: Index, statistics: Statistics = "global") -> None:
+        self._language, self._field = index.language, name_contents_field(index.language_part)
         self._cluster = open_cluster(index)
         everywhere = statistics == "global" and self._cluster.shards > 1
         header = {"search_type": "dfs_query_then_fetch"} if everywhere else {}
@@ -60,7 +69,7 @@ class OpenSearchSparse:
         A query is a text, or a mapping from stems to weights. Keystone splits a query with more stems than the
         cluster accepts into several searches. `UserError` if the cluster cannot answer.
         """
-        weights = [Counter(stems_of(query)) if isinstance(query, str) else query for query in queries]
+        weights = [Counter(self.stems(query)) if isinstance(query, str) else query for query in queries]
         long = [
             number for number, own in enumerate(weights) if len(own) > DEFAULT_CLAUSES and len(own) > self._most_words()
         ]
@@ -114,7 +123,7 @@ class OpenSearchSparse:
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""
-        return stems_of(text)
+        return stems_of(text, self._language)
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
         """Count the documents that hold each stem."""
@@ -134,7 +143,7 @@ class OpenSearchSparse:
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
         """Count the documents that hold the stem of each word; 0 for a stop word."""
-        own = [stems[0] if len(stems := stems_of(word)) == 1 else "" for word in words]
+        own = [stems[0] if len(stems := self.stems(word)) == 1 else "" for word in words]
         known = sorted({stem for stem in own if stem})
         frequency = dict(zip(known, self.stem_frequencies(known), strict=True))
         return [frequency.get(stem, 0) for stem in own]
@@ -145,7 +154,7 @@ class OpenSearchSparse:
         return {"bool": {"should": [self._ask_stem(stem, weight) for stem, weight in weights.items()]}}
 
     def _ask_stem(self, stem: str, weight: float) -> dict[str, Any]:
-        return {"term": {CONTENTS: {"value": stem, "boost": weight}}}
+        return {"term": {self._field: {"value": stem, "boost": weight}}}
 
 
 DEPTH_FACTOR = 4

@@ -22,7 +22,7 @@ from keystone.runs.config.sections import (
     Retrieval,
     ShortName,
 )
-from keystone.runs.tracks.rules import DEFAULT_TEAM, TRACKS
+from keystone.runs.track_rules import DEFAULT_TEAM, TRACKS
 
 
 class RunConfig(StrictSettings):

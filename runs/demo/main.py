@@ -26,8 +26,8 @@ from keystone.runs.report.html.write import write_report
 from keystone.runs.report.say import say
 from keystone.runs.report.story import format_story, read_story
 from keystone.runs.report.terminal import print_evaluations
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks import validate
-from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.trec.run_files import read_qrels, read_run
 from keystone.runs.trec.topics import read_topics
 from keystone.runs.wording import plural

@@ -8,8 +8,9 @@ import orjson
 from yarl import URL
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.opensearch.analysis import ANALYSIS, ANALYZER
 from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected, close, connect, place_of
-from keystone.indexing.opensearch.index import ANALYSIS, ANALYZER, SIMILARITY, held_at
+from keystone.indexing.opensearch.index import SIMILARITY, held_at
 from keystone.indexing.opensearch.requests import ask
 from keystone.indexing.opensearch.search import version_of
 from keystone.runs.doctor.machine import Finding
@@ -191,9 +192,8 @@ def _collect_stems(nodes: Sequence[Node], place: Place | None) -> list[tuple[lis
     """Collect stems of the sample texts: those of the cluster (or of the index at `place`) and of Anserini."""
     from keystone.indexing.lucene.analyzer import stems_of
 
-    analysis: dict[str, Any] = ANALYSIS
-    parts = analysis["analyzer"][ANALYZER]
-    filters = [analysis["filter"].get(name, name) for name in parts["filter"]]
+    parts = ANALYSIS["analyzer"][ANALYZER]
+    filters = [ANALYSIS["filter"].get(name, name) for name in parts["filter"]]
     inline = {"tokenizer": parts["tokenizer"], "filter": filters}
     found = []
     for text in SAMPLE_TEXTS:

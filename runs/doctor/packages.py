@@ -14,6 +14,7 @@ TABLES = {
     "keystone.readers": "keystone.generation.readers.settings:READERS",
     "keystone.measures": "keystone.runs.evaluation.measures:FAMILIES",
     "keystone.forms": "keystone.runs.exchange.table:FORMS",
+    "keystone.tracks": "keystone.runs.track_rules:TRACKS",
 }
 """The groups of entry points, with the import path of the table that each opens."""
 

@@ -19,7 +19,7 @@ from keystone.runs.evaluation.arena.tournament import Judgment
 from keystone.runs.evaluation.sheet.join import COLUMNS
 from keystone.runs.evaluation.sheet.make import Asked, Sheet, make_sheet, read_given
 from keystone.runs.pipeline.model_runner import open_model_runner
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.violations import shorten_value
 
 PREFERENCE = "preference"

@@ -21,7 +21,7 @@ from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
 from keystone.runs.exchange.records import read_records
 from keystone.runs.exchange.table import FORMS, Form, get_form
 from keystone.runs.exchange.types import Candidate, CitedAnswer, Handover, Kind, Request, find_text_key, get_text
-from keystone.runs.tracks.rules import OPTIONS, TRACKS, KeyContent
+from keystone.runs.track_rules import OPTIONS, TRACKS, KeyContent
 from keystone.runs.trec.collections import names_columns
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.topics import LAYOUT, names_collection, read_topics

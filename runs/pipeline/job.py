@@ -17,7 +17,7 @@ from keystone.indexing.types import Progress, Store, silent
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.tracks.rules import TRACKS, Track, encode_rules, set_topic_limits
+from keystone.runs.track_rules import TRACKS, Track, encode_rules, set_topic_limits
 
 if TYPE_CHECKING:
     from keystone.generation.context.topic import Sources

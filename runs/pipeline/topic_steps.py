@@ -34,8 +34,8 @@ from keystone.runs.pipeline.grading.rounds import RELEVANT_GRADE
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.ranking.fuse import round_scores
 from keystone.runs.pipeline.ranking.rank import embed_topic, find_graded_places, get_hybrid_scores
+from keystone.runs.track_rules import Track
 from keystone.runs.tracks.answer_files import cut_to_limits
-from keystone.runs.tracks.rules import Track
 
 
 @dataclass(frozen=True, slots=True)

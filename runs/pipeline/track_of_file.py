@@ -6,7 +6,7 @@ from pathlib import Path
 from keystone.indexing.errors import UnclearTrack, UserError
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.file_names import CONFIG
-from keystone.runs.tracks.rules import TRACKS, Track
+from keystone.runs.track_rules import TRACKS, Track
 from keystone.runs.tracks.validate import detect_track, find_tracks_by_name
 
 

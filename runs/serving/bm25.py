@@ -1,4 +1,4 @@
-"""BM25 of queries that arrive together, in one batch for each depth and each setting."""
+"""BM25 of queries that arrive together, in one batch for each depth, language and setting."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,16 +14,17 @@ from keystone.runs.serving.batches import Batches
 MOST_QUERIES = 256
 """The most queries of a batch."""
 MOST_SEARCHERS = 4
-"""The searchers, one for each k1 and b, that stay open."""
+"""The searchers, one for each language, k1 and b, that stay open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query, its depth, and the parameters of BM25."""
+    """A query, its depth, the parameters of BM25, and the language of the documents; None stands for all."""
 
     text: str
     depth: int
     bm25: Bm25
+    language: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +34,35 @@ class Bm25Batches:
     default: Bm25
     batches: Batches[Asked, Hits]
 
-    async def search(self, text: str, depth: int, bm25: Bm25 | None = None) -> Hits:
+    async def search(self, text: str, depth: int, bm25: Bm25 | None = None, language: str | None = None) -> Hits:
         """Rank the top `depth` documents of a query. `UserError` from the engine."""
-        return await self.batches.ask(Asked(text, depth, bm25 or self.default))
+        return await self.batches.ask(Asked(text, depth, bm25 or self.default, language))
 
 
 def open_bm25(index: Index, bm25: Bm25, threads: int) -> Bm25Batches:
     """Open the BM25 search of an index. `UserError` if it cannot be opened."""
     shared = open_store(index)
 
+    def choose(language: str | None) -> Index:
+        return index if language is None else index.with_language(language)
+
     @lru_cache(MOST_SEARCHERS)
-    def open_searcher(own: Bm25) -> Sparse:
-        return open_sparse(index, shared, own)
+    def open_searcher(own: Bm25, language: str | None) -> Sparse:
+        return open_sparse(choose(language), shared, own)
 
     def search(asked: Sequence[Asked]) -> list[Hits]:
         found: dict[int, Hits] = {}
-        groups: dict[tuple[Bm25, int], list[int]] = {}
+        groups: dict[tuple[Bm25, str | None, int], list[int]] = {}
         for place, one in enumerate(asked):
-            groups.setdefault((one.bm25, one.depth), []).append(place)
-        for (own, depth), places in groups.items():
+            groups.setdefault((one.bm25, one.language, one.depth), []).append(place)
+        for (own, language, depth), places in groups.items():
             store = renew_store(index, shared)
-            searcher = open_searcher(own) if store is shared else open_sparse(index, store, own)
+            searcher = open_searcher(own, language) if store is shared else open_sparse(choose(language), store, own)
             rankings = searcher.search([str(p) for p in places], [asked[p].text for p in places], depth, threads)
             hits = list(zip(store.ids(rankings.docs), rankings.scores.tolist(), strict=True))
             for place, (start, end) in zip(places, pairwise(rankings.offsets.tolist()), strict=True):
                 found[place] = hits[start:end]
         return [found[place] for place in range(len(asked))]
 
-    open_searcher(bm25)
+    open_searcher(bm25, None)
     return Bm25Batches(bm25, Batches(search, MOST_QUERIES))

@@ -120,10 +120,19 @@ def _open_parts(job: Job) -> None:
         open_dense(job.index, job.config.retrieval.faiss)
 
 
-async def search(service: Service, text: str, k: int = 10, method: str = "bm25", bm25: Bm25 | None = None) -> list[Hit]:
-    """Rank the `k` best documents for a text. `bm25` replaces the configuration's parameters for the method `bm25`.
+async def search(
+    service: Service,
+    text: str,
+    k: int = 10,
+    method: str = "bm25",
+    bm25: Bm25 | None = None,
+    language: str | None = None,
+) -> list[Hit]:
+    """Rank the `k` best documents for a text.
 
-    `UserError` for a text without words, an unknown method, a `k` outside 1 to 10,000, and from the engine.
+    For the method `bm25`, `bm25` replaces the configuration's parameters, and `language` names the documents that are
+    searched, if they have languages of their own. `UserError` for a text without words, an unknown method, a `k`
+    outside 1 to 10,000, a language that the index lacks, and from the engine.
     """
     check_text("query", text)
     if not 1 <= k <= MOST_HITS:
@@ -131,7 +140,8 @@ async def search(service: Service, text: str, k: int = 10, method: str = "bm25",
     if method not in service.methods:
         raise UserError(f"method: found {method!r}, expected one of {', '.join(service.methods)}")
     if method == "bm25":
-        found: Hits = await service.bm25.search(text, k, bm25)
+        code = service.index.with_language(language).language if language else None
+        found: Hits = await service.bm25.search(text, k, bm25, code)
     elif method == "decomposed":
         found = await service.engine.run(service.engine.search_decomposed(Topic(TOPIC_ID, text)))
     else:

@@ -11,7 +11,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.types import document_id
 from keystone.retrieval.types import Topic
-from keystone.runs.tracks.rules import DEFAULT_TEAM, CitationForm, IntegerMeaning, KeyContent, Track
+from keystone.runs.track_rules import DEFAULT_TEAM, CitationForm, IntegerMeaning, KeyContent, Track
 from keystone.runs.tracks.violations import shorten_value
 
 NUMBER = re.compile(r"0|[1-9]\d{0,18}", re.ASCII)

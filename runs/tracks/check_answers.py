@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.types import describe_id, is_id
+from keystone.runs.track_rules import DEFAULT_TEAM, OPTIONS, TYPES, CitationForm, Key, KeyContent, Track
 from keystone.runs.tracks.answer_files import (
     get_metadata,
     is_integer,
@@ -21,11 +22,9 @@ from keystone.runs.tracks.answer_files import (
 )
 from keystone.runs.tracks.check_run import check_ids
 from keystone.runs.tracks.check_sentences import check_forms, check_sentences
-from keystone.runs.tracks.rules import DEFAULT_TEAM, OPTIONS, CitationForm, Key, KeyContent, Track
 from keystone.runs.tracks.violations import Lines, Violation, make_error, make_warning, parse_object, shorten_value
 from keystone.runs.wording import plural
 
-TYPES = ("automatic", "manual")
 CONTEXT_CHARACTERS = 20
 """Characters that a message shows before and after the place where two narratives differ."""
 ID_CONTENTS: tuple[KeyContent, ...] = ("team", "run", "topic")
@@ -59,7 +58,7 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
         if isinstance(metadata, dict):
             values = {key.holds: read_id(metadata.get(key.name)) for key in track.keys}
             topic = values["topic"]
-            yield from _check_metadata(number, metadata, track, topic, topics)
+            yield from check_metadata(number, metadata, track, topic, topics)
             if track.is_default_team(values.get("team", "")):
                 default_team_lines.append(number)
             if topic and (first := answered.setdefault(topic, number)) != number:
@@ -127,8 +126,7 @@ def describe_answers(content: Lines, track: Track, topics: Mapping[str, str]) ->
 def find_topic(record: dict[str, Any], track: Track) -> str:
     """Find the topic that an object answers. If it names none, the result is empty."""
     metadata = get_metadata(record, track)
-    name = next(key.name for key in track.keys if key.holds == "topic")
-    return read_id(metadata.get(name)) if isinstance(metadata, dict) else ""
+    return read_id(metadata.get(track.topic_key)) if isinstance(metadata, dict) else ""
 
 
 def list_sentences(record: dict[str, Any], track: Track) -> list[dict[str, Any]]:
@@ -142,9 +140,10 @@ def read_id(value: Any) -> str:
     return str(value) if isinstance(value, str) or is_integer(value) else ""
 
 
-def _check_metadata(
+def check_metadata(
     number: int, metadata: dict[str, Any], track: Track, topic: str, topics: Mapping[str, str]
 ) -> Iterator[Violation]:
+    """Find the violations in an answer's metadata. `topic` is its topic, and `topics` maps ids to narratives."""
     for key in track.keys:
         value = metadata.get(key.name)
         where = key.name if track.metadata is None else f"{track.metadata}.{key.name}"

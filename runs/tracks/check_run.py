@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from keystone.indexing.types import describe_id, is_id
-from keystone.runs.tracks.rules import Track
+from keystone.runs.track_rules import Track
 from keystone.runs.tracks.violations import (
     Lines,
     Severity,

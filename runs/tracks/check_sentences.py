@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from keystone.runs.track_rules import CitationForm, Track
 from keystone.runs.tracks.answer_files import find_citation_form, is_integer, is_score, resolve_citation
-from keystone.runs.tracks.rules import CitationForm, Track
 from keystone.runs.tracks.violations import Violation, make_error, make_warning, shorten_value
 
 Citable = Mapping[str | int, str]

@@ -14,6 +14,7 @@ import orjson
 
 from keystone.indexing.types import is_id
 from keystone.retrieval.ties import decrease_strictly
+from keystone.runs.track_rules import CitationForm, Track
 from keystone.runs.tracks.answer_files import (
     count_fitting_sentences,
     find_citation_form,
@@ -28,7 +29,6 @@ from keystone.runs.tracks.answer_files import (
 from keystone.runs.tracks.check_answers import ID_CONTENTS, read_id
 from keystone.runs.tracks.check_run import is_blank, is_comment, is_row, parse_score
 from keystone.runs.tracks.check_sentences import Citable, collect_forms, mixes_forms
-from keystone.runs.tracks.rules import CitationForm, Track
 from keystone.runs.tracks.violations import Lines, Repair, is_utf8, parse_object, shorten_value
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.wording import plural

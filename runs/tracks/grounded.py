@@ -11,8 +11,8 @@ import orjson
 
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
+from keystone.runs.track_rules import CONTRADICTED, EXISTING, SUPPORTED, Track
 from keystone.runs.tracks.answer_files import Author, get_metadata, is_integer
-from keystone.runs.tracks.rules import Track
 from keystone.runs.tracks.violations import (
     Lines,
     Repair,
@@ -25,8 +25,6 @@ from keystone.runs.tracks.violations import (
     shorten_value,
 )
 from keystone.runs.wording import plural
-
-SUPPORTED, CONTRADICTED, EXISTING = "supported_citations", "contradicted_citations", "existing_supported_citations"
 
 
 class Grounds(NamedTuple):
@@ -42,8 +40,8 @@ def make_grounded_records(
     """Make the objects of the file, one for each answer in the order of the topics, which are its sentences."""
     found: dict[str, dict[str, Any]] = {}
     for topic in topics:
-        answer_id, existing = str(topic.record.get("qa_id", topic.id)), topic.record.get(EXISTING)
-        metadata = {"team_id": author.team_id, "run_id": author.run_id, "qa_id": answer_id}
+        answer_id, existing = str(topic.record.get(track.topic_key, topic.id)), topic.record.get(EXISTING)
+        metadata = {"team_id": author.team_id, "run_id": author.run_id, track.topic_key: answer_id}
         if isinstance(question := topic.record.get("question"), str):
             metadata["question"] = question
         record = found.setdefault(answer_id, {"metadata": metadata, "answer": []})
@@ -99,7 +97,7 @@ def check_grounded(content: Lines, track: Track, topics: Mapping[str, str]) -> I
         for key in track.keys:
             if metadata.get(key.name) in (None, "") and key.required:
                 yield make_error(number, "missing key", f"metadata.{key.name}: expected a value, found none")
-        answer_id = str(metadata.get("qa_id", ""))
+        answer_id = str(metadata.get(track.topic_key, ""))
         if answer_id in seen:
             first = f"line {seen[answer_id]} answers {answer_id}, too"
             yield make_error(number, "repeated answer", f"metadata.qa_id: {first}: expected one object for each answer")

@@ -6,19 +6,20 @@ missing, repeated and unknown topics, one run tag, exact narratives. docs/submit
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from keystone.indexing.errors import UnclearTrack, UserError
 from keystone.retrieval.types import Topic
+from keystone.runs.track_rules import SHARED_FORM, TRACKS, Track
 from keystone.runs.tracks.answer_files import get_metadata
-from keystone.runs.tracks.check_answers import check_answers, describe_answers, find_topic
+from keystone.runs.tracks.check_answers import check_answers, describe_answers, find_topic, read_id
+from keystone.runs.tracks.check_nuggets import check_nuggets, describe_nuggets, fix_nuggets, holds_nuggets
 from keystone.runs.tracks.check_run import check_run, describe_run, is_row
 from keystone.runs.tracks.fix import fix_answers, fix_run
 from keystone.runs.tracks.grounded import check_grounded, describe_grounded, fix_grounded
-from keystone.runs.tracks.rules import SHARED_FORM, TRACKS, Track
 from keystone.runs.tracks.violations import (
     Lines,
     Repair,
@@ -67,7 +68,7 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def validate(path: Path, track: Track, topics: Sequence[Topic]) -> list[Violation]:
-    """Find the violations of a retrieval run or an answer file, in the order of its lines.
+    """Find the violations of a retrieval run, an answer file or a file of nuggets, in the order of its lines.
 
     A file is an answer file if its name has `.jsonl`, or one of its lines is a JSON object.
     """
@@ -80,6 +81,33 @@ def judge(path: Path, track: Track, topics: Sequence[Topic]) -> Verdict:
     return _judge_lines(content, holds_answers(path, content), track, topics)
 
 
+def check_runs(path: Path, track: Track, seen: dict[tuple[str, bool], dict[str, Path]]) -> Iterator[Violation]:
+    """Find whether the run of a file is another file's, or one too many, where the track limits the number of runs.
+
+    `seen` holds the files judged so far by track, by whether they hold answers, and by run id. It gets this one.
+    """
+    if track.runs is None:
+        return
+    content = read_lines(path)
+    has_answers = holds_answers(path, content)
+    files = seen.setdefault((track.name, has_answers), {})
+    run_id = next(filter(None, (_find_run_id(line, has_answers, track) for _, line in content)), "")
+    if (first := files.setdefault(run_id, path)) != path:
+        yield make_error(
+            0, "run of another file", f"run id {run_id!r}: {first} has it, too; expected one file for a run"
+        )
+    if len(files) > track.runs:
+        yield make_error(0, "too many runs", f"found {len(files)} runs, expected at most {track.runs}")
+
+
+def _find_run_id(line: str, has_answers: bool, track: Track) -> str:
+    if not has_answers:
+        return split_columns(line)[5] if is_row(line) else ""
+    metadata = get_metadata(parse_object(line) or {}, track)
+    name = next(key.name for key in track.keys if key.holds == "run")
+    return read_id(metadata.get(name)) if isinstance(metadata, dict) else ""
+
+
 def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[list[Repair], Verdict]:
     """Repair a file as far as that keeps its meaning, and write the result to `out`.
 
@@ -88,7 +116,7 @@ def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[l
     marked = read_lines(path)
     content = [(number, line.lstrip(BYTE_ORDER_MARK)) for number, line in marked]
     has_answers = holds_answers(path, content)
-    repair = (fix_grounded if track.grounds else fix_answers) if has_answers else fix_run
+    repair = _choose_work(content, has_answers, track).fix
     lines, repairs = repair(content, track, {topic.id: topic.narrative for topic in topics})
     repairs += [
         Repair(number, "byte order mark dropped") for number, line in marked if line.startswith(BYTE_ORDER_MARK)
@@ -110,6 +138,8 @@ def detect_track(path: Path) -> Track:
         raise UserError(f"{path}: is empty, expected a run or answers")
     if array := _find_array(content):
         raise UserError(f"{path}:{array.line}: {array.message}")
+    if holds_nuggets(content):
+        return next(track for track in TRACKS.values() if track.nugget_run_id_length is not None)
     if holds_answers(path, content):
         records = [record for _, line in content if (record := parse_object(line)) is not None]
         if not records:
@@ -205,16 +235,33 @@ def _judge_lines(content: Lines, has_answers: bool, track: Track, topics: Sequen
     if array := _find_array(content):
         return Verdict([array], "Keystone does not judge the elements of an array")
     narratives = {topic.id: topic.narrative for topic in topics}
-    of_answers = (check_grounded, describe_grounded) if track.grounds else (check_answers, describe_answers)
-    check, describe = of_answers if has_answers else (check_run, describe_run)
+    work = _choose_work(content, has_answers, track)
     found = [
         replace(one, severity="warning") if one.kind in track.accepted else one
-        for one in sorted(check(content, track, narratives), key=lambda violation: violation.line)
+        for one in sorted(work.check(content, track, narratives), key=lambda violation: violation.line)
     ]
     if track.guessed:
         message = f"no limit was checked: its form is that of {', '.join(_list_sharing(track))}; --track names one"
         found.insert(0, make_warning(0, "no limit checked", message))
-    return Verdict(found, describe(content, track, narratives))
+    return Verdict(found, work.describe(content, track, narratives))
+
+
+class _Work(NamedTuple):
+    """What is done with the lines of a kind of file, by the rules of a track and the narratives by topic ids."""
+
+    check: Callable[[Lines, Track, Mapping[str, str]], Iterator[Violation]]
+    describe: Callable[[Lines, Track, Mapping[str, str]], str]
+    fix: Callable[[Lines, Track, Mapping[str, str]], tuple[list[str], list[Repair]]]
+
+
+def _choose_work(content: Lines, has_answers: bool, track: Track) -> _Work:
+    if not has_answers:
+        return _Work(check_run, describe_run, fix_run)
+    if holds_nuggets(content):
+        return _Work(check_nuggets, describe_nuggets, fix_nuggets)
+    if track.grounds:
+        return _Work(check_grounded, describe_grounded, fix_grounded)
+    return _Work(check_answers, describe_answers, fix_answers)
 
 
 def holds_answers(path: Path, content: Lines) -> bool:

@@ -9,6 +9,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_json_lines
+from keystone.runs.track_rules import EXISTING, Track, find_given_answer, find_request
 from keystone.runs.trec.marked_topics import RawTopic
 
 ID_KEYS = (
@@ -17,13 +18,6 @@ ID_KEYS = (
 )
 NARRATIVE_KEYS = ("narrative", "problem_statement", "title", "text", "query", "question", "description")
 """The names of the id and of the narrative; `keystone.indexing.io.fields` has the rule by which they are found."""
-
-RAGTIME_PARTS = ("title", "background", "problem_statement")
-BIOGEN_PARTS = ("topic", "question", "narrative")
-"""The parts of a request of RAGTIME 2025 and 2026, and of BioGen 2025, in the order in which a narrative joins them."""
-
-GIVEN_SENTENCES = "answer"
-"""The key with the sentences of a given answer that are to be grounded, as in task A of BioGen 2025."""
 
 TURN_KEYS = ("turn", "turns")
 TURN_ID_KEYS = ("number", "turn_id")
@@ -66,25 +60,11 @@ def make_raw_topic(path: Path, place: int | str, record: Mapping[str, Any]) -> R
             f"{name_place(path, place)}: expected an id ({', '.join(ID_KEYS)}) and a narrative "
             f"({', '.join(NARRATIVE_KEYS)}), found the keys {', '.join(record) or 'none'}"
         )
-    if parts := find_request(record):
-        return (
-            place,
-            record[id_key],
-            "\n\n".join(record[key].strip() for key in parts),
-            id_key,
-            ", ".join(parts),
-            record,
-        )
+    if request := find_request(record):
+        parts = request[1]
+        text = "\n\n".join(record[key].strip() for key in parts)
+        return place, record[id_key], text, id_key, ", ".join(parts), record
     return place, record[id_key], record[text_key], id_key, text_key, record
-
-
-def find_request(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys of a request in several parts, as RAGTIME and BioGen have them, that hold a text. Empty for another."""
-    filled = {key for key, value in record.items() if isinstance(value, str) and value.strip()}
-    if filled.issuperset(BIOGEN_PARTS):
-        return BIOGEN_PARTS
-    parts = tuple(key for key in RAGTIME_PARTS if key in filled)
-    return parts if len(parts) > 1 and RAGTIME_PARTS[-1] in parts else ()
 
 
 def name_place(name: Path | str, place: int | str) -> str:
@@ -106,8 +86,8 @@ def _read_object(path: Path, place: int | str, record: Any) -> Iterator[RawTopic
     turns = next((record[key] for key in TURN_KEYS if isinstance(record.get(key), list)), None)
     if known and turns:
         yield from _read_turns(path, place, str(record[known]), turns)
-    elif answer_id := find_given_answer(record):
-        yield from _read_sentences(path, place, answer_id, record)
+    elif given := find_given_answer(record):
+        yield from _read_sentences(path, place, *given, record)
     elif known and not text and isinstance(own := _choose_language(record.get("topics")), dict):
         parts = (own.get(key) for key in TRANSLATED_KEYS)
         joined = "\n\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
@@ -136,25 +116,19 @@ def _read_turns(path: Path, place: int | str, topic_id: str, turns: list[Any]) -
         yield where, f"{topic_id}_{turn[key]}", turn[text], key, text, turn
 
 
-def find_given_answer(record: Mapping[str, Any]) -> str:
-    """The id of a given answer whose sentences are to be grounded; empty for another object."""
-    metadata, sentences = record.get("metadata"), record.get(GIVEN_SENTENCES)
-    described = metadata if isinstance(metadata, dict) else record
-    name = described.get("qa_id")
-    return str(name) if isinstance(sentences, list) and isinstance(name, str | int) else ""
-
-
-def _read_sentences(path: Path, place: int | str, answer_id: str, record: Mapping[str, Any]) -> Iterator[RawTopic]:
+def _read_sentences(
+    path: Path, place: int | str, track: Track, answer_id: str, record: Mapping[str, Any]
+) -> Iterator[RawTopic]:
     """Each sentence of a given answer as a topic with the id `ANSWER-NUMBER`, from 1."""
     described = {**record, **record["metadata"]} if isinstance(record.get("metadata"), dict) else record
-    for number, one in enumerate(record[GIVEN_SENTENCES], 1):
+    for number, one in enumerate(record[track.sentences], 1):
         where = f"{place if isinstance(place, str) else f'line {place}'}, sentence {number}"
         if not isinstance(one, dict) or not isinstance(one.get("text"), str):
             raise UserError(f"{name_place(path, where)}: expected an object with a text, found {type(one).__name__}")
         name = f"{answer_id}-{number}"
-        known = {"id": name, "narrative": one["text"], "qa_id": answer_id, "question": described.get("question")}
-        existing = {"existing_supported_citations": one.get("existing_supported_citations")}
-        yield where, name, one["text"], "qa_id", GIVEN_SENTENCES, {**known, **existing}
+        known = {"id": name, "narrative": one["text"], "question": described.get("question")}
+        known |= {track.topic_key: answer_id, EXISTING: one.get(EXISTING)}
+        yield where, name, one["text"], track.topic_key, track.sentences, known
 
 
 def _choose_language(topics: Any) -> Any:

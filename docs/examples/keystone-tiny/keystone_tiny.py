@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -21,6 +22,7 @@ from keystone.runs.evaluation.measures import Family
 from keystone.runs.exchange.records import read_form
 from keystone.runs.exchange.table import Form
 from keystone.runs.exchange.types import Candidate, Handover, Request
+from keystone.runs.track_rules import TRACKS, Length, RequestForm
 
 
 def read_notes(file, name, report):
@@ -119,3 +121,6 @@ def write_pairs(path, content):
 
 
 PAIRS = Form("pairs", "requests", "an example", read_pairs, write_pairs, lambda record: "pair" in record)
+
+REQUEST = RequestForm(parts=("need", "wish"), required=("need",))
+TINY26 = replace(TRACKS["responses"], name="tiny26", request=REQUEST, length=Length(100), words=100, cited=2)

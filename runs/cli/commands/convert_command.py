@@ -10,7 +10,7 @@ from keystone.runs.cli.options import Json, Quiet
 from keystone.runs.report.say import say, say_output
 
 if TYPE_CHECKING:
-    from keystone.runs.tracks.rules import KeyContent
+    from keystone.runs.track_rules import KeyContent
 
 
 def _print_forms(asked: bool) -> None:
@@ -65,7 +65,7 @@ def convert(
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.exchange.convert import ConversionSettings, describe, describe_missing
     from keystone.runs.exchange.convert import convert as convert_file
-    from keystone.runs.tracks.rules import OPTIONS
+    from keystone.runs.track_rules import OPTIONS
 
     check_outputs([file, topics], {"OUT": out})
     given: dict[KeyContent, str | None] = {"team": team, "run": run_id, "description": run_desc, "type": type}

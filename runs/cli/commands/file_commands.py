@@ -91,9 +91,9 @@ def validate(
     from keystone.indexing.store import open_store
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.pipeline.track_of_file import find_track
+    from keystone.runs.track_rules import TRACKS, set_topic_limits
     from keystone.runs.tracks import validate as rules
     from keystone.runs.tracks.check_index import check_index
-    from keystone.runs.tracks.rules import TRACKS, set_topic_limits
     from keystone.runs.trec.topics import read_topics
 
     if track is not None and track not in TRACKS:
@@ -105,12 +105,14 @@ def validate(
     narratives = read_topics(topics)
     store = open_store(open_index(index)) if index else None
     invalid, verdicts = 0, []
+    runs: dict[tuple[str, bool], dict[str, Path]] = {}
     for file in found:
         try:
             known = set_topic_limits(TRACKS[track] if track else find_track(file, "--track"), narratives)
             repairs, verdict = (
                 rules.fix(file, fix, known, narratives) if fix else ([], rules.judge(file, known, narratives))
             )
+            verdict = replace(verdict, violations=[*verdict.violations, *rules.check_runs(fix or file, known, runs)])
             if store:
                 missing = check_index(fix or file, known, store)
                 verdict = replace(verdict, violations=[*verdict.violations, *missing])

@@ -34,6 +34,12 @@ def doctor(
         str | None,
         typer.Option(help="Check this cluster, URL[,URL...], or an index in it, URL/NAME, in place of the machine."),
     ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(
+            help="Check whether the analyzers and embeddings of this index fit the languages of its documents."
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Probe the server of a language model at this base URL, by 25 requests."),
@@ -50,7 +56,7 @@ def doctor(
     json: Json = False,
     _quiet: Quiet = False,
 ) -> None:
-    """Check that this machine, a cluster or a model's server has all that a run needs.
+    """Check that this machine, an index, a cluster or a model's server has all that a run needs.
 
     For this machine, it also measures the speed of BM25 and of embeddings, and says how long a large corpus takes.
 
@@ -59,22 +65,25 @@ def doctor(
     Example: keystone doctor --model http://localhost:8000/v1
     """
     from keystone.runs.doctor.cluster import examine_cluster
+    from keystone.runs.doctor.documents import examine_index
     from keystone.runs.doctor.machine import Finding, examine_machine
     from keystone.runs.doctor.packages import examine_packages
     from keystone.runs.doctor.speed import measure_speeds
 
-    if opensearch and model:
-        raise UserError("found --opensearch and --model, expected one of them")
+    if sum(map(bool, (opensearch, index, model))) > 1:
+        raise UserError("found several of --opensearch, --index and --model, expected one of them")
     if not model and (name or key_env):
         raise UserError("found --name or --key-env without --model, expected the URL of a model's server")
     findings: Iterable[Finding] = examine_cluster(opensearch) if opensearch else ()
+    if index:
+        findings = examine_index(index)
     if model:
         from keystone.runs.doctor.model_server import probe_model_server
         from keystone.runs.doctor.server_records import keep_facts
 
         probe = probe_model_server(model, name, key_env)
         findings = (*probe.findings, Finding("ok", "kept", str(keep_facts(out, probe.facts))))
-    elif not opensearch:
+    elif not opensearch and not index:
         findings = chain(examine_machine(), examine_packages(), measure_speeds())
     found = []
     for finding in findings:
@@ -82,6 +91,6 @@ def doctor(
         if not json:
             say(f"{finding.state:8} {finding.subject}: {finding.message}")
     if json:
-        say_result("doctor", model or opensearch, found)
+        say_result("doctor", model or opensearch or index, found)
     if any(finding.state == "problem" for finding in found):
         raise typer.Exit(1)

@@ -204,7 +204,7 @@ def score(
     from keystone.runs.cli.leaderboard import Asked, Extra, list_files, list_scored, show_scores
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.scored_answers import compare_labels, judge_answers
-    from keystone.runs.tracks.rules import TRACKS
+    from keystone.runs.track_rules import TRACKS
     from keystone.runs.trec.topics import read_topics
 
     judges = nuggets or []

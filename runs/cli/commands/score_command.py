@@ -58,7 +58,7 @@ def score(
     from keystone.runs.evaluation.sheet.make import Asked, make_sheet, read_given
     from keystone.runs.report.leaderboard import print_rows
     from keystone.runs.report.sheet import describe_sheet, list_rows, write_sheet
-    from keystone.runs.tracks.rules import TRACKS
+    from keystone.runs.track_rules import TRACKS
 
     if track not in TRACKS:
         raise UserError(f"--track {track}: unknown; expected one of {', '.join(TRACKS)}")

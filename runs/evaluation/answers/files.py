@@ -12,8 +12,8 @@ from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import unicode_name
 from keystone.runs.evaluation.use import UseRecord, keep_fresh, read_use_records
 from keystone.runs.pipeline.file_names import EVIDENCE
+from keystone.runs.track_rules import TRACKS, Track
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, is_integer, read_answer_file
-from keystone.runs.tracks.rules import TRACKS, Track
 from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS
 

@@ -10,8 +10,8 @@ from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import unicode_name
 from keystone.runs.evaluation.answers.files import find_answer_file
 from keystone.runs.evaluation.run_names import NamedRun, name_apart
+from keystone.runs.track_rules import DEFAULT_TEAM
 from keystone.runs.tracks.answer_files import is_integer
-from keystone.runs.tracks.rules import DEFAULT_TEAM
 from keystone.runs.tracks.violations import shorten_value
 
 RUN_KEYS = ("run_id",)

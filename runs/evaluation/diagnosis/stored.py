@@ -27,7 +27,7 @@ from keystone.runs.pipeline.stages.search import list_system_files
 from keystone.runs.pipeline.table import find_last_ranking, list_rankings
 from keystone.runs.pipeline.topic_steps import rank_by_grade
 from keystone.runs.pipeline.values import Artifact, Values
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import find_ranks, list_first
 
 

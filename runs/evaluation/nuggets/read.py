@@ -13,9 +13,9 @@ from keystone.generation.grading.nuggets import ASSIGNMENTS, IMPORTANCES
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.types import Span
-from keystone.runs.evaluation.nuggets.types import Aggregator, GoldAnswer, Nugget, NuggetBank, Source
+from keystone.runs.evaluation.nuggets.types import GoldAnswer, Nugget, NuggetBank, Source
+from keystone.runs.track_rules import DEFAULT_TEAM, Aggregator
 from keystone.runs.tracks.answer_files import is_integer
-from keystone.runs.tracks.rules import DEFAULT_TEAM
 from keystone.runs.tracks.violations import shorten_value
 
 T = TypeVar("T")

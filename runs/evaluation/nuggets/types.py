@@ -2,13 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
 
 from keystone.generation.grading.nuggets import Assignment, Importance
 from keystone.indexing.types import Span, Store, document_id
-
-Aggregator = Literal["AND", "OR"]
-"""Whether an answer should give all gold answers of a question, or any one."""
+from keystone.runs.track_rules import Aggregator
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.evaluation.nuggets.read import CODE_POINTS
 from keystone.runs.evaluation.nuggets.types import GoldAnswer, Nugget, NuggetBank, Source
-from keystone.runs.tracks.rules import DEFAULT_TEAM
+from keystone.runs.track_rules import DEFAULT_TEAM
 
 
 def write_nuggets(path: Path, banks: Iterable[NuggetBank], form: str = "nuggetizer") -> None:

@@ -41,7 +41,7 @@ from keystone.runs.evaluation.sheet.join import Entry, Row, join_scores
 from keystone.runs.pipeline.foresight import Ask, Foreseen, foresee
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.table import find_last_ranking
-from keystone.runs.tracks.rules import Track, set_topic_limits
+from keystone.runs.track_rules import Track, set_topic_limits
 from keystone.runs.tracks.validate import find_files, validate
 from keystone.runs.trec.topics import read_topics
 

@@ -19,7 +19,7 @@ from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.stages.search import list_system_files
 from keystone.runs.pipeline.table import bind_stages, list_rankings, list_wanted
 from keystone.runs.pipeline.values import Values
-from keystone.runs.tracks.rules import TRACKS, set_topic_limits
+from keystone.runs.track_rules import TRACKS, set_topic_limits
 from keystone.runs.trec.run_files import read_run
 from keystone.runs.trec.topics import read_topics
 

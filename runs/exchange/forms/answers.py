@@ -1,6 +1,6 @@
 """Cited answers in the forms of the tracks, of ragnarok, of auto-judge and of RAGDoll: one reader for all of them.
 
-Sources: the tracks of `keystone.runs.tracks.rules`; castorini/ragnarok at 7233fa7; trec-auto-judge/auto-judge-base;
+Sources: the tracks of `keystone.runs.track_rules`; castorini/ragnarok at 7233fa7; trec-auto-judge/auto-judge-base;
 RAGDoll at 1f06719; hltcoe/rag-run-validator at 81c8565.
 """
 
@@ -22,8 +22,8 @@ from keystone.runs.exchange.records import (
     read_form,
 )
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover, get_text
+from keystone.runs.track_rules import DEFAULT_TEAM, TRACKS, KeyContent, Track
 from keystone.runs.tracks.answer_files import NUMBER, is_integer, is_score, map_citations, resolve_citation
-from keystone.runs.tracks.rules import DEFAULT_TEAM, TRACKS, KeyContent, Track
 from keystone.runs.tracks.violations import shorten_value
 
 TOPIC_KEYS = ("topic_id", "narrative_id", "qid", "request_id", "qa_id")
@@ -210,6 +210,7 @@ write_rag24 = partial(_write_for_track, track="rag24")
 write_rag25 = partial(_write_for_track, track="rag25")
 write_rag26 = partial(_write_for_track, track="rag26")
 write_responses = partial(_write_for_track, track="responses")
+write_dragun25 = partial(_write_for_track, track="dragun25")
 write_report = partial(_write_for_track, track="responses", with_documents=True)
 
 
@@ -259,7 +260,15 @@ FORMS = (
         write_rag26,
         lambda r: "answer" in r and isinstance(r.get("metadata"), dict) and "run_desc" in r["metadata"],
     ),
-    Form("responses", "answers", "RAGTIME, DRAGUN, BioGen 2025 task B", read, write_responses, has("responses")),
+    Form("responses", "answers", "RAGTIME, BioGen 2025 task B", read, write_responses, has("responses")),
+    Form(
+        "dragun25",
+        "answers",
+        "DRAGUN 2025 task 2",
+        read,
+        write_dragun25,
+        lambda r: "responses" in r and isinstance(r.get("metadata"), dict) and "use_starter_kit" in r["metadata"],
+    ),
     Form(
         "auto-judge",
         "answers",

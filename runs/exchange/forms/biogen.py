@@ -27,7 +27,7 @@ from keystone.runs.exchange.records import (
     read_form,
 )
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover
-from keystone.runs.tracks.rules import DEFAULT_TEAM
+from keystone.runs.track_rules import DEFAULT_TEAM
 
 CITED = re.compile(r"\s*\[([^\[\]]*)\]")
 """A list of PMIDs in the text of an answer of 2024."""

@@ -11,9 +11,10 @@ from keystone.indexing.io.reading import read_text_lines
 from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.runs.exchange.records import check_id
 from keystone.runs.exchange.types import Candidate, Form, Handover, Request
+from keystone.runs.track_rules import find_request
 from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.trec.collections import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES
-from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS, RAGTIME_PARTS, TURN_KEYS, find_request
+from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS, TURN_KEYS
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.run_files import read_qrels as read_trec_qrels
 from keystone.runs.trec.run_files import read_run as read_trec_run
@@ -160,17 +161,9 @@ def write_topics(path: Path, content: Handover) -> None:
 
 
 def _encode_topic(name: str, text: str, extra: dict[str, Any]) -> dict[str, Any]:
-    match find_request(extra):
-        case ():
-            return {
-                "id": name,
-                "narrative": text,
-                **{key: extra[key] for key in extra if key not in ("id", "narrative")},
-            }
-        case parts if parts[-1] == RAGTIME_PARTS[-1]:
-            return {**extra, "topic_id": name, "request_id": name}
-        case _:
-            return extra
+    if request := find_request(extra):
+        return {**extra, **dict.fromkeys(request[0].ids, name)}
+    return {"id": name, "narrative": text, **{key: extra[key] for key in extra if key not in ("id", "narrative")}}
 
 
 def write_topics_tsv(path: Path, content: Handover) -> None:

@@ -24,7 +24,7 @@ from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import get_queries
 from keystone.runs.pipeline.table import list_rankings, list_wanted, perform
 from keystone.runs.pipeline.values import Artifact, MemoryValues, Values
-from keystone.runs.tracks.rules import set_topic_limits
+from keystone.runs.track_rules import set_topic_limits
 
 T = TypeVar("T")
 WATCHED_HITS = 100

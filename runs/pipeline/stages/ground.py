@@ -25,8 +25,8 @@ from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.gather import work_on_each_topic
 from keystone.runs.pipeline.values import Artifact, make_records_artifact
+from keystone.runs.track_rules import EXISTING, TRACKS
 from keystone.runs.tracks.grounded import Grounds, make_grounded_records
-from keystone.runs.tracks.rules import TRACKS
 
 ASKS = ("track",)
 
@@ -62,7 +62,7 @@ def ground_sentences(work: Work) -> None:
 
     async def judge(model: Model | None, topic: Topic, rows: list[int]) -> GroundRecord:
         assert model is not None
-        cited = {str(name) for name in topic.record.get("existing_supported_citations") or ()}
+        cited = {str(name) for name in topic.record.get(EXISTING) or ()}
         documents = [one for one in job.store.get(rows) if one.id not in cited][: job.config.answer.documents]
         found = await judge_documents(model, topic.narrative, [one.contents for one in documents], window)
         pairs = list(zip(documents, found, strict=True))
@@ -84,7 +84,7 @@ def _list_grounds(verdicts: dict[str, prompt.Verdict]) -> Grounds:
 
 
 def _make_key(job: Job, _: Before) -> Any:
-    cited = [topic.record.get("existing_supported_citations") for topic in job.topics]
+    cited = [topic.record.get(EXISTING) for topic in job.topics]
     words = digest([prompt.SYSTEM, prompt.USER, prompt.SCHEMA])
     author = [job.author.team_id, job.author.run_id]
     settings = [job.config.answer.documents, words, author, describe_model(job.config)]

@@ -12,7 +12,7 @@ from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
 from keystone.runs.pipeline.stages.research import has_research
 from keystone.runs.pipeline.values import Artifact, make_records_artifact
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import Run, make_run
 

@@ -9,8 +9,8 @@ from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.values import Artifact
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_records
-from keystone.runs.tracks.rules import TRACKS
 
 
 def get_submission_file(config: RunConfig) -> Artifact[list[dict[str, Any]]]:

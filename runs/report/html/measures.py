@@ -16,7 +16,7 @@ from keystone.runs.report.html.markup import Html, element, embed_numbers, join
 from keystone.runs.report.html.settings import render_run_name, sum_usage
 from keystone.runs.report.html.types import RunView
 from keystone.runs.report.terminal import format_p_value
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import read_qrels
 
 ORDERS = (("topic", "values in order"), ("value", "values, highest first"))

@@ -39,8 +39,8 @@ from keystone.runs.report.html.types import (
     TopicView,
 )
 from keystone.runs.report.research import PURPOSES, tell_path
+from keystone.runs.track_rules import Track
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, read_answer_file
-from keystone.runs.tracks.rules import Track
 from keystone.runs.tracks.validate import detect_track, holds_answers
 from keystone.runs.tracks.violations import read_lines
 from keystone.runs.trec.run_files import find_ranks, list_first

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from keystone.indexing.errors import NotFound, UserError
+from keystone.indexing.index import describe_languages
 from keystone.indexing.types import document_id
 from keystone.runs.report.passages import Passage
 from keystone.runs.serving import service as operations
@@ -39,11 +40,15 @@ async def perform(rest: Rest, call: Call) -> Reply:
 
 
 async def _search(rest: Rest, asked: Arguments) -> Reply:
-    """Pyserini 2: `GET /v1/INDEX/search`. The scores are those of the index, unrounded."""
+    """Pyserini 2: `GET /v1/INDEX/search`. The scores are those of the index, unrounded.
+
+    Beyond Pyserini, the reply tells the languages of an index that was made with `--language`.
+    """
     bm25, most = None, asked.get("max_doc_length")
     if asked.get("k1") is not None:
         bm25 = replace(rest.service.bm25.default, k1=asked["k1"], b=asked["b"])
-    hits = await operations.search(rest.service, asked["query"], asked["hits"], asked["method"], bm25)
+    service, language = rest.service, asked.get("language")
+    hits = await operations.search(service, asked["query"], asked["hits"], asked["method"], bm25, language)
     doc_ids = [hit.doc_id for hit in hits]
     form: Form = "parsed" if asked["parse"] else "raw"
     if most is None:
@@ -56,7 +61,8 @@ async def _search(rest: Rest, asked: Arguments) -> Reply:
         % (orjson.dumps(hit.doc_id), hit.score, hit.rank, payload or b"null")
         for hit, payload in zip(hits, payloads, strict=True)
     )
-    head = orjson.dumps({"api": "v1", "index": asked["index"], "query": {"text": asked["query"]}})
+    told = describe_languages(service.index)
+    head = orjson.dumps({"api": "v1", "index": asked["index"], **told, "query": {"text": asked["query"]}})
     return Reply(b'%b,"candidates":[%b]}' % (head[:-1], candidates), surfaced=doc_ids)
 
 

@@ -13,7 +13,7 @@ LARGEST_CUT = 2**31 - 1
 
 
 def parse_search(found: Mapping[str, str], index: str, methods: Sequence[str] = ("bm25",)) -> dict[str, Any]:
-    """Parse the parameters of a search of Pyserini 2, and `method`, which is one of `methods`.
+    """Parse the parameters of a search of Pyserini 2, and `language` and `method`, which is one of `methods`.
 
     `UserError` as its server refuses them.
     """
@@ -33,7 +33,11 @@ def parse_search(found: Mapping[str, str], index: str, methods: Sequence[str] = 
         raise UserError(f"Parameter 'method' must be one of {', '.join(methods)}")
     if k1 is not None and method != "bm25":
         raise UserError("BM25 parameters k1 and b need method=bm25")
-    own = {"hits": hits or 10, "method": method, "k1": k1, "b": b}
+    own: dict[str, Any] = {"hits": hits or 10, "method": method, "k1": k1, "b": b}
+    if language := found.get("language", "").strip():
+        if method != "bm25":
+            raise UserError("Parameter 'language' needs method=bm25")
+        own["language"] = language
     return {"index": index, "query": query, **own, **_parse_form(found)}
 
 

@@ -87,7 +87,7 @@ def _open_reading(service: Service) -> Callable[[Sequence[Sequence[str]]], list[
 def _make_raw(document: Document) -> str:
     """Make the JSON that stands for a document of an index of Keystone's own. A segment's text is under `segment`."""
     is_segment = [segment.id for segment in document.segments] == [document.id]
-    fields = {"title": document.title, "url": document.url, "headings": document.headings}
+    fields = {name: getattr(document, name) for name in ("title", "url", "headings", "language")}
     record = {"id": document.id, **{key: value for key, value in fields.items() if value}}
     return orjson.dumps({**record, "segment" if is_segment else "contents": document.text}).decode()
 

@@ -21,8 +21,8 @@ from keystone.runs.serving.server.json_replies import make_error
 from keystone.runs.serving.server.leaving import start
 from keystone.runs.serving.service import TOPIC_ID, Service, Titled, answer, doubt, find_quotes, find_titles
 from keystone.runs.serving.web.steps import DESCRIPTIONS, add_quotes, list_shown_ids
+from keystone.runs.track_rules import set_topic_limits
 from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_record
-from keystone.runs.tracks.rules import set_topic_limits
 from keystone.runs.trec.render import render_rows
 from keystone.runs.trec.types import make_run
 

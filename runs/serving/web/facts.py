@@ -4,6 +4,7 @@ from typing import Any
 
 from keystone.generation.rules.narratives import READ_CHARACTERS, make_narratives
 from keystone.indexing.corpora.languages import guess_languages
+from keystone.indexing.store import sample_documents
 from keystone.runs.serving.service import Service
 
 SAMPLED_DOCUMENTS = 120
@@ -17,9 +18,7 @@ def describe_index(service: Service) -> dict[str, Any]:
     An index whose documents are on another server may have no languages and no narratives, because nobody knows the ids
     of its documents.
     """
-    number = len(service.store)
-    count = min(SAMPLED_DOCUMENTS, number)
-    documents = service.store.get([place * number // count for place in range(count)])
+    documents = sample_documents(service.store, SAMPLED_DOCUMENTS)
     languages = guess_languages(document.text[:READ_CHARACTERS] for document in documents)
     model = service.config.model
     return {

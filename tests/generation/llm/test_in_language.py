@@ -2,7 +2,7 @@
 
 from keystone.generation.llm.in_language import name_language
 from keystone.generation.types import Request
-from keystone.runs.tracks.rules import LATER_RULES, TRACKS, encode_rules
+from keystone.runs.track_rules import LATER_RULES, TRACKS, encode_rules
 
 
 def test_the_language_ends_the_first_message_alone() -> None:

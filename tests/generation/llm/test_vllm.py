@@ -32,7 +32,7 @@ from keystone.indexing.vectors.types import Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.doctor.model_server import probe_model_server
 from keystone.runs.pipeline.run import run as make
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics

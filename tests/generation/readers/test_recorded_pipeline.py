@@ -17,7 +17,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.io.reading import read_json_lines
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.run import run
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.topics import read_topics
 from tests.support import programs

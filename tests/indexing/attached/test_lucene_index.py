@@ -32,8 +32,8 @@ from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.retrieval.backends import open_sparse, open_store
 from keystone.retrieval.ties import SPARE_HITS, search_past_ties
 from keystone.retrieval.types import PassageScore, Query
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.answer_files import read_answer_file
-from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.lucene_indexes import build_anserini_index
 from tests.support.indexes.searches import search_all

@@ -724,7 +724,7 @@ def test_only_a_rest_server_takes_the_name_of_a_key(tmp_path: Path) -> None:
 
 def test_the_newer_form_of_the_server_is_found_below_a_prefix() -> None:
     with scripted_server(payloads=PAYLOADS) as server:
-        assert form_of(f"{server.url}/prefix", "a b") == "v1"
+        assert form_of(f"{server.url}/prefix", "a b") == ("v1", {})
         assert server.requests == ["/prefix/v1/a%20b/search?query=document&hits=1&parse=false"]
 
 

@@ -23,8 +23,8 @@ from keystone.indexing.corpora.segments import (
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import open_index
 from keystone.indexing.types import Document
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.check_run import check_run
-from keystone.runs.tracks.rules import TRACKS
 from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow

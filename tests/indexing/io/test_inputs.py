@@ -119,7 +119,7 @@ import sys
 from pathlib import Path
 from keystone.indexing.io.reading import hash_file
 from keystone.runs.trec.topics import read_topics
-from keystone.runs.tracks.rules import TRACKS, set_topic_limits
+from keystone.runs.track_rules import TRACKS, set_topic_limits
 path = Path(sys.argv[1])
 for _ in range(3):
     topics = read_topics(path)

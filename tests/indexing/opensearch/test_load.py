@@ -23,9 +23,10 @@ from keystone.indexing.index import Index, open_index
 from keystone.indexing.lucene.java import java_class
 from keystone.indexing.lucene.write import make_analyzer
 from keystone.indexing.opensearch import load as loading
+from keystone.indexing.opensearch.analysis import ANALYSIS, ANALYZER
 from keystone.indexing.opensearch.build import adopt_loaded
 from keystone.indexing.opensearch.cluster import connect, place_at, place_of
-from keystone.indexing.opensearch.index import ANALYSIS, ANALYZER, Target, create, index_body, vector_field
+from keystone.indexing.opensearch.index import Target, create, index_body, vector_field
 from keystone.indexing.opensearch.load import Upload, load, missing_rows
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document, Embedding

@@ -209,7 +209,7 @@ def test_the_facts_are_stamped_on_the_runs_of_the_server(
 
 
 def test_options_of_the_doctor_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(UserError, match="found --opensearch and --model"):
+    with pytest.raises(UserError, match="found several of --opensearch, --index and --model"):
         doctor(opensearch="http://h", model="http://h/v1")
     with pytest.raises(UserError, match="found --name or --key-env without --model"):
         doctor(name="m")

@@ -184,6 +184,7 @@ CONTENTS: dict[str, st.SearchStrategy[Handover]] = {
     "rag25": reports("query", "team_id", "type", "description", "extra"),
     "rag26": reports("query", "team_id", "type", "description", "extra"),
     "responses": reports("query", "team_id", "type", "description", "extra", "scores"),
+    "dragun25": reports("query", "team_id", "type", "description", "extra"),
     "auto-judge": reports("query", "team_id", "description", "extra", "scores", "documents"),
     "biogen24": submissions(),
     "biogen-grounded": reports("query", "team_id", "extra", "contradicted", "existing", references=False),

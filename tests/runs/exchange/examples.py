@@ -119,6 +119,10 @@ EXAMPLES: dict[str, Example] = {
         '{"metadata":{"run_desc":"d","team_id":"t","run_id":"r","topic_id":"1"},"references":["d1","d2"],"responses":'
         '[{"text":"Bees see.","citations":{"d2":0.5}},{"text":"Ants.","citations":["d1"]}]}\n'
     ),
+    "dragun25": Example(
+        '{"metadata":{"use_starter_kit":1,"narrative":"bees","team_id":"t","run_id":"r","topic_id":"1","type":"manual"'
+        '},"references":["d1"],"responses":[{"text":"Bees see.","citations":["d1"]}]}\n'
+    ),
     "auto-judge": Example(
         '{"metadata":{"team_id":"t","run_id":"r","topic_id":"1"},"references":[],"responses":[{"text":"Bees see.",'
         '"citations":["d1"]}],"documents":{"d1":{"id":"d1","title":"Bees","text":"Bees see blue."}},'

@@ -16,7 +16,7 @@ from keystone.runs.cli.commands.convert_command import convert as command
 from keystone.runs.exchange.convert import ConversionSettings, Losses, convert, describe
 from keystone.runs.exchange.records import count_unread
 from keystone.runs.exchange.table import FORMS
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.topics import read_topics
 from tests.runs.exchange.examples import EXAMPLES
@@ -329,7 +329,7 @@ def test_every_value_that_is_added_or_missing_is_named(
     ]
 
 
-@pytest.mark.parametrize("form", ["rag24", "rag25", "rag26", "responses"])
+@pytest.mark.parametrize("form", ["rag24", "rag25", "rag26", "responses", "dragun25"])
 def test_a_file_with_the_values_that_the_command_gives_is_valid(tmp_path: Path, form: str) -> None:
     path, out = tmp_path / "in", tmp_path / "out"
     path.write_text(BARE.replace("d1", IDS.get(form, (A,))[0]))

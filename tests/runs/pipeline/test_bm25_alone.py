@@ -12,7 +12,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.read import read_config
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.run_files import read_run
 from keystone.runs.trec.topics import read_topics

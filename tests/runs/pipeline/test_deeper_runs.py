@@ -17,7 +17,7 @@ from keystone.retrieval.faiss_search import find_neighbours
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.answering.bulk import answer_to_file
 from keystone.runs.pipeline.run import run
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus, write_topics
 from tests.support.models.plain_model import say
 from tests.support.runs.model_runs import read_run_content

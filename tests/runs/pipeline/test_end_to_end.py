@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.answer_files import read_answer_file
-from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.run_files import read_run
 from keystone.runs.trec.topics import read_topics

@@ -25,7 +25,7 @@ from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.sweep import Grid, measure_rankings, read_usage_cost, sweep
 from keystone.runs.pipeline.model_runner import COSTS_FILE, USAGE_FILE
 from keystone.runs.pipeline.run import run
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import detect_track, validate
 from keystone.runs.trec.run_files import read_qrels, read_run
 from keystone.runs.trec.topics import read_topics

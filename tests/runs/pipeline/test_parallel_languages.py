@@ -17,7 +17,7 @@ from keystone.indexing.index import Index
 from keystone.indexing.types import MINILM
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.run import run
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.run_files import read_run
 from keystone.runs.trec.topics import read_topics

@@ -21,7 +21,7 @@ from keystone.runs.pipeline.file_names import GRADED, KEYSTONE, NARRATIVE, QRELS
 from keystone.runs.pipeline.job import describe_settings
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.table import find_last_ranking
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models.plain_model import say

@@ -12,8 +12,8 @@ from keystone.indexing.types import document_id
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.answering.bulk import answer_to_file
 from keystone.runs.pipeline.run import run
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.answer_files import read_answer_file
-from keystone.runs.tracks.rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.run_files import read_run
 from keystone.runs.trec.topics import read_topics

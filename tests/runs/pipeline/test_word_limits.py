@@ -7,7 +7,7 @@ from keystone.indexing.store import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job
-from keystone.runs.tracks.rules import TRACKS, set_topic_limits
+from keystone.runs.track_rules import TRACKS, set_topic_limits
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from keystone.indexing.index import Index
 from keystone.indexing.store import open_store
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.check_index import check_index
-from keystone.runs.tracks.rules import TRACKS
 from tests.support.runs.answer_files import make_line, make_sentences
 
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
+from keystone.runs.track_rules import TRACKS, Track
 from keystone.runs.tracks.answer_files import map_citations, resolve_citation
 from keystone.runs.tracks.check_run import parse_score
 from keystone.runs.tracks.fix import fix_record
-from keystone.runs.tracks.rules import TRACKS, Track
 from keystone.runs.tracks.validate import fix, validate
 from tests.support.runs.answer_files import (
     FILE,

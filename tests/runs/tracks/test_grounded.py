@@ -13,7 +13,7 @@ from keystone.indexing.errors import UserError
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.answers.grounded import evaluate_grounded
 from keystone.runs.pipeline.run import run
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import detect_track, fix, judge, validate
 from keystone.runs.trec.topics import read_topics
 from tests.support.runs.command_line import keystone

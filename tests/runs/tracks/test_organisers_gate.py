@@ -1,7 +1,7 @@
 """The organisers' own gate, `auto-judge-report verify` of autojudge-base, beside ours: ours refuses what it refuses."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from tests.support.runs.answer_files import IDS, NEWS, WHY, A, B, make_record
 
@@ -19,16 +19,10 @@ Gate = Callable[[dict[str, Any], str], bool]
 
 
 @pytest.fixture(scope="module")
-def is_refused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
-    """The gate. It wants NLTK's list of English stop words, for which three words do."""
-    nltk_data = pytest.importorskip("nltk").data
-    folder = tmp_path_factory.mktemp("nltk")
-    (folder / "tokenizers/punkt").mkdir(parents=True)
-    (folder / "corpora/stopwords").mkdir(parents=True)
-    (folder / "corpora/stopwords/english").write_text("a\nthe\nof\n")
-    nltk_data.path.insert(0, str(folder))
+def is_refused(stop_words: None, tmp_path_factory: pytest.TempPathFactory) -> Gate:  # noqa: ARG001
+    """The gate."""
     main = pytest.importorskip("autojudge_base.report_tool").main
-    path = folder / "answers.jsonl"
+    path = tmp_path_factory.mktemp("gate") / "answers.jsonl"
 
     def ask(record: dict[str, Any], spec: str) -> bool:
         path.write_text(json.dumps(record) + "\n")
@@ -38,8 +32,7 @@ def is_refused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
             return True
         return False
 
-    yield ask
-    nltk_data.path.remove(str(folder))
+    return ask
 
 
 def find_errors(record: dict[str, Any], name: str, folder: Path) -> set[str]:

@@ -14,6 +14,7 @@ from keystone.generation.types import Answer, Sentence
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
 from keystone.retrieval.types import Topic
+from keystone.runs.track_rules import TRACKS, Track, set_topic_limits
 from keystone.runs.tracks.answer_files import (
     Author,
     SubmittedAnswer,
@@ -21,7 +22,6 @@ from keystone.runs.tracks.answer_files import (
     make_answer_records,
     read_answer_file,
 )
-from keystone.runs.tracks.rules import TRACKS, Track, set_topic_limits
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.run_files import write_run
 from keystone.runs.trec.topics import read_topics

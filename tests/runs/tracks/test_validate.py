@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
 from keystone.runs.python.files import validate as keystone_validate
+from keystone.runs.track_rules import TRACKS, Track
 from keystone.runs.tracks.check_answers import describe_difference
-from keystone.runs.tracks.rules import TRACKS, Track
-from keystone.runs.tracks.validate import detect_track, judge, summarise_violations, validate
+from keystone.runs.tracks.validate import check_runs, detect_track, judge, summarise_violations, validate
 from keystone.runs.tracks.violations import MOST_SHOWN_CHARACTERS, Violation, shorten_value
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import NARRATIVES
@@ -731,6 +731,26 @@ def test_several_files_and_folders_are_judged_each_by_its_track(tmp_path: Path, 
     )
     shown = keystone("validate", "none", "--topics", topics, cwd=tmp_path)
     assert (shown.returncode, shown.stderr) == (1, "error: none: holds no file to judge\n")
+
+
+@pytest.mark.parametrize(
+    ("run_ids", "kinds"),
+    [
+        (["a", "b"], [set(), set()]),
+        (["a", "a"], [set(), {"run of another file"}]),
+        ([str(number) for number in range(11)], [*[set()] * 10, {"too many runs"}]),
+    ],
+    ids=["two", "the same", "eleven"],
+)
+def test_the_runs_of_a_team_have_ids_of_their_own(tmp_path: Path, run_ids: list[str], kinds: list[set[str]]) -> None:
+    seen: dict[tuple[str, bool], dict[str, Path]] = {}
+    found = []
+    for number, run_id in enumerate(run_ids):
+        path = tmp_path / f"{number}.jsonl"
+        path.write_text(make_line("biogen", metadata={"team_id": "t", "run_id": run_id, "topic_id": "1"}))
+        found.append({one.kind for one in check_runs(path, TRACKS["biogen"], seen)})
+        assert not list(check_runs(path, TRACKS["rag25"], seen))
+    assert found == kinds
 
 
 @pytest.mark.skipif(not MATERIAL.exists(), reason="the answers of the TREC RAG track are not on this machine")

@@ -27,8 +27,8 @@ from keystone.indexing.types import Document, is_id
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.evaluate import evaluate_files
+from keystone.runs.track_rules import TRACKS, Track, set_topic_limits
 from keystone.runs.tracks.answer_files import read_answer_file
-from keystone.runs.tracks.rules import TRACKS, Track, set_topic_limits
 from keystone.runs.tracks.validate import detect_track, fix, validate
 from keystone.runs.trec.fuse_files import fuse_files
 from keystone.runs.trec.run_files import read_qrels, read_run, write_run

@@ -20,7 +20,7 @@ from keystone.runs.exchange.bundle.write import write_bundle
 from keystone.runs.pipeline import run as pipeline
 from keystone.runs.pipeline.answering.bulk import answer_to_file
 from keystone.runs.pipeline.manifest import list_remarks
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import read_given_run, read_run
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.runs.model_runs import read_run_content

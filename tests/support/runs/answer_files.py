@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from keystone.generation.types import Answer, Sentence
 from keystone.retrieval.types import Topic
+from keystone.runs.track_rules import TRACKS, Track
 from keystone.runs.tracks.answer_files import Author, make_answer_record
-from keystone.runs.tracks.rules import TRACKS, Track
 
 ANSWERED_TRACKS = [name for name, track in TRACKS.items() if not track.grounds]
 """The tracks whose topics are answered."""

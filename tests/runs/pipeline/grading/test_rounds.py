@@ -22,7 +22,7 @@ from keystone.runs.pipeline.answering.bulk import answer_to_file
 from keystone.runs.pipeline.file_names import JOINED, ROUNDS
 from keystone.runs.pipeline.grading.rounds import find_open_queries
 from keystone.runs.pipeline.run import run
-from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import write_topics
 from tests.support.models.plain_model import say

@@ -1,4 +1,7 @@
-"""The rules of the tracks as data: names of files and keys, limits, forms of ids and of citations.
+"""The rules of the tracks as data: forms of topics, names of files and keys, limits, forms of ids and of citations.
+
+Keystone reads topics, and writes, judges, repairs and converts submissions by them. A package adds a track of its own
+by an entry point.
 
 Sources: the guidelines of TREC RAG 2024 (v1.0), 2025 (v2.0) and 2026 (v0.6), and hltcoe/rag-run-validator for the
 format that RAGTIME, DRAGUN and BioGen share.
@@ -12,6 +15,7 @@ from typing import Any, Literal
 
 from keystone.indexing.corpora.segments import MS_MARCO_DOCUMENT_PATTERN, MS_MARCO_SEGMENT_PATTERN
 from keystone.indexing.errors import UserError
+from keystone.indexing.plugins import OpenTable
 from keystone.retrieval.types import Topic
 
 KeyContent = Literal["team", "run", "topic", "narrative", "type", "description", "kit"]
@@ -22,6 +26,15 @@ CitationForm = Literal["positions", "ids", "scores"]
 
 IntegerMeaning = Literal["positions", "ids"]
 """What an integer means as a citation: a position in the references, or the id of its digits."""
+
+Aggregator = Literal["AND", "OR"]
+"""Whether an answer should give all gold answers of a nugget's question, or any one."""
+
+TYPES = ("automatic", "manual")
+"""The values of a key that holds the type of a run."""
+
+SUPPORTED, CONTRADICTED, EXISTING = "supported_citations", "contradicted_citations", "existing_supported_citations"
+"""The keys of the documents that support or contradict a sentence, and of those that were known to support it."""
 
 DEFAULT_TEAM = "keystone"
 """The team of a run whose configuration names none. No team should submit under it."""
@@ -36,6 +49,8 @@ OPTIONS: Mapping[KeyContent, str] = {
 """The options of `keystone convert` that give the content of a key."""
 
 
+UNKEYED_RULES = ("chooses_depth", "request", "nugget_run_id_length", "runs")
+"""The rules of `Track` that change no result that is kept: the keys of results lack them."""
 LATER_RULES = ("telling_ids", "language", "grounds", "task_key")
 """The rules of `Track` that came after results were stored. At their defaults the keys of results lack them."""
 
@@ -47,6 +62,23 @@ class Key:
     name: str
     holds: KeyContent
     required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RequestForm:
+    """The form of topics in several parts, which one narrative joins by blank lines, in this order."""
+
+    parts: tuple[str, ...]
+    required: tuple[str, ...]
+    """The parts that a topic of this form has. It has at least two in all."""
+    ids: tuple[str, ...] = ()
+    """The keys under which the programs of the track read the id of a topic, beyond its own."""
+
+    def find_parts(self, record: Mapping[str, Any]) -> tuple[str, ...]:
+        """Find the parts of a record that hold a text. Empty if it is no topic of this form."""
+        filled = {key for key, value in record.items() if isinstance(value, str) and value.strip()}
+        found = tuple(key for key in self.parts if key in filled)
+        return found if len(found) > 1 and filled.issuperset(self.required) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +151,12 @@ class Track:
     """The key of the metadata that names the task: `english` or `multilingual`, by the languages of the documents."""
     language: str = ""
     """The language in which a model is asked to write answers. Empty: the request does not name one."""
+    request: RequestForm | None = None
+    """The form of the topics, if they have several parts."""
+    nugget_run_id_length: int | None = None
+    """The most characters of a run id in a file of nuggets. None: the track has no task of nuggets."""
+    runs: int | None = None
+    """The most runs of a team, each with a run id of its own."""
     grounds: bool = False
     """Whether the topics are the sentences of given answers, for which documents that support or contradict are found.
     `keystone.runs.tracks.grounded` has the form of such answers."""
@@ -138,12 +176,18 @@ class Track:
         """The name of the form of its answers, which several tracks may share."""
         if self.grounds:
             return "biogen-grounded"
-        return "responses" if self.sentences == "responses" else self.name
+        has_kit = any(key.holds == "kit" for key in self.keys)
+        return "responses" if self.sentences == "responses" and not has_kit else self.name
 
     @property
     def integers(self) -> tuple[IntegerMeaning, ...]:
         """What an integer may mean as a citation, the likelier first."""
         return ("positions", "ids") if "positions" in self.citations else ("ids", "positions")
+
+    @property
+    def topic_key(self) -> str:
+        """The key of an answer's metadata that holds the topic."""
+        return next(key.name for key in self.keys if key.holds == "topic")
 
     def owns(self, name: str) -> bool:
         """Whether an id has the form of the track's corpus."""
@@ -261,6 +305,9 @@ _RAGTIME25 = replace(
     length=Length(unit="characters"),
     words=300,
     language="English",
+    request=RequestForm(
+        ("title", "background", "problem_statement"), ("problem_statement",), ("topic_id", "request_id")
+    ),
     rows=1000,
     cited=3,
     one_form="answer",
@@ -280,6 +327,7 @@ _RAGTIME26 = replace(
     uncited=True,
     listed="advised",
     run_id_length=20,
+    nugget_run_id_length=25,
     accepted=("too many citations", "citation without reference"),
 )
 _DRAGUN25 = replace(
@@ -310,6 +358,8 @@ _BIOGEN = replace(
     cited=3,
     uncited=False,
     listed="optional",
+    runs=10,
+    request=RequestForm(("topic", "question", "narrative"), ("topic", "question", "narrative")),
     accepted=("id as a number",),
 )
 _BIOGEN_A = replace(
@@ -320,10 +370,11 @@ _BIOGEN_A = replace(
     keys=(Key("team_id", "team"), Key("run_id", "run"), Key("qa_id", "topic")),
     sentences="answer",
     length=Length(),
+    request=None,
     grounds=True,
 )
 
-TRACKS = {
+_OWN = {
     track.name: track
     for track in (
         _RAG24,
@@ -337,21 +388,41 @@ TRACKS = {
         _BIOGEN_A,
     )
 }
-"""The tracks by name. `responses` is the format that RAGTIME, DRAGUN, BioGen and others share, without limits."""
+TRACKS: Mapping[str, Track] = OpenTable("keystone.tracks", Track, _OWN)
+"""The tracks by name, and those of other packages.
+
+`responses` is the format that RAGTIME, DRAGUN, BioGen and others share, without limits.
+"""
 
 SHARED_FORM = replace(_RESPONSES, guessed=True, listed="advised", accepted=_BIOGEN.accepted)
 """The rules of a file of that form whose track nobody knows: what one of the tracks takes is no error."""
 
 
+def find_request(record: Mapping[str, Any]) -> tuple[RequestForm, tuple[str, ...]] | None:
+    """Find the form of a topic in several parts, and the parts that it has; None for another topic."""
+    forms = dict.fromkeys(track.request for track in TRACKS.values() if track.request)
+    found = [(form, parts) for form in forms if (parts := form.find_parts(record))]
+    return max(found, key=lambda one: len(one[0].required), default=None)
+
+
+def find_given_answer(record: Mapping[str, Any]) -> tuple[Track, str] | None:
+    """Find the track that grounds the sentences of a given answer, and the answer's id; None for another object."""
+    for track in TRACKS.values():
+        metadata = record.get(track.metadata) if track.metadata else None
+        name = (metadata if isinstance(metadata, dict) else record).get(track.topic_key)
+        if track.grounds and isinstance(record.get(track.sentences), list) and isinstance(name, str | int):
+            return track, str(name)
+    return None
+
+
 def encode_rules(track: Track) -> dict[str, Any]:
     """Encode the rules as values of JSON for the keys of results.
 
-    Later rules are left out at their defaults, and `chooses_depth` always, since the keys hold the depth itself.
+    Later rules are left out at their defaults, and `UNKEYED_RULES` always.
     """
     defaults = {one.name: one.default for one in fields(Track) if one.name in LATER_RULES}
     rules = {name: value for name, value in asdict(track).items() if defaults.get(name, MISSING) != value}
-    del rules["chooses_depth"]
-    return rules
+    return {name: value for name, value in rules.items() if name not in UNKEYED_RULES}
 
 
 def set_topic_limits(track: Track, topics: Iterable[Topic]) -> Track:
