@@ -276,7 +276,8 @@ async def take_action(world: World, state: State, action: prompt.Action | Failur
     if isinstance(action, Failure):
         return Taken(state, _make_step(world, state, state, "", f"Error: {action.reason}."), valid=False, news=False)
     after, refused = take_notes(world, state, action.notes)
-    said = neutralise(" ".join(filter(None, [action.tool, str(action.document or ""), tidy(action.text or "")])))
+    document = "" if action.document is None or action.tool not in ("read", "find") else str(action.document)
+    said = neutralise(" ".join(filter(None, [action.tool, document, tidy(action.text or "")])))
     if action.tool == "done":
         return Taken(after, _make_step(world, state, after, said, refused), done=True)
     try:
