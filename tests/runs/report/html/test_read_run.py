@@ -64,7 +64,7 @@ def test_the_report_tells_the_path_of_an_agent_and_escapes_what_it_searched_for(
     )
     write_report([run], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    assert "'&lt;img src=x" in page
+    assert "&lt;img src=x" in page
     assert "<img src=x>" not in page
 
 
