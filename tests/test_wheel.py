@@ -96,6 +96,7 @@ def test_the_wheel_has_each_file_of_the_packages(wheel: Path) -> None:
         "keystone/runs/demo/narratives.jsonl",
         "keystone/runs/demo/qrels.txt",
         "keystone/runs/demo/replies.jsonl.zst",
+        "keystone/runs/demo/agent.replies.jsonl.zst",
         "keystone/generation/prompts/grading/umbrela.py",
         "keystone/generation/readers/disco_rag/inventories/inter.yaml",
     ],

@@ -18,7 +18,7 @@ from keystone.generation.readers.settings import (
     PlainSettings,
     ReaderSettings,
 )
-from keystone.generation.types import Answer, EvidenceSet, Sentence
+from keystone.generation.types import Answer, EvidenceSet, Sentence, Step
 from keystone.retrieval.types import Query, Topic
 
 Synthesis = Literal["select_edit", "edit", "resynthesise"]
@@ -69,6 +69,10 @@ class AnswerSettings:
         return self.method in BY_QUERY
 
 
+def tell_nobody(_step: Step) -> None:
+    """Be told a step, and do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """The resources of a reader: documents and vectors, the model (None: there is none), and the settings."""
@@ -79,6 +83,8 @@ class Tools:
     reader: ReaderSettings = PLAIN
     search: Search | None = None
     """The search of the job, for readers that search again. None: there is nothing to search."""
+    tell: Callable[[Step], None] = tell_nobody
+    """Is told each step of the research agent as it is made."""
 
     @property
     def asks(self) -> Model | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import NotRecorded, UserError
+from keystone.indexing.index import Index
 from keystone.indexing.types import Progress
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.read import read_config
@@ -62,15 +63,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     If a request has no recorded reply, the demo lacks that run. `UserError` if `out` cannot be written, or if the
     corpus cannot be fetched.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
-    corpus = out / "corpus.jsonl"
-    if not corpus.exists():
-        with progress("Fetching and cutting the documentation of Django", None):
-            write_corpus(corpus)
-    index, _ = build_index(corpus, out / "index", BuildSettings(threads=threads), progress)
+    index = make_index(out, threads, progress)
     folders, missing, uses = [], [], dict[str, str]()
     with ExitStack() as stack:
         topics, qrels_path, replies = (
@@ -121,6 +114,22 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
         say(f"\nOpen in a browser, to see the runs side by side: {page}")
 
     return report
+
+
+def make_index(out: Path, threads: int, progress: Progress) -> Index:
+    """Fetch the demo's corpus into `out` and index it there, unless that was done before.
+
+    `UserError` if `out` cannot be written, or if the corpus cannot be fetched.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
+    corpus = out / "corpus.jsonl"
+    if not corpus.exists():
+        with progress("Fetching and cutting the documentation of Django", None):
+            write_corpus(corpus)
+    return build_index(corpus, out / "index", BuildSettings(threads=threads), progress)[0]
 
 
 def judge_answers(folders: Sequence[Path], config: RunConfig) -> dict[str, str]:

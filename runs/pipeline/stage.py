@@ -15,13 +15,14 @@ from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.searches import ALONE, Means
 from keystone.runs.pipeline.values import Artifact, Values
 
-Step = Literal["queries", "rankings", "grades", "chosen", "sentence", "run"]
+Step = Literal["queries", "rankings", "grades", "chosen", "research", "sentence", "run"]
 """A step of one answer, in order, with its value:
 
 * `queries`: a tuple of `Query`.
 * `rankings`: the best `Hits` of each query, by the query's id, and those of the narrative before a reranker.
 * `grades`: a list of `Judgment`, if the configuration has grades.
 * `chosen`: the ids of the documents that the answer is made from.
+* `research`: a `Step` of the research agent. This step occurs once for each of its steps.
 * `sentence`: a `Sentence` of the answer. This step occurs once for each sentence.
 * `run`: the `Hits` of the run file that the track demands, documents or segments.
 """

@@ -1,7 +1,7 @@
 """The steps for one topic of a job: grade its candidates, and open the task from which a reader answers it."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from threading import Lock
@@ -21,9 +21,11 @@ from keystone.generation.readers.reader import (
     choose_hits,
     list_rows,
     open_reader,
+    tell_nobody,
 )
 from keystone.generation.rules.documents import SEARCHED_TIMES, choose_documents
 from keystone.generation.types import Sentence
+from keystone.generation.types import Step as AgentStep
 from keystone.indexing.vectors.of_documents import document_vectors
 from keystone.indexing.vectors.types import Effort
 from keystone.retrieval.backends import open_dense
@@ -130,11 +132,16 @@ def open_neighbours(job: Job) -> FindNeighbours:
     return find_in_thread
 
 
-def open_run_reader(job: Job, model: Model | None, search: Search | None = None) -> Reader:
-    """Open the reader of a job, which writes in the track's language. `search` is for readers that search again."""
+def open_run_reader(
+    job: Job, model: Model | None, search: Search | None = None, tell: Callable[[AgentStep], None] = tell_nobody
+) -> Reader:
+    """Open the reader of a job, which writes in the track's language. `search` is for readers that search again.
+
+    `tell` is told each step of the research agent.
+    """
     if model is not None and job.track.language:
         model = InLanguage(model, job.track.language)
-    return open_reader(Tools(job.sources, model, job.answer_settings, job.config.reader, search))
+    return open_reader(Tools(job.sources, model, job.answer_settings, job.config.reader, search, tell))
 
 
 async def open_task(

@@ -12,7 +12,8 @@ from keystone.runs.wording import plural
 
 PURPOSES = ("agent", "agent_judge")
 """The purposes of an agent's steps."""
-_SEARCH = re.compile(r"^Search (['\"])(.*)\1: \d+ documents [^,]*, (\d+) new ones shown\.", re.MULTILINE)
+SEARCHED = re.compile(r"^Search (['\"])(.*)\1: \d+ documents [^,]*, (\d+) new ones shown\.", re.MULTILINE)
+"""The line that a search begins with: its text, and how many documents it showed."""
 
 
 def name_walks(steps: Sequence[Step]) -> Iterator[tuple[str, list[Step]]]:
@@ -41,7 +42,7 @@ def tell_path(steps: Sequence[Step]) -> Iterator[str]:
 
 
 def _tell_walk(walk: Sequence[Step]) -> Iterator[str]:
-    searched = [one for step in walk for one in _SEARCH.findall(f"{step.shown}\n{step.observation}")]
+    searched = [one for step in walk for one in SEARCHED.findall(f"{step.shown}\n{step.observation}")]
     texts = [f"{mark}{text}{mark} ({new} new)" for mark, text, new in searched]
     yield f"searched for {', '.join(texts)}" if texts else "searched for nothing"
     used = Counter(step.action.partition(" ")[0] for step in walk)

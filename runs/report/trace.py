@@ -9,7 +9,7 @@ from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.runs.pipeline.file_names import TRACE
 from keystone.runs.pipeline.stages.gather import TopicStep, decode_step
-from keystone.runs.report.research import PURPOSES, list_notes, name_walks
+from keystone.runs.report.research import PURPOSES, SEARCHED, list_notes, name_walks
 from keystone.runs.wording import plural
 
 INDENT = "  "
@@ -30,8 +30,11 @@ def read_trace(path: Path) -> list[TopicStep]:
     return steps
 
 
-def format_trace(steps: Sequence[TopicStep], topic: str | None = None) -> Iterator[str]:
-    """Format the steps of all topics, or of one. `UserError` if the trace has no such topic."""
+def format_trace(steps: Sequence[TopicStep], topic: str | None = None, brief: bool = False) -> Iterator[str]:
+    """Format the steps of all topics, or of one. `UserError` if the trace has no such topic.
+
+    A brief trace leaves out the documents that were shown.
+    """
     known = dict.fromkeys(one.topic_id for one in steps)
     if topic is not None and topic not in known:
         raise UserError(f"topic {topic!r}: not in the trace, expected one of {', '.join(known)}")
@@ -44,7 +47,7 @@ def format_trace(steps: Sequence[TopicStep], topic: str | None = None) -> Iterat
         for name, walk in name_walks(own) if is_research else _name_walks(own):
             yield f"{INDENT}{name}"
             for step in walk:
-                yield from (f"{INDENT * 2}{line}" for line in _format_step(step))
+                yield from (f"{INDENT * 2}{line}" for line in _format_step(step, brief))
 
 
 def _name_walks(steps: Sequence[Step]) -> Iterator[tuple[str, list[Step]]]:
@@ -58,7 +61,7 @@ def _count(steps: Sequence[Step]) -> str:
     return f"{plural(len(steps), 'step')}, {asked:,} tokens asked, {answered:,} tokens answered"
 
 
-def _format_step(step: Step) -> Iterator[str]:
+def _format_step(step: Step, brief: bool) -> Iterator[str]:
     cost = f", {step.prompt_tokens:,} tokens asked, {step.reply_tokens:,} answered" if step.prompt_tokens else ""
     yield f"step {step.number + 1}, {step.purpose}{cost}"
     is_told = step.purpose == "agent_judge" and not step.stop
@@ -67,7 +70,8 @@ def _format_step(step: Step) -> Iterator[str]:
         yield f"{INDENT}note: {' '.join(claim.split())}"
         yield f"{INDENT * 2}| {' '.join(quote.split())}"
     reply = "" if is_told or notes or (step.purpose == "agent" and step.action) else step.reply
-    for name, text in (("shown", step.shown), ("reply", reply)):
+    shown = "\n".join(filter(SEARCHED.match, step.shown.splitlines())) if brief else step.shown
+    for name, text in (("shown", shown), ("reply", reply)):
         if text:
             yield f"{INDENT}{name}:"
             yield from (f"{INDENT * 2}| {line.expandtabs(2)}" for line in text.splitlines())
@@ -75,8 +79,8 @@ def _format_step(step: Step) -> Iterator[str]:
         if text:
             first, *others = text.splitlines()
             yield f"{INDENT}{name}: {first}"
-            yield from (f"{INDENT * 2}{line.expandtabs(2)}" for line in others)
-    if step.added:
+            yield from (f"{INDENT * 2}{line.expandtabs(2)}" for line in others if not brief)
+    if step.added and not brief:
         yield f"{INDENT}evidence: {', '.join(f'{one.doc_id}[{one.start}:{one.end}]' for one in step.added)}"
     if step.stop:
         yield f"{INDENT}ended: {step.stop}"

@@ -108,6 +108,7 @@ class Agent:
             number += 1
             why = find_stop(research, before, allowance, number >= settings.rounds)
         research.steps.append(Step("", "", number, 0, "agent", "", "", f"end: {why}", "", (), 0, 0, STOPS[why]))
+        self.tools.tell(research.steps[-1])
         return await asyncio.to_thread(self._make_evidence, desk, research, STOPS[why])
 
     async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
@@ -141,6 +142,7 @@ class Agent:
             research.judged |= judge_by_notes(judging) if isinstance(asked.found, Failure) else asked.found
             stop = ("budget" if isinstance(asked.found, Spent) else "llm_error") if failed else ""
             research.steps.append(self._make_judge_step(research, queries, places, asked, number, stop))
+            self.tools.tell(research.steps[-1])
         allowance.calls, allowance.tokens = sum(one.calls for one in shares), sum(one.tokens for one in shares)
 
     def _make_judge_step(
@@ -260,7 +262,9 @@ async def explore(
         return await ask_within(model, make_request(settings, world, beginning, state, steps), read_action, allowance)
 
     async def act(state: State, action: prompt.Action | Failure) -> Taken[State]:
-        return await take_action(world, state, action)
+        taken = await take_action(world, state, action)
+        world.desk.tools.tell(taken.step)
+        return taken
 
     found = await walk(state, settings.steps, decide, act)
     return replace(found, steps=(replace(found.steps[0], shown=beginning), *found.steps[1:]))
@@ -276,7 +280,8 @@ async def take_action(world: World, state: State, action: prompt.Action | Failur
     if isinstance(action, Failure):
         return Taken(state, _make_step(world, state, state, "", f"Error: {action.reason}."), valid=False, news=False)
     after, refused = take_notes(world, state, action.notes)
-    said = neutralise(" ".join(filter(None, [action.tool, str(action.document or ""), tidy(action.text or "")])))
+    document = "" if action.document is None or action.tool not in ("read", "find") else str(action.document)
+    said = neutralise(" ".join(filter(None, [action.tool, document, tidy(action.text or "")])))
     if action.tool == "done":
         return Taken(after, _make_step(world, state, after, said, refused), done=True)
     try:

@@ -25,6 +25,8 @@ async def walk_by_rules(world: World, begin: Sequence[str]) -> Walk[State]:
         steps.append(Step(world.query.id, "", 0, len(steps), "agent", "", "", f"search {text}", observation))
     state = await _note_closest(world, state)
     steps[-1] = replace(steps[-1], added=tuple(note.quote for note in state.notes))
+    for step in steps:
+        world.desk.tools.tell(step)
     return Walk(state, "done", tuple(steps))
 
 

@@ -14,6 +14,9 @@ from keystone.runs.report.say import say, say_result
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for all files of the demo.")] = Path("demo-out"),
+    agent: Annotated[
+        bool, typer.Option("--agent", help="Show a research agent's path through one narrative, and its answer.")
+    ] = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
@@ -21,11 +24,12 @@ def demo(
 
     Example: keystone demo --out demo-out
     """
+    from keystone.runs.demo.agent import run_agent_demo
     from keystone.runs.demo.main import run_demo
     from keystone.runs.report.terminal import progress_bars
 
     with progress_bars(quiet) as progress:
-        report = run_demo(out, threads, progress)
+        report = (run_agent_demo if agent else run_demo)(out, threads, progress)
     report()
 
 

@@ -99,7 +99,7 @@ def gather_evidence(work: Work) -> None:
         task, hits = await open_task(job, searched, selected)
         work.values.hold(searched.topic.id, task)
         work.watch("chosen", job.store.ids(list_rows(hits)))
-        reader = open_run_reader(job, model, search)
+        reader = open_run_reader(job, model, search, partial(work.watch, "research"))
         return name_segments(await reader.gather(task, hits), job.store)
 
     topics = [partial(gather, searched=searched, selected=selected) for searched, selected in list_chosen(work)]

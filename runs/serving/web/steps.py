@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from keystone.generation.types import Sentence
+from keystone.generation.types import Sentence, Step
 from keystone.indexing.types import Span
 from keystone.retrieval.types import Query
 from keystone.runs.pipeline.grading.grade_files import Judgment
@@ -43,6 +43,16 @@ def describe_chosen(doc_ids: Sequence[str], titles: Titles) -> dict[str, Any]:
     return {"documents": _name(doc_ids, titles)}
 
 
+def describe_research(step: Step, _titles: Titles) -> dict[str, Any]:
+    """Describe a step of the research agent: its query, its action, the first line of the result, and its notes."""
+    return {
+        "query": step.query_id,
+        "action": step.action,
+        "result": step.observation.partition("\n")[0],
+        "notes": len(step.added),
+    }
+
+
 def describe_sentence(sentence: Sentence, titles: Titles) -> dict[str, Any]:
     """Describe a sentence with its citations, best support first: each a segment and its document."""
     citations = [
@@ -71,6 +81,7 @@ DESCRIPTIONS: Mapping[str, Callable[[Any, Titles], dict[str, Any]]] = {
     "rankings": describe_rankings,
     "grades": describe_grades,
     "chosen": describe_chosen,
+    "research": describe_research,
     "sentence": describe_sentence,
 }
 """The events before the last one by name, each with the function that makes its object."""

@@ -113,3 +113,18 @@ def test_the_trace_of_an_agent_shows_notes_in_place_of_json() -> None:
     assert "castle!" in text, "a reply that cannot be read is shown as it is"
     assert '{"notes"' not in text
     assert lines[-3:] == ["    step 1, agent", "      action: end: nothing new", "      ended: stalled"]
+
+
+def test_a_brief_trace_leaves_out_the_documents_that_were_shown() -> None:
+    lines = list(format_trace([TopicStep("1", step) for step in RESEARCH], brief=True))
+    assert lines[1:9] == [
+        "  round 1, query 1#0",
+        "    step 1, agent, 90 tokens asked, 8 answered",
+        "      note: He is from Toronto.",
+        "        | Danko Jones came from Toronto.",
+        "      shown:",
+        "        | Search 'Danko Jones': 9 documents found, 2 new ones shown.",
+        "      action: read 0",
+        "      result: Document 0, page 1 of 1:",
+    ]
+    assert not [line for line in lines if "<document" in line or "evidence:" in line]

@@ -140,3 +140,23 @@ def test_a_cancelled_search_leaves_the_others_of_its_batch(index: Index) -> None
 
     with open_service(make_config(None, [], None, Path("-"), index.folder), NO_LOG) as service:
         asyncio.run(service.engine.run(work(service.engine)))
+
+
+@pytest.mark.slow
+def test_a_stream_tells_each_step_of_a_research_agent(index: Index) -> None:
+    config = make_config(None, ["reader.name=agent"], None, Path("-"), index.folder)
+    call = Call("web", "answer", {"narrative": NARRATIVES["1"]})
+
+    async def list_events() -> list[Any]:
+        return [event async for event in stream_events(service, call)]
+
+    with open_service(config, NO_LOG) as service:
+        events = asyncio.run(list_events())
+    steps = [orjson.loads(str(event.data)) for event in events if event.event == "research"]
+    names = [event.event for event in events]
+    assert names[: len(steps) + 3] == ["queries", "rankings", "chosen", *["research"] * len(steps)]
+    assert steps[0]["action"].startswith("search ")
+    assert steps[0]["result"].startswith("Search '")
+    assert "\n" not in steps[0]["result"]
+    assert sum(step["notes"] for step in steps) > 0
+    assert steps[-1]["action"].startswith("end: ")

@@ -98,6 +98,11 @@ const ACTS = {
     endStep("chosen", documents.length, seconds);
     beginStep("answer");
   },
+  research({ query, action, result, notes }) {
+    const told = [query, action, notes ? `${notes} ${notes === 1 ? "note" : "notes"}` : ""].filter(Boolean).join(" · ");
+    byId("research").hidden = false;
+    byId("path").append(make("li", {}, isolate(told), result ? make("small", {}, " ", isolate(result)) : ""));
+  },
   sentence({ seconds, ...sentence }) {
     steps.spoken = seconds;
     addSentence(sentence);
@@ -131,7 +136,8 @@ function clearPage() {
   clearAnswer();
   known.firsts.clear();
   byId("remarks").open = false;
-  for (const id of ["queries", "documents"]) byId(id).hidden = true;
+  byId("path").replaceChildren();
+  for (const id of ["research", "queries", "documents"]) byId(id).hidden = true;
   byId("found").hidden = false;
   byId("empty").textContent = "The answer appears here, sentence by sentence.";
   Object.assign(steps, { last: 0, spoken: 0 });

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from keystone.generation.context.tokens import count_tokens
 from keystone.generation.context.topic import Sources, read_context
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.agent.desk import Desk
@@ -191,21 +192,30 @@ def test_no_call_and_no_token_is_spent_beyond_the_limits(seed: int, index: Index
     chance = Random(seed)
     calls, tokens = chance.randint(1, 40), chance.choice([1000, 2000, 5000, 20_000, 100_000])
     tools = ["search", "more", "read", "find", "plan", "done", "fly"]
+    replied = list[int]()
 
-    def reply(request: Request) -> Said:
-        if chance.random() < 0.1:
-            return Failure("the server is down")
+    def write(request: Request) -> str:
         if request.purpose == "agent_judge":
             return judge((chance.choice(["answered", "partly", "not"]), [0]), ("not", []))
         notes = [(chance.randint(0, 3), chance.choice([FROM_TORONTO, CASTLE, "No such words at all."]))]
         text = "x " * chance.choice([0, 1, 100])
-        return Reply(act(chance.choice(tools), *notes, text=text, document=chance.randint(-1, 4)))
+        return act(chance.choice(tools), *notes, text=text, document=chance.randint(-1, 4))
+
+    def reply(request: Request) -> Said:
+        if chance.random() < 0.1:
+            return Failure("the server is down")
+        text = write(request)
+        if chance.random() < 0.3:
+            text = mutate(text.encode(), chance).decode(errors="replace")
+        replied.append(min(count_tokens(text), request.max_tokens))
+        return Reply(text)
 
     model = Scripted(reply)
     found = research(index, model, find_all, calls=calls, tokens=tokens, rounds=chance.randint(1, 5))
     assert len(model.requests) <= calls
-    assert sum(map(count_prompt_tokens, model.requests)) <= tokens
+    assert sum(map(count_prompt_tokens, model.requests)) + sum(replied) <= tokens
     assert found.items, "whatever ends the research, there is evidence"
+    assert found.steps[-1].action.startswith("end: "), "and the trace says what ended it"
 
 
 def test_texts_are_embedded_together_as_each_alone(index: Index) -> None:

@@ -1,5 +1,6 @@
 """Reading of runs and answer files for the report: ranks and grades, runs that lack something, and errors."""
 
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import orjson
@@ -11,6 +12,7 @@ from keystone.runs.report.html.read_run import STEP_CHARACTERS, read_answer_view
 from keystone.runs.report.html.types import Place, QueryView
 from keystone.runs.report.html.write import write_report
 from keystone.runs.trec.run_files import find_ranks, list_first
+from tests.runs.report.test_trace import RESEARCH
 from tests.support.runs.command_line import keystone
 from tests.support.runs.report_runs import (
     DOC_IDS,
@@ -46,6 +48,24 @@ def test_a_view_has_the_queries_ranks_grades_answer_and_steps_of_a_topic(run: Pa
     assert [(one.id, one.text) for one in topic.answer.cited] == [(SEGMENT_IDS[1], TEXT), (SEGMENT_IDS[2], TEXT)]
     (step,) = topic.steps
     assert (step.tokens, step.action, len(step.result)) == (1020, HOSTILE, STEP_CHARACTERS + 2)
+
+
+def test_the_report_tells_the_path_of_an_agent_and_escapes_what_it_searched_for(run: Path, tmp_path: Path) -> None:
+    hostile = "Search '<img src=x>': 9 documents found, 2 new ones shown."
+    steps = [replace(RESEARCH[0], shown=hostile), *RESEARCH[1:]]
+    lines = [orjson.dumps({"topic_id": TOPIC_IDS[0], **asdict(step)}) for step in steps]
+    (run / "trace.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    path = read_view(run, "name").topics[TOPIC_IDS[0]].path
+    assert path[0].startswith("round 1, query 1#0: searched for '<img src=x>' (2 new), ")
+    assert path[-3:] == (
+        "round 2, query 1#1: searched for nothing; 0 notes; done",
+        "round 2, the judge: 1#1: not",
+        "Ended: nothing new",
+    )
+    write_report([run], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "&lt;img src=x" in page
+    assert "<img src=x>" not in page
 
 
 def test_ranks_count_from_one_and_are_zero_for_documents_that_a_list_lacks(tmp_path: Path) -> None:
