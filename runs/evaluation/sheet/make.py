@@ -15,7 +15,7 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.answers.asked import find_narratives
-from keystone.runs.evaluation.answers.files import Submission
+from keystone.runs.evaluation.answers.files import Submission, holds_texts
 from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_sets
 from keystone.runs.evaluation.arena.files import write_arena
 from keystone.runs.evaluation.arena.judge import RULES, Tournament, foresee_battles, run_battles
@@ -54,6 +54,8 @@ NOT_BY_RULES = "rules do not judge this part; expected --judge with the YAML fil
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a sheet is made from: answer files or run directories, the rules of a track, and what judges them.
+
+    Answer files may hold rows of RAGDoll, which have no citations.
 
     `judge` is the configuration whose model judges. Without one, `rules` grade rubrics and battles, if they may.
     """
@@ -103,7 +105,9 @@ def read_given(asked: Asked) -> Given:
         left_out["nuggets"] = no_model if asked.nuggets else "expected --nuggets"
     if asked.rubrics is None or not (judged or asked.rules):
         left_out["rubrics"] = no_model if asked.rubrics else "expected --rubrics"
-    if reason := _find_index_fault(asked.judge) if asked.judge else no_model:
+    if all(map(holds_texts, asked.answers)):
+        left_out["support"] = "expected answers with citations"
+    elif reason := _find_index_fault(asked.judge) if asked.judge else no_model:
         left_out["support"] = reason
     sets: Sequence[AnswerSet] = []
     try:
@@ -176,7 +180,8 @@ def judge_answers(asked: Asked, given: Given, run_with_model: RunWithModel | Non
     )
     if run_with_model is not None and asked.judge is not None:
         ask, config = run_with_model, asked.judge
-        found.cited = take("support", lambda: rate_files(asked.answers, config, ask))
+        cited = [path for path in asked.answers if not holds_texts(path)]
+        found.cited = take("support", lambda: rate_files(cited, config, ask))
     if waits:
         raise waits[-1]
     found.cautions = cautions
@@ -242,8 +247,11 @@ def _run_battles(asked: Asked, given: Given, run_with_model: RunWithModel | None
 def _list_entries(asked: Asked, given: Given) -> Iterator[Entry]:
     track = set_topic_limits(asked.track, given.topics)
     for one, path in zip(given.submissions, asked.answers, strict=True):
-        violations = [found for file in find_files([path]) for found in validate(file, track, given.topics)]
-        yield Entry(one.run_id, len(one.answers), sum(found.severity == "error" for found in violations))
+        errors = None
+        if not holds_texts(path):
+            violations = [found for file in find_files([path]) for found in validate(file, track, given.topics)]
+            errors = sum(found.severity == "error" for found in violations)
+        yield Entry(one.run_id, len(one.answers), errors)
 
 
 class _Noting:
