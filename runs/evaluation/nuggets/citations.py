@@ -51,13 +51,17 @@ class CitedAnswer:
     sentences: tuple[CitedSentence, ...]
 
 
+class NoCitedTexts(UserError):
+    """An index has none of the texts that answers cite."""
+
+
 def rate_files(
     paths: Sequence[Path], config: RunConfig, run_with_model: RunWithModel
 ) -> tuple[list[CitedAnswer], list[str]]:
     """Rate each citation of answer files or run directories; also cautions about citations without a rating.
 
     The index of the configuration has the texts of the cited documents or segments. `UserError` without a model, and
-    if the index has none of them.
+    `NoCitedTexts` if the index has none of them.
     """
     settings, submissions = config.model, read_submissions(paths)
     if settings is None:
@@ -66,7 +70,7 @@ def rate_files(
     pairs = [(s.text, cited) for _, answer in answers for s in answer.sentences for cited in s.citations]
     texts = read_texts(open_store(open_index(config.index)), [cited for _, cited in pairs])
     if pairs and not texts:
-        raise UserError(f"{config.index}: has no cited document or segment, such as {pairs[0][1]!r}")
+        raise NoCitedTexts(f"{config.index}: has no cited document or segment, such as {pairs[0][1]!r}")
     asked = [pair for pair in dict.fromkeys(pairs) if pair[1] in texts]
 
     async def rate(model: Model | None) -> list[Support | Failure]:

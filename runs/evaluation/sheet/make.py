@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from keystone.runs.evaluation.compare import collect_cautions
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.nuggets.citations import (
     CitedAnswer,
+    NoCitedTexts,
     assign_banks,
     rate_files,
     read_submissions,
@@ -147,12 +148,13 @@ def _find_ranking(path: Path) -> Path | None:
 
 @dataclass(slots=True)
 class Judged:
-    """What a judge has said of the answers, by part, and its cautions."""
+    """What a judge has said of the answers, by part, its cautions, and why it cannot judge a part."""
 
     banks: Sequence[NuggetBank] = ()
     rubrics: Sequence[Rubric] = ()
     cited: Sequence[CitedAnswer] = ()
     cautions: Sequence[str] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def judge_answers(asked: Asked, given: Given, run_with_model: RunWithModel | None) -> Judged:
@@ -160,7 +162,7 @@ def judge_answers(asked: Asked, given: Given, run_with_model: RunWithModel | Non
 
     `Waits` is raised last, so that the requests of all parts are in one file.
     """
-    found, cautions, waits = Judged(), list[str](), list[Waits]()
+    found, cautions, waits, left_out = Judged(), list[str](), list[Waits](), dict[str, str]()
 
     def take(part: str, judge: Callable[[], tuple[Sequence[T], list[str]]]) -> Sequence[T]:
         if part not in given.left_out:
@@ -170,6 +172,8 @@ def judge_answers(asked: Asked, given: Given, run_with_model: RunWithModel | Non
                 return done
             except Waits as error:
                 waits.append(error)
+            except NoCitedTexts as error:
+                left_out[part] = str(error)
         return ()
 
     if run_with_model is not None:
@@ -184,7 +188,7 @@ def judge_answers(asked: Asked, given: Given, run_with_model: RunWithModel | Non
         found.cited = take("support", lambda: rate_files(cited, config, ask))
     if waits:
         raise waits[-1]
-    found.cautions = cautions
+    found.cautions, found.left_out = cautions, left_out
     return found
 
 
@@ -197,7 +201,8 @@ def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, 
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotWritten(out, reason_of(error)) from error
-    judged, left_out = judge_answers(asked, given, run_with_model), {**given.left_out}
+    judged = judge_answers(asked, given, run_with_model)
+    left_out = {**given.left_out, **judged.left_out}
     cautions, topics = [*judged.cautions], [one.id for one in given.topics]
     evaluations: dict[str, Sequence[Evaluation]] = {}
     if judged.banks:
@@ -274,18 +279,20 @@ class _Noting:
         return asyncio.run(run())
 
 
-def foresee_sheet(asked: Asked, given: Given) -> list[Foreseen]:
-    """Foresee the calls of each part at most, as if no reply were kept. `UserError` for what stops the sheet, too.
+def foresee_sheet(asked: Asked, given: Given) -> tuple[list[Foreseen], dict[str, str]]:
+    """Foresee the calls of each part at most, as if no reply were kept, and the reason for each part without calls.
+
+    `UserError` for what stops the sheet, too.
 
     The requests are those of `make_sheet`, noted in place of being sent. None asks about the reply to another.
     """
     if asked.judge is None or asked.judge.model is None:
-        return []
+        return [], {**given.left_out}
     noting = _Noting()
-    judge_answers(asked, given, noting.run)
+    judged = judge_answers(asked, given, noting.run)
     found = [foresee(Ask("score", 1, one), asked.judge.model) for one in noting.requests]
     if "battles" not in given.left_out:
         narratives = {one.id: one.narrative for one in given.topics}
         _, battles = foresee_battles(given.sets, narratives, Settings(), asked.judge.model)
         found += [replace(battles, stage="score")] if battles else []
-    return found
+    return found, {**given.left_out, **judged.left_out}

@@ -174,6 +174,22 @@ def test_a_narrative_that_two_files_word_differently_leaves_out_battles_alone(
 
 
 @pytest.mark.slow
+def test_an_index_without_the_cited_texts_leaves_out_support_alone(
+    index: Index, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = json.loads(Path("other.jsonl").read_text().splitlines()[0])
+    record |= {"references": ["nowhere"], "answer": [{"text": "Bees live.", "citations": [0]}]}
+    write_lines(Path("other.jsonl"), [record])
+    model = {"name": "m", "urls": ["http://localhost:9/v1"], "key_env": "NO_KEY"}
+    places = {"index": str(index.folder), "topics": "runs/topics.jsonl"}
+    Path("judge.yaml").write_text(json.dumps({"run_id": "judge", "model": model, **places}))
+    score(RUNS[2:], OUT, "rag25", rubrics=GIVEN["rubrics"], judge=Path("judge.yaml"), dry_run=True, json=True)
+    told = json.loads(capsys.readouterr().out)["result"]
+    assert told["left_out"]["support"] == f"{index.folder}: has no cited document or segment, such as 'nowhere'"
+    assert told["total"]["likely"]["calls"] > 0
+
+
+@pytest.mark.slow
 def test_a_model_makes_every_column_and_is_asked_once_what_was_foreseen(
     index: Index, capsys: pytest.CaptureFixture[str]
 ) -> None:
