@@ -5,7 +5,7 @@ Source: castorini/RAGDoll, the toolkit of the 2026 track, at 1f06719.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,8 @@ class CitedAnswer:
     topic_id: str
     run_id: str
     sentences: tuple[CitedSentence, ...]
+    place: str = field(default="", compare=False, repr=False)
+    """The `file:line` that holds the answer."""
 
 
 class NoCitedTexts(UserError):
@@ -138,7 +140,7 @@ def read_cited_answers(path: Path) -> list[CitedAnswer]:
     found, seen = list[CitedAnswer](), set[tuple[str, str]]()
     for number, record in read_json_lines(path):
         try:
-            one = _parse_answer(record)
+            one = replace(_parse_answer(record), place=f"{path}:{number}")
             if (one.topic_id, one.run_id) in seen:
                 raise ValueError(f"topic {one.topic_id!r} of run {one.run_id!r} occurs more than once")
             seen.add((one.topic_id, one.run_id))
