@@ -27,6 +27,7 @@ from keystone.runs.cli.commands.nuggets_commands import nuggets
 from keystone.runs.cli.commands.pool_command import agree, pool
 from keystone.runs.cli.commands.replay_command import replay
 from keystone.runs.cli.commands.report_command import diagnose, plot, report
+from keystone.runs.cli.commands.reproduce_track_command import reproduce_track
 from keystone.runs.cli.commands.rubrics_commands import rubrics
 from keystone.runs.cli.commands.run_commands import answer, bundle, record, reproduce, run
 from keystone.runs.cli.commands.score_command import score
@@ -49,7 +50,7 @@ class Command:
     @property
     def name(self) -> str:
         """The name of the command."""
-        return str(self.call.info.name) if isinstance(self.call, typer.Typer) else self.call.__name__
+        return str(self.call.info.name) if isinstance(self.call, typer.Typer) else self.call.__name__.replace("_", "-")
 
 
 GROUPS: Mapping[str, Sequence[Command]] = {
@@ -120,6 +121,7 @@ GROUPS: Mapping[str, Sequence[Command]] = {
         Command(convert, "export import format transform translate"),
         Command(bundle, "archive pack package share zip"),
         Command(reproduce, "rebuild remake unpack"),
+        Command(reproduce_track, "baseline baselines"),
         Command(push, "publish upload"),
         Command(pull, "clone download"),
         Command(record, "cache dump replies save-replies"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from keystone.fusion.depth import (
+    GRADE_RATIOS,
     calibrate,
     cut_by_budget,
     cut_by_f1,
@@ -17,6 +18,7 @@ from keystone.fusion.depth import (
     measure_reliability,
     measure_top_error,
     separate_scores,
+    weigh_by_grades,
 )
 
 
@@ -98,3 +100,12 @@ def test_the_error_of_the_top_is_that_of_bins_of_equally_many_rows() -> None:
     assert measure_top_error(p, relevant) == pytest.approx(error / len(rows))
     assert measure_top_error(p, relevant) > 4 * measure_top_error(p, draw.random(5000) < p)
     assert measure_top_error(np.full(9, 0.01), np.zeros(9, dtype=bool)) == 0
+
+
+def test_a_grade_changes_odds_by_its_ratio_and_probabilities_never_grow() -> None:
+    before = np.array([0.5, 0.5, 0.2, 0.2, 0.1])
+    found = weigh_by_grades(before, np.array([3.0, 1.5, np.nan, 0.0, 0.0]))
+    middle = (GRADE_RATIOS[1] + GRADE_RATIOS[2]) / 2
+    assert found == pytest.approx([4.0 / 5.0, middle / (middle + 1), 0.2, 0.24 / 4.24, 0.24 / 9.24])
+    assert (np.diff(weigh_by_grades(before, np.array([0.0, 3.0, 0.0, 3.0, np.nan]))) <= 0).all()
+    assert weigh_by_grades(before, np.full(5, np.nan)) == pytest.approx(before)

@@ -113,13 +113,14 @@ def _tell_foreseen(asked: "Asked", given: "Given", json: bool) -> None:
     from keystone.runs.report.foresight import format_budget, format_calls, join_calls, list_calls
 
     model = asked.judge.model if asked.judge else None
-    calls, prices = join_calls(foresee_sheet(asked, given)), model.prices if model else None
+    found, left_out = foresee_sheet(asked, given)
+    calls, prices = join_calls(found), model.prices if model else None
     if json:
         foreseen = list_calls(calls, prices)
-        say_result("score", asked.answers, {**foreseen, "left_out": given.left_out})
+        say_result("score", asked.answers, {**foreseen, "left_out": left_out})
         return
     say(f"{plural(len(asked.answers), 'run')}; nothing is written, no model is asked")
-    for part, reason in given.left_out.items():
+    for part, reason in left_out.items():
         say(f"left out: {part}: {reason}", err=True)
     if not calls:
         say("the sheet needs no language model")

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from keystone.generation.types import Answer
+from keystone.generation.types import Answer, Sentence
+from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.reading import read_json_lines
@@ -135,7 +136,7 @@ def _get_texts(value: Any, key: str) -> tuple[str, ...]:
 
 
 def read_submission(path: Path) -> Submission:
-    """Read an answer file of any track, or the answer file of a run directory with its evidence.
+    """Read an answer file of any track, rows of RAGDoll, or the answer file of a run directory with its evidence.
 
     `UserError` with file and line for an unreadable answer or item of evidence, or for two answers to one topic. Also
     if the file holds two runs, or the folder no answer file or several.
@@ -171,9 +172,33 @@ def find_answer_file(folder: Path) -> Path:
 def _read_answers(path: Path) -> dict[str, SubmittedAnswer]:
     """Read the answers of a file by topic. The file holds at least one."""
     found: dict[str, SubmittedAnswer] = {}
-    for submitted in read_answer_file(path, _find_form(path)):
+    for submitted in _read_texts(path) if holds_texts(path) else read_answer_file(path, _find_form(path)):
         if found.setdefault(submitted.answer.topic_id, submitted) is not submitted:
             raise UserError(f"{path}: topic {submitted.answer.topic_id!r} is answered more than once")
+    return found
+
+
+def holds_texts(path: Path) -> bool:
+    """Tell whether a file has rows of RAGDoll, each with a whole answer under `answer_text`, and no sentences."""
+    if path.is_dir():
+        return False
+    _, record = next(read_json_lines(path), (0, {}))
+    return "answer_text" in record and not any(track.sentences in record for track in TRACKS.values())
+
+
+def _read_texts(path: Path) -> list[SubmittedAnswer]:
+    """Read rows of RAGDoll. Their answers have sentences without citations. `UserError` with file and line."""
+    found = []
+    for number, record in read_json_lines(path):
+        try:
+            topic_id, run_id = get_topic_id(record, ID_KEYS), get_topic_id(record, ("run_id",))
+            text = record.get("answer_text")
+            if not isinstance(text, str):
+                raise ValueError(f"answer_text: expected a text, found {shorten_value(text)}")
+        except ValueError as error:
+            raise UserError(f"{path}:{number}: {error}") from error
+        sentences = tuple(Sentence(text[start:end], ()) for start, end in split_sentences(text))
+        found.append(SubmittedAnswer(run_id, (), Answer(topic_id, sentences)))
     return found
 
 

@@ -5,7 +5,7 @@ Source: castorini/RAGDoll, the toolkit of the 2026 track, at 1f06719.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,12 @@ class CitedAnswer:
     topic_id: str
     run_id: str
     sentences: tuple[CitedSentence, ...]
+    place: str = field(default="", compare=False, repr=False)
+    """The `file:line` that holds the answer."""
+
+
+class NoCitedTexts(UserError):
+    """An index has none of the texts that answers cite."""
 
 
 def rate_files(
@@ -57,7 +63,7 @@ def rate_files(
     """Rate each citation of answer files or run directories; also cautions about citations without a rating.
 
     The index of the configuration has the texts of the cited documents or segments. `UserError` without a model, and
-    if the index has none of them.
+    `NoCitedTexts` if the index has none of them.
     """
     settings, submissions = config.model, read_submissions(paths)
     if settings is None:
@@ -66,7 +72,7 @@ def rate_files(
     pairs = [(s.text, cited) for _, answer in answers for s in answer.sentences for cited in s.citations]
     texts = read_texts(open_store(open_index(config.index)), [cited for _, cited in pairs])
     if pairs and not texts:
-        raise UserError(f"{config.index}: has no cited document or segment, such as {pairs[0][1]!r}")
+        raise NoCitedTexts(f"{config.index}: has no cited document or segment, such as {pairs[0][1]!r}")
     asked = [pair for pair in dict.fromkeys(pairs) if pair[1] in texts]
 
     async def rate(model: Model | None) -> list[Support | Failure]:
@@ -134,7 +140,7 @@ def read_cited_answers(path: Path) -> list[CitedAnswer]:
     found, seen = list[CitedAnswer](), set[tuple[str, str]]()
     for number, record in read_json_lines(path):
         try:
-            one = _parse_answer(record)
+            one = replace(_parse_answer(record), place=f"{path}:{number}")
             if (one.topic_id, one.run_id) in seen:
                 raise ValueError(f"topic {one.topic_id!r} of run {one.run_id!r} occurs more than once")
             seen.add((one.topic_id, one.run_id))

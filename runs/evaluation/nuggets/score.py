@@ -33,6 +33,11 @@ class Graded(Protocol):
         """The topic."""
         ...
 
+    @property
+    def place(self) -> str:
+        """The `file:line` that holds it, or its first part; empty if it is of no file."""
+        ...
+
 
 T = TypeVar("T", bound=Graded)
 
@@ -130,10 +135,12 @@ def score_runs(
     `score` gives NaN where a `noun` failed. Without `wanted` topics, they are those of all records.
     """
     runs: dict[str, dict[str, tuple[float, ...]]] = {}
+    places: dict[str, str] = {}
     for one in records:
         own = runs.setdefault(one.run_id, {})
+        places.setdefault(one.run_id, f"{one.place}: " if one.place else "")
         if one.topic_id in own:
-            raise UserError(f"run {one.run_id!r}: topic {one.topic_id!r} occurs more than once")
+            raise UserError(f"{places[one.run_id]}run {one.run_id!r}: topic {one.topic_id!r} occurs more than once")
         own[one.topic_id] = score(one)
     topics = tuple(sorted({*wanted} or {one.topic_id for one in records}))
     found = []
@@ -141,7 +148,7 @@ def score_runs(
         table = np.array([own.get(topic, (0.0,) * len(measures)) for topic in topics])
         if not own.keys() & set(topics):
             ids = f"its topics look like {next(iter(own))!r}, those to score like {topics[0]!r}"
-            raise UserError(f"run {run_id!r}: has none of the topics: {ids}")
+            raise UserError(f"{places[run_id]}run {run_id!r}: has none of the topics: {ids}")
         cautions = [] if wanted else [FROM_FILES]
         cautions += caution_about_topics(run_id, list(own), topics, "an answer", noun)
         if failed := [topic for topic in topics if topic in own and np.isnan(own[topic]).any()]:

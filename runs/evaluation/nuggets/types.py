@@ -63,6 +63,11 @@ class NuggetBank:
     description: str = ""
     """The description of the run."""
 
+    @property
+    def place(self) -> str:
+        """The `file:line` of its first nugget; empty without one."""
+        return self.nuggets[0].place if self.nuggets else ""
+
 
 def read_texts(store: Store, ids: Iterable[str]) -> dict[str, str]:
     """Read the text of each id, which names a document, or a segment of one. Ids that the store lacks are left out."""

@@ -62,6 +62,11 @@ class Rubric:
     answer_text: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def place(self) -> str:
+        """The `file:line` of its first criterion; empty without one."""
+        return self.criteria[0].place if self.criteria else ""
+
 
 def read_rubrics(path: Path) -> list[Rubric]:
     """Read the rubric of each topic, in the order of the file.

@@ -13,19 +13,22 @@ Row = dict[str, str | int | float | None]
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "nuggets": {"V_strict": "V_strict", "A_strict": "A_strict"},
     "rubrics": {"rubric": "rubric", "rubric_binary": "rubric_binary"},
-    "support": {name: f"support_{name}" for name in ("precision", "recall", "precision_hard", "recall_hard")},
+    "support": {
+        f"{name}{kind}": f"support_{name}{kind}" for kind in ("", "_hard", "_all") for name in ("precision", "recall")
+    },
 }
 """The measures of a part of the sheet, each with the head of its column. Another part shows all of its measures."""
-RATING = "rating"
+BATTLES = ("rating", "battles", "wins", "losses", "ties")
+"""The columns of a tournament."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A run of the sheet: its number of answers, and of errors of validation."""
+    """A run of the sheet: its number of answers, and of errors of validation; None if its form is that of no track."""
 
     run_id: str
     answers: int
-    errors: int
+    errors: int | None
 
 
 def join_scores(
@@ -43,9 +46,10 @@ def join_scores(
             own = by_run.get(str(row["run"]))
             row |= {head: _find_mean(own, measure) for measure, head in measures.items()}
     if board is not None:
-        ratings = {one.run_id: one.rating for one in board.standings if one.battles}
+        standings = {one.run_id: one for one in board.standings if one.battles}
         for row in rows:
-            row[RATING] = ratings.get(str(row["run"]))
+            standing = standings.get(str(row["run"]))
+            row |= {head: getattr(standing, head) if standing else None for head in BATTLES}
     return rows
 
 

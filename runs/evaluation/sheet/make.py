@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.answers.asked import find_narratives
-from keystone.runs.evaluation.answers.files import Submission
+from keystone.runs.evaluation.answers.files import Submission, holds_texts
 from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_sets
 from keystone.runs.evaluation.arena.files import write_arena
 from keystone.runs.evaluation.arena.judge import RULES, Tournament, foresee_battles, run_battles
@@ -25,6 +25,7 @@ from keystone.runs.evaluation.compare import collect_cautions
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.nuggets.citations import (
     CitedAnswer,
+    NoCitedTexts,
     assign_banks,
     rate_files,
     read_submissions,
@@ -54,6 +55,8 @@ NOT_BY_RULES = "rules do not judge this part; expected --judge with the YAML fil
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a sheet is made from: answer files or run directories, the rules of a track, and what judges them.
+
+    Answer files may hold rows of RAGDoll, which have no citations.
 
     `judge` is the configuration whose model judges. Without one, `rules` grade rubrics and battles, if they may.
     """
@@ -103,7 +106,9 @@ def read_given(asked: Asked) -> Given:
         left_out["nuggets"] = no_model if asked.nuggets else "expected --nuggets"
     if asked.rubrics is None or not (judged or asked.rules):
         left_out["rubrics"] = no_model if asked.rubrics else "expected --rubrics"
-    if reason := _find_index_fault(asked.judge) if asked.judge else no_model:
+    if all(map(holds_texts, asked.answers)):
+        left_out["support"] = "expected answers with citations"
+    elif reason := _find_index_fault(asked.judge) if asked.judge else no_model:
         left_out["support"] = reason
     sets: Sequence[AnswerSet] = []
     try:
@@ -143,12 +148,13 @@ def _find_ranking(path: Path) -> Path | None:
 
 @dataclass(slots=True)
 class Judged:
-    """What a judge has said of the answers, by part, and its cautions."""
+    """What a judge has said of the answers, by part, its cautions, and why it cannot judge a part."""
 
     banks: Sequence[NuggetBank] = ()
     rubrics: Sequence[Rubric] = ()
     cited: Sequence[CitedAnswer] = ()
     cautions: Sequence[str] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def judge_answers(asked: Asked, given: Given, run_with_model: RunWithModel | None) -> Judged:
@@ -156,7 +162,7 @@ def judge_answers(asked: Asked, given: Given, run_with_model: RunWithModel | Non
 
     `Waits` is raised last, so that the requests of all parts are in one file.
     """
-    found, cautions, waits = Judged(), list[str](), list[Waits]()
+    found, cautions, waits, left_out = Judged(), list[str](), list[Waits](), dict[str, str]()
 
     def take(part: str, judge: Callable[[], tuple[Sequence[T], list[str]]]) -> Sequence[T]:
         if part not in given.left_out:
@@ -166,6 +172,8 @@ def judge_answers(asked: Asked, given: Given, run_with_model: RunWithModel | Non
                 return done
             except Waits as error:
                 waits.append(error)
+            except NoCitedTexts as error:
+                left_out[part] = str(error)
         return ()
 
     if run_with_model is not None:
@@ -176,10 +184,11 @@ def judge_answers(asked: Asked, given: Given, run_with_model: RunWithModel | Non
     )
     if run_with_model is not None and asked.judge is not None:
         ask, config = run_with_model, asked.judge
-        found.cited = take("support", lambda: rate_files(asked.answers, config, ask))
+        cited = [path for path in asked.answers if not holds_texts(path)]
+        found.cited = take("support", lambda: rate_files(cited, config, ask))
     if waits:
         raise waits[-1]
-    found.cautions = cautions
+    found.cautions, found.left_out = cautions, left_out
     return found
 
 
@@ -192,7 +201,8 @@ def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, 
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotWritten(out, reason_of(error)) from error
-    judged, left_out = judge_answers(asked, given, run_with_model), {**given.left_out}
+    judged = judge_answers(asked, given, run_with_model)
+    left_out = {**given.left_out, **judged.left_out}
     cautions, topics = [*judged.cautions], [one.id for one in given.topics]
     evaluations: dict[str, Sequence[Evaluation]] = {}
     if judged.banks:
@@ -242,8 +252,11 @@ def _run_battles(asked: Asked, given: Given, run_with_model: RunWithModel | None
 def _list_entries(asked: Asked, given: Given) -> Iterator[Entry]:
     track = set_topic_limits(asked.track, given.topics)
     for one, path in zip(given.submissions, asked.answers, strict=True):
-        violations = [found for file in find_files([path]) for found in validate(file, track, given.topics)]
-        yield Entry(one.run_id, len(one.answers), sum(found.severity == "error" for found in violations))
+        errors = None
+        if not holds_texts(path):
+            violations = [found for file in find_files([path]) for found in validate(file, track, given.topics)]
+            errors = sum(found.severity == "error" for found in violations)
+        yield Entry(one.run_id, len(one.answers), errors)
 
 
 class _Noting:
@@ -266,18 +279,20 @@ class _Noting:
         return asyncio.run(run())
 
 
-def foresee_sheet(asked: Asked, given: Given) -> list[Foreseen]:
-    """Foresee the calls of each part at most, as if no reply were kept. `UserError` for what stops the sheet, too.
+def foresee_sheet(asked: Asked, given: Given) -> tuple[list[Foreseen], dict[str, str]]:
+    """Foresee the calls of each part at most, as if no reply were kept, and the reason for each part without calls.
+
+    `UserError` for what stops the sheet, too.
 
     The requests are those of `make_sheet`, noted in place of being sent. None asks about the reply to another.
     """
     if asked.judge is None or asked.judge.model is None:
-        return []
+        return [], {**given.left_out}
     noting = _Noting()
-    judge_answers(asked, given, noting.run)
+    judged = judge_answers(asked, given, noting.run)
     found = [foresee(Ask("score", 1, one), asked.judge.model) for one in noting.requests]
     if "battles" not in given.left_out:
         narratives = {one.id: one.narrative for one in given.topics}
         _, battles = foresee_battles(given.sets, narratives, Settings(), asked.judge.model)
         found += [replace(battles, stage="score")] if battles else []
-    return found
+    return found, {**given.left_out, **judged.left_out}

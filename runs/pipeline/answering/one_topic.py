@@ -13,7 +13,6 @@ from keystone.retrieval.types import Rankings, Topic
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
-from keystone.runs.pipeline.ranking.cut import choose_rows
 from keystone.runs.pipeline.ranking.rank import Hits, rank_for_track
 from keystone.runs.pipeline.searches import Searches, share_means, work_in_thread
 from keystone.runs.pipeline.stage import StageKind, Step, Watch, tell_nobody
@@ -22,6 +21,7 @@ from keystone.runs.pipeline.stages.grades import QRELS_FILE
 from keystone.runs.pipeline.stages.hybrid import HYBRID_FILE
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import get_queries
+from keystone.runs.pipeline.stages.segments import choose_depths
 from keystone.runs.pipeline.table import list_rankings, list_wanted, perform
 from keystone.runs.pipeline.values import Artifact, MemoryValues, Values
 from keystone.runs.track_rules import set_topic_limits
@@ -52,7 +52,7 @@ async def answer_topic(
             for sentence in found.sentences:
                 watch("sentence", sentence)
             ranking = values.get(list_rankings(one.config).narrative_ranking)
-            chosen = [depth.rows for depth in choose_rows(one.config, ranking)] if one.config.fusion.choice else None
+            chosen = [depth.rows for depth in choose_depths(values, ranking)] if one.config.fusion.choice else None
             watch("run", rank_for_track(one, get_queries(values), ranking, chosen)[topic.id])
         return replace(found, fallbacks=tuple(_list_fallbacks(values, partial(is_needed, one))))
 

@@ -67,6 +67,14 @@ def make_grade_records(graded: Sequence[GradedTopic], store: Store, graded_by: s
         )
 
 
+def list_best_grades(record: GradeRecord, store: Store) -> dict[int, float]:
+    """List the highest grade of each document for any query, by its row; documents without a grade are left out."""
+    grades = np.array(record.grades, dtype=np.float64).reshape(len(record.queries), len(record.documents))
+    best = np.nanmax(np.where(np.isnan(grades), -1, grades), axis=0, initial=-1)
+    rows = store.rows(record.documents)
+    return {int(row): float(one) for row, one in zip(rows, best, strict=True) if one >= 0}
+
+
 def make_judgments(records: Iterable[GradeRecord]) -> Iterator[Judgment]:
     """Make judgments from grades, so that any run can be measured on them.
 

@@ -1,6 +1,6 @@
 """The rows of each narrative that are submitted, if `fusion.depth` lets them be chosen."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +10,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from keystone.fusion.depth import (
     FEATURES,
+    LEAST_PROBABILITY,
     calibrate,
     cut_by_budget,
     cut_by_f1,
     cut_by_precision,
     expect_f1,
     separate_scores,
+    weigh_by_grades,
 )
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
@@ -46,15 +48,35 @@ class _Calibration:
     weights: list[float]
 
 
-def choose_rows(config: RunConfig, ranking: Rankings) -> list[DepthRecord]:
-    """Choose the rows of each topic of a ranking. `fusion.choice` must be given; `fusion.depths` has precedence."""
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """The ranking of the narratives before grades, whose scores have probabilities, and the grades of each topic.
+
+    A document's grade is the highest for any query, by its row.
+    """
+
+    narrative: Rankings
+    grades: Sequence[Mapping[int, float]]
+
+
+def choose_rows(config: RunConfig, ranking: Rankings, graded: Graded | None = None) -> list[DepthRecord]:
+    """Choose the rows of each topic of a ranking. `fusion.choice` must be given; `fusion.depths` has precedence.
+
+    Scores that grades have made have no probability. So with `graded`, those before the grades give the probabilities,
+    and the grades change them.
+    """
     choice = config.fusion.choice
     assert choice is not None
     weights = None if choice.calibration is None else read_weights(choice.calibration)
-    rankings = [ranking.scores_of(i).astype(np.float64) for i in range(len(ranking))]
-    found = [separate_scores(own) if weights is None else calibrate(own, weights) for own in rankings]
+    scored = ranking if graded is None else graded.narrative
+    scores = [scored.scores_of(i).astype(np.float64) for i in range(len(scored))]
+    found = [separate_scores(own) if weights is None else calibrate(own, weights) for own in scores]
+    if graded is not None:
+        found = [p if p is None else _weigh(p, ranking.of(i), graded, i) for i, p in enumerate(found)]
+    rankings = [ranking.of(i) for i in range(len(ranking))]
     cuts = _cut(choice, found)
     source = "a mixture of its scores" if choice.calibration is None else str(choice.calibration)
+    source += "" if graded is None else ", and by grades"
     records = []
     for topic_id, own, p, rows in zip(ranking.query_ids, rankings, found, cuts, strict=True):
         if topic_id in config.fusion.depths:
@@ -68,6 +90,14 @@ def choose_rows(config: RunConfig, ranking: Rankings) -> list[DepthRecord]:
             expected = round(float(expect_f1(p)[rows]), 6)
             records.append(DepthRecord(topic_id, rows, len(own), why, expected, last and round(last, 6)))
     return records
+
+
+def _weigh(probabilities: NDArray[np.float64], docs: NDArray[np.int32], graded: Graded, i: int) -> NDArray[np.float64]:
+    """Weigh the probabilities of a narrative's ranking by grades, in the order of `docs`, the ranking after them."""
+    known = dict(zip(graded.narrative.of(i).tolist(), probabilities.tolist(), strict=True))
+    own, grades = docs.tolist(), graded.grades[i]
+    before = np.array([known.get(doc, LEAST_PROBABILITY) for doc in own])
+    return weigh_by_grades(before, np.array([grades.get(doc, np.nan) for doc in own]))
 
 
 def read_weights(path: Path) -> NDArray[np.float64]:

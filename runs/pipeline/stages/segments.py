@@ -3,15 +3,20 @@
 from dataclasses import replace
 from typing import Any
 
+from keystone.generation.grading.grade import SELECTIONS
+from keystone.retrieval.types import Rankings
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
+from keystone.runs.pipeline.grading.grade_files import list_best_grades
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.ranking.cut import DepthRecord, choose_rows, identify_choice
+from keystone.runs.pipeline.ranking.cut import DepthRecord, Graded, choose_rows, identify_choice
 from keystone.runs.pipeline.ranking.rank import rank_for_track
 from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.stages.grades import GRADES_FILE
+from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
 from keystone.runs.pipeline.stages.research import has_research
-from keystone.runs.pipeline.values import Artifact, make_records_artifact
+from keystone.runs.pipeline.values import Artifact, Values, make_records_artifact
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import Run, make_run
@@ -31,13 +36,29 @@ def _list_depths(before: Before) -> tuple[Artifact[list[DepthRecord]], ...]:
     return () if before.config.fusion.choice is None else (DEPTHS_FILE,)
 
 
+def _counts_grades(config: RunConfig) -> bool:
+    """Whether grades change the probabilities by which rows are chosen. A selected set has chosen already."""
+    graded = config.grading.method is not None and not SELECTIONS[config.grading.select].is_set
+    return graded and config.fusion.choice is not None
+
+
+def choose_depths(values: Values, ranking: Rankings) -> list[DepthRecord]:
+    """Choose the rows of each narrative of its last ranking, with the grades of the run, if it has any."""
+    job, graded = values.job, None
+    if _counts_grades(job.config):
+        own = {one.topic_id: one for one in values.get(GRADES_FILE)}
+        grades = [list_best_grades(own[topic.id], job.store) for topic in job.topics]
+        graded = Graded(values.get(NARRATIVE_FILE), grades)
+    return choose_rows(job.config, ranking, graded)
+
+
 def rank_units(work: Work) -> None:
     """Rank, for each topic, what the track judges: documents or segments."""
     job, values = work.job, work.values
     queries = get_queries(values) if job.config.ranks_segments else []
     ranking, chosen = values.get(work.before.narrative_ranking), None
     if job.config.fusion.choice is not None:
-        records = choose_rows(job.config, ranking)
+        records = choose_depths(values, ranking)
         values.put(DEPTHS_FILE, records)
         chosen = [record.rows for record in records]
     found = rank_for_track(job, queries, ranking, chosen)
@@ -45,7 +66,8 @@ def rank_units(work: Work) -> None:
 
 
 def _list_inputs(before: Before) -> tuple[Artifact[Any], ...]:
-    return (before.narrative_ranking, *((QUERIES_FILE,) if before.config.ranks_segments else ()))
+    graded = (NARRATIVE_FILE, GRADES_FILE) if _counts_grades(before.config) else ()
+    return (before.narrative_ranking, *graded, *((QUERIES_FILE,) if before.config.ranks_segments else ()))
 
 
 def _make_key(job: Job, _: Before) -> Any:

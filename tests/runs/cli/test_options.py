@@ -37,6 +37,7 @@ LACKING = {
         ),
         **dict.fromkeys(("convert", "record", "doctor", "push", "pull"), "reads files or asks servers"),
         "score": "asks a model",
+        "reproduce-track": "runs other commands",
         **{f"judge {name}": "asks a model" for name in ("use", "pair", "battles")},
         **{f"nuggets {name}": "asks a model" for name in ("create", "assign", "support", "score", "convert")},
         **{f"rubrics {name}": "asks a model" for name in ("create", "assign", "score", "convert")},

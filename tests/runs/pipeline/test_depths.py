@@ -1,17 +1,23 @@
 """A depth for each narrative: the first rows of the same ranking, and errors of the file of depths."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from keystone.fusion.depth import FEATURES, calibrate, cut_by_f1, expect_f1, weigh_by_grades
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.io.reading import read_json_lines
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.directory import Stage
 from keystone.runs.pipeline.run import run
 from keystone.runs.report.explain import explain
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import NARRATIVES, write_topics
+from tests.support.models.plain_model import say
+from tests.support.servers.chat import serving
 
 FIRST, SECOND = NARRATIVES
 
@@ -79,3 +85,30 @@ def test_an_impossible_depth_is_an_error(tmp_path: Path, text: str | None, messa
 def test_a_depth_for_a_topic_that_is_not_there_is_an_error(index: Index, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"fusion\.depths: topic 'rag2026-0' is not in .*topics\.jsonl"):
         rank(index, tmp_path, "unknown", "fusion.depths={rag2026-0: 2}")
+
+
+@pytest.mark.slow
+def test_grades_of_the_run_change_how_many_rows_are_chosen(index: Index, tmp_path: Path) -> None:
+    """The probabilities are those of the narrative's ranking, each changed by the best grade of its document."""
+    weights = [0.5, -1.0, *[0.0] * (len(FEATURES) - 2)]
+    (tmp_path / "calibration.json").write_text(json.dumps({"features": FEATURES, "weights": weights}))
+    choice = f"fusion.depth={{choose: expected, calibration: {tmp_path / 'calibration.json'}}}"
+    with serving(model=say) as server:
+        model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
+        graded = ("grading={method: grid, pool: 2, documents: 2}", model, choice)
+        submitted = rank(index, tmp_path, "graded", *graded)["r_output_trec_rag_2026.tsv"]
+    made = tmp_path / "out/graded"
+    records = {one["topic_id"]: one for _, one in read_json_lines(made / "depths.jsonl")}
+    last, narrative = (read_run(made / f"{name}.trec").list_hits() for name in ("keystone", "narrative"))
+    for _, own in read_json_lines(made / "grades.jsonl"):
+        topic = own["topic_id"]
+        docs = [doc for doc, _ in narrative[topic]]
+        before = dict(zip(docs, calibrate(np.array([s for _, s in narrative[topic]]), np.array(weights)), strict=True))
+        best = {doc: max(row[n] for row in own["grades"]) for n, doc in enumerate(own["documents"])}
+        docs = [doc for doc, _ in last[topic]]
+        p = weigh_by_grades(np.array([before[doc] for doc in docs]), np.array([best.get(doc, np.nan) for doc in docs]))
+        kept = records[topic]["rows"]
+        assert kept == cut_by_f1(p) == len(submitted[topic])
+        assert records[topic]["expected_f1"] == pytest.approx(expect_f1(p)[kept], abs=1e-6)
+        assert p.tolist() != [before[doc] for doc in docs]
+        assert records[topic]["why"].endswith("calibration.json, and by grades")

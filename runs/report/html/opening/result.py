@@ -127,8 +127,10 @@ STACK_PIXELS = 46
 BASE_PIXELS = 52
 DOT_PIXELS = 9
 """The height of the stacks, the place of their lowest dot, and the largest distance of two dots in a stack."""
-INTERVAL_PIXELS = 66
-ROW_PIXELS = 74
+INTERVAL_PIXELS, ROW_PIXELS = 66, 74
+"""The place of the interval in a row, and the height of the row."""
+BARE_INTERVAL_PIXELS, BARE_ROW_PIXELS = 11, 25
+"""The same for a row without dots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +178,12 @@ def _render_row(row: Row, ticks: Sequence[float]) -> Html:
         dots.append(
             element("circle", cx=place(value), cy=f"{y:.1f}", r=4, class_="dot", data_topic=topic, data_value=shown)
         )
-    grid = [element("line", x1=place(at), x2=place(at), y1=0, y2=ROW_PIXELS, class_="axis") for at in ticks]
+    y, height = (INTERVAL_PIXELS, ROW_PIXELS) if row.values else (BARE_INTERVAL_PIXELS, BARE_ROW_PIXELS)
+    grid = [element("line", x1=place(at), x2=place(at), y1=0, y2=height, class_="axis") for at in ticks]
     has_interval = row.low == row.low
-    ends = [
-        element("line", x1=place(row.low), x2=place(row.high), y1=INTERVAL_PIXELS, y2=INTERVAL_PIXELS, class_="range")
-    ]
-    mean = element(
-        "line", x1=place(row.mean), x2=place(row.mean), y1=INTERVAL_PIXELS - 6, y2=INTERVAL_PIXELS + 6, class_="mean"
-    )
+    ends = [element("line", x1=place(row.low), x2=place(row.high), y1=y, y2=y, class_="range")]
+    mean = element("line", x1=place(row.mean), x2=place(row.mean), y1=y - 6, y2=y + 6, class_="mean")
+    counted = f", {len(row.values)} narratives" if row.values else ""
     svg = element(
         "svg",
         *grid,
@@ -191,9 +191,9 @@ def _render_row(row: Row, ticks: Sequence[float]) -> Html:
         mean,
         *dots,
         width="100%",
-        height=ROW_PIXELS,
+        height=height,
         role="group",
-        aria_label=f"{row.label}: {row.text}, {len(row.values)} narratives",
+        aria_label=f"{row.label}: {row.text}{counted}",
     )
     return element(
         "div",

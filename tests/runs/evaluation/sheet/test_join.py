@@ -53,8 +53,18 @@ RUBRICS = {"rubric": [0.5, 1.0], "rubric_binary": [0.0, 1.0]}
             {"nDCG@10": [None, 0.5], "judged@10": [None, 1.0]},
             id="one run has a ranking, and a measure lacks a topic",
         ),
-        pytest.param({}, rate(b=1100.0, a=900.0), {"rating": [900.0, 1100.0]}, id="ratings"),
-        pytest.param({}, rate(b=1000.0, a=1200.0), {"rating": [1200.0, None]}, id="a run without a battle"),
+        pytest.param(
+            {},
+            rate(b=1100.0, a=900.0),
+            {"rating": [900.0, 1100.0], "battles": [1, 1]} | {key: [0, 0] for key in ("wins", "losses", "ties")},
+            id="ratings",
+        ),
+        pytest.param(
+            {},
+            rate(b=1000.0, a=1200.0),
+            {"rating": [1200.0, None], "battles": [1, None]} | {key: [0, None] for key in ("wins", "losses", "ties")},
+            id="a run without a battle",
+        ),
         pytest.param(
             {"support": [make(name, **{one: [1.0, math.nan] for one in COLUMNS["support"]}) for name in "ab"]},
             None,

@@ -111,6 +111,33 @@ def test_without_a_judge_the_sheet_has_counts_and_says_why_the_rest_is_missing(
     }
 
 
+def test_rows_of_the_tracks_evaluator_are_scored_beside_answers_with_citations(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = "Bees dance in circles near flowers. They dance."
+    rows = [{"run_id": "theirs", "qid": "1", "query": NARRATIVES["1"], "answer_text": text}]
+    theirs = write_lines(Path("theirs.jsonl"), rows)
+    asked = write_lines(Path("topics.jsonl"), [{"id": id, "narrative": text} for id, text in NARRATIVES.items()])
+    score([theirs, Path("other.jsonl")], OUT, "rag25", asked, rubrics=GIVEN["rubrics"], rules=True, quiet=True)
+    found = read_sheet()
+    assert (found["theirs"]["answers"], found["theirs"]["errors"], found["theirs"]["rubric"]) == (1, None, 0.5)
+    assert [found[name][head] for name in ("theirs", "other") for head in ("battles", "wins", "losses")] == [
+        *(1, 1, 0),
+        *(1, 0, 1),
+    ]
+    with (OUT / "ragdoll.csv").open() as file:
+        own = {row["run_id"]: row for row in csv.DictReader(file)}
+    assert [*own["theirs"]] == [
+        *("run_id", "ternary_score", "binary_score", "arena_score", "n_judgments", "wins", "losses", "ties")
+    ]
+    assert [float(own[name]["arena_score"]) for name in found] == [row["rating"] for row in found.values()]
+    score([theirs], OUT, "rag25", rubrics=GIVEN["rubrics"], rules=True, quiet=True)
+    assert "left out: support: expected answers with citations" in capsys.readouterr().err
+    write_lines(theirs, [*rows, {"run_id": "theirs", "qid": "2", "query": "x", "answer_text": 7}])
+    with pytest.raises(UserError, match=r"^theirs\.jsonl:2: answer_text: expected a text, found 7$"):
+        score([theirs], OUT, "rag25", rubrics=GIVEN["rubrics"], rules=True, quiet=True)
+
+
 @pytest.mark.parametrize(("answered", "errors"), [([WHY, HOW], 0), ([WHY], 1)], ids=["whole", "a missing narrative"])
 def test_errors_are_those_of_validation(answered: list[Topic], errors: int) -> None:
     write_lines(Path("team.jsonl"), [make_record("rag25", one) for one in answered])
@@ -144,6 +171,22 @@ def test_a_narrative_that_two_files_word_differently_leaves_out_battles_alone(
     score([Path("one.jsonl"), Path("two.jsonl")], OUT, "rag25", rubrics=GIVEN["rubrics"], rules=True, quiet=True)
     assert [row["rubric"] for row in read_sheet().values()] == [0.0, 0.0]
     assert "left out: battles: two.jsonl: topic '1': has another narrative" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_index_without_the_cited_texts_leaves_out_support_alone(
+    index: Index, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = json.loads(Path("other.jsonl").read_text().splitlines()[0])
+    record |= {"references": ["nowhere"], "answer": [{"text": "Bees live.", "citations": [0]}]}
+    write_lines(Path("other.jsonl"), [record])
+    model = {"name": "m", "urls": ["http://localhost:9/v1"], "key_env": "NO_KEY"}
+    places = {"index": str(index.folder), "topics": "runs/topics.jsonl"}
+    Path("judge.yaml").write_text(json.dumps({"run_id": "judge", "model": model, **places}))
+    score(RUNS[2:], OUT, "rag25", rubrics=GIVEN["rubrics"], judge=Path("judge.yaml"), dry_run=True, json=True)
+    told = json.loads(capsys.readouterr().out)["result"]
+    assert told["left_out"]["support"] == f"{index.folder}: has no cited document or segment, such as 'nowhere'"
+    assert told["total"]["likely"]["calls"] > 0
 
 
 @pytest.mark.slow
