@@ -53,7 +53,7 @@ def from_responses(body: Any) -> Any:
     message: dict[str, Any] = {"content": parts or None}
     if calls := [item for item in items if item.get("type") == "function_call"]:
         message["tool_calls"] = [{"type": "function", "function": call} for call in calls]
-    if thoughts := [item.get("summary") or item for item in items if item.get("type") == "reasoning"]:
+    if thoughts := [item for item in items if item.get("type") == "reasoning"]:
         message["reasoning"] = thoughts
     choice = {"message": message, "finish_reason": _read_end(body), "error": body.get("error")}
     logprobs = [part.get("logprobs") for part in parts if isinstance(part, dict)]

@@ -8,7 +8,6 @@ import ctypes
 import os
 import signal
 import stat
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -52,6 +51,8 @@ def find_lock(folder: Path) -> Path:
 def kill_group(process: int) -> None:
     """Kill a process that began a group of its own, and those of its group, which may still run after it."""
     if sys.platform == "win32":
+        import subprocess
+
         subprocess.run(["taskkill", "/F", "/T", "/PID", str(process)], capture_output=True)
     else:
         with suppress(ProcessLookupError, PermissionError):

@@ -48,11 +48,11 @@ def apply_rules(state: Scripted, refused: list[int]) -> Fault:
 def test_a_run_of_all_narratives_pays_each_search_once_and_is_repeated_offline(tmp_path: Path) -> None:
     topics = tmp_path / "topics.jsonl"
     topics.write_text("".join(json.dumps({"id": str(n), "title": f"bees {n}"}) + "\n" for n in range(NARRATIVES)))
-    run = ["run", "--preset", "bm25", "--index", tmp_path / "index", "--topics", topics, "--set"]
+    run: list[str | Path] = ["run", "--preset", "bm25", "--index", tmp_path / "index", "--topics", topics, "--set"]
     refused = list[int]()
     with scripted_server(payloads=PAYLOADS) as server:
         server.always = apply_rules(server, refused)
-        index = ["index", f"rest:{server.url}/climbmix-400b", "--out", tmp_path / "index"]
+        index: list[str | Path] = ["index", f"rest:{server.url}/climbmix-400b", "--out", tmp_path / "index"]
         without = keystone(*index)
         assert without.returncode == 1
         assert "a token is mandatory" in without.stderr

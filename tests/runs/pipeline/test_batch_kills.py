@@ -52,6 +52,7 @@ def finish(index: Index, folder: Path, moments: list[str]) -> tuple[Service, lis
             if moment in left:
                 left.remove(moment)
                 programs.kill(running[-1])
+                raise ConnectionAbortedError  # so that nobody does the work of a request that has just arrived
 
         service.model, service.reach = say, kill
         while not codes or codes[-1] != 0:
