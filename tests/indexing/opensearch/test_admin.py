@@ -52,7 +52,7 @@ def test_a_cluster_that_stays_busy_is_named_after_the_patience() -> None:
     with start_keeper(State(always=status(429))) as (_, url):
         nodes = connect([url], 1)
         with pytest.raises(UserError, match=f"{url}: 429.*; nothing has succeeded for 0.1 s"):
-            administer(nodes, 0.1).bulk(body="{}\n", index="bees")
+            administer(nodes, 0.1).transport.perform_request("POST", "/bees/_bulk", body={})
         close(nodes)
 
 
