@@ -1,4 +1,4 @@
-"""The commands of the skill run in their order, but for its server; those of AGENTS.md exist in this checkout."""
+"""The commands of the skill, but for its server, and those of AGENTS.md run in their order."""
 
 import os
 import re
@@ -38,3 +38,15 @@ def test_each_command_of_agents_md_is_a_command_of_this_checkout() -> None:
         program, *rest = line.split()
         assert (BIN / Path(program).name).exists(), line
         assert all((ROOT / word).exists() for word in rest if "/" in word), line
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_the_commands_of_agents_md_run() -> None:
+    """CI runs the same checks in short by `make lint`."""
+    (block,) = blocks("AGENTS.md")
+    env = {name: value for name, value in ENV.items() if not name.startswith("PYTEST_")}
+    for line in block.splitlines():
+        command = line.replace(".venv/bin", str(BIN))
+        done = programs.run(["bash", "-euc", command], cwd=ROOT, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"

@@ -36,6 +36,7 @@ from keystone.generation.llm.batch_files import (
 from keystone.generation.llm.batch_jobs import fetch_jobs, locate_job, submit_files
 from keystone.generation.llm.cache import Cache, keep_outcome
 from keystone.generation.llm.chat import (
+    CHAT,
     REPLY_LIMIT_BYTES,
     Dialect,
     PaidReply,
@@ -239,6 +240,8 @@ class Batch:
             return False
         refusal = orjson.dumps(response.get("body") or record.get("error")).decode()
         other = find_other_dialect(self._dialects[key], refusal, self._schemas[key])
+        if other and other[0].path != CHAT:
+            return False  # files of requests are for chat completions alone
         if other:
             self._dialects[key] = other[0]
             self._note(other[1].format(purpose="a step"))

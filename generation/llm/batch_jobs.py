@@ -1,8 +1,8 @@
 """Jobs of OpenAI's batch service: each file of requests becomes a job, whose replies are fetched when it has ended.
 
-`<digest>.job.json` beside a file of requests keeps the server, the id of the uploaded file and the id of the job. The
-upload costs nothing, and its id is kept before the job is created. If a process ends between the two, the next one
-looks among the server's jobs for one with this file before it creates a job, so that nothing is paid twice.
+`<digest>.job.json` beside a file of requests keeps the server, the id of the uploaded file and the id of the job. Each
+is kept before the next step begins. If a process ends before it knows an id, the next one looks for the file among the
+server's files, and for a job with this file among its jobs. So it uploads and pays nothing twice.
 
 The client repeats uploads and downloads, but never the creation of a job.
 """
@@ -36,10 +36,10 @@ _log = logging.getLogger(__name__)
 
 
 class Job(TypedDict):
-    """A job as its file keeps it; `batch` is None until the server has given the job an id."""
+    """A job as its file keeps it; `file` and `batch` are None until the server has given them an id."""
 
     url: str
-    file: str
+    file: str | None
     batch: str | None
 
 
@@ -103,18 +103,30 @@ def _submit(client: "OpenAI", settings: ModelSettings, requests: Path) -> list[s
     tokens = f"at most {usage.prompt_tokens:,} prompt tokens and {usage.completion_tokens:,} reply tokens"
     cost = f", ${compute_cost(usage, settings.prices):,.2f} by model.prices" if settings.prices else ""
     _log.warning("%s: %s requests are submitted, %s%s", requests, f"{usage.calls:,}", tokens, cost)
+    job: Job = {"url": settings.urls[0], "file": None, "batch": None}
+    _keep(requests, job)
+    return [_describe(requests, _create(client, requests, job, _upload(client, requests, job)))]
+
+
+def _upload(client: "OpenAI", requests: Path, job: Job) -> str:
+    """Upload a file of requests, keep its id, and return it."""
     with requests.open("rb") as content:
         uploaded = client.files.create(file=(requests.name, content), purpose="batch")
-    job: Job = {"url": settings.urls[0], "file": uploaded.id, "batch": None}
-    _keep(requests, job)
-    return [_describe(requests, _create(client, requests, job))]
+    _keep(requests, {**job, "file": uploaded.id})
+    return uploaded.id
 
 
-def _create(client: "OpenAI", requests: Path, job: Job) -> "Batch":
+def _find_upload(client: "OpenAI", requests: Path) -> str | None:
+    """Find a file of requests among the server's files. Its name is the digest of its requests."""
+    found = (requests.name, requests.stat().st_size)
+    return next((one.id for one in client.files.list(purpose="batch") if (one.filename, one.bytes) == found), None)
+
+
+def _create(client: "OpenAI", requests: Path, job: Job, file: str) -> "Batch":
     """Create a job, and keep its id. A repeated creation would be paid twice, so the client does not repeat it."""
     once = client.with_options(max_retries=0)
-    batch = once.batches.create(input_file_id=job["file"], endpoint="/v1/chat/completions", completion_window="24h")
-    _keep(requests, {**job, "batch": batch.id})
+    batch = once.batches.create(input_file_id=file, endpoint="/v1/chat/completions", completion_window="24h")
+    _keep(requests, {**job, "file": file, "batch": batch.id})
     return batch
 
 
@@ -126,9 +138,10 @@ def _fetch(client: "OpenAI", settings: ModelSettings, requests: Path) -> list[st
     if job["batch"]:
         batch = client.batches.retrieve(job["batch"])
     else:
-        created = next((one for one in client.batches.list(limit=100) if one.input_file_id == job["file"]), None)
-        batch = created or _create(client, requests, job)
-        _keep(requests, {**job, "batch": batch.id})
+        file = job["file"] or _find_upload(client, requests) or _upload(client, requests, job)
+        created = next((one for one in client.batches.list(limit=100) if one.input_file_id == file), None)
+        batch = created or _create(client, requests, job, file)
+        _keep(requests, {**job, "file": file, "batch": batch.id})
     if batch.status == "failed":
         found = batch.errors.data if batch.errors and batch.errors.data else []
         reasons = "; ".join(f"line {one.line}: {one.message}" if one.line else str(one.message) for one in found[:3])

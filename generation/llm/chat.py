@@ -28,6 +28,8 @@ LOGPROB_CHARACTERS = 24
 """The characters that a kept log-probability takes besides its token."""
 MOST_TOKENS = 10**9
 """The most tokens of one call. A larger number cannot be a count."""
+CHAT, RESPONSES = "/chat/completions", "/responses"
+"""The paths of the two protocols below an endpoint's URL."""
 MOST_REFUSED_SCHEMAS = 3
 """If an endpoint refuses this number of schemas, it is sent no other one."""
 REFUSAL_CHARACTERS = 2**16
@@ -75,7 +77,10 @@ class ReplyBound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The parts of a request's body that an endpoint takes. `refused` has the digests of schemas that it refuses."""
+    """The parts of a request's body that an endpoint takes, and the path below its URL.
+
+    `refused` has the digests of schemas that it refuses.
+    """
 
     schemas: bool = True
     tools: bool = False
@@ -83,6 +88,7 @@ class Dialect:
     logprobs: bool = True
     seed: bool = True
     limit: str = "max_tokens"
+    path: str = CHAT
     refused: frozenset[str] = frozenset()
 
     def takes(self, schema: Mapping[str, Any] | None) -> bool:
@@ -98,15 +104,16 @@ class Refusal(NamedTuple):
     """
 
     words: str
-    part: Literal["schemas", "temperature", "logprobs", "seed", "limit", "refused"]
+    part: Literal["schemas", "temperature", "logprobs", "seed", "limit", "path", "refused"]
     value: bool | str
     note: str
 
 
 NO_SCHEMA = "refuses the schema of {purpose}: asked without"
 REFUSALS = (
+    Refusal(r"v1/responses", "path", RESPONSES, "is asked by its Responses API, which takes no seed"),
     Refusal(r"^(?=.*invalid schema).*response_format", "refused", "", NO_SCHEMA),
-    Refusal(r"response_format", "schemas", False, "takes no JSON schemas: replies are asked for without"),
+    Refusal(r"response_format|text\.format", "schemas", False, "takes no JSON schemas: replies are asked for without"),
     Refusal(
         r"^(?!.*too large).*max_completion_tokens", "limit", "max_completion_tokens",
         "takes max_completion_tokens in place of max_tokens",
@@ -142,6 +149,7 @@ THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking", "reasoning_details
 def combine_dialects(one: Dialect, other: Dialect) -> Dialect:
     """Combine two dialects to the parts that both take."""
     limit = one.limit if other.limit == "max_tokens" else other.limit
+    path = one.path if other.path == CHAT else other.path
     return Dialect(
         one.schemas and other.schemas,
         one.tools and other.tools,
@@ -149,6 +157,7 @@ def combine_dialects(one: Dialect, other: Dialect) -> Dialect:
         one.logprobs and other.logprobs,
         one.seed and other.seed,
         limit,
+        path,
         one.refused | other.refused,
     )
 

@@ -9,7 +9,6 @@ answer that one ends the run.
 import asyncio
 import os
 import shlex
-import signal
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
@@ -26,6 +25,7 @@ from keystone.generation.types import Failure, Message, Request
 from keystone.indexing.errors import UserError, WrongReply, printable
 from keystone.indexing.io.keys import remove_key
 from keystone.indexing.io.retry import choose_pause, is_last
+from keystone.indexing.io.system import kill_group
 
 MOST_LATE_TRIES = 3
 """Tries of a request whose command does not end in time."""
@@ -111,7 +111,7 @@ class Command:
         except TimeoutError as error:
             raise WrongReply(f"no reply within {self._seconds:g} s") from error
         finally:
-            _kill_group(process)
+            kill_group(process.pid)
             with suppress(TimeoutError):
                 async with asyncio.timeout(END_TIMEOUT_S):
                     await asyncio.gather(_read_end(process.stdout), _read_end(process.stderr))
@@ -138,12 +138,6 @@ class Command:
         if answered.note and (note := f"{self._shown} {answered.note}") not in self.notes:
             self.notes.append(note)
         return answered
-
-
-def _kill_group(process: asyncio.subprocess.Process) -> None:
-    """Kill a process and those of its group, which may still run after it."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def write_prompt(messages: Sequence[Message]) -> bytes:
@@ -176,7 +170,7 @@ async def _read_all(process: asyncio.subprocess.Process) -> bytes:
         if len(found) <= REPLY_LIMIT_BYTES:
             found += part
         else:
-            _kill_group(process)
+            kill_group(process.pid)
     return bytes(found)
 
 

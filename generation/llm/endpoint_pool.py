@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from yarl import URL
 
-from keystone.generation.llm.chat import Dialect
+from keystone.generation.llm.chat import CHAT, RESPONSES, Dialect
 from keystone.generation.llm.settings import ModelSettings
 from keystone.indexing.errors import TurnedAway
 from keystone.indexing.io.http import check_url
@@ -26,14 +26,15 @@ _log = logging.getLogger(__name__)
 
 
 class Endpoint:
-    """One endpoint: its address and key, its load, and its failures in a row."""
+    """One endpoint: its addresses and key, its load, and its failures in a row."""
 
     def __init__(self, url: str, settings: ModelSettings) -> None:
         check_url(url)
         self.url = url
-        self.address = URL(url.rstrip("/") + "/chat/completions")
+        base = url.rstrip("/").removesuffix(RESPONSES)
+        self.addresses = {path: URL(base + path) for path in (CHAT, RESPONSES)}
         self.limit = Limit(settings.concurrency)
-        self.dialect = Dialect(tools=True)
+        self.dialect = Dialect(tools=True, path=CHAT if base == url.rstrip("/") else RESPONSES)
         self.key = choose_key(url, OPENAI_KEY, settings.named_key, settings.key_file, required=False)
         self.headers = {"Authorization": f"Bearer {self.key.secret}"} if self.key.secret else {}
         self.flying = self.failures = self.rests = 0

@@ -1,4 +1,4 @@
-"""Chat completions over HTTP, from one endpoint or several that serve the same model.
+"""Chat completions over HTTP, or OpenAI's Responses API, from one endpoint or several that serve the same model.
 
 `keystone.generation.llm.endpoint_pool` chooses the endpoint of each request. If a server is overloaded or rests, a
 request fails only after `patience_seconds`. If its replies are wrong, it fails after the tries of
@@ -23,6 +23,7 @@ import orjson
 from keystone.generation.llm.chat import (
     PLAIN_REQUEST,
     REPLY_LIMIT_BYTES,
+    RESPONSES,
     Dialect,
     PaidReply,
     combine_dialects,
@@ -35,6 +36,7 @@ from keystone.generation.llm.chat import (
 from keystone.generation.llm.client import open_client
 from keystone.generation.llm.endpoint_pool import Endpoint, EndpointPool
 from keystone.generation.llm.model import OpenModel
+from keystone.generation.llm.responses import from_responses, to_responses
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.tool_calls import read_call
 from keystone.generation.llm.usage import Purse, add_usage
@@ -209,16 +211,21 @@ class Endpoints:
             reason = describe_refusal(status, headers, body)
             if is_overload(status) and b'"insufficient_quota"' not in body:
                 raise TurnedAway(reason, parse_retry_after(headers.get("Retry-After")))
+            refusal, schema = body.decode(errors="replace"), find_schema(self._make_body(request, dialect))
+            other = find_other_dialect(dialect, refusal, schema) if 400 <= status <= 500 else None
+            if other and other[0].path != dialect.path:
+                dialect = other[0]
+                notes.append(other[1])
+                continue
             if status == 403:
                 raise _Forbidden(f"{endpoint.url}: {self._model}: refused with status {reason}")
             if status in _HOPELESS_STATUSES or is_overload(status) or 300 <= status < 400:
                 raise UserError(f"{endpoint.url}: {self._model}: refused with status {reason}")
-            refusal, schema = body.decode(errors="replace"), find_schema(self._make_body(request, dialect))
             if 400 <= status < 500 and dialect.tools and request.functions:
                 dialect = replace(dialect, tools=False)
                 notes.append("takes no tool calls: asked for JSON")
                 continue
-            if 400 <= status <= 500 and (other := find_other_dialect(dialect, refusal, schema)):
+            if other:
                 dialect = other[0]
                 notes.append(other[1].format(purpose=request.purpose))
                 continue
@@ -233,7 +240,7 @@ class Endpoints:
             raise WrongReply("an answer that is not JSON") from None
         except ValueError as error:
             raise WrongReply(f"an answer that cannot be kept: {error}") from None
-        found, called = read_call(found, request)
+        found, called = read_call(from_responses(found) if dialect.path == RESPONSES else found, request)
         answered = read_reply(found, read_bound(self._make_body(request, dialect)))
         whole = isinstance(answered.outcome, Reply) and answered.outcome.finish == "stop"
         if dialect.tools and request.functions and whole and not called:
@@ -257,17 +264,18 @@ class Endpoints:
 
         If the body of an error cannot be read, the reason replaces it.
         """
-        sent = orjson.dumps(self._make_body(request, dialect))
+        body = self._make_body(request, dialect)
+        sent = orjson.dumps(to_responses(body) if dialect.path == RESPONSES else body)
         try:
             async with self._session.post(
-                endpoint.address, data=sent, headers=endpoint.headers, allow_redirects=False
+                endpoint.addresses[dialect.path], data=sent, headers=endpoint.headers, allow_redirects=False
             ) as response:
                 try:
-                    body = await _read_body(response)
+                    content = await _read_body(response)
                 except (TooLarge, ValueError) as error:
                     if response.status == 200:
                         raise WrongReply(str(error)) from None
-                    body = str(error).encode()
+                    content = str(error).encode()
         except aiohttp.ClientConnectorCertificateError as error:
             raise UserError(f"{endpoint.url}: its certificate is not trusted: {error.certificate_error}") from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -281,7 +289,7 @@ class Endpoints:
                 raise TurnedAway(why, reached=False) from None
             raise WrongReply(why) from None
         key = endpoint.key.secret
-        return response.status, response.headers, remove_key(body, key) if key else body
+        return response.status, response.headers, remove_key(content, key) if key else content
 
     def _make_body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         return write_body(self._model, request, self._extra, dialect)

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from keystone.generation.llm.chat import MOST_TOKENS
+from keystone.generation.llm.chat import MOST_TOKENS, RESPONSES
 from keystone.generation.llm.usage import Budget, Prices
 from keystone.indexing.io.hub import to_local
 from keystone.indexing.io.keys import OPENAI_KEY
@@ -124,6 +124,8 @@ class ModelSettings(StrictSettings):
     def _can_submit(self) -> Self:
         if self.submit and self.backend != "batch":
             raise ValueError(f"submit: found with backend {self.backend!r}, expected 'batch'")
+        if self.submit and any(url.rstrip("/").endswith(RESPONSES) for url in self.urls):
+            raise ValueError(f"urls: found {self.urls} with submit, whose files are for chat completions")
         return self
 
     @property

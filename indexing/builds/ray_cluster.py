@@ -11,13 +11,14 @@ from typing import Any
 
 from keystone.indexing.builds.interrupts import interrupts_end_the_process
 from keystone.indexing.errors import MissingPackage, UserError
+from keystone.indexing.io.system import load_c_library
 from keystone.indexing.lucene.java import java_class
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's switch for clusters of several machines. If it is off, Ray listens on 127.0.0.1 alone, under any system."""
 
-JAVAS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+JAVAS = [signal.Signals[name] for name in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE") if hasattr(signal, name)]
 
 REACH_TIMEOUT_S = 10
 """The time in which a cluster must answer."""
@@ -84,7 +85,9 @@ def _reach(address: str) -> None:
 @contextmanager
 def _keep_handlers() -> Iterator[None]:
     """Restore the handlers of the signals that Java needs: Ray replaces them, and Java would then crash."""
-    libc = ctypes.CDLL(None)
+    if (libc := load_c_library()) is None:
+        yield
+        return
     kept = [(number, ctypes.create_string_buffer(1024)) for number in JAVAS]  # more than a `sigaction` takes anywhere
     for number, action in kept:
         libc.sigaction(number, None, action)

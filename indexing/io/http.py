@@ -11,7 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import urllib3
@@ -30,7 +30,7 @@ JSON_TYPE = "application/json"
 class HttpRequest:
     """A request for `target`, a path below a server's URL.
 
-    `kind` is the media type of the body. The reply has at most `limit` bytes.
+    `kind` is the media type of the body. The reply has at most `limit` bytes. `headers` are further ones.
     """
 
     method: str
@@ -38,6 +38,7 @@ class HttpRequest:
     body: bytes | None = None
     limit: int = REPLY_LIMIT_BYTES
     kind: str = JSON_TYPE
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class Sender:
         `Unreached` if the whole reply does not arrive within `seconds`. `TooLarge` if the reply exceeds the request's
         limit. `Untrusted` if the server's certificate is not trusted.
         """
-        headers = {**self._headers, "Content-Type": request.kind} if request.body is not None else self._headers
+        kind = {} if request.body is None else {"Content-Type": request.kind}
+        headers = {**self._headers, **kind, **request.headers}
         timeout = urllib3.Timeout(connect=min(seconds, CONNECT_TIMEOUT_S), read=seconds)
         try:
             reply = self._open(request, headers, timeout)

@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.system import read_open_mode
 
 OPENAI_KEY = "OPENAI_API_KEY"
 """The environment variable with the key of servers of OpenAI's protocols, if the user names no other variable."""
@@ -32,8 +32,7 @@ def read_key(variable: str, file: Path | None = None) -> str | None:
     if file is not None:
         where = file
         try:
-            mode = stat.S_IMODE(file.stat().st_mode)
-            if mode & 0o177:
+            if mode := read_open_mode(file):
                 raise UserError(f"{where}: mode {mode:o}, expected 600, so that nobody else can read the key")
             key = file.read_text(encoding="utf-8")
         except OSError as error:

@@ -9,7 +9,6 @@ A search finds them at each start, so this module imports what fetches and unpac
 `python -m keystone.indexing.io.published` fetches what BM25 and the local model need.
 """
 
-import fcntl
 import os
 import shutil
 import sys
@@ -21,6 +20,7 @@ from typing import IO
 
 from keystone.indexing.errors import NotWritten, UserError
 from keystone.indexing.io.reading import hash_file
+from keystone.indexing.io.system import lock_file
 from keystone.indexing.io.writing import reason_of
 
 CHUNK_BYTES = 1 << 20
@@ -89,7 +89,7 @@ def find_cache() -> Path:
 def _lock(path: Path) -> Iterator[None]:
     """Wait until no other process holds the lock, and hold it."""
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock_file(file.fileno(), wait=True)
         yield
 
 

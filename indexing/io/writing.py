@@ -1,8 +1,6 @@
 """Writing files that appear whole or not at all, reserving space on the disk, and locking folders."""
 
-import ctypes
 import errno
-import fcntl
 import gzip
 import math
 import os
@@ -22,6 +20,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import DTypeLike, NDArray
 
 from keystone.indexing.errors import NotWritten, UserError
+from keystone.indexing.io.system import find_lock, load_c_library, lock_file
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Arguments of Linux's `renameat2`: paths from the working directory, and an exchange."""
@@ -67,7 +66,7 @@ def exchange(one: Path, other: Path) -> None:
 
     `OSError` if they cannot be renamed.
     """
-    library = ctypes.CDLL(None, use_errno=True)
+    library = load_c_library()
     names = os.fsencode(one), os.fsencode(other)
     if swap := getattr(library, "renameat2", None):
         failed = swap(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE)
@@ -182,12 +181,13 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
+        lock = find_lock(folder)
+        handle = os.open(lock, os.O_RDONLY)
     except OSError as error:
         raise NotWritten(folder, reason_of(error)) from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not folder.exists() or not os.path.samestat(os.fstat(handle), folder.stat()):
+        lock_file(handle)
+        if not folder.exists() or not os.path.samestat(os.fstat(handle), lock.stat()):
             raise BlockingIOError  # another process renamed the folder between opening and locking
         yield
     except BlockingIOError:

@@ -1,8 +1,9 @@
 """An OpenSearch cluster: its place, a safe connection, and its answers to single requests.
 
-The environment holds user and password (`OPENSEARCH_USER`, `OPENSEARCH_PASSWORD`) or a key (`OPENSEARCH_API_KEY`).
-They are never part of a URL, a message or a file. Keystone checks certificates. If `OPENSEARCH_CA_CERTS` names a file,
-Keystone checks them against the authorities in it.
+The environment holds user and password (`OPENSEARCH_USER`, `OPENSEARCH_PASSWORD`) or a key (`OPENSEARCH_API_KEY`). If
+`OPENSEARCH_AWS_REGION` is set, Keystone signs each request with the credentials of AWS instead. None of these is ever
+part of a URL, a message or a file. Keystone checks certificates. If `OPENSEARCH_CA_CERTS` names a file, Keystone checks
+them against the authorities in it.
 """
 
 import os
@@ -22,10 +23,11 @@ from keystone.indexing.io.error_text import describe_refusal
 from keystone.indexing.io.http import JSON_TYPE, REPLY_LIMIT_BYTES, HttpRequest, Sender
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.keys import admit, read_key, remove_key
+from keystone.indexing.opensearch.signing import REGION, Sign, make_signer
 
 EXAMPLE = "http://localhost:9200/name"
 USER, PASSWORD, KEY, CA = "OPENSEARCH_USER", "OPENSEARCH_PASSWORD", "OPENSEARCH_API_KEY", "OPENSEARCH_CA_CERTS"
-CREDENTIALS = f"{USER} and {PASSWORD}, or {KEY}"
+CREDENTIALS = f"{USER} and {PASSWORD}, {KEY} or {REGION}"
 REPLY_TIMEOUT_S = 120.0
 """The time for which Keystone waits for an answer, in seconds, unless the request sets another."""
 PORTS = {"http": 9200, "https": 443}
@@ -113,6 +115,14 @@ class Request:
         return self.path.endswith(("/_bulk", "/_msearch"))
 
 
+class Refused(UserError):
+    """An answer of the cluster with the status of an error, and its reason."""
+
+    def __init__(self, url: str, status: int, reason: str) -> None:
+        super().__init__(f"{url}: refused with status {reason}")
+        self.status, self.reason = status, reason
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A whole answer of the cluster, also an error; `value` is its JSON."""
@@ -130,9 +140,9 @@ class Reply:
         return describe_refusal(self.status, self.headers, said)
 
     def checked(self) -> Any:
-        """The JSON of a reply. `UserError` if its status is that of an error."""
+        """The JSON of a reply. `Refused` if its status is that of an error."""
         if not 200 <= self.status < 300:
-            raise UserError(f"{self.url}: refused with status {self.reason}")
+            raise Refused(self.url, self.status, self.reason)
         return self.value
 
 
@@ -149,8 +159,10 @@ def as_expected(where: object) -> Iterator[None]:
 class Node:
     """One base URL. `ask` may be called by many threads at once."""
 
-    def __init__(self, url: str, credentials: str | None, ca: str | None, at_once: int) -> None:
-        self.url, self._key = url, credentials and credentials.split()[1]
+    def __init__(
+        self, url: str, credentials: str | None, ca: str | None, at_once: int, sign: Sign | None = None
+    ) -> None:
+        self.url, self._key, self._sign = url, credentials and credentials.split()[1], sign
         self._sender = Sender(url, credentials, at_once, ca)
 
     def ask(self, request: Request) -> Reply:
@@ -160,8 +172,9 @@ class Node:
         """
         target = f"{request.path}?{urlencode(request.params)}" if request.params else request.path
         kind = "application/x-ndjson" if request.is_lines else JSON_TYPE
+        signed = self._sign(request.method, self.url + target, request.body) if self._sign else {}
         try:
-            sent = HttpRequest(request.method, target, request.body, request.limit, kind)
+            sent = HttpRequest(request.method, target, request.body, request.limit, kind, signed)
             received = self._sender.send(sent, request.seconds)
         except Untrusted as error:
             raise UserError(
@@ -192,8 +205,9 @@ def credentials() -> str | None:
     user, password, key = os.environ.get(USER, ""), os.environ.get(PASSWORD, ""), read_key(KEY)
     if bool(user) != bool(password):
         raise UserError(f"found {USER if user else PASSWORD} alone in the environment, expected {CREDENTIALS}")
-    if key and user:
-        raise UserError(f"found {USER} and {KEY} in the environment, expected one of them")
+    chosen = [name for name in (USER, KEY, REGION) if os.environ.get(name)]
+    if len(chosen) > 1:
+        raise UserError(f"found {' and '.join(chosen)} in the environment, expected one of them")
     if ":" in user:
         raise UserError(f"{USER}: holds a colon, which no user's name can")
     return f"ApiKey {key}" if key else f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}" if user else None
@@ -206,11 +220,12 @@ def connect(urls: Sequence[str], at_once: int) -> list[Node]:
     plain http.
     """
     header, ca = credentials(), os.environ.get(CA) or None
+    sign = make_signer(region) if (region := os.environ.get(REGION)) else None
     if ca and not Path(ca).is_file():
         raise UserError(f"{CA}: {ca}: no such file, expected certificates in PEM form")
-    for url in urls if header else ():
+    for url in urls if header or sign else ():
         admit(url, "credentials")
-    nodes = [Node(url, header, ca, at_once) for url in urls]
+    nodes = [Node(url, header, ca, at_once, sign) for url in urls]
     missed = [why for node in nodes if (why := _missed(node))]
     if len(missed) == len(nodes):
         close(nodes)

@@ -9,20 +9,21 @@ One field of a document holds the vectors of its passages, packed. Entries of ve
 import re
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.error_text import describe_error, show_value
 from keystone.indexing.io.retry import PATIENCE_S
+from keystone.indexing.opensearch.admin import administer
 from keystone.indexing.opensearch.analysis import CONTENTS, make_analysis, make_contents_field
-from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected
+from keystone.indexing.opensearch.cluster import Node, Place, Refused, Request, as_expected
 from keystone.indexing.opensearch.requests import ask
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 
@@ -165,23 +166,32 @@ def refuse_other(place: Place, held: Held | None, keys: Collection[str]) -> None
 def check_possible(nodes: Sequence[Node], place: Place, body: Mapping[str, Any]) -> None:
     """Raise `UserError` if the cluster cannot make such an index, for example without k-NN. It makes nothing."""
     template = {"index_patterns": [f"{place.name}-{uuid4().hex}"], "priority": 2**30, "template": body}
-    reply = ask(nodes, Request("POST", "/_index_template/_simulate", orjson.dumps(template)))
-    if reply.status == 400:
-        raise UserError(f"{place}: cannot be made there: {reply.reason}")
+    try:
+        administer(nodes).indices.simulate_template(body=template)
+    except Refused as refusal:
+        if refusal.status == 400:
+            raise UserError(f"{place}: cannot be made there: {refusal.reason}") from None
 
 
 def create(nodes: Sequence[Node], place: Place, body: Mapping[str, Any]) -> None:
     """Create an index. If it exists, as after a lost answer, the function leaves it as it is."""
-    reply = ask(nodes, Request("PUT", place.path, orjson.dumps(body)))
-    if "resource_already_exists_exception" not in reply.reason:
-        reply.checked()
+    with _unless_existing():
+        administer(nodes).indices.create(index=place.name, body=body)
+
+
+@contextmanager
+def _unless_existing() -> Iterator[None]:
+    """Let the block make an index that may exist."""
+    try:
+        yield
+    except Refused as refusal:
+        if "resource_already_exists_exception" not in refusal.reason:
+            raise
 
 
 def remove(nodes: Sequence[Node], place: Place) -> None:
     """Remove an index, if it exists."""
-    reply = ask(nodes, Request("DELETE", place.path))
-    if reply.status != 404:
-        reply.checked()
+    administer(nodes).indices.delete(index=place.name, ignore=404)
 
 
 def clone(nodes: Sequence[Node], place: Place, copy: Place) -> None:
@@ -195,10 +205,9 @@ def clone(nodes: Sequence[Node], place: Place, copy: Place) -> None:
         "translog.durability": "async",
         "blocks.write": None,
     }
-    body, at_once = orjson.dumps({"settings": {"index": settings}}), {"wait_for_active_shards": "0"}
-    made = ask(nodes, Request("PUT", f"{place.path}/_clone{copy.path}", body, at_once))
-    if "resource_already_exists_exception" not in made.reason:
-        made.checked()
+    body = {"settings": {"index": settings}}
+    with _unless_existing():
+        administer(nodes).indices.clone(index=place.name, target=copy.name, body=body, wait_for_active_shards="0")
     if not _has_all_shards(nodes, copy):
         remove(nodes, copy)
         raise UserError(f"{place}: the cluster cannot copy this index: load the whole corpus under a new name")
@@ -208,7 +217,7 @@ def _has_all_shards(nodes: Sequence[Node], place: Place) -> bool:
     """Wait until all shards of an index without replicas are there. False if the cluster fails to start one."""
     deadline, failures = time.monotonic() + PATIENCE_S, 0
     while failures < SHARD_TRIES and time.monotonic() < deadline:
-        health = ask(nodes, Request("GET", f"/_cluster/health{place.path}")).checked()
+        health = administer(nodes).cluster.health(index=place.name)
         with as_expected(place):
             starting, missing = int(health["initializing_shards"]), int(health["unassigned_shards"])
             failed = health["status"] == "red" and not starting
@@ -222,17 +231,17 @@ def _has_all_shards(nodes: Sequence[Node], place: Place) -> bool:
 def describe(nodes: Sequence[Node], place: Place, meta: Mapping[str, Any]) -> None:
     """Replace an index's description of itself, and make the fields of languages that are new in it."""
     fields = {CONTENTS: make_contents_field(meta)} if "languages" in meta else {}
-    body = orjson.dumps({"_meta": {"keystone": dict(meta)}, "properties": fields})
-    ask(nodes, Request("PUT", f"{place.path}/_mapping", body)).checked()
+    body = {"_meta": {"keystone": dict(meta)}, "properties": fields}
+    administer(nodes).indices.put_mapping(index=place.name, body=body)
 
 
 def delete_documents(nodes: Sequence[Node], place: Place, numbers: Sequence[int]) -> None:
     """Delete the documents with these numbers, and make that visible. `UserError` if the cluster cannot."""
     for start in range(0, len(numbers), DELETED_AT_ONCE):
         query = {"query": {"terms": {ROW: numbers[start : start + DELETED_AT_ONCE]}}}
-        params = {"refresh": "true", "conflicts": "proceed"}
-        path = f"{place.path}/_delete_by_query"
-        answer = ask(nodes, Request("POST", path, orjson.dumps(query), params, MERGE_TIMEOUT_S)).checked()
+        answer = administer(nodes).delete_by_query(
+            index=place.name, body=query, refresh=True, conflicts="proceed", request_timeout=MERGE_TIMEOUT_S
+        )
         with as_expected(place):
             failures = answer["failures"]
         if failures:
@@ -244,16 +253,17 @@ def purge(nodes: Sequence[Node], place: Place) -> None:
 
     An open index keeps them for half a minute after its last flush, and drops that claim when it is closed.
     """
-    _ask_all_shards(nodes, Request("POST", f"{place.path}/_flush", params={"wait_if_ongoing": "true"}), place)
-    ask(nodes, Request("POST", f"{place.path}/_close")).checked()
-    ask(nodes, Request("POST", f"{place.path}/_open", params={"wait_for_active_shards": "0"})).checked()
+    indices = administer(nodes).indices
+    _check_all_shards(place, "flush", indices.flush(index=place.name, wait_if_ongoing=True))
+    indices.close(index=place.name)
+    indices.open(index=place.name, wait_for_active_shards="0")
     if not _has_all_shards(nodes, place):
         raise UserError(f"{place}: has lost a shard, which the cluster does not start again")
 
 
 def count_deleted(nodes: Sequence[Node], place: Place) -> int:
     """Count the deleted documents that the segments of an index still hold."""
-    answer = ask(nodes, Request("GET", f"{place.path}/_stats/docs")).checked()
+    answer = administer(nodes).indices.stats(index=place.name, metric="docs")
     with as_expected(place):
         return int(answer["_all"]["primaries"]["docs"]["deleted"])
 
@@ -264,41 +274,44 @@ def switch(nodes: Sequence[Node], place: Place, old: Place, new: Place) -> None:
     `UserError` if the cluster refuses it, as when the older index is gone.
     """
     actions = [{"remove_index": {"index": old.name}}, {"add": {"index": new.name, "alias": place.name}}]
-    reply = ask(nodes, Request("POST", "/_aliases", orjson.dumps({"actions": actions})))
+    refusal: UserError = UserError(f"{place}: leads to another index than {new}, which was made to replace it")
+    try:
+        administer(nodes).indices.update_aliases(body={"actions": actions})
+    except Refused as error:
+        refusal = error
     held = held_at(nodes, place)
     if held is None or held.place != new:  # otherwise, an answer may have been lost
-        reply.checked()
-        raise UserError(f"{place}: leads to another index than {new}, which was made to replace it")
+        raise refusal
 
 
 def refresh(nodes: Sequence[Node], place: Place) -> None:
     """Make all sent documents visible to searches."""
-    _ask_all_shards(nodes, Request("POST", f"{place.path}/_refresh"), place)
+    _check_all_shards(place, "refresh", administer(nodes).indices.refresh(index=place.name))
 
 
 def finish(nodes: Sequence[Node], place: Place, replicas: int) -> None:
     """Merge each shard into one segment, write it to the disk, ask for copies, and refuse further writes."""
-    merge = Request("POST", f"{place.path}/_forcemerge", params={"max_num_segments": "1"}, seconds=MERGE_TIMEOUT_S)
-    _ask_all_shards(nodes, merge, place)
+    indices = administer(nodes).indices
+    merged = indices.forcemerge(index=place.name, max_num_segments=1, request_timeout=MERGE_TIMEOUT_S)
+    _check_all_shards(place, "forcemerge", merged)
     refresh(nodes, place)
-    _ask_all_shards(nodes, Request("POST", f"{place.path}/_flush", params={"wait_if_ongoing": "true"}), place)
+    _check_all_shards(place, "flush", indices.flush(index=place.name, wait_if_ongoing=True))
     settings = {
         "number_of_replicas": replicas,
         "refresh_interval": None,
         "translog.durability": None,
         "blocks.write": True,
     }
-    ask(nodes, Request("PUT", f"{place.path}/_settings", orjson.dumps({"index": settings}))).checked()
+    indices.put_settings(index=place.name, body={"index": settings})
 
 
-def _ask_all_shards(nodes: Sequence[Node], request: Request, place: Place) -> None:
-    """Send a request that every shard has to carry out. `UserError` if a shard fails."""
-    answer = ask(nodes, request).checked()
+def _check_all_shards(place: Place, work: str, answer: Any) -> None:
+    """Raise `UserError` if a shard could not do the work to which this is the answer."""
     with as_expected(place):
         shards = answer["_shards"]
         failed, reason = int(shards["failed"]), describe_error((shards.get("failures") or [{}])[0].get("reason"))
     if failed:
-        raise UserError(f"{place}: {request.path.rsplit('/_', 1)[1]} failed on {failed} shards: {reason}")
+        raise UserError(f"{place}: {work} failed on {failed} shards: {reason}")
 
 
 PASSAGES = "passages"

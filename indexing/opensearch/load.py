@@ -21,6 +21,7 @@ from keystone.indexing.errors import GaveUp, UserError
 from keystone.indexing.impacts import RowImpacts
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S, is_retryable
+from keystone.indexing.opensearch.admin import administer
 from keystone.indexing.opensearch.analysis import CONTENTS
 from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect
 from keystone.indexing.opensearch.index import (
@@ -227,7 +228,7 @@ def send_rows(nodes: Sequence[Node], upload: Upload, wanted: Iterable[Span], tic
 
 def _lost_a_shard(nodes: Sequence[Node], place: Place) -> bool:
     """Tell whether the only copy of a shard is gone with its node."""
-    health = ask(nodes, Request("GET", f"/_cluster/health{place.path}")).checked()
+    health = administer(nodes).cluster.health(index=place.name)
     with as_expected(place):
         return bool(health["status"] == "red")
 

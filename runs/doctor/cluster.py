@@ -2,19 +2,21 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import orjson
 from yarl import URL
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.opensearch.admin import administer
 from keystone.indexing.opensearch.analysis import ANALYSIS, ANALYZER
-from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected, close, connect, place_of
+from keystone.indexing.opensearch.cluster import Node, Place, as_expected, close, connect, place_of
 from keystone.indexing.opensearch.index import SIMILARITY, held_at
-from keystone.indexing.opensearch.requests import ask
 from keystone.indexing.opensearch.search import version_of
 from keystone.runs.doctor.machine import Finding
 from keystone.runs.wording import plural
+
+if TYPE_CHECKING:
+    from opensearchpy import OpenSearch
 
 GLOBAL_RANK_VERSION = (3, 5)
 """The first version whose own rank fusion ranks over all shards together."""
@@ -51,21 +53,22 @@ def examine_cluster(where: str) -> Iterator[Finding]:
 
 
 def _examine_nodes(nodes: Sequence[Node], place: Place | None) -> Iterator[Finding]:
-    def get(path: str, **params: str) -> Any:
-        return ask(nodes, Request("GET", path, params=params), REPLY_TIMEOUT_S).checked()
-
-    version = get("/")["version"]
+    cluster = administer(nodes, REPLY_TIMEOUT_S)
+    version = cluster.info()["version"]
     shards, settings, held = 1, {}, None
     if place and (held := held_at(nodes, place)):
-        answer = get(f"{place.path}/_settings", flat_settings="true", include_defaults="true")[held.place.name]
-        settings = answer["defaults"] | answer["settings"]
+        answer = cluster.indices.get_settings(index=place.name, flat_settings=True, include_defaults=True)
+        settings = answer[held.place.name]["defaults"] | answer[held.place.name]["settings"]
         shards = int(settings["index.number_of_shards"])
     yield check_version(version, shards)
-    stats = get("/_nodes/stats/jvm,os")["nodes"].values()
+    stats = cluster.nodes.stats(metric="jvm,os")["nodes"].values()
     for node in stats:
         yield check_heap(node["name"], node["jvm"]["mem"]["heap_max_in_bytes"], node["os"]["mem"]["total_in_bytes"])
-    yield check_plugins([plugin["component"] for plugin in get("/_cat/plugins", format="json")])
-    yield check_analyzer(_collect_stems(nodes, place if held else None))
+    answered = cluster.nodes.info(metric="http")["nodes"].values()
+    addresses = [node["http"]["publish_address"].rpartition("/")[2] for node in answered if node.get("http")]
+    yield from check_addresses(len(nodes), addresses)
+    yield check_plugins([plugin["component"] for plugin in cluster.cat.plugins(format="json")])
+    yield check_analyzer(_collect_stems(cluster, place if held else None))
     if place is None:
         return
     if held is None:
@@ -73,9 +76,9 @@ def _examine_nodes(nodes: Sequence[Node], place: Place | None) -> Iterator[Findi
             "problem", "index", f"{place}: found no index: keystone index CORPUS --opensearch {place} makes one"
         )
         return
-    health = get(f"/_cluster/health{place.path}")
+    health = cluster.cluster.health(index=place.name)
     yield check_health(health["status"], health["unassigned_shards"])
-    found = get(f"{place.path}/_stats/docs,store,segments")["_all"]["primaries"]
+    found = cluster.indices.stats(index=place.name, metric="docs,store,segments")["_all"]["primaries"]
     yield check_documents(held.finished, found["docs"]["count"], held.meta.get("documents"))
     yield from check_settings(settings, len(list(stats)))
     yield from check_shards(shards, found["store"]["size_in_bytes"] / 1e9, found["segments"]["count"])
@@ -106,6 +109,17 @@ def check_heap(name: str, heap: int, memory: int) -> Finding:
     if size > MAX_HEAP_GIB * 1.05:
         return Finding("note", "heap", f"{found} is too much for references of 4 bytes: {advice}")
     return Finding("ok", "heap", found)
+
+
+def check_addresses(urls: int, addresses: Sequence[str]) -> Iterator[Finding]:
+    """Compare the number of URLs with the HTTP addresses that the nodes of a cluster publish."""
+    if urls == 1 and len(addresses) > 1:
+        yield Finding(
+            "note",
+            "nodes",
+            f"the URL names one of {len(addresses)}: {', '.join(sorted(addresses))}. If it is no proxy before them, "
+            "name all, with commas, so that a run goes on without one",
+        )
 
 
 def check_plugins(components: Sequence[str]) -> Finding:
@@ -188,7 +202,7 @@ def check_shards(shards: int, gigabytes: float, segments: int) -> Iterator[Findi
         )
 
 
-def _collect_stems(nodes: Sequence[Node], place: Place | None) -> list[tuple[list[str], list[str]]]:
+def _collect_stems(cluster: "OpenSearch", place: Place | None) -> list[tuple[list[str], list[str]]]:
     """Collect stems of the sample texts: those of the cluster (or of the index at `place`) and of Anserini."""
     from keystone.indexing.lucene.analyzer import stems_of
 
@@ -197,7 +211,7 @@ def _collect_stems(nodes: Sequence[Node], place: Place | None) -> list[tuple[lis
     inline = {"tokenizer": parts["tokenizer"], "filter": filters}
     found = []
     for text in SAMPLE_TEXTS:
-        body = orjson.dumps({**({"analyzer": ANALYZER} if place else inline), "text": text})
-        answer = ask(nodes, Request("POST", f"{place.path if place else ''}/_analyze", body), REPLY_TIMEOUT_S).checked()
+        body = {**({"analyzer": ANALYZER} if place else inline), "text": text}
+        answer = cluster.indices.analyze(index=place.name if place else None, body=body)
         found.append(([token["token"] for token in answer["tokens"]], stems_of(text)))
     return found

@@ -15,7 +15,7 @@ from uuid import uuid4
 import orjson
 
 from keystone.generation.grading.umbrela import read_grades, request_grades
-from keystone.generation.llm.chat import PaidReply
+from keystone.generation.llm.chat import RESPONSES, PaidReply
 from keystone.generation.llm.endpoints import Endpoints
 from keystone.generation.llm.prompt_sizes import LEAST_TOKENS
 from keystone.generation.llm.settings import LEAST_WINDOW, ModelSettings
@@ -63,7 +63,7 @@ def probe_model_server(url: str, name: str | None = None, key_env: str | None = 
 
     `UserError` if the server cannot be reached, refuses the key, or does not answer a plain request.
     """
-    listed = _list_models(url, key_env)
+    listed = _list_models(url.rstrip("/").removesuffix(RESPONSES), key_env)
     host = name_host(url, (str(one.get("owned_by")) for one in listed.values()))
     if name is None:
         if len(listed) != 1:

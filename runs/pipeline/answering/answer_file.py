@@ -1,6 +1,5 @@
 """The file that answers are appended to, and the note beside it about their origin."""
 
-import fcntl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import orjson
 
 from keystone.indexing.errors import NotWritten, UserError
 from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.system import lock_file
 from keystone.indexing.io.writing import append, reason_of
 from keystone.retrieval.types import Topic
 from keystone.runs.pipeline.job import Job
@@ -77,7 +77,7 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
         raise UserError(f"{out}: is no file, expected the name of a file to write or to continue")
     with _open(out) as content:
         try:
-            fcntl.flock(content, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(content.fileno())
         except OSError:
             raise UserError(f"{out}: another process is writing to it") from None
         content.seek(0)

@@ -150,4 +150,6 @@ def test_a_refused_key_is_named_without_the_key(
 def test_only_batches_are_submitted_and_the_default_is_left_out() -> None:
     with pytest.raises(ValueError, match="submit: found with backend 'endpoints'"):
         ModelSettings(name="m", submit=True)
+    with pytest.raises(ValueError, match="with submit, whose files are for chat completions"):
+        ModelSettings(name="m", backend="batch", submit=True, urls=["http://localhost/v1/responses"])
     assert "submit" not in ModelSettings(name="m").model_dump()

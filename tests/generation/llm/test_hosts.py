@@ -38,6 +38,7 @@ class Dialect(NamedTuple):
     grade: str = '{"grade": 2}'
     choice: dict[str, Any] = {}  # noqa: RUF012
     path: str = "/v1/chat/completions"
+    is_responses: bool = False
 
 
 def refuse_fields(*names: str, words: str) -> Callable[[dict[str, Any]], str]:
@@ -65,6 +66,11 @@ DIALECTS = {
         path="/v1beta/openai/chat/completions",
     ),
     "OpenAI": Dialect(refuse_like_openai),
+    "OpenAI, Responses API": Dialect(
+        refuse_fields("seed", "max_tokens", "messages", "temperature", words="Unsupported parameter: '{}'"),
+        path="/v1/responses",
+        is_responses=True,
+    ),
     "OpenRouter": Dialect(
         choice={"native_finish_reason": "STOP", "finish_reason": "stop"}, path="/api/v1/chat/completions"
     ),
@@ -91,8 +97,9 @@ def speak(name: str) -> Fault:
         elif said := dialect.refuse(exchange.body):
             exchange.reply(dialect.wrap(said), 400)
         else:
-            value = exchange.completion()
-            value["choices"][0] |= dialect.choice
+            value = exchange.response() if dialect.is_responses else exchange.completion()
+            if not dialect.is_responses:
+                value["choices"][0] |= dialect.choice
             # OpenRouter sends blanks while a provider works
             exchange.send((" \n" if name == "OpenRouter" else "").encode() + json.dumps(value).encode())
         return True
@@ -113,7 +120,8 @@ def ask(recipe: dict[str, Any], url: str, *requests: Request) -> list[PaidReply]
 
 
 def test_the_page_has_a_recipe_of_each_host_that_doctor_names() -> None:
-    assert set(RECIPES) == set(DIALECTS) == {host.name for host in HOSTS}
+    assert set(RECIPES) == set(DIALECTS)
+    assert {name.partition(",")[0] for name in RECIPES} == {host.name for host in HOSTS}
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -123,7 +131,7 @@ def test_a_recipe_gets_replies_from_its_host(name: str, monkeypatch: pytest.Monk
         monkeypatch.setenv(recipe["key_env"], KEY)
 
     def model(body: dict[str, Any]) -> str:
-        return DIALECTS[name].grade if len(body["messages"]) > 1 else "In colonies."
+        return DIALECTS[name].grade if len(body.get("messages") or body["input"]) > 1 else "In colonies."
 
     with serving(model=model, always=speak(name)) as server:
         plain, sampled, graded = (one.outcome for one in ask(recipe, server.url, PLAIN, SAMPLED, GRADED))
@@ -132,7 +140,8 @@ def test_a_recipe_gets_replies_from_its_host(name: str, monkeypatch: pytest.Monk
         assert sampled.text == "In colonies."
         assert isinstance(graded, Reply)
         assert read_grades(graded, ["grade"]) == [2]
-        assert all(recipe.get("extra", {}).items() <= body.items() for body in server.answered)
+        extra = recipe.get("extra", {})
+        assert all(extra.items() <= body.items() for body in server.answered)
 
 
 def test_an_error_of_a_host_is_told_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +161,11 @@ def test_an_error_of_a_host_is_told_in_its_words(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("url", "owners", "name"),
     [
-        *((RECIPES[name]["urls"][0], (), name) for name in RECIPES if name not in ("llama.cpp", "OpenAI", "vLLM")),
+        *(
+            (RECIPES[name]["urls"][0], (), name.partition(",")[0])
+            for name in RECIPES
+            if name not in ("llama.cpp", "OpenAI", "vLLM")
+        ),
         ("https://api.openai.com/v1", ("system",), "OpenAI"),
         ("http://gpu-7:9000/v1", ("vllm",), "vLLM"),
         ("http://gpu-7:9000/v1", ("llamacpp",), "llama.cpp"),

@@ -17,6 +17,7 @@ from keystone.indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Reply,
 from keystone.indexing.opensearch.index import Target
 from keystone.indexing.opensearch.load import Upload, acknowledged, gaps, load
 from keystone.indexing.opensearch.requests import Read
+from keystone.indexing.opensearch.signing import REGION
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document
 from tests.support import programs
@@ -44,7 +45,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small batches and short pauses."""
     monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 10)
     monkeypatch.setattr(retry, "LONGEST_PAUSE_S", 0.02)
-    for name in (USER, PASSWORD, KEY, CA):
+    for name in (USER, PASSWORD, KEY, CA, REGION):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -17,6 +17,7 @@ from keystone.indexing.index import FORMAT, Index
 from keystone.indexing.opensearch import store as opensearch_store
 from keystone.indexing.opensearch.build import adopt_loaded
 from keystone.indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Place
+from keystone.indexing.opensearch.signing import REGION
 from keystone.indexing.opensearch.store import OpenSearchStore
 from keystone.indexing.store import to_record
 from keystone.indexing.types import Document, Embedding, Segment, Span
@@ -95,7 +96,7 @@ def cluster(changed: Answers) -> Iterator[Index]:
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (USER, PASSWORD, KEY, CA):
+    for name in (USER, PASSWORD, KEY, CA, REGION):
         monkeypatch.delenv(name, raising=False)
 
 

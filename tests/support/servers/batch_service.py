@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +26,12 @@ class Service:
     """What the service answers, by the text of the request, in the place of its echo: the body of a chat completion."""
     hangs_up_after_create: bool = False
     url: str = ""
+    model: Callable[[dict[str, Any]], str] = lambda body: str(body["messages"][-1]["content"])
+    """The model that answers: by default it repeats the last message."""
+    reach: Callable[[str], object] = lambda _: None
+    """Called when a request arrives (`create arrives`) and when its work is done (`create is done`)."""
+    names: dict[str, str] = field(default_factory=dict)
+    """The names of the files that clients uploaded."""
 
     def look(self, job: dict[str, Any]) -> dict[str, Any]:
         """Bring a job to its end, once."""
@@ -43,7 +49,8 @@ class Service:
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         said = request["body"]["messages"][-1]["content"]
-        echo = {"choices": [{"message": {"content": said}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 10}}
+        message = {"content": self.model(request["body"])}
+        echo = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {"prompt_tokens": 10}}
         response = {"status_code": 200, "body": self.said.get(said, echo)}
         return {"custom_id": request["custom_id"], "response": response, "error": None}
 
@@ -77,13 +84,20 @@ class _Handler(JsonHandler):
             assert boundary
             parts = body.split(b"--" + boundary[1].encode())
             (content,) = (part for part in parts if b"filename=" in part)
+            named = re.search(rb'filename="([^"]+)"', content)
+            assert named
+            self.state.reach("upload arrives")
             name = self.state.keep(content.split(b"\r\n\r\n", 1)[1].removesuffix(b"\r\n"))
-            self.reply({"id": name, "object": "file", "bytes": len(body), "purpose": "batch", "filename": "f"})
+            self.state.names[name] = named[1].decode()
+            self.state.reach("upload is done")
+            self.reply(self._describe(name))
             return
         asked = self.read_json()
+        self.state.reach("create arrives")
         number = len(self.state.jobs)
         job = asked | {"id": f"batch_{number}", "object": "batch", "status": "validating", "created_at": 1}
         self.state.jobs.append(job)
+        self.state.reach("create is done")
         if self.state.hangs_up_after_create:
             self.close_connection = True
             return
@@ -93,12 +107,22 @@ class _Handler(JsonHandler):
         if not self._admitted():
             return
         path = self.path.split("?")[0].removeprefix("/v1/").split("/")
-        if path[0] == "files":
+        if path == ["files"]:
+            self.reply({"object": "list", "data": [*map(self._describe, self.state.names)], "has_more": False})
+        elif path[0] == "files":
+            self.state.reach("fetch arrives")
             self.send(self.state.files[path[1]])
         elif len(path) == 1:
             self.reply({"object": "list", "data": self.state.jobs, "has_more": False})
         else:
-            self.reply(self.state.look(next(job for job in self.state.jobs if job["id"] == path[1])))
+            self.state.reach("poll arrives")
+            found = self.state.look(next(job for job in self.state.jobs if job["id"] == path[1]))
+            self.state.reach("poll is done")
+            self.reply(found)
+
+    def _describe(self, name: str) -> dict[str, Any]:
+        size = len(self.state.files[name])
+        return {"id": name, "object": "file", "bytes": size, "purpose": "batch", "filename": self.state.names[name]}
 
 
 @contextmanager

@@ -123,6 +123,22 @@ class Exchange:
         usage = {"prompt_tokens": 10, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}}
         return {"id": "x", "object": "chat.completion", "choices": [choice], "usage": usage}
 
+    def response(self) -> dict[str, Any]:
+        """The completion in the form of OpenAI's Responses API, after a thought."""
+        said = self.server.model(self.body)
+        text: dict[str, Any] = {"type": "output_text", "text": said, "annotations": [], "logprobs": []}
+        message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [text]}
+        usage = {
+            "input_tokens": 10,
+            "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
+            "output_tokens": 3,
+            "output_tokens_details": {"reasoning_tokens": 1},
+            "total_tokens": 13,
+        }
+        made = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed"}
+        made |= {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "usage": usage}
+        return made | {"output": [{"type": "reasoning", "id": "rs_1", "summary": []}, message]}
+
     def reply_by_model(self) -> None:
         """Reply as the model says. A model that raises is a mistake of the test, which a retry cannot mend."""
         try:

@@ -141,6 +141,7 @@ class Cluster:
                 "transport.port": str(free_port()),
                 "path.home": str(home),
                 "path.logs": str(home / "logs"),
+                "path.repo": str(home / "snapshots"),
                 "cluster.routing.allocation.disk.threshold_enabled": "false",
             }
             if size == 1:

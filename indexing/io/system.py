@@ -1,0 +1,70 @@
+"""What Windows lacks or does by other means: locks of files and folders, groups of processes, modes, the C library.
+
+No other module may use these directly, and a test checks that. The branches for Windows are tested with a stand-in of
+its module `msvcrt`, and not on Windows itself.
+"""
+
+import ctypes
+import os
+import signal
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+LOCKED_BYTE = 2**31 - 2
+"""The place of the byte that is locked on Windows, where others cannot read a locked byte: behind all content."""
+
+
+def lock_file(handle: int, wait: bool = False) -> None:
+    """Lock an open file until it is closed. `BlockingIOError` if another process holds it and `wait` is false."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        place = os.lseek(handle, 0, os.SEEK_CUR)
+        os.lseek(handle, LOCKED_BYTE, os.SEEK_SET)
+        try:
+            while True:
+                try:
+                    msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+                    return
+                except OSError as error:  # a wait ends after ten seconds
+                    if not wait:
+                        raise BlockingIOError(*error.args) from error
+        finally:
+            os.lseek(handle, place, os.SEEK_SET)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+def find_lock(folder: Path) -> Path:
+    """Return what to open and lock for a folder: itself, or on Windows, which opens no folders, a file beside it."""
+    if sys.platform == "win32":
+        beside = folder.with_name(f".{folder.name}.lock")
+        beside.touch()
+        return beside
+    return folder
+
+
+def kill_group(process: int) -> None:
+    """Kill a process that began a group of its own, and those of its group, which may still run after it."""
+    if sys.platform == "win32":
+        import subprocess
+
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(process)], capture_output=True)
+    else:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process, signal.SIGKILL)
+
+
+def read_open_mode(file: Path) -> int:
+    """Return the mode of a file that other users may read, and 0 for any other file, and on Windows for each."""
+    mode = stat.S_IMODE(file.stat().st_mode)
+    return mode if mode & 0o177 and sys.platform != "win32" else 0
+
+
+def load_c_library() -> ctypes.CDLL | None:
+    """Load the C library of this process; None on Windows, which has several."""
+    return None if sys.platform == "win32" else ctypes.CDLL(None, use_errno=True)
