@@ -28,7 +28,7 @@ def test_the_snapshot_of_the_page_restores_an_index_to_its_folders(opensearch: C
     settings = BuildSettings(embedding=None, opensearch=Target(place))
     index, _ = build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index", settings)
     expected = [to_record(one) for one in open_store(index)]
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/opensearch.md").read_text(), re.DOTALL)
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/index.md").read_text(), re.DOTALL)
     exec(block.replace("http://localhost:9200", opensearch.url), {})
     assert [to_record(one) for one in open_store(index)] == expected
     assert [to_record(one) for one in open_store(adopt_loaded(place, tmp_path / "other")[0])] == expected
