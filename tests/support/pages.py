@@ -6,6 +6,7 @@ import shlex
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -111,13 +112,12 @@ def write_sample_files(folder: Path, model_url: str) -> None:
     lines = [f"{topic['id']} 0 {id} {grade}\n" for topic in narratives for id, grade in judged.items()]
     with (folder / "qrels.txt").open("a") as file:
         file.writelines(lines)
-    for name in ("demo", "judged"):
-        (folder / f"{name}.qrels").write_text("".join(lines))
+    (folder / "demo.qrels").write_text("".join(lines))
     for name, members in (("nuggets", "nuggets"), ("rubrics", "criteria")):
         rows = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
         rows += [rows[0] | {"qid": topic["id"]} for topic in narratives]
         for row in rows:
-            row[members] = [one | {"doc_id": "bees"} for one in row[members]]
+            row[members] = [one | {"references": ["bees"]} for one in row[members]]
         _write(folder / f"{name}.jsonl", rows)
     _write(folder / "references.jsonl", [_refer(topic) for topic in narratives])
     settings = {"run_id": "my-run", "index": "demo-out/index", "topics": "narratives.jsonl"}
@@ -130,6 +130,8 @@ def write_sample_files(folder: Path, model_url: str) -> None:
     shutil.copytree(folder / "demo-out/index", folder / "index")
     for name in RUNS:
         _keystone(folder, "run", "run.yaml", "--set", f"run_id={name}")
+    for k in ("10", "60"):
+        _keystone(folder, "run", "run.yaml", "--set", f"out=out/my-run.sweep/{k}", "--set", f"fusion.k_narrative={k}")
     for name, made_by in DEMO_RUNS.items():
         _keystone(folder, "run", *made_by, "--set", f"run_id={name}", "--set", "out=demo-out/runs")
     (folder / "demo-out/runs/replies.sqlite").unlink()
@@ -137,6 +139,18 @@ def write_sample_files(folder: Path, model_url: str) -> None:
     (folder / "board.csv").write_text(board.stdout)
     for name in ("a", "b"):
         shutil.copy(folder / "out" / name / "narrative.trec", folder / f"{name}.trec")
+    _keystone(
+        folder,
+        "judge",
+        "a.trec",
+        "b.trec",
+        "--config",
+        "model.yaml",
+        "--against",
+        "demo.qrels",
+        "--out",
+        "judged.qrels",
+    )
     for name, run in (("answers", "my-run"), ("other", "c")):
         shutil.copy(folder / f"out/{run}/rag_output_trec_rag_2025.jsonl", folder / f"{name}.jsonl")
 
@@ -147,14 +161,15 @@ def _refer(topic: Mapping[str, str]) -> dict[str, Any]:
 
 def reply(body: dict[str, Any]) -> str:
     """Reply to any prompt of the pages: by rules where tests have them, or by the least that satisfies the schema."""
-    system, user = (message["content"] for message in body["messages"][:2])
-    if system.startswith(("You judge of what use", "Two systems")):
-        return judge(user)
-    try:
+    with suppress(LookupError, ValueError):
         return plain_model.say(body)
-    except KeyError:
-        wanted = body["response_format"]["json_schema"]["schema"]
-        return json.dumps(_fill(wanted, wanted))
+    with suppress(LookupError, ValueError):
+        if body["messages"][0]["content"].startswith(("You judge of what use", "Two systems")):
+            return judge(body["messages"][1]["content"])
+    if "response_format" not in body:
+        return "[[A]]"  # the verdict of a battle
+    wanted = body["response_format"]["json_schema"]["schema"]
+    return json.dumps(_fill(wanted, wanted))
 
 
 def _fill(schema: dict[str, Any], whole: dict[str, Any]) -> Any:
