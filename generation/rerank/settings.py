@@ -8,7 +8,7 @@ from keystone.indexing.settings import NoneNamed, StrictSettings, leave_out
 
 
 class RerankEndpoint(StrictSettings):
-    """The server of a reranking model: a cross-encoder or late interaction ([guide](methods.md))."""
+    """The server of a reranking model: a cross-encoder or late interaction ([guide](methods.md#rerankers))."""
 
     url: str
     """The base URL, such as `http://localhost:8000/v1`, `https://api.jina.ai/v1` or `https://api.cohere.com/v2`."""
@@ -30,7 +30,7 @@ class RerankSettings(StrictSettings):
     """`endpoint` orders documents by the scores of a reranking model behind a server, and `model` by those of one on
     this machine. `listwise` asks the language model to order
     overlapping blocks of documents, all at once. `sliding` asks it to order one window after the other, from the last
-    documents to the first ([guide](methods.md))."""
+    documents to the first ([guide](methods.md#rerankers))."""
     after: Literal["fusion", "grades"] = "fusion"
     """The ranking that is ranked again. `fusion` takes the narrative's ranking, and grades come later. `grades` takes
     the ranking that grades have reordered, if the run grades. The answer reads the documents that grades select."""
@@ -49,7 +49,7 @@ class RerankSettings(StrictSettings):
     endpoint: RerankEndpoint | None = None
     """The server that `endpoint` asks."""
     model: str | None = Field(default=None, min_length=1)
-    """The checkpoint that `model` runs: a folder, or a name of the hub ([guide](methods.md))."""
+    """The checkpoint that `model` runs: a folder, or a name of the hub ([guide](methods.md#rerankers))."""
     then: "RerankSettings | None" = None
     """A further reranker, which ranks the first documents of the new ranking once more: with these same keys, but
     `after`."""

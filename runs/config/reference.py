@@ -23,9 +23,6 @@ from keystone.indexing.settings import OneOf
 from keystone.retrieval.search import KINDS
 from keystone.runs.config.run_config import RunConfig
 
-EXAMPLE_VALUES = {"run_id": "my-run", "index": "index", "topics": "topics.jsonl"}
-"""Values of the keys without defaults, for the YAML at the beginning of the page."""
-
 PAGE_HEAD = """\
 # The configuration of a run
 
@@ -42,11 +39,11 @@ so is an impossible value.
 These ten keys matter most: `track`, `queries.method`, `retrieval.systems`, `retrieval.depth`, `fusion.depth`,
 `rerank.method`, `grading.method`, `answer.method`, `answer.words` and `model`.
 
-`(paper)` marks the values of the paper; [methods](methods.md) says why the defaults differ. `rules` always means "no
-language model". "As above" means the row of the same key in an earlier section of the same part.
+`(paper)` marks the values of the paper; [methods](methods.md#evidence-for-the-defaults) says why the defaults differ.
+`rules` always means "no language model". "As above" means the row of this key in an earlier section of the same part.
 
-Keystone makes this page from its code. So change `runs/config/sections.py` or `run_config.py`, and then run
-`python -m keystone.runs.config.reference > docs/config.md`. All keys with their defaults:
+`config.yaml` of a run directory shows all keys with their values. Keystone makes this page from its code: change
+`runs/config/sections.py` or `run_config.py`, and then run `python -m keystone.runs.config.reference > docs/config.md`.
 """
 """The text before the table of keys."""
 TYPE_NAMES = {
@@ -62,8 +59,7 @@ TYPE_NAMES = {
 
 def make_reference() -> str:
     """Make the whole page."""
-    shown = yaml.safe_dump(RunConfig.model_validate(EXAMPLE_VALUES).model_dump(mode="json"), sort_keys=False)
-    return "\n".join([PAGE_HEAD, "```yaml", f"{shown}```", *_write_section(RunConfig, "")])
+    return "\n".join([PAGE_HEAD.rstrip("\n"), *_write_section(RunConfig, "")])
 
 
 def _write_section(model: type[BaseModel], key: str, above: set[str] | None = None) -> Iterator[str]:

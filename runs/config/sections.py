@@ -158,8 +158,8 @@ class Retrieval(StrictSettings):
     """The systems that search each query. With `runs` the list may be empty. For an index without embeddings, the
     default is BM25. The long form names [any number of systems](index.md#systems), each with its kind and settings."""
     runs: list[AnyPath] = Field(default=[], max_length=100)
-    """[Run files of other systems](methods.md), whose rankings of narratives and queries are fused
-    with those of `systems`."""
+    """[Run files of other systems](methods.md#runs-of-other-systems), whose rankings of narratives and queries are
+    fused with those of `systems`."""
     depth: int = Field(default=1000, ge=1, le=100_000)
     """How many documents each system returns for a query (paper: `N_query`, 1000)."""
     k1: float = Field(default=K1, ge=0, le=100)
@@ -242,10 +242,10 @@ def _find_method(name: Any) -> Any:
 
 
 class Fusion(StrictSettings):
-    """How the rankings of a narrative become one ranking. See [methods](methods.md)."""
+    """How the rankings of a narrative become one ranking. See [methods](methods.md#fusion)."""
 
     method: Annotated[str, BeforeValidator(_find_method)] = "rrf"
-    """The [method](methods.md) of the second stage, which fuses the queries of a narrative."""
+    """The [method](methods.md#all-methods) of the second stage, which fuses the queries of a narrative."""
     systems: Literal["rrf", "scores"] | None = None
     """How the first stage fuses the systems of a query. `scores` adds their scores, each list's scaled to at most 1.
     `rrf` is reciprocal rank fusion (paper). Null means `rrf` if `retrieval.runs` has files, and `scores` otherwise."""
@@ -256,7 +256,7 @@ class Fusion(StrictSettings):
     k_narrative: int = Field(default=10, ge=1, le=1_000_000)
     """The k of the second stage, for `rrf` and `frequency` (paper: k' = 60, and 10 in its run `uema2lab_rrf_k10`)."""
     norm: str | None = None
-    """The [normalisation](methods.md) of scores, for methods that look at scores. Null means `min-max`."""
+    """The [normalisation](methods.md#all-methods) of scores, for methods that look at scores. Null means `min-max`."""
     parameters: dict[str, float] = Field(default={})
     """The method's parameters besides k, by name, such as `{phi: 0.9}`."""
     depth: int = Field(default=100, ge=1, le=100_000)
@@ -322,7 +322,7 @@ class Grading(StrictSettings):
     """How many nearest documents, by embeddings, each selected document of grade 2 or 3 adds to those of `deeper`."""
     select: Literal["parasol", "coverage"] = "parasol"
     """`parasol` selects the documents of the highest Parasol score, `coverage` a set that covers the queries
-    ([both](methods.md))."""
+    ([both](methods.md#grades))."""
     documents: int = Field(default=20, ge=1, le=100_000)
     """How many documents are selected. `coverage` may select fewer."""
     budget: int | None = Field(default=None, ge=1, le=MOST_TOKENS)
