@@ -22,7 +22,7 @@ STATED = re.compile(
 def list_statements() -> list[tuple[str, str, str]]:
     """List each page, key and value."""
     texts = [(page.name, " ".join(page.read_text().split())) for page in PAGES if page.name != "config.md"]
-    return [(name, *filter(None, found.groups())) for name, text in texts for found in STATED.finditer(text)]  # type: ignore[misc]
+    return [(name, *filter(None, found.groups())) for name, text in texts for found in STATED.finditer(text)]
 
 
 @pytest.mark.parametrize(("page", "key", "value"), list_statements())
