@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +130,9 @@ def write_sample_files(folder: Path, model_url: str) -> None:
     shutil.copytree(folder / "demo-out/index", folder / "index")
     for name in RUNS:
         _keystone(folder, "run", "run.yaml", "--set", f"run_id={name}")
-    for k in ("10", "60"):
-        _keystone(folder, "run", "run.yaml", "--set", f"out=out/my-run.sweep/{k}", "--set", f"fusion.k_narrative={k}")
+    for name, k in product(("my-run", "first"), ("10", "60")):
+        given = [f"run_id={name}", f"out=out/{name}.sweep/{k}", f"fusion.k_narrative={k}"]
+        _keystone(folder, "run", "run.yaml", *(word for one in given for word in ("--set", one)))
     for name, made_by in DEMO_RUNS.items():
         _keystone(folder, "run", *made_by, "--set", f"run_id={name}", "--set", "out=demo-out/runs")
     (folder / "demo-out/runs/replies.sqlite").unlink()
