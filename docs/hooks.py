@@ -23,6 +23,8 @@ INDEX = "README.md"
 REFERENCE = "reference.md"
 REPOSITORY = "repository/"
 """The folder of the site for what is outside of `docs/`."""
+RENAMED = {"docs/index.md": "indexes.md"}
+"""Pages by another name on the site, where `index.html` is the index of pages."""
 MERMAID = Path(sys.prefix, "mermaid.min.js")
 """The script that draws diagrams, if set-up could load it. Material would ask another host for it."""
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]+)")
@@ -51,7 +53,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, REFERENCE, content=_write_reference()))
     for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
         files.append(File.generated(config, _find_place(f"docs/{file.src_uri}"), content=_read_notebook(file)))
-    for path in _list_outside():
+    for path in [*RENAMED, *_list_outside()]:
         files.append(File.generated(config, _find_place(path), abs_src_path=str(ROOT / path)))
     if MERMAID.exists():
         files.append(File.generated(config, MERMAID.name, abs_src_path=str(MERMAID)))
@@ -75,6 +77,8 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_: object) -> st
 
 def _find_place(path: str) -> str:
     """Find the place on the site of a file of the repository."""
+    if path in RENAMED:
+        return RENAMED[path]
     if not path.startswith("docs/"):
         return REPOSITORY + path
     return re.sub(r"\.ipynb$", ".md", path.removeprefix("docs/"))

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import programs
-from tests.support.models import plain_model
-from tests.support.pages import MODEL_URL, Block, find_words, list_blocks, parse, write_sample_files
+from tests.support.pages import MODEL_URL, Block, find_words, list_blocks, parse, reply, write_sample_files
 from tests.support.runs.command_line import keystone_here
 from tests.support.servers.chat import Server, serving
 from tests.support.servers.shared import make_once
@@ -17,19 +16,15 @@ from tests.support.servers.shared import make_once
 BLOCKS = list_blocks()
 
 NOT_RUN = {
+    r"^samples=|\$samples|keystone demo": "the demo: tests/runs/demo",
     r"^make |^\.venv/bin/|^source |^python -m (benchmarks|keystone)": "sets up, tests or measures a checkout",
     r"^pip install": "installs packages",
     r"^docker |opensearch": "needs a cluster of OpenSearch: tests/indexing/opensearch",
     r"^(vllm|curl|auto-judge) |^export ": "needs a program or a server of another project",
     r"keystone serve ": "runs until it is stopped: tests/runs/serving",
-    r"keystone (push|pull) |\bhf:|ir_datasets:|scifact": "needs a hub of data sets: tests/indexing/io/test_hub.py",
-    r"pyserini:|rest:http|routir:http": "needs an index or a server of another project: tests/indexing/attached",
-    r"--embedding-url ": "needs a server of embeddings: tests/indexing/vectors",
-    r"--engine ray": "needs Ray: tests/indexing/builds",
-    r"--watch": "runs until it is stopped",
-    r"backend=batch": "waits for the replies of a batch: tests/generation/llm/test_batch.py",
-    r"backend: command": "needs a program that replies as a model",
-    r"keystone-tiny|garden|best_rank|pairs|FirstRank": "needs the package of the page: tests/test_packages.py",
+    r"keystone replay ": "needs the log of a server: tests/runs/serving",
+    r"^keystone doctor$": "measures the speed of the machine: tests/runs/doctor",
+    r"keystone-tiny|garden|best_rank|pairs\.jsonl|FirstRank": "needs the package of the page: tests/test_packages.py",
 }
 
 
@@ -43,12 +38,12 @@ def expand(word: str, folder: Path) -> list[str]:
     return found or [word]
 
 
-RUN = [block for block in BLOCKS if not all(map(find_reason, block.lines))]
+RUN = [block for block in BLOCKS if not all(map(find_reason, block.commands))]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
 def test_the_parser_of_its_command_reads_each_line(block: Block) -> None:
-    for line in block.lines:
+    for line in block.commands:
         if words := find_words(line):
             try:
                 parse(words)
@@ -60,7 +55,7 @@ def test_the_parser_of_its_command_reads_each_line(block: Block) -> None:
 @pytest.fixture(scope="module")
 def model() -> Iterator[Server]:
     """A model by rules, which replies to what the pages ask."""
-    with serving(model=plain_model.say) as server:
+    with serving(model=reply) as server:
         yield server
 
 
@@ -69,32 +64,38 @@ def model() -> Iterator[Server]:
 def test_the_commands_of_a_block_run_in_their_order(
     block: Block, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, model: Server
 ) -> None:
-    made = make_once(tmp_path_factory, "page-samples", write_sample_files)
+    made = make_once(tmp_path_factory, "page-samples", lambda folder: write_sample_files(folder, model.url))
     run_block(block, Path(shutil.copytree(made, tmp_path / "samples")), model)
 
 
 def run_block(block: Block, folder: Path, model: Server) -> None:
-    """Run the lines of a block in a folder, but those of `NOT_RUN`. `keystone` runs in this process, others by bash.
+    """Run the commands of a block in a folder, but those of `NOT_RUN`. `keystone` runs in this process, others by bash.
 
-    A line that makes an index makes it where there was none. The model is at the address of the server.
+    A command that makes an index or answers finds none of them. The model is at the address of the server.
     """
-    config = folder / "model.yaml"
-    config.write_text(config.read_text().replace(MODEL_URL, model.url))
-    for line in block.lines:
-        words = find_words(line.replace(MODEL_URL, model.url))
-        if find_reason(line):
+    for config in (folder / "model.yaml", *folder.glob("demo-out/runs/*/config.yaml")):
+        config.write_text(re.sub(r"http://127\.0\.0\.1:\d+/v1", model.url, config.read_text()))
+    if any("runs/demo/" in command for command in block.commands):
+        (folder / "runs/demo").mkdir()
+        shutil.copy(folder / "demo.qrels", folder / "runs/demo/qrels.txt")
+    for command in block.commands:
+        if find_reason(command):
             continue
+        words = find_words(command.replace(MODEL_URL, model.url))
         if words[:1] == ["index"] and not {"--update", "--delete"} & {*words}:
             shutil.rmtree(folder / "index", ignore_errors=True)
+        if words[:1] == ["answer"]:
+            (folder / "answers.jsonl").unlink()
         if words:
             done = keystone_here(*(found for word in words for found in expand(word, folder)), cwd=folder)
         else:
-            done = programs.run(["bash", "-euc", line], cwd=folder, capture_output=True, text=True)
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-        if words and (target := re.search(r" > (\S+)", line)):
+            script = command.replace(MODEL_URL, model.url)
+            done = programs.run(["bash", "-euc", script], cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        if words and (target := re.search(r" > (\S+)", command)):
             (folder / target[1]).write_text(done.stdout)
 
 
 def test_each_reason_names_a_command_of_a_page() -> None:
-    lines = [line for block in BLOCKS for line in block.lines]
+    lines = [line for block in BLOCKS for line in block.commands]
     assert [pattern for pattern in NOT_RUN if not any(re.search(pattern, line) for line in lines)] == []

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote
 
 import pytest
 from selenium.webdriver import Chrome
@@ -40,11 +41,25 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.fail(missing)
         pytest.skip(missing)
     folder = tmp_path_factory.mktemp("site")
-    command = [MKDOCS, "build", "--quiet", "--site-dir", folder]
+    command = [str(MKDOCS), "build", "--quiet", "--site-dir", str(folder)]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = programs.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     return folder
+
+
+def test_each_link_leads_to_a_file_of_the_site(site: Path) -> None:
+    links = [
+        (page, link)
+        for page in site.rglob("*.html")
+        for link in re.findall(r'(?:href|src)="?([^"> ]+)', page.read_text())
+        if not re.match(r"\w+:|#", link) and page.name != "404.html"
+    ]
+    assert len(links) > 1000
+    lost = {
+        link for page, link in links if not (page.parent / unquote(link).partition("#")[0].partition("?")[0]).exists()
+    }
+    assert lost == set()
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +90,7 @@ def test_each_page_fits_the_window_and_asks_no_other_host(
         list_console(browser)
         list_requests(browser)
         open_address(browser, address + page, width, scheme)
-        wide, colours = browser.execute_script(shown)  # type: ignore[no-untyped-call]
+        wide, colours = browser.execute_script(shown)
         assert (wide <= width, colours) == (True, named), page
         assert list_console(browser) == [], page
         assert [asked for asked in list_requests(browser) if not asked.startswith((address, "data:"))] == [], page

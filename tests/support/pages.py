@@ -5,7 +5,10 @@ import re
 import shlex
 import shutil
 import textwrap
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,9 @@ from typer.main import get_command
 
 from keystone.runs.cli.main import app
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES
+from tests.support.models import plain_model
 from tests.support.places import ROOT
+from tests.support.runs.answered_runs import judge
 from tests.support.runs.command_line import keystone_here
 from tests.support.runs.shared_task import write_scored_answers, write_shared_task
 
@@ -22,30 +27,39 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*
 MODEL_URL = "http://localhost:8000/v1"
 """The address of a language model in the pages."""
 _BLOCK = re.compile(r"^( *)```(?:console|bash|sh)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
-RUNS = ("my-run", "other-run", "a", "b", "c", "first", "second")
+_COMMAND = re.compile(r"^[^#\n].*<<'END'\n(?:.*\n)*?END$|^[^#\n].*$", re.MULTILINE)
+"""A line, or several up to `END`, which are the contents of a file."""
+RUNS = ("my-run", "a", "b", "c", "first", "second")
+_BOARD = "--qrels qrels.txt -m nDCG@10 -m MAP --format csv --only-table".split()
+DEMO_RUNS = {
+    "narrative": ["run.yaml", "--set", "queries.method=narrative"],
+    "rules": ["run.yaml"],
+    "listwise": ["model.yaml", "--preset", "listwise"],
+    "keystone": ["model.yaml", "--preset", "keystone"],
+}
+"""The runs of the demo, with what makes them here."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of commands: its place, and its lines, of which one that ends with a backslash is joined to the next."""
+    """A block of commands: its place, and its commands. One that goes on in further lines is one command."""
 
     place: str
-    lines: tuple[str, ...]
+    commands: tuple[str, ...]
 
 
 def list_blocks() -> list[Block]:
     """List the blocks of commands of all pages."""
     return [
-        Block(f"{page.name}:{text[: found.start()].count(chr(10)) + 1}", tuple(_join(found[2])))
+        Block(f"{page.name}:{text[: found.start()].count(chr(10)) + 1}", tuple(_COMMAND.findall(_join(found[2]))))
         for page in PAGES
         for text in [page.read_text()]
         for found in _BLOCK.finditer(text)
     ]
 
 
-def _join(block: str) -> list[str]:
-    lines = re.sub(r" *\\\n *", " ", textwrap.dedent(block)).splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
+def _join(block: str) -> str:
+    return re.sub(r" *\\\n *", " ", textwrap.dedent(block))
 
 
 def find_words(line: str) -> list[str]:
@@ -77,48 +91,101 @@ def parse(words: list[str]) -> None:
         _, command, words = command.resolve_command(context, words)
 
 
-def write_sample_files(folder: Path) -> None:
-    """Write what pages name: a corpus, its index, runs, judgments, answers, and the files of a shared task."""
+def write_sample_files(folder: Path, model_url: str) -> None:
+    """Write what pages name: the files of the demo, runs, judgments, answers, and the files of a shared task.
+
+    The demo's index and runs are made here from a few documents.
+    """
     write_shared_task(folder, runs=9, topics=6, depth=60)
     write_scored_answers(folder, runs=4, topics=6)
-    documents = {**CORPUS, "topics/cache": ("Caching", "A cache keeps a page, so that Django need not make it again.")}
+    documents = {**CORPUS, "topics/cache": ("Caching", "A cache keeps a page."), "faq/models": ("Models", "Bees fly.")}
     _write(
         folder / "corpus.jsonl", [{"id": id, "title": title, "text": text} for id, (title, text) in documents.items()]
     )
-    _write(folder / "topics.jsonl", [{"id": id, "narrative": text} for id, text in NARRATIVES.items()])
-    _write(folder / "new.jsonl", [{"id": "ants", "title": "Ants", "text": "Ants build hills."}])
-    (folder / "old-ids.txt").write_text("wasps\n")
+    themes = [
+        {"id": str(100 + number), "narrative": f"What does theme {number} mean to people?"} for number in range(6)
+    ]
+    narratives = [{"id": id, "narrative": text} for id, text in zip("128345", cycle(NARRATIVES.values()), strict=False)]
+    _write(folder / "narratives.jsonl", narratives)
+    _write(folder / "topics.jsonl", [*narratives, *themes])
+    judged = {"bees": 2, "beekeeping": 2, "flowers": 1, "volcano": 2, "weather": 1, "faq/models": 0}
+    lines = [f"{topic['id']} 0 {id} {grade}\n" for topic in narratives for id, grade in judged.items()]
     with (folder / "qrels.txt").open("a") as file:
-        file.writelines(f"1 0 {id} 2\n" for id in ("bees", "beekeeping", "flowers"))
-        file.writelines(f"2 0 {id} 1\n" for id in ("volcano", "weather"))
-    facts = [{"text": "Bees live in colonies.", "importance": "vital"}, {"text": "Bees dance.", "importance": "okay"}]
-    with (folder / "nuggets.jsonl").open("a") as file:
-        file.write(json.dumps({"qid": "1", "query": "Bees?", "nuggets": facts}) + "\n")
-    settings = {"run_id": "my-run", "index": "index", "topics": "topics.jsonl"}
-    model = {"name": "my-model", "urls": [MODEL_URL], "window": 8192}
+        file.writelines(lines)
+    (folder / "demo.qrels").write_text("".join(lines))
+    for name, members in (("nuggets", "nuggets"), ("rubrics", "criteria")):
+        rows = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+        rows += [rows[0] | {"qid": topic["id"]} for topic in narratives]
+        for row in rows:
+            row[members] = [one | {"references": ["bees"]} for one in row[members]]
+        _write(folder / f"{name}.jsonl", rows)
+    _write(folder / "references.jsonl", [_refer(topic) for topic in narratives])
+    settings = {"run_id": "my-run", "index": "demo-out/index", "topics": "narratives.jsonl"}
+    model = {"name": "my-model", "urls": [model_url], "window": 8192}
     (folder / "run.yaml").write_text(yaml.safe_dump(settings))
     (folder / "model.yaml").write_text(yaml.safe_dump({**settings, "run_id": "with-model", "model": model}))
-    _keystone(folder, "index", "corpus.jsonl", "--out", "index")
+    (folder / "demo-out").mkdir()
+    shutil.copy(folder / "corpus.jsonl", folder / "demo-out")
+    _keystone(folder, "index", "corpus.jsonl", "--out", "demo-out/index")
+    shutil.copytree(folder / "demo-out/index", folder / "index")
     for name in RUNS:
         _keystone(folder, "run", "run.yaml", "--set", f"run_id={name}")
-    (folder / "demo-out").mkdir()
-    shutil.copytree(folder / "index", folder / "demo-out" / "index")
-    shutil.copy(folder / "corpus.jsonl", folder / "demo-out")
-    for name in ("narrative", "rules"):
-        _keystone(
-            folder,
-            "run",
-            "run.yaml",
-            "--set",
-            f"run_id={name}",
-            "--set",
-            "out=demo-out/runs",
-            "--set",
-            "index=demo-out/index",
-        )
+    for name, k in product(("my-run", "first"), ("10", "60")):
+        given = [f"run_id={name}", f"out=out/{name}.sweep/{k}", f"fusion.k_narrative={k}"]
+        _keystone(folder, "run", "run.yaml", *(word for one in given for word in ("--set", one)))
+    for name, made_by in DEMO_RUNS.items():
+        _keystone(folder, "run", *made_by, "--set", f"run_id={name}", "--set", "out=demo-out/runs")
+    (folder / "demo-out/runs/replies.sqlite").unlink()
+    board = keystone_here("evaluate", "runs", *_BOARD, cwd=folder)
+    (folder / "board.csv").write_text(board.stdout)
     for name in ("a", "b"):
         shutil.copy(folder / "out" / name / "narrative.trec", folder / f"{name}.trec")
-    shutil.copy(folder / "out/my-run/rag_output_trec_rag_2025.jsonl", folder / "submission.jsonl")
+    _keystone(
+        folder,
+        "judge",
+        "a.trec",
+        "b.trec",
+        "--config",
+        "model.yaml",
+        "--against",
+        "demo.qrels",
+        "--out",
+        "judged.qrels",
+    )
+    for name, run in (("answers", "my-run"), ("other", "c")):
+        shutil.copy(folder / f"out/{run}/rag_output_trec_rag_2025.jsonl", folder / f"{name}.jsonl")
+
+
+def _refer(topic: Mapping[str, str]) -> dict[str, Any]:
+    return {"id": topic["id"], "question": topic["narrative"], "references": ["Bees dance."], "answers": [["bees"]]}
+
+
+def reply(body: dict[str, Any]) -> str:
+    """Reply to any prompt of the pages: by rules where tests have them, or by the least that satisfies the schema."""
+    with suppress(LookupError, ValueError):
+        return plain_model.say(body)
+    with suppress(LookupError, ValueError):
+        if body["messages"][0]["content"].startswith(("You judge of what use", "Two systems")):
+            return judge(body["messages"][1]["content"])
+    if "response_format" not in body:
+        return "[[A]]"  # the verdict of a battle
+    wanted = body["response_format"]["json_schema"]["schema"]
+    return json.dumps(_fill(wanted, wanted))
+
+
+def _fill(schema: dict[str, Any], whole: dict[str, Any]) -> Any:
+    """The least value that satisfies a JSON schema, whose lists have one member if they may."""
+    if "$ref" in schema:
+        return _fill(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
+    if "enum" in schema or "const" in schema:
+        return schema.get("const", schema.get("enum", [None])[0])
+    if "anyOf" in schema:
+        return _fill(schema["anyOf"][0], whole)
+    if schema.get("type") == "object":
+        return {name: _fill(one, whole) for name, one in schema.get("properties", {}).items()}
+    if schema.get("type") == "array":
+        return [_fill(schema["items"], whole)] * max(1, schema.get("minItems", 0))
+    return {"string": "Bees live in colonies.", "boolean": True}.get(schema.get("type", ""), schema.get("minimum", 1))
 
 
 def _keystone(folder: Path, *arguments: str) -> None:
@@ -126,5 +193,5 @@ def _keystone(folder: Path, *arguments: str) -> None:
     assert done.returncode == 0, (arguments, done.stderr)
 
 
-def _write(path: Path, records: list[dict[str, str]]) -> None:
+def _write(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
