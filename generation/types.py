@@ -201,8 +201,6 @@ class Sentence:
     citations: tuple[Citation, ...]
     evidence: tuple[int, ...] = ()
     """The places of its evidence in the items of the topic, from 0. A run names them after its reader has answered."""
-    question: str = ""
-    """The id of the query whose question the sentence answers, if the model said so."""
 
 
 Support = Literal["full", "partial", "none"]

@@ -6,10 +6,9 @@ compare words, so a sentence that cites a segment in another language stays as i
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Literal, get_args
 
 import numpy as np
@@ -90,22 +89,20 @@ async def check_by_model(
     vectors: Vectors,
     segments: TopicSegments,
     window: int,
-    questions: Mapping[str, str] = MappingProxyType({}),
     most_words: int = 0,
 ) -> tuple[Answer, list[Fallback]]:
     """Check an answer that cites segments. `vectors` has those of its sentences, float32[sentences, d].
 
-    The model sees each sentence with the segments that it cites, with others of the topic that may say it, and with the
-    question that it answers: `questions` holds those of the topic's queries by id. If the model gives no usable reply,
-    rules check the sentences of the request, and a `Fallback` records that. New texts make the answer no longer than it
-    is, or than `most_words`.
+    The model sees each sentence with the segments that it cites, and with others of the topic that may say it. If the
+    model gives no usable reply, rules check the sentences of the request, and a `Fallback` records that. New texts make
+    the answer no longer than it is, or than `most_words`.
     """
     claims = make_claims(answer, vectors, segments)
     groups = [claims[start : start + GROUP_SENTENCES] for start in range(0, len(claims), GROUP_SENTENCES)]
     shown = [find_sources(group, segments) for group in groups]
     requests = [
         (
-            request_check(group, sources, segments, window, questions),
+            request_check(group, sources, segments, window),
             partial(read_verdicts, claims=group, sources=sources, segments=segments),
         )
         for group, sources in zip(groups, shown, strict=True)
@@ -172,12 +169,8 @@ def request_check(
     sources: Sequence[int],
     segments: TopicSegments,
     window: int,
-    questions: Mapping[str, str] = MappingProxyType({}),
 ) -> Request:
-    """Make a request to check claims. The sources and the sentences are numbered from 0; together they fit `window`.
-
-    `questions` are those of the topic's queries by id: a claim is shown with the one that it answers.
-    """
+    """Make a request to check claims. The sources and the sentences are numbered from 0; together they fit `window`."""
     limit = share_window(window, len(sources))
     documents = "\n\n".join(delimit(number, clip(segments.show(place), limit)) for number, place in enumerate(sources))
     lines = (
@@ -185,7 +178,6 @@ def request_check(
             "id": n,
             "text": neutralise(one.sentence.text),
             "citations": [sources.index(place) for place in one.cited],
-            **({"answers": neutralise(asked)} if (asked := questions.get(one.sentence.question)) else {}),
         }
         for n, one in enumerate(claims)
     )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
@@ -29,6 +29,7 @@ from keystone.generation.context.delimit import neutralise
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import check_evidence as check_prompt
 from keystone.generation.prompts.answers import whole as prompt
+from keystone.generation.prompts.answers.answer import CitedText
 from keystone.generation.reply_types import read_parts
 from keystone.generation.structured import HELD_DRAFTS, note_drafts, read_json
 from keystone.generation.types import (
@@ -53,7 +54,7 @@ QUESTION_TOKENS = 192
 class WholeTask:
     """A topic's narrative and queries, the documents for its answer, best first, and the range of the answer's words.
 
-    If the queries are the narrative alone, its questions are not known, and the model is shown none.
+    The queries are empty if the narrative's questions are not known.
     """
 
     topic_id: str
@@ -66,12 +67,13 @@ class WholeTask:
 
 
 def request_whole(task: WholeTask) -> Request:
-    """Make a request for an answer. The narrative stands before and after the documents, which are numbered from 0."""
-    questions = prompt.QUESTIONS.format(questions=list_questions(task.queries)) if task.queries else ""
+    """Make a request for an answer. The narrative stands before and after the documents, which are numbered from 0.
+
+    The model is not shown the list of questions: it would answer one after another, and lose the narrative's own frame.
+    """
     user = prompt.USER.format(
         narrative=task.narrative,
         documents=show_passages(task.passages) + show_notes(task.notes),
-        questions=questions,
         high=task.words[1],
         most=MOST_CITATIONS,
         missing=prompt.MOST_MISSING_WORDS,
@@ -91,18 +93,13 @@ def list_questions(queries: Sequence[Query]) -> str:
 def read_whole(reply: Reply, task: WholeTask) -> tuple[tuple[Sentence, ...], str]:
     """Read the sentences of an answer, and the sentence about what is missing; empty if nothing is.
 
-    Sentences cite document ids; some may cite none. A number without a question leaves a sentence without one.
+    Sentences cite document ids; some may cite none.
     """
-    found = read_parts(reply, "answer", prompt.AnsweringText)
+    found = read_parts(reply, "answer", CitedText)
     made = make_sentences(((item.text, read_citations(item.citations, task.passages)) for item in found), reply)
-    places = [read_place(item.question, len(task.queries)) for item in found if read_text(item.text or "", reply)]
     value = read_json(reply, lambda one: isinstance(one, dict) and isinstance(one.get("answer"), list))
     missing = value.get("missing") if isinstance(value, dict) else None
-    sentences = tuple(
-        one if place is None else replace(one, question=task.queries[place].id)
-        for one, place in zip(made, places, strict=True)
-    )
-    return sentences, read_text(missing, reply) if isinstance(missing, str) else ""
+    return tuple(made), read_text(missing, reply) if isinstance(missing, str) else ""
 
 
 async def write_whole(model: Model, task: WholeTask) -> tuple[Answer | None, list[Fallback]]:

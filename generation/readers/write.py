@@ -109,10 +109,9 @@ async def _cite_and_check(
     if settings.method != "claims":  # whose quotes have named the segments
         answer, missed = cite_segments(made, vectors, segments, settings.segments)
     if settings.support == "model":
-        questions = {query.id: query.question for query in list_asked(task)}
         model = _require_model(tools)
         most = task.words - (count_words([Sentence(made.missing, ())]) if settings.gaps else 0)
-        answer, failed = await check_by_model(model, answer, vectors, segments, settings.window, questions, most)
+        answer, failed = await check_by_model(model, answer, vectors, segments, settings.window, most)
         missed += failed
     elif settings.support == "rules":
         answer = check_by_rules(answer, vectors, segments)

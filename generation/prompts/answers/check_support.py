@@ -12,8 +12,7 @@ A source on the same subject is no support unless it states the claim, or the cl
 USER = """Sources, each with its number as id:
 {documents}
 
-Sentences, a JSON list; `citations` holds the numbers of the sources that a sentence cites at present, and `answers` \
-the question that it is there for, if that is known:
+Sentences, a JSON list; `citations` holds the numbers of the sources that a sentence cites at present:
 {sentences}
 
 Report on every sentence:
@@ -22,9 +21,9 @@ weaker ones. "none": no claim.
 - `citations`: the sources of the list that should be cited, at most {most}, the best one first. Take the fewest that \
 support as much of the sentence as the list can. Leave the list empty if no source supports any of it.
 - `text`: empty, if `citations` support every claim of the sentence as it stands. Otherwise the sentence put right: it \
-claims only what `citations` say and what follows from that, still answers its question, names the same subject, and \
-keeps every call, value, condition and step that is there. It has about as many words as before. If nothing worth \
-saying is left, give empty `citations` too.
+claims only what `citations` say and what follows from that, still tells what it was there to tell, names the same \
+subject, and keeps every call, value, condition and step that is there. It has about as many words as before. If \
+nothing worth saying is left, give empty `citations` too.
 
 Reply with JSON: {{"sentences": [{{"id": 0, "support": "full", "citations": [2], "text": ""}}, ...]}}"""
 

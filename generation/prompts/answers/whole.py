@@ -4,7 +4,7 @@ from typing import Annotated
 
 from keystone.generation.context.delimit import DATA_RULE
 from keystone.generation.prompts.answers.answer import CitedText
-from keystone.generation.reply_types import FILLED, Maybe, Number, make_schema
+from keystone.generation.reply_types import FILLED, make_schema
 
 SYSTEM = f"""You answer requests from documents that you have read to the end, as an expert does for a colleague who \
 will act on the answer.
@@ -25,18 +25,20 @@ Request, once more:
 
 USER = (
     DOCUMENTS
-    + """{questions}Answer in plain prose, one connected text of at most {high} words over all sentences, which \
-whoever asked can use as it stands.
+    + """Answer in plain prose, one connected text of at most {high} words over all sentences, which whoever asked can \
+use as it stands.
 
 Begin with what was asked for: the verdict or the recommendation with its reason where one is wanted, else the main \
-answer or the first step. Then take the parts of the request in its own order, unless another helps more. Finish one \
-part before the next begins, and put side by side what belongs together: a step and its limits, two things that are \
-compared, a claim and the reply to it. Where a matter is weighed, give each side its strongest case, and close with \
-the conclusion that the documents allow. Pass over no part, and tell nothing twice.
+answer or the first step. Then take the parts of the request in its own order, unless another helps more, and answer \
+each question that it raises in its own terms. Finish one part before the next begins, and put side by side what \
+belongs together: a step and its limits, two things that are compared, a claim and the reply to it. Where a matter is \
+weighed, give each side its strongest case, say which claims the documents bear out and which one side only asserts, \
+and close with the conclusion that they allow. Pass over no part, and tell nothing twice.
 
 Be concrete: give the names, figures, cases, calls with their arguments, settings with their values, conditions and \
-limits that the documents give, and join what several documents say where it belongs together. A sentence that \
-answers nothing in the request is left out.
+limits that the documents give, and join what several documents say where it belongs together. Of several facts that \
+show the same, give the one that decides, and what it means for the request. A sentence that answers nothing in the \
+request is left out.
 
 One item a sentence. Each names its subject, so that it can be read alone; words such as "against this" or "in return" \
 may show how it goes on from the one before. `citations` holds the numbers of the documents, at most {most}, that \
@@ -45,24 +47,11 @@ together state what the sentence says, the best one first. Write no document num
 No sentence says what the documents lack. Only if they leave a whole question of the request open, `missing` names it \
 in one sentence of at most {missing} words, such as "The sources do not tell ..."; otherwise it is an empty text.
 
-Reply with JSON: {{"answer": [{{"text": "...", "citations": [3, 0], "question": 0}}, ...], "missing": ""}}"""
+Reply with JSON: {{"answer": [{{"text": "...", "citations": [3, 0]}}, ...], "missing": ""}}"""
 )
-
-QUESTIONS = """What the request asks, as a JSON list, to check that no part is passed over. `question` holds, with \
-each sentence, the id of the one that it answers:
-{questions}
-
-"""
-"""The list of the request's questions, if they are known."""
 
 MOST_MISSING_WORDS = 25
 """The most words of the sentence about what the documents lack."""
 
 
-class AnsweringText(CitedText):
-    """A sentence with the numbers of its documents and of the question that it answers."""
-
-    question: Maybe[Number]
-
-
-SCHEMA = make_schema({"answer": Annotated[list[AnsweringText], FILLED], "missing": str})
+SCHEMA = make_schema({"answer": Annotated[list[CitedText], FILLED], "missing": str})

@@ -44,14 +44,15 @@ def list_answer_asks(config: RunConfig, one: AskedTopic, model: ModelSettings, s
         written = _count_written(one.words, model)
         if method == "whole":
             whole = WholeTask(one.topic.id, one.topic.narrative, (), (), words)
-            request, questions = request_whole(whole), one.characters + one.queries * SENTENCE_CHARACTERS
+            request = request_whole(whole)
             if config.answer.rounds:
+                questions = one.characters + one.queries * SENTENCE_CHARACTERS
                 number, check = config.answer.rounds, request_check(whole)
                 replied = number * QUESTION_TOKENS * one.queries
                 yield Ask("gather", number, check, number * (evidence + questions), replied)
         else:
-            request, questions = request_answer(AnswerTask(one.topic.id, one.topic.narrative, (), words)), 0
-        yield Ask(stage, 1, request, evidence + questions)
+            request = request_answer(AnswerTask(one.topic.id, one.topic.narrative, (), words))
+        yield Ask(stage, 1, request, evidence)
         yield from _list_corrections(one, stage, written, evidence)
     if method != "rules" and config.answer.mend:
         mending = request_mending(one.topic.narrative, (), {})

@@ -13,8 +13,8 @@ from keystone.indexing.errors import Unusable
 from tests.support.models.answer_replies import JSON
 from tests.support.models.scripted import Scripted
 
-DANCE = Sentence("Bees dance for food in the dark of the hive.", ("bees#0",), question="1#1")
-EGGS = Sentence("It lays 2,000 eggs a day.", ("bees#1", "bees#2"), question="1#2")
+DANCE = Sentence("Bees dance for food in the dark of the hive.", ("bees#0",))
+EGGS = Sentence("It lays 2,000 eggs a day.", ("bees#1", "bees#2"))
 DRAFT = (DANCE, EGGS)
 FAULTS = find_faults(DRAFT)
 
@@ -79,7 +79,7 @@ def test_a_repair_changes_wording_alone(item: tuple[Any, Any], expected: str | N
             read_mended(reply(item), DRAFT, FAULTS)
         return
     first, second = read_mended(reply(item), DRAFT, FAULTS)
-    assert (first, second.citations, second.question) == (DANCE, EGGS.citations, EGGS.question)
+    assert (first, second.citations) == (DANCE, EGGS.citations)
     assert second.text == expected
 
 

@@ -195,7 +195,7 @@ def test_segments_are_cited_for_names_and_numbers_that_are_missing(
 
 def test_a_long_answer_is_checked_in_groups_with_all_cited_segments() -> None:
     def reply(request: Request) -> str:
-        listed = json.loads(request.messages[1][1].partition("is known:\n")[2].partition("\n\nReport")[0])
+        listed = json.loads(request.messages[1][1].partition("at present:\n")[2].partition("\n\nReport")[0])
         return report(*((one["id"], "full", one["citations"], "") for one in listed))
 
     model, many = Scripted(reply), Answer("1", (DANCE,) * (2 * GROUP_SENTENCES + 1))

@@ -44,11 +44,12 @@ def check(*items: tuple[Any, Any, Any, Any, Any]) -> Reply:
     return Reply(json.dumps({"questions": [dict(zip(keys, item, strict=True)) for item in items]}))
 
 
-def test_the_request_shows_documents_before_the_questions_and_what_they_want() -> None:
-    user = request_whole(TASK).messages[1][1]
-    assert user.index("Bees dance.") < user.index('{"id": 0, "question": "How do bees find food?", "wants": "steps"}')
-    assert '{"id": 1, "question": "Where do ants walk?"}' in user
-    assert "questions in it" not in request_whole(WholeTask("1", "Why?", (), (BEES,), (1, 9))).messages[1][1]
+def test_the_check_shows_the_questions_after_the_documents_and_the_answer_is_written_without_them() -> None:
+    checked, written = (make(TASK).messages[1][1] for make in (request_check, request_whole))
+    asked = '{"id": 0, "question": "How do bees find food?", "wants": "steps"}'
+    assert checked.index("Bees dance.") < checked.index(asked)
+    assert '{"id": 1, "question": "Where do ants walk?"}' in checked
+    assert '"question"' not in written
 
 
 def test_the_check_and_the_answer_begin_alike_so_that_servers_read_the_documents_once() -> None:
@@ -56,15 +57,6 @@ def test_the_check_and_the_answer_begin_alike_so_that_servers_read_the_documents
     assert system == same
     shared = next(place for place, (a, b) in enumerate(zip(checked[1], written[1], strict=False)) if a != b)
     assert shared > written[1].index("Ants walk.")
-
-
-@pytest.mark.parametrize(
-    ("number", "question"),
-    [(0, "1#1"), (1, "1#2"), (2, ""), (-1, ""), (True, ""), ("0", "1#1"), (None, "")],
-)
-def test_a_sentence_names_the_question_that_it_answers(number: Any, question: str) -> None:
-    (sentence,), missing = read_whole(answer({"text": "Bees dance.", "citations": [0], "question": number}), TASK)
-    assert (sentence.text, sentence.citations, sentence.question, missing) == ("Bees dance.", ("bees",), question, "")
 
 
 @given(JSON)
@@ -80,10 +72,10 @@ def test_no_reply_raises_anything_but_a_refusal(value: Any) -> None:
                 continue
 
 
-def test_empty_sentences_leave_the_questions_of_others_in_place() -> None:
-    items = ({"text": " ", "question": 0}, {"text": "Ants walk.", "citations": [1], "question": 1})
-    (sentence,), _ = read_whole(answer(*items), TASK)
-    assert (sentence.text, sentence.question) == ("Ants walk.", "1#2")
+def test_empty_sentences_are_left_out() -> None:
+    items = ({"text": " "}, {"text": "Ants walk.", "citations": [1]})
+    (sentence,), missing = read_whole(answer(*items), TASK)
+    assert (sentence.text, sentence.citations, missing) == ("Ants walk.", ("ants",), "")
 
 
 QUOTE = "Bees dance to tell each other"
@@ -131,7 +123,7 @@ def test_without_a_usable_check_nothing_is_checked_and_that_is_recorded() -> Non
 
 
 def test_an_answer_keeps_what_is_missing_and_drops_nothing_else() -> None:
-    said = answer({"text": "Bees dance.", "citations": [0], "question": 0}, missing=" The sources name no price. ")
+    said = answer({"text": "Bees dance.", "citations": [0]}, missing=" The sources name no price. ")
     made, fallbacks = asyncio.run(write_whole(Scripted(lambda _: said.text), TASK))
     assert made is not None
     assert (made.missing, [one.text for one in made.sentences]) == ("The sources name no price.", ["Bees dance."])
