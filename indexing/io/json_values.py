@@ -31,6 +31,22 @@ def parse_json(text: bytes | str) -> Any:
     return orjson.loads(text)
 
 
+def parse_objects(text: bytes | str) -> list[dict[str, Any]] | None:
+    """The objects that follow one another in a text, whether or not white space separates them.
+
+    None if the text holds anything else. RAGTIME's topics of 2026 first came in this form, on one line.
+    """
+    text = text.rstrip()
+    found, end = [], 0
+    try:
+        while end < len(text):
+            start, end = end, check_nesting_from(text, end)
+            found.append(parse_json(text[start:end]))
+    except ValueError:
+        return None
+    return found if all(isinstance(one, dict) for one in found) else None
+
+
 def check_nesting(text: bytes | str) -> None:
     """`OverNested` if a JSON text has more levels than `MOST_LEVELS`.
 

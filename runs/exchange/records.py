@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.json_values import parse_json, parse_objects
 from keystone.indexing.io.reading import read_bytes, read_json_lines, read_text_lines
 from keystone.indexing.types import describe_id, is_id
 from keystone.runs.exchange.types import Citation
@@ -25,7 +25,7 @@ DOCUMENT_LIMIT_BYTES = 2**30
 
 
 def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a JSONL file, or of a file that is one JSON array or object, each with its place.
+    """Yield the objects of a JSONL file, or of a file that is one JSON array or objects in a row, each with its place.
 
     `UserError` with file and line, or with file and number of the object, for anything else.
     """
@@ -33,7 +33,7 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     first = next(numbered, None)
     if first is None:
         raise UserError(f"{path}: holds no line, expected JSON objects")
-    if first[1].lstrip().startswith("[") or first[1].strip() == "{":
+    if first[1].lstrip().startswith("[") or first[1].strip() == "{" or len(parse_objects(first[1]) or ()) > 1:
         yield from _read_document(path)
         return
     for number, record in read_json_lines(path):
@@ -45,7 +45,9 @@ def _read_document(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         value = parse_json(content)
     except ValueError as error:
-        raise UserError(f"{path}: not JSON: {error}") from error
+        value = parse_objects(content)
+        if value is None:
+            raise UserError(f"{path}: not JSON: {error}") from error
     records = value if isinstance(value, list) else [value]
     if not records:
         raise UserError(f"{path}: holds an empty list, expected JSON objects")

@@ -84,6 +84,8 @@ def judge(path: Path, track: Track, topics: Sequence[Topic]) -> Verdict:
 def check_runs(path: Path, track: Track, seen: dict[tuple[str, bool], dict[str, Path]]) -> Iterator[Violation]:
     """Find whether the run of a file is another file's, or one too many, where the track limits the number of runs.
 
+    The run ids of a team begin alike there.
+
     `seen` holds the files judged so far by track, by whether they hold answers, and by run id. It gets this one.
     """
     if track.runs is None:
@@ -92,6 +94,9 @@ def check_runs(path: Path, track: Track, seen: dict[tuple[str, bool], dict[str, 
     has_answers = holds_answers(path, content)
     files = seen.setdefault((track.name, has_answers), {})
     run_id = next(filter(None, (_find_run_id(line, has_answers, track) for _, line in content)), "")
+    if run_id and (other := next((name for name in files if name[:1] not in ("", run_id[0])), "")):
+        message = f"run id {run_id!r}: expected a beginning that all runs of a team share, found the run {other!r}"
+        yield make_warning(0, "run prefix", message)
     if (first := files.setdefault(run_id, path)) != path:
         yield make_error(
             0, "run of another file", f"run id {run_id!r}: {first} has it, too; expected one file for a run"

@@ -1,4 +1,4 @@
-"""Topics in JSON: an object a line, an array or one object of topics, and the turns of conversations (CAsT, iKAT)."""
+"""Topics in JSON: objects in a row, an array or one object of topics, and turns of conversations (CAsT, iKAT)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
@@ -7,7 +7,7 @@ from typing import Any
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
-from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.json_values import parse_json, parse_objects
 from keystone.indexing.io.reading import read_json_lines
 from keystone.runs.track_rules import EXISTING, Track, find_given_answer, find_request
 from keystone.runs.trec.marked_topics import RawTopic
@@ -43,7 +43,9 @@ def read_json_topics(path: Path, numbered: Iterable[tuple[int, str]]) -> Iterato
             yield from _read_object(path, number, record)
         return
     rest = list(lines)
-    whole = _parse("\n".join([first[1], *(line for _, line in rest)]))
+    text = "\n".join([first[1], *(line for _, line in rest)]).removeprefix("\ufeff")
+    whole = _parse(text)
+    whole = parse_objects(text) if whole is None else whole
     if not isinstance(whole, dict | list):
         for number, record in read_json_lines(path, numbered=[first, *rest]):  # which names the line that is none
             yield from _read_object(path, number, record)

@@ -101,6 +101,32 @@ def test_sentences(text: str, expected: list[str]) -> None:
     assert [text[start:end] for start, end in split_sentences(text)] == expected
 
 
+@pytest.mark.parametrize(
+    ("sentence", "between"),
+    [
+        pytest.param("The river rose.", " ", id="English"),
+        pytest.param("El r\u00edo subi\u00f3.", " ", id="Spanish"),
+        pytest.param(
+            "\u0420\u0435\u043a\u0430 \u043f\u043e\u0434\u043d\u044f\u043b\u0430\u0441\u044c.", " ", id="Russian"
+        ),
+        pytest.param("\u6cb3\u6c34\u4e0a\u6da8\u4e86\u3002", "", id="Chinese"),
+        pytest.param("\u6cb3\u6c34\u4e0a\u6da8\u4e86\u5417\uff1f\uff01", "", id="Chinese questions"),
+        pytest.param("\u5ddd\u306e\u6c34\u304c\u5897\u3048\u305f\u3002", "", id="Japanese"),
+        pytest.param(
+            "\u0643\u0645 \u0627\u0631\u062a\u0641\u0639 \u0627\u0644\u0646\u0647\u0631\u061f",
+            " ",
+            id="Arabic questions",
+        ),
+        pytest.param("\u0646\u062f\u06cc \u0628\u0691\u06be \u06af\u0626\u06cc\u06d4", " ", id="Urdu"),
+        pytest.param("\u0928\u0926\u0940 \u092c\u0922\u093c \u0917\u0908\u0964", " ", id="Hindi"),
+    ],
+)
+def test_the_stops_of_each_script_end_sentences(sentence: str, between: str) -> None:
+    text = between.join([sentence] * 60)
+    assert [text[start:end] for start, end in split_sentences(text)] == [sentence] * 60
+    assert len(cut_segments(Document("d", text)).segments) == 11
+
+
 @given(ANY_TEXT | PROSE)
 def test_sentences_are_ordered_trimmed_and_hold_every_character_once(text: str) -> None:
     spans = split_sentences(text)

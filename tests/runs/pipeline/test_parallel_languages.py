@@ -109,6 +109,10 @@ def test_no_citation_is_moved_and_none_is_lost(support: str, made: Index, tmp_pa
     assert len({one["text"] for one in sentences}) == len(sentences) == 200
     found = validate(directory / TRACKS["ragtime26"].answer_file, TRACKS["ragtime26"], read_topics(topics))
     assert [one for one in found if one.severity == "error"] == []
+    asked = [body["messages"][0]["content"] for body in server.requests]
+    written = [system for system in asked if system != translate.SYSTEM]
+    assert written
+    assert all("\nWrite in English, " in system for system in written)
 
 
 def test_rules_copy_english_alone_and_cite_it(made: Index, tmp_path: Path) -> None:

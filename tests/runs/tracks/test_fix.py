@@ -201,6 +201,13 @@ SHORT = replace(TRACKS["rag25"], references=2, length=replace(TRACKS["rag25"].le
             id="PMIDs as numbers, listed as texts",
         ),
         pytest.param(
+            TRACKS["biogen"],
+            make_line("biogen", references=["1", "2"], responses=make_sentences(citations=[1, 2])),
+            {"responses": make_sentences(citations=["1", "2"])},
+            "[1, 2] is now ['1', '2']",
+            id="PMIDs that could be positions",
+        ),
+        pytest.param(
             TRACKS["responses"],
             make_line("responses", references=None, responses=make_sentences(citations=[30000001])),
             {"references": ["30000001"], "responses": make_sentences(citations=["30000001"])},

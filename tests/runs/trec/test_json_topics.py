@@ -69,6 +69,26 @@ def test_topics_of_every_layout_are_read(tmp_path: Path, layout: str, indent: in
     assert read_topics(file) == expected
 
 
+@pytest.mark.parametrize("between", ["", " ", "\n\n"])
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("before", ["", "\ufeff"])
+def test_objects_in_a_row_are_read(tmp_path: Path, before: str, indent: int | None, between: str) -> None:
+    """The first release of RAGTIME's topics of 2026 has all of them on one line, with nothing between them."""
+    file = tmp_path / "topics.jsonl"
+    topics = [{"topic_id": name, "problem_statement": "a } {"} for name in "123"]
+    file.write_text(before + between.join(json.dumps(one, indent=indent) for one in topics) + "\n")
+    assert read_topics(file) == [Topic(name, "a } {") for name in "123"]
+    assert recognise(file).name == "topics"
+
+
+@pytest.mark.parametrize("end", ["x", "{", "}", "7", "[]", '{"id": 2, "title": "b"'])
+def test_an_error_names_the_line_of_objects_in_a_row_that_something_else_follows(tmp_path: Path, end: str) -> None:
+    file = tmp_path / "topics.jsonl"
+    file.write_text('{"id": 1, "title": "a"}{"id": 2, "title": "b"}' + end)
+    with pytest.raises(UserError, match=r"topics\.jsonl:1: not JSON: "):
+        read_topics(file)
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
