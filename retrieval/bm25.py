@@ -19,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from keystone.indexing.index import Index
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.settings import NoneNamed, leave_out
+from keystone.indexing.types import Store, Tick
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 from keystone.indexing.words import list_stems
 from keystone.retrieval.backends import BACKENDS, Sparse, open_sparse
@@ -91,13 +93,15 @@ class Bm25System(System):
 
     def _search_language(self, opened: OpenIndex, queries: Sequence[Query]) -> Rankings:
         """Search an index in one language, or the documents in one language of an index in several."""
-        searcher, progress = open_sparse(opened.index, opened.store, self.parameters), opened.progress
-        ids, texts = [query.id for query in queries], [self._read(query, opened.index.language) for query in queries]
+        index, store, progress = opened.index, opened.store, opened.progress
+        counts_words = BACKENDS[index.backend].counts_words
+        own = self.parameters if counts_words else replace(self.parameters, feedback=self.feedback)
+        searcher = open_sparse(index, store, own)
+        ids, texts = [query.id for query in queries], [self._read(query, index.language) for query in queries]
         expanded: Sequence[str] | Sequence[Mapping[str, float]] = texts
-        if self.feedback:
+        if self.feedback and counts_words:
             with progress(f"BM25 search for {self.feedback}", len(queries)) as tick:
-                first = searcher.search(ids, texts, FEEDBACK_DOCUMENTS, opened.threads, tick)
-            expanded = _expand_queries(opened, searcher, texts, first, self.feedback)
+                expanded = expand_queries(index, store, searcher, texts, self.feedback, opened.threads, tick)
         with progress("BM25 search", len(queries)) as tick:
             return searcher.search(ids, expanded, self.depth, opened.threads, tick)
 
@@ -107,11 +111,17 @@ class Bm25System(System):
         return " ".join([query.question] * QUESTION_REPEATS + [query.passage])
 
 
-def _expand_queries(
-    opened: OpenIndex, searcher: Sparse, texts: Sequence[str], first: Rankings, feedback: str
+def expand_queries(
+    index: Index,
+    store: Store,
+    searcher: Sparse,
+    texts: Sequence[str],
+    feedback: str,
+    threads: int = 1,
+    tick: Tick = lambda _: None,
 ) -> list[dict[str, float]]:
-    """Expand each query text into weighted stems, by the documents that it found first."""
-    store, index = opened.store, opened.index
+    """Expand each query text into weighted stems, by the documents that it finds first. `feedback`: see `METHODS`."""
+    first = searcher.search([str(place) for place in range(len(texts))], texts, FEEDBACK_DOCUMENTS, threads, tick)
     documents, any_script = index.count_documents(len(store)), index.language != DEFAULT_LANGUAGE
     rows = np.unique(first.docs)
     counts = [Counter(searcher.stems(document.contents)) for document in store.get(rows)]

@@ -7,7 +7,8 @@ from typing import cast
 
 import numpy as np
 
-from keystone.indexing.attached.rest_store import RestStore
+from keystone.indexing.attached.rest_server import Parameters
+from keystone.indexing.attached.rest_store import PROBES, RestStore
 from keystone.indexing.errors import Refused, TooDeep, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.lucene.analyzer import stems_of
@@ -16,12 +17,15 @@ from keystone.retrieval.backends import Sparse
 from keystone.retrieval.ties import SPARE_HITS, search_past_ties
 from keystone.retrieval.types import K1, B, Bm25, Columns, Rankings, offsets_of, ranked
 
+DEFAULTS = {"k1": K1, "b": B, "feedback": "none"}
+"""The settings that need no parameter of the server."""
+
 
 def open_sparse(index: Index, store: Store, bm25: Bm25) -> Sparse:
     """Open the search of an index on a REST server; `store` is the one that `open_store` gave for the index.
 
     Of an index in several languages, the server searches all, or one, `index.language_part`. It gets `bm25.k1` and
-    `bm25.b` unless both are the defaults, which are the server's own.
+    `bm25.b` unless both are the defaults, which are the server's own, and `bm25.feedback` if that is set.
     """
     return RestSearcher(cast(RestStore, store), bm25, index)
 
@@ -35,7 +39,9 @@ class RestSearcher:
     def __init__(self, store: RestStore, bm25: Bm25, index: Index) -> None:
         self._store, self._stems = store, partial(stems_of, language=index.language)
         self._language = {"language": index.language_part} if index.language_part else {}
-        self._parameters = {} if (bm25.k1, bm25.b) == (K1, B) else {"k1": bm25.k1, "b": bm25.b}
+        self._parameters: dict[str, float | str] = {} if (bm25.k1, bm25.b) == (K1, B) else {"k1": bm25.k1, "b": bm25.b}
+        if bm25.feedback:
+            self._parameters["feedback"] = bm25.feedback
 
     def search(
         self,
@@ -50,12 +56,13 @@ class RestSearcher:
         Rows given earlier keep their documents; see `RestStore`. To see whether the last place cuts a tie, Keystone
         asks for a few more hits. If the server refuses them, its own order decides that tie. `UserError` for weighted
         stems, if the server refuses `depth` itself, and if it cannot answer. The server is asked for each search once:
-        see `RestStore.searches`. `UserError` also if a server ignores `k1` and `b`, or refuses them. The method ignores
-        `threads`.
+        see `RestStore.searches`. `UserError` also if a server ignores or refuses `k1` and `b`, or the feedback. The
+        method ignores `threads`.
         """
         texts = [self._text(query) for query in queries]
-        if self._parameters:
-            self._demand_parameters(texts)
+        for keys in PROBES:
+            if demanded := {key: self._parameters[key] for key in keys if key in self._parameters}:
+                self._demand_parameters(keys, demanded, texts)
         names: dict[int, list[str]] = {}
 
         def find(places: Sequence[int], wanted: int) -> list[Columns]:
@@ -79,17 +86,18 @@ class RestSearcher:
         rows = [found[start:end] for start, end in pairwise(offsets_of([len(ids) for ids in own]))]
         return ranked(query_ids, rows, [scores for _, scores in hits], depth)
 
-    def _demand_parameters(self, texts: Sequence[str]) -> None:
-        """Raise `UserError` if the server does not score by `k1` and `b`. The first query that finds a hit shows it."""
-        asked = ", ".join(f"retrieval.{key}: {value:g}" for key, value in self._parameters.items())
-        expected = f"expected retrieval.k1: {K1:g} and retrieval.b: {B:g}, or a server that takes them"
+    def _demand_parameters(self, keys: tuple[str, ...], demanded: Parameters, texts: Sequence[str]) -> None:
+        """Raise `UserError` if the server does not score by parameters. The first query that finds a hit shows it."""
+        asked = ", ".join(f"retrieval.{key}: {value}" for key, value in demanded.items())
+        defaults = " and ".join(f"retrieval.{key}: {DEFAULTS[key]}" for key in keys)
+        expected = f"expected {defaults}, or a server that takes {'them' if len(keys) > 1 else 'it'}"
         try:
-            shown = (self._store.takes_parameters(text) for text in texts if text.strip())
+            shown = (self._store.takes_parameters(text, keys) for text in texts if text.strip())
             if next((taken for taken in shown if taken is not None), True):
                 return
         except Refused as refusal:
             raise UserError(f"{asked}: {refusal}; {expected}") from refusal
-        raise UserError(f"{asked}: {self._store.server.url} ignores them: its scores stay the same; {expected}")
+        raise UserError(f"{asked}: {self._store.server.url} ignores this: its scores stay the same; {expected}")
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, by Anserini's analyzer for the language of the index."""

@@ -76,6 +76,8 @@ class Bm25:
     """How much the length of a document counts: from 0, not at all, to 1."""
     statistics: Statistics = "global"
     """The shards of an OpenSearch index that count words; other engines have one count."""
+    feedback: str | None = None
+    """The pseudo-relevance feedback, `rm3` or `rocchio`, of a REST server. Elsewhere, `Bm25System` makes it."""
 
     def refuse_change(self, place: str) -> None:
         """Raise `UserError` for other parameters than the defaults, at a place whose parameters a run cannot set."""

@@ -117,10 +117,13 @@ async def check_by_model(
     return apply_verdicts(answer, claims, limit_growth(claims, verdicts, room), segments), fallbacks
 
 
-def check_by_rules(answer: Answer, vectors: Vectors, segments: TopicSegments) -> Answer:
-    """Check an answer that cites segments, without a model. `vectors` are as in `check_by_model`."""
+def check_by_rules(answer: Answer, vectors: Vectors, segments: TopicSegments, quoted: bool = False) -> Answer:
+    """Check an answer that cites segments, without a model. `vectors` are as in `check_by_model`.
+
+    If quotes have named the segments, `quoted`, the citations stay, whatever support the words of the segments show.
+    """
     claims = make_claims(answer, vectors, segments)
-    return apply_verdicts(answer, claims, [judge_by_rules(claim, segments) for claim in claims], segments)
+    return apply_verdicts(answer, claims, [judge_by_rules(claim, segments, quoted) for claim in claims], segments)
 
 
 def list_unchecked(answer: Answer, segments: TopicSegments) -> Answer:
@@ -251,8 +254,8 @@ def complete_citations(text: str, verdict: Verdict, claim: Claim, segments: Topi
     return tuple(cited)
 
 
-def judge_by_rules(claim: Claim, segments: TopicSegments) -> Verdict:
-    """Judge a claim by `rate_support`. If the support is not full, better segments are cited where there are any.
+def judge_by_rules(claim: Claim, segments: TopicSegments, quoted: bool = False) -> Verdict:
+    """Judge a claim by `rate_support`. If the support is not full, better segments are cited, unless it is `quoted`.
 
     It is the one segment of the topic that rates best, or else further segments of the cited documents. A claim stays
     unchecked if it cites a segment in another language, whose words cannot be compared.
@@ -265,7 +268,7 @@ def judge_by_rules(claim: Claim, segments: TopicSegments) -> Verdict:
         return rate_support(text, _join(places, segments), segments.weigh)
 
     support = rate(claim.cited)
-    if support == "full":
+    if quoted or support == "full":
         return Verdict(support, claim.cited, text)
     among = segments.find_of(segments.doc_ids[place] for place in claim.cited)
     added = add_segments(segments, terms, claim.ratings, claim.cited, among)

@@ -114,7 +114,7 @@ async def _cite_and_check(
         answer, failed = await check_by_model(model, answer, vectors, segments, settings.window, most)
         missed += failed
     elif settings.support == "rules":
-        answer = check_by_rules(answer, vectors, segments)
+        answer = check_by_rules(answer, vectors, segments, settings.method == "claims")
     else:
         answer = list_unchecked(answer, segments)
     if settings.segments == "words":

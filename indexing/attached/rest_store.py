@@ -6,7 +6,7 @@ to one `RestStore`: what outlives a store is kept by id. `searches.sqlite` holds
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +46,11 @@ BATCH_IDS = 500
 """The number of documents that one query of the registry reads."""
 MOST_ROWS = 2**31 - 1
 """The maximum number of rows that a store can give, which int32 can hold."""
-PROBES = ({"k1": 0.9, "b": 0.4}, {"k1": 3.0, "b": 1.0})
-"""Two settings of BM25, by which hardly any document has the same score."""
+PROBES: Mapping[tuple[str, ...], tuple[Parameters, Parameters]] = {
+    ("k1", "b"): ({"k1": 0.9, "b": 0.4}, {"k1": 3.0, "b": 1.0}),
+    ("feedback",): ({}, {"feedback": "rm3"}),
+}
+"""Two settings for each group of parameters, by which hardly any document has the same score."""
 PROBE_HITS = 10
 _SEGMENT = re.compile(r".+#\d+_\d+")
 
@@ -195,19 +198,19 @@ class RestStore:
                 kept.put({keys[place]: orjson.dumps(found)})
             yield place, found
 
-    def takes_parameters(self, query: str) -> bool | None:
-        """Whether the server scores by the `k1` and `b` that it is sent, as one query shows; asked once, then kept.
+    def takes_parameters(self, query: str, keys: tuple[str, ...]) -> bool | None:
+        """Whether the server scores by parameters of `PROBES` that it is sent, as one query shows; asked once.
 
         None if the query does not show it, because it finds nothing.
         """
-        key = self._key("takes k1 and b")
+        key = self._key("takes " + " and ".join(keys))
         with open_kept(self._searches) as kept:
             known = kept.get([key])
         if key in known:
             return bool(orjson.loads(known[key]))
         scores = [
             [score for _, found in self.searches([(0, query)], PROBE_HITS, parameters) for _, score in found]
-            for parameters in PROBES
+            for parameters in PROBES[keys]
         ]
         if not any(scores):
             return None

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from keystone.indexing.index import Index
 from keystone.retrieval.backends import Sparse, open_sparse, open_store, renew_store
+from keystone.retrieval.bm25 import expand_queries
 from keystone.retrieval.types import Bm25
 from keystone.runs.pipeline.ranking.rank import Hits
 from keystone.runs.serving.batches import Batches
@@ -58,7 +59,10 @@ def open_bm25(index: Index, bm25: Bm25, threads: int) -> Bm25Batches:
         for (own, language, depth), places in groups.items():
             store = renew_store(index, shared)
             searcher = open_searcher(own, language) if store is shared else open_sparse(choose(language), store, own)
-            rankings = searcher.search([str(p) for p in places], [asked[p].text for p in places], depth, threads)
+            texts, expanded = [asked[p].text for p in places], list[dict[str, float]]()
+            if own.feedback:
+                expanded = expand_queries(choose(language), store, searcher, texts, own.feedback, threads)
+            rankings = searcher.search([str(p) for p in places], expanded or texts, depth, threads)
             hits = list(zip(store.ids(rankings.docs), rankings.scores.tolist(), strict=True))
             for place, (start, end) in zip(places, pairwise(rankings.offsets.tolist()), strict=True):
                 found[place] = hits[start:end]

@@ -27,7 +27,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*
 MODEL_URL = "http://localhost:8000/v1"
 """The address of a language model in the pages."""
 _BLOCK = re.compile(r"^( *)```(?:console|bash|sh)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
-_COMMAND = re.compile(r"^[^#\n].*<<'END'\n(?:.*\n)*?END$|^[^#\n].*$", re.MULTILINE)
+COMMAND = re.compile(r"^[^#\n].*<<'END'\n(?:.*\n)*?END$|^[^#\n].*$", re.MULTILINE)
 """A line, or several up to `END`, which are the contents of a file."""
 RUNS = ("my-run", "a", "b", "c", "first", "second")
 _BOARD = "--qrels qrels.txt -m nDCG@10 -m MAP --format csv --only-table".split()
@@ -51,7 +51,7 @@ class Block:
 def list_blocks() -> list[Block]:
     """List the blocks of commands of all pages."""
     return [
-        Block(f"{page.name}:{text[: found.start()].count(chr(10)) + 1}", tuple(_COMMAND.findall(_join(found[2]))))
+        Block(f"{page.name}:{text[: found.start()].count(chr(10)) + 1}", tuple(COMMAND.findall(_join(found[2]))))
         for page in PAGES
         for text in [page.read_text()]
         for found in _BLOCK.finditer(text)

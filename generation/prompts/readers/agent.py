@@ -46,6 +46,9 @@ STATUS = """
 
 Noted for your question: {noted}. Searched so far: {searched}. Steps left: {left}."""
 
+LAST = ' This is the last step, so nobody will read what a tool shows: note what you were shown, and use "done".'
+"""The end of the status of the last step."""
+
 
 class TakenNote(Part):
     """A claim with the document and the words behind it."""

@@ -303,11 +303,13 @@ def _make_step(world: World, before: State, after: State, said: str, observation
 def make_request(settings: AgentSettings, world: World, beginning: str, state: State, steps: Sequence[Step]) -> Request:
     """Make the request for the next step: the question, its first hits, and the steps so far in turns."""
     own = [note for note in (*world.taken, *state.notes) if note.place == world.place]
+    left = settings.steps - len(steps)
     status = prompt.STATUS.format(
         noted=clip("; ".join(note.claim for note in own), REPLY_TOKENS) or "nothing",
         searched=neutralise("; ".join(state.searched)),
-        left=settings.steps - len(steps),
+        left=left,
     )
+    status += prompt.LAST if left == 1 else ""
     user = prompt.USER.format(narrative=world.desk.task.topic.narrative, question=world.query.question, begin=beginning)
     turns: list[Message] = [("user", user), *make_turns(steps, settings.window - count_tokens(status))]
     role, last = turns.pop()

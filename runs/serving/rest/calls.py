@@ -44,9 +44,8 @@ async def _search(rest: Rest, asked: Arguments) -> Reply:
 
     Beyond Pyserini, the reply tells the languages of an index that was made with `--language`.
     """
-    bm25, most = None, asked.get("max_doc_length")
-    if asked.get("k1") is not None:
-        bm25 = replace(rest.service.bm25.default, k1=asked["k1"], b=asked["b"])
+    given = {key: asked[key] for key in ("k1", "b", "feedback") if asked.get(key) is not None}
+    bm25, most = replace(rest.service.bm25.default, **given), asked.get("max_doc_length")
     service, language = rest.service, asked.get("language")
     hits = await operations.search(service, asked["query"], asked["hits"], asked["method"], bm25, language)
     doc_ids = [hit.doc_id for hit in hits]

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keystone.indexing.errors import UserError
+from keystone.retrieval.bm25 import METHODS
 from keystone.runs.serving.service import MOST_HITS
 
 LARGEST_K1 = 3.4e38
@@ -13,7 +14,7 @@ LARGEST_CUT = 2**31 - 1
 
 
 def parse_search(found: Mapping[str, str], index: str, methods: Sequence[str] = ("bm25",)) -> dict[str, Any]:
-    """Parse the parameters of a search of Pyserini 2, and `language` and `method`, which is one of `methods`.
+    """Parse the parameters of a search of Pyserini 2, and `feedback`, `language` and `method`, one of `methods`.
 
     `UserError` as its server refuses them.
     """
@@ -33,7 +34,12 @@ def parse_search(found: Mapping[str, str], index: str, methods: Sequence[str] = 
         raise UserError(f"Parameter 'method' must be one of {', '.join(methods)}")
     if k1 is not None and method != "bm25":
         raise UserError("BM25 parameters k1 and b need method=bm25")
-    own: dict[str, Any] = {"hits": hits or 10, "method": method, "k1": k1, "b": b}
+    feedback = found.get("feedback", "").strip() or None
+    if feedback is not None and feedback not in METHODS:
+        raise UserError(f"Parameter 'feedback' must be one of {', '.join(METHODS)}")
+    if feedback is not None and method != "bm25":
+        raise UserError("Parameter 'feedback' needs method=bm25")
+    own: dict[str, Any] = {"hits": hits or 10, "method": method, "k1": k1, "b": b, "feedback": feedback}
     if language := found.get("language", "").strip():
         if method != "bm25":
             raise UserError("Parameter 'language' needs method=bm25")

@@ -156,6 +156,12 @@ def test_rules_exchange_segments_and_drop_what_nothing_supports() -> None:
     ]
 
 
+def test_rules_move_and_drop_no_citation_of_a_checked_quote() -> None:
+    found = check_by_rules(DRAFT, VECTORS, SEGMENTS, quoted=True)
+    assert [one.citations[0] for one in found.sentences] == [one.citations[0] for one in DRAFT.sentences]
+    assert [one.action for one in found.checks].count("dropped") == 0
+
+
 def test_new_texts_are_refused_that_the_answer_has_no_room_for() -> None:
     longer, longest = "Drones leave in the autumn.", "Bees dance for food, and bees dance."
 

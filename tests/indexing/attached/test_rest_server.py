@@ -1,6 +1,7 @@
 """REST servers as backends: Pyserini's own servers, whole runs over them, and faults of servers."""
 
 import json
+import re
 import shutil
 import sqlite3
 import time
@@ -27,7 +28,7 @@ from keystone.retrieval.backends import open_sparse, open_store
 from keystone.retrieval.types import BM25, Bm25, Query, Rankings
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.lucene_indexes import build_anserini_index, find_older_jars
-from tests.support.indexes.searches import search_all
+from tests.support.indexes.searches import search_all, search_bm25
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.runs.command_line import keystone, keystone_here
 from tests.support.servers.keystone_server import keystone_server
@@ -304,10 +305,15 @@ def test_runs_and_answers_over_a_server_are_those_of_a_local_index(url: str, loc
             t: pytest.approx(dict(own), abs=1e-4) for t, own in there.items()
         }, "the server rounds scores to four decimals"
     assert len(json.loads((tmp_path / "there.jsonl").read_text().splitlines()[0])["answer"]) > 0
-    for setting in ("retrieval.feedback=rm3", "queries.variants=3", "queries.topic=phrase"):
+    words = "a REST server does not tell how many documents hold a word"
+    for setting, message in (
+        ("retrieval.feedback=rm3", "retrieval.feedback: rm3: .* ignores this: its scores stay the same"),
+        ("queries.variants=3", words),
+        ("queries.topic=phrase", words),
+    ):
         shown = keystone("run", tmp_path / "there.yaml", "-q", "--set", setting, "--set", "run_id=other")
         assert (shown.returncode, shown.stderr.count("\n")) == (1, 1)
-        assert "a REST server does not tell how many documents hold a word" in shown.stderr
+        assert re.search(message, shown.stderr)
 
 
 @pytest.mark.nightly
@@ -654,6 +660,20 @@ def test_a_server_that_takes_k1_and_b_ranks_by_them(local: Index, tmp_path: Path
             assert hits(remote, bm25=bm25) == hits(local, bm25=bm25)
 
 
+@pytest.mark.parametrize("feedback", ["rm3", "rocchio"])
+def test_a_server_that_makes_feedback_ranks_by_it(feedback: Any, local: Index, tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    queries = [Query("1", name, text, text, text) for name, text in zip(NAMES[:4], TEXTS, strict=False)]
+    with keystone_server(local.folder, tmp_path / "served") as served:
+        remote = adopt_server(Path(f"rest:{served.url}/{local.folder.name}"), tmp_path / "remote")[0]
+        found = []
+        for index in (local, remote):
+            store = open_store(index)
+            rankings = search_bm25(index, store, queries, depth=4, k1=1.2, b=0.75, feedback=feedback)
+            found.append(named(store.ids, rankings))
+    assert found[0] == found[1]
+
+
 def test_whether_a_server_takes_k1_and_b_is_asked_once(tmp_path: Path) -> None:
     def score(handler: Handler) -> bool:
         asked = dict(parse_qsl(urlsplit(handler.path).query))
@@ -684,7 +704,7 @@ def refuse_k1(handler: Handler) -> bool:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        pytest.param(lambda _: False, r"{url} ignores them: its scores stay the same", id="ignores"),
+        pytest.param(lambda _: False, r"{url} ignores this: its scores stay the same", id="ignores"),
         pytest.param(refuse_k1, r"{url}.* HTTP 400: unknown parameter k1", id="refuses"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import pytest
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.types import silent
 from keystone.runs.demo import main
+from tests.support import programs
+from tests.support.pages import COMMAND, find_words
 from tests.support.places import ROOT
+from tests.support.runs.command_line import keystone_here
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(2400)]
 
@@ -25,7 +29,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], No
     """The function that prints the demo. Its files lie in `demo-out` in the working directory."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("demo"))
-        yield main.run_demo(Path("demo-out"), 2, silent)
+        made = main.run_demo(Path("demo-out"), 2, silent)
+        shutil.copytree("demo-out", "tutorial/demo-out")
+        yield made
 
 
 def test_the_demo_prints_the_table_of_the_readme_and_one_narrative(
@@ -64,3 +70,24 @@ def test_the_corpus_is_the_same_on_every_python() -> None:
     documents = [row for _, row in read_json_lines(corpus)]
     assert len({document["docid"] for document in documents}) == len(documents) == 800
     assert all(document["url"].startswith("https://docs.djangoproject.com/en/5.2/") for document in documents)
+
+
+@pytest.mark.usefixtures("report")
+def test_the_tutorial_prints_what_it_shows() -> None:
+    folder, printed = Path("tutorial").resolve(), ""
+    for name in ("narratives.jsonl", "qrels.txt"):
+        shutil.copy(Path(main.__file__).with_name(name), folder)
+    text = (ROOT / "docs" / "tutorial.md").read_text().partition("## 1.")[2]
+    for kind, body in re.findall(r"```(console|text)\n(.*?)```", text, re.DOTALL):
+        if kind == "text":
+            for line in body.splitlines():
+                assert NUMBER.sub("#", line) in NUMBER.sub("#", printed)
+            continue
+        printed = ""
+        for command in COMMAND.findall(body):
+            if words := find_words(command):
+                done = keystone_here(*words, cwd=folder)
+            else:
+                done = programs.run(["bash", "-euc", command], cwd=folder, capture_output=True, text=True)
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+            printed += done.stdout

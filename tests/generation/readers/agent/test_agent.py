@@ -125,6 +125,19 @@ def test_the_note_that_answers_best_comes_first(index: Index) -> None:
     assert notes == [FROM_TORONTO, "Never Too Loud was sung by Danko Jones."]
 
 
+def test_only_the_last_step_is_told_that_no_result_of_a_tool_will_be_read(index: Index) -> None:
+    told: list[bool] = []
+
+    def search_on(request: Request) -> Said:
+        if request.purpose == "agent_judge":
+            return judge(("not", []), ("not", []))
+        told.append("nobody will read what a tool shows" in request.messages[-1][1])
+        return act("search", text=f"castle {len(told)}")
+
+    research(index, Scripted(search_on), find_all, steps=3, rounds=1)
+    assert sorted(told) == [False] * 4 + [True] * 2
+
+
 def test_a_copy_of_a_passage_is_not_shown_again(index: Index) -> None:
     model = Scripted(say)
     research(index, model, find_all)
