@@ -1,4 +1,4 @@
-"""What a user must know about the model's part in a finished run: steps without a usable reply, and cut prompts."""
+"""What a user must know about the model's part in a run: no step asks it, steps without a usable reply, cut prompts."""
 
 from collections import Counter
 from pathlib import Path
@@ -7,7 +7,18 @@ from typing import Any
 import orjson
 
 from keystone.generation.llm.usage import BUDGET_SPENT
+from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.directory import MANIFEST, count_steps
+
+
+def warn_of_idle_model(config: RunConfig) -> str:
+    """Say that a configuration has a model, but no step that asks it; empty if a step does, or without a model."""
+    if config.model is None or config.find_model_step():
+        return ""
+    return (
+        f"model: no step of this run asks {config.model.name!r}: choose a preset such as --preset listwise, "
+        "or set queries.method, rerank.method, grading.method or answer.method"
+    )
 
 
 def warn_of_unusable_replies(directory: Path) -> str:

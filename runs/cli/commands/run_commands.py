@@ -93,10 +93,17 @@ def run(
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.pipeline.manifest import list_remarks
     from keystone.runs.pipeline.run import run as make_run
-    from keystone.runs.pipeline.warnings import warn_of_cut_prompts, warn_of_reranker, warn_of_unusable_replies
+    from keystone.runs.pipeline.warnings import (
+        warn_of_cut_prompts,
+        warn_of_idle_model,
+        warn_of_reranker,
+        warn_of_unusable_replies,
+    )
     from keystone.runs.report.terminal import progress_bars
 
     check_run_outputs(settings, [config], {"the run directory": settings.out / settings.run_id})
+    if idle := warn_of_idle_model(settings):
+        say(f"warning: {idle}", err=True)
     if dry_run:
         from keystone.runs.report.foresight import foresee_run, format_foresight, list_foresight
 

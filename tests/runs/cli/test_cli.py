@@ -19,6 +19,7 @@ from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index
 from keystone.runs.cli.commands import index_command
 from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.warnings import warn_of_idle_model
 from keystone.runs.wording import escape_controls, plural
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_corpus
@@ -292,6 +293,32 @@ def test_a_run_of_the_default_team_prints_a_warning(index: Index, topics: Path) 
     shown = keystone("run", "run.yaml", cwd=topics.parent)
     assert (shown.returncode, shown.stdout) == (0, "out/r\n")
     assert "warning: team_id: 'keystone' is the default: set your team's name before you submit\n" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        pytest.param(["model.name=m"], True, id="a model that nothing asks"),
+        pytest.param(["model.name=m", "rerank.method=listwise"], False, id="a model that a step asks"),
+        pytest.param([], False, id="no model"),
+    ],
+)
+def test_a_model_that_no_step_asks_draws_a_warning(settings: list[str], warned: bool) -> None:
+    shown = warn_of_idle_model(read_config(None, ["run_id=r", "index=i", "topics=t", *settings]))
+    assert ("no step of this run asks 'm'" in shown) is bool(shown) is warned
+
+
+def test_a_run_prints_the_warning_of_a_model_that_no_step_asks(index: Index, topics: Path) -> None:
+    (topics.parent / "model.yaml").write_text(
+        f"run_id: r\nindex: {index.folder}\ntopics: topics.jsonl\nmodel: {{name: my-model, backend: batch}}\n"
+    )
+    idle, asked = (
+        keystone_here("run", "model.yaml", "--dry-run", *more, cwd=topics.parent)
+        for more in ([], ["--preset", "listwise"])
+    )
+    assert (idle.returncode, asked.returncode) == (0, 0)
+    assert idle.stderr.startswith("warning: model: no step of this run asks 'my-model': choose a preset")
+    assert asked.stderr == ""
 
 
 @pytest.mark.slow
