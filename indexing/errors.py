@@ -38,6 +38,10 @@ class NotFound(UserError):
     """The index lacks a document or a segment; the message names it."""
 
 
+class NoCitedTexts(UserError):
+    """An index has none of the texts that answers cite."""
+
+
 class NotRecorded(UserError):
     """A request has no recorded reply; the message names its step and its key."""
 
@@ -99,6 +103,14 @@ class Refused(UserError):
     def __init__(self, message: str, status: int, retryable: bool = False, pause_s: float | None = None) -> None:
         super().__init__(message)
         self.status, self.retryable, self.pause_s = status, retryable, pause_s
+
+
+class ClusterRefused(UserError):
+    """An answer of a cluster of OpenSearch with the status of an error, and its reason."""
+
+    def __init__(self, url: str, status: int, reason: str) -> None:
+        super().__init__(f"{url}: refused with status {reason}")
+        self.status, self.reason = status, reason
 
 
 class TooLarge(UserError):

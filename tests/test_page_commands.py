@@ -23,8 +23,9 @@ NOT_RUN = {
     r"^(vllm|curl|auto-judge) |^export ": "needs a program or a server of another project",
     r"keystone serve ": "runs until it is stopped: tests/runs/serving",
     r"keystone replay ": "needs the log of a server: tests/runs/serving",
+    r"keystone reproduce-track ": "needs a published index: tests/runs/evaluation/test_reproduce_track.py",
     r"^keystone doctor$": "measures the speed of the machine: tests/runs/doctor",
-    r"keystone-tiny|garden|best_rank|pairs\.jsonl|FirstRank": "needs the package of the page: tests/test_packages.py",
+    r"keystone-tiny|garden|best_rank|tiny26|pairs\.jsonl|FirstRank": "needs the page's package: tests/test_packages.py",
 }
 
 

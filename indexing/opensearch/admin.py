@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def administer(nodes: Sequence[Node], patience: float = PATIENCE_S) -> "OpenSearch":
     """Return opensearch-py's client of a cluster. Its calls return the JSON of an answer.
 
-    A call raises `Refused` for a status of an error that it does not `ignore`, and `GaveUp` if nothing succeeds for
-    `patience` seconds. `MissingPackage` if opensearch-py is not installed.
+    A call raises `ClusterRefused` for the status of an error that it does not `ignore`, and `GaveUp` if nothing
+    succeeds for `patience` seconds. `MissingPackage` if opensearch-py is not installed.
     """
     try:
         import opensearchpy

@@ -32,10 +32,10 @@ def check_cluster(target: Target, keys: Collection[str], meta: Mapping[str, Any]
     `passages`, `impacts`, and its languages.
     """
     dimension = load_embedder(embedding).dimension if embedding and meta["faiss"] is not None else None
+    body = index_body(meta, target.shards, dimension)
     nodes = connect(target.place.urls, 1)
     try:
         check_analyzers(nodes, meta)
-        body = index_body(meta, target.shards, dimension)
         held = held_at(nodes, target.place)
         refuse_other(target.place, held, keys)
         if held is None:

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 
 from yarl import URL
 
-from keystone.indexing.errors import Unreached, Untrusted, UserError, printable
+from keystone.indexing.errors import ClusterRefused, Unreached, Untrusted, UserError, printable
 from keystone.indexing.io.error_text import describe_refusal
 from keystone.indexing.io.http import JSON_TYPE, REPLY_LIMIT_BYTES, HttpRequest, Sender
 from keystone.indexing.io.json_values import parse_json
@@ -115,14 +115,6 @@ class Request:
         return self.path.endswith(("/_bulk", "/_msearch"))
 
 
-class Refused(UserError):
-    """An answer of the cluster with the status of an error, and its reason."""
-
-    def __init__(self, url: str, status: int, reason: str) -> None:
-        super().__init__(f"{url}: refused with status {reason}")
-        self.status, self.reason = status, reason
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A whole answer of the cluster, also an error; `value` is its JSON."""
@@ -140,9 +132,9 @@ class Reply:
         return describe_refusal(self.status, self.headers, said)
 
     def checked(self) -> Any:
-        """The JSON of a reply. `Refused` if its status is that of an error."""
+        """The JSON of a reply. `ClusterRefused` if its status is that of an error."""
         if not 200 <= self.status < 300:
-            raise Refused(self.url, self.status, self.reason)
+            raise ClusterRefused(self.url, self.status, self.reason)
         return self.value
 
 

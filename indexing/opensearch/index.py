@@ -18,12 +18,12 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.indexing.errors import UserError
+from keystone.indexing.errors import ClusterRefused, UserError
 from keystone.indexing.io.error_text import describe_error, show_value
 from keystone.indexing.io.retry import PATIENCE_S
 from keystone.indexing.opensearch.admin import administer
 from keystone.indexing.opensearch.analysis import CONTENTS, make_analysis, make_contents_field
-from keystone.indexing.opensearch.cluster import Node, Place, Refused, Request, as_expected
+from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected
 from keystone.indexing.opensearch.requests import ask
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 
@@ -168,7 +168,7 @@ def check_possible(nodes: Sequence[Node], place: Place, body: Mapping[str, Any])
     template = {"index_patterns": [f"{place.name}-{uuid4().hex}"], "priority": 2**30, "template": body}
     try:
         administer(nodes).indices.simulate_template(body=template)
-    except Refused as refusal:
+    except ClusterRefused as refusal:
         if refusal.status == 400:
             raise UserError(f"{place}: cannot be made there: {refusal.reason}") from None
 
@@ -184,7 +184,7 @@ def _unless_existing() -> Iterator[None]:
     """Let the block make an index that may exist."""
     try:
         yield
-    except Refused as refusal:
+    except ClusterRefused as refusal:
         if "resource_already_exists_exception" not in refusal.reason:
             raise
 
@@ -277,7 +277,7 @@ def switch(nodes: Sequence[Node], place: Place, old: Place, new: Place) -> None:
     refusal: UserError = UserError(f"{place}: leads to another index than {new}, which was made to replace it")
     try:
         administer(nodes).indices.update_aliases(body={"actions": actions})
-    except Refused as error:
+    except ClusterRefused as error:
         refusal = error
     held = held_at(nodes, place)
     if held is None or held.place != new:  # otherwise, an answer may have been lost

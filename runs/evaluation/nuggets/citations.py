@@ -15,7 +15,7 @@ from keystone.generation.grading.citations import Citation, rate_citations
 from keystone.generation.grading.nuggets import assign_nuggets
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure, Support
-from keystone.indexing.errors import UserError
+from keystone.indexing.errors import NoCitedTexts, UserError
 from keystone.indexing.index import open_index
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
@@ -51,10 +51,6 @@ class CitedAnswer:
     sentences: tuple[CitedSentence, ...]
     place: str = field(default="", compare=False, repr=False)
     """The `file:line` that holds the answer."""
-
-
-class NoCitedTexts(UserError):
-    """An index has none of the texts that answers cite."""
 
 
 def rate_files(

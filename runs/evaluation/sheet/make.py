@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure, Reply, Request
-from keystone.indexing.errors import NotWritten, UserError, Waits
+from keystone.indexing.errors import NoCitedTexts, NotWritten, UserError, Waits
 from keystone.indexing.index import open_index
 from keystone.indexing.io.writing import reason_of
 from keystone.retrieval.backends import open_store
@@ -25,7 +25,6 @@ from keystone.runs.evaluation.compare import collect_cautions
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.nuggets.citations import (
     CitedAnswer,
-    NoCitedTexts,
     assign_banks,
     rate_files,
     read_submissions,

@@ -8,10 +8,10 @@ import pytest
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
-from keystone.indexing.errors import MissingPackage, UserError
+from keystone.indexing.errors import ClusterRefused, MissingPackage, UserError
 from keystone.indexing.opensearch.admin import administer
 from keystone.indexing.opensearch.build import adopt_loaded
-from keystone.indexing.opensearch.cluster import Refused, close, connect, place_of
+from keystone.indexing.opensearch.cluster import close, connect, place_of
 from keystone.indexing.opensearch.index import Target
 from keystone.indexing.store import to_record
 from keystone.retrieval.backends import open_store
@@ -38,12 +38,14 @@ def test_a_refusal_has_its_status_and_reason_and_may_be_ignored() -> None:
     with start_keeper() as (_, url):
         nodes = connect([url], 1)
         indices = administer(nodes).indices
-        with pytest.raises(Refused, match=rf"^{url}: refused with status 404: .*no such index \[bees\]") as refused:
+        with pytest.raises(
+            ClusterRefused, match=rf"^{url}: refused with status 404: .*no such index \[bees\]"
+        ) as refused:
             indices.delete(index="bees")
         assert refused.value.status == 404
         indices.delete(index="bees", ignore=404)
         indices.create(index="bees", body={"settings": {}})
-        with pytest.raises(Refused, match="resource_already_exists_exception"):
+        with pytest.raises(ClusterRefused, match="resource_already_exists_exception"):
             indices.create(index="bees", body={"settings": {}})
         close(nodes)
 

@@ -106,6 +106,13 @@ def reports(*keys: str, **parts: Any) -> st.SearchStrategy[Handover]:
     return named(answers(*keys, **parts)).map(lambda own: Handover(answers=own))
 
 
+def add_kit(content: Handover) -> Handover:
+    """Add what each answer of DRAGUN says: whether it was made with the starter kit."""
+    return replace(
+        content, answers=tuple(replace(one, extra={"use_starter_kit": 0} | one.extra) for one in content.answers)
+    )
+
+
 def unnamed(one: CitedAnswer) -> CitedAnswer:
     return replace(one, run_id="")
 
@@ -184,7 +191,7 @@ CONTENTS: dict[str, st.SearchStrategy[Handover]] = {
     "rag25": reports("query", "team_id", "type", "description", "extra"),
     "rag26": reports("query", "team_id", "type", "description", "extra"),
     "responses": reports("query", "team_id", "type", "description", "extra", "scores"),
-    "dragun25": reports("query", "team_id", "type", "description", "extra"),
+    "dragun25": reports("query", "team_id", "type", "description", "extra").map(add_kit),
     "auto-judge": reports("query", "team_id", "description", "extra", "scores", "documents"),
     "biogen24": submissions(),
     "biogen-grounded": reports("query", "team_id", "extra", "contradicted", "existing", references=False),
