@@ -109,7 +109,7 @@ def reports(*keys: str, **parts: Any) -> st.SearchStrategy[Handover]:
 def add_kit(content: Handover) -> Handover:
     """Add what each answer of DRAGUN says: whether it was made with the starter kit."""
     return replace(
-        content, answers=tuple(replace(one, extra={"use_starter_kit": 0} | one.extra) for one in content.answers)
+        content, answers=tuple(replace(one, extra={"use_starter_kit": 0, **one.extra}) for one in content.answers)
     )
 
 
