@@ -31,12 +31,14 @@ ROUTIR := .venv-routir
 OPENSEARCH := .opensearch
 DOCS := .venv-docs
 MERMAID := mermaid@11.12.2
+# What the tests need beside READY_DEV.
+TESTED_WITH := $(SERVERS) $(ROUTIR)/.ready $(OPENSEARCH)/.ready $(DOCS)/.ready chromium
 POMS := $(wildcard tests/support/servers/opensearch_jars/*/pom.xml)
 
 # Programs start faster if the bytecode of this project is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test nightly durations test-opensearch chromium check quick lint lock bench docs wheel setup clean
+.PHONY: help demo test nightly durations test-opensearch test-routir chromium check quick lint lock bench docs wheel setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,14 +48,14 @@ demo: $(READY) ## index real documents, make four runs, validate and score them,
 
 # Four processes share the test files, since many tests wait (tests/conftest.py says how). If a test ends its process, or
 # hangs outside of Python, that test alone fails. If tests fail beside others, they run once more, alone. Both are shown.
-test: lint $(SERVERS) $(ROUTIR)/.ready $(OPENSEARCH)/.ready $(DOCS)/.ready chromium ## run lint, types and all tests, with real servers and a real browser
+test: lint $(TESTED_WITH) ## run lint, types and all tests, with real servers and a real browser
 	$(BIN)/pytest -n 4 -m "not nightly" --no-loadscope-reorder --durations 40 --maxfail 20 || \
 		{ test $$? -eq 1 && echo "The tests that failed beside others run once more, alone:" && $(BIN)/pytest --last-failed --last-failed-no-failures none; }
 
-nightly: lint $(SERVERS) $(ROUTIR)/.ready $(OPENSEARCH)/.ready $(DOCS)/.ready chromium ## run all tests, also those that repeat at length, with 10,000 damaged inputs each
+nightly: lint $(TESTED_WITH) ## run all tests, also those that repeat at length, with 10,000 damaged inputs each
 	KEYSTONE_FUZZ=10000 $(BIN)/pytest -n 4 --no-loadscope-reorder --durations 40
 
-durations: $(READY_DEV) $(SERVERS) $(ROUTIR)/.ready $(OPENSEARCH)/.ready $(DOCS)/.ready chromium ## record how long each test takes, in tests/durations.json
+durations: $(READY_DEV) $(TESTED_WITH) ## record how long each test takes, in tests/durations.json
 	KEYSTONE_FUZZ= $(BIN)/pytest -n 1 -m "not nightly" --record-durations
 
 test-opensearch: $(READY_DEV) $(OPENSEARCH)/.ready ## run the tests that need OpenSearch servers

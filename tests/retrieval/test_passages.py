@@ -82,10 +82,8 @@ def test_documents_rank_by_their_passages_with_ties_by_row(
     queries = round_to_grid(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
     searcher = PassageSearcher(index_of(vectors, counts, [min(size, len(vectors))]), score)
     expected = rank_plainly(vectors, counts, queries, depth, score)
-    assert (
-        hits_of(searcher.search(["a", "b"], queries, depth)) == expected
-    )  # this may import parts of numba, which stay
-    with patch.dict(sys.modules):
+    assert hits_of(searcher.search(["a", "b"], queries, depth)) == expected
+    with patch.dict(sys.modules):  # it would drop the parts of numba that the first search has imported
         del sys.modules["numba"]
         assert hits_of(searcher.search(["a", "b"], queries, depth)) == expected
 
