@@ -79,7 +79,6 @@ def check_language(language: str) -> None:
 def check_analyzers(nodes: Sequence[Node], meta: Mapping[str, Any]) -> None:
     """Raise `UserError` if the cluster lacks the plugin for a language of an index with this description."""
     for code in list_codes(meta):
-        check_language(code)
         if plugin := PLUGINS.get(code):
             asked = orjson.dumps({"analyzer": ANALYZERS[code], "text": ""})
             if (reply := ask(nodes, Request("POST", "/_analyze", asked))).status == 400:
@@ -94,11 +93,14 @@ def make_analysis(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_contents_field(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the field of documents' contents; if each document has its own language, with a part for each language."""
-    fields = {
-        code: {"type": "text", "analyzer": ANALYZERS[code], "index_options": "freqs", "norms": True}
-        for code in list_codes(meta)
-    }
+    """Make the field of documents' contents; if each document has its own language, with a part for each language.
+
+    Raises `UserError` for a language that OpenSearch cannot analyze as Anserini does.
+    """
+    fields = {}
+    for code in list_codes(meta):
+        check_language(code)
+        fields[code] = {"type": "text", "analyzer": ANALYZERS[code], "index_options": "freqs", "norms": True}
     return {"properties": fields} if "languages" in meta else next(iter(fields.values()))
 
 

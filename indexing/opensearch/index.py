@@ -75,7 +75,8 @@ def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, repl
     `meta["passages"]` tells whether they are those of passages, and the keys of `meta["impacts"]` name sets of impacts.
     `meta["language"]` and `meta["languages"]` tell the languages of the documents, if they are not English.
     `dimension` is the number of entries in a vector; None for an index without vectors. The settings speed up loading:
-    no refresh, `replicas` copies, and no waiting for the disk. `UserError` as from `vector_field` and `passages_field`.
+    no refresh, `replicas` copies, and no waiting for the disk. Raises `UserError` as `make_contents_field`,
+    `vector_field` and `passages_field` do.
     """
     fields: dict[str, Any] = {
         DOCID: {"type": "keyword"},
