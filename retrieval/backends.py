@@ -4,7 +4,7 @@ Keystone imports an engine's module when it opens the first index of that engine
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
@@ -157,8 +157,14 @@ def open_sparse(index: Index, store: Store, bm25: Bm25 = BM25) -> Sparse:
     `UserError` for an unknown backend, for settings that it does not support, and if it cannot open the index.
     """
     backend = BACKENDS.get(index.backend)
-    found: Sparse = _resolve(index, backend.sparse if backend else None)(index, store, bm25)
+    found: Sparse = _resolve(index, backend.sparse if backend else None)(index, store, strip_feedback(index, bm25))
     return found
+
+
+def strip_feedback(index: Index, bm25: Bm25) -> Bm25:
+    """Leave out the feedback, unless the engine of the index makes it: over other engines, Keystone makes it."""
+    backend = BACKENDS.get(index.backend)
+    return replace(bm25, feedback=None) if backend and backend.counts_words else bm25
 
 
 @of_one_index

@@ -19,10 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from keystone.indexing.index import Index
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.settings import NoneNamed, leave_out
-from keystone.indexing.types import Store, Tick
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 from keystone.indexing.words import list_stems
 from keystone.retrieval.backends import BACKENDS, Sparse, open_sparse
@@ -93,16 +91,10 @@ class Bm25System(System):
 
     def _search_language(self, opened: OpenIndex, queries: Sequence[Query]) -> Rankings:
         """Search an index in one language, or the documents in one language of an index in several."""
-        index, store, progress = opened.index, opened.store, opened.progress
-        counts_words = BACKENDS[index.backend].counts_words
-        own = self.parameters if counts_words else replace(self.parameters, feedback=self.feedback)
-        searcher = open_sparse(index, store, own)
-        ids, texts = [query.id for query in queries], [self._read(query, index.language) for query in queries]
-        expanded: Sequence[str] | Sequence[Mapping[str, float]] = texts
-        if self.feedback and counts_words:
-            with progress(f"BM25 search for {self.feedback}", len(queries)) as tick:
-                expanded = expand_queries(index, store, searcher, texts, self.feedback, opened.threads, tick)
-        with progress("BM25 search", len(queries)) as tick:
+        searcher = open_sparse(opened.index, opened.store, replace(self.parameters, feedback=self.feedback))
+        ids, texts = [query.id for query in queries], [self._read(query, opened.index.language) for query in queries]
+        expanded = expand_queries(opened, searcher, texts, self.feedback)
+        with opened.progress("BM25 search", len(queries)) as tick:
             return searcher.search(ids, expanded, self.depth, opened.threads, tick)
 
     def _read(self, query: Query, language: str) -> str:
@@ -112,16 +104,18 @@ class Bm25System(System):
 
 
 def expand_queries(
-    index: Index,
-    store: Store,
-    searcher: Sparse,
-    texts: Sequence[str],
-    feedback: str,
-    threads: int = 1,
-    tick: Tick = lambda _: None,
-) -> list[dict[str, float]]:
-    """Expand each query text into weighted stems, by the documents that it finds first. `feedback`: see `METHODS`."""
-    first = searcher.search([str(place) for place in range(len(texts))], texts, FEEDBACK_DOCUMENTS, threads, tick)
+    opened: OpenIndex, searcher: Sparse, texts: Sequence[str], feedback: str | None
+) -> Sequence[str] | Sequence[Mapping[str, float]]:
+    """Expand each query text into weighted stems, by the documents that it finds first. `feedback`: see `METHODS`.
+
+    Without feedback, and for an engine that makes it itself, the texts stay as they are.
+    """
+    index, store = opened.index, opened.store
+    if feedback is None or not BACKENDS[index.backend].counts_words:
+        return texts
+    with opened.progress(f"BM25 search for {feedback}", len(texts)) as tick:
+        places = [str(place) for place in range(len(texts))]
+        first = searcher.search(places, texts, FEEDBACK_DOCUMENTS, opened.threads, tick)
     documents, any_script = index.count_documents(len(store)), index.language != DEFAULT_LANGUAGE
     rows = np.unique(first.docs)
     counts = [Counter(searcher.stems(document.contents)) for document in store.get(rows)]

@@ -1,15 +1,20 @@
-"""The commands of the skill, but for its server, and those of AGENTS.md run in their order."""
+"""The commands of the skill, and those of AGENTS.md, run in their order."""
 
+import json
 import os
 import re
 import sys
 from pathlib import Path
+from subprocess import PIPE
+from urllib.request import urlopen
 
 import pytest
 
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_corpus, write_topics
 from tests.support.places import ROOT
+from tests.support.servers.ports import free_port
+from tests.support.waiting import within
 
 BIN = Path(sys.executable).parent
 ENV = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
@@ -29,7 +34,11 @@ def test_the_commands_of_the_skill_run_in_their_order(tmp_path: Path) -> None:
     for step in steps:
         shown = programs.run(["bash", "-euc", step], cwd=tmp_path, env=ENV, capture_output=True, text=True, check=False)
         assert shown.returncode == 0, f"{step}\n{shown.stdout}\n{shown.stderr}"
-    assert serve == "keystone serve index --port 8080\n"
+    command = serve.replace("8080", str(port := free_port()))
+    with programs.started(["bash", "-euc", f"exec {command}"], cwd=tmp_path, env=ENV, stdout=PIPE) as process:
+        assert f":{port}" in within(process.stdout.readline, "the skill's server to listen").decode()
+        with urlopen(f"http://127.0.0.1:{port}/v1/index/search?query=honey+bees") as reply:
+            assert json.load(reply)["candidates"]
 
 
 def test_each_command_of_agents_md_is_a_command_of_this_checkout() -> None:

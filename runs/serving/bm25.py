@@ -6,8 +6,9 @@ from functools import lru_cache
 from itertools import pairwise
 
 from keystone.indexing.index import Index
-from keystone.retrieval.backends import Sparse, open_sparse, open_store, renew_store
+from keystone.retrieval.backends import Sparse, open_sparse, open_store, renew_store, strip_feedback
 from keystone.retrieval.bm25 import expand_queries
+from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.types import Bm25
 from keystone.runs.pipeline.ranking.rank import Hits
 from keystone.runs.serving.batches import Batches
@@ -15,7 +16,7 @@ from keystone.runs.serving.batches import Batches
 MOST_QUERIES = 256
 """The most queries of a batch."""
 MOST_SEARCHERS = 4
-"""The searchers, one for each language, k1 and b, that stay open."""
+"""The searchers, one for each language and each setting of the engine, that stay open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ def open_bm25(index: Index, bm25: Bm25, threads: int) -> Bm25Batches:
         return index if language is None else index.with_language(language)
 
     @lru_cache(MOST_SEARCHERS)
-    def open_searcher(own: Bm25, language: str | None) -> Sparse:
-        return open_sparse(choose(language), shared, own)
+    def open_kept(engine: Bm25, language: str | None) -> Sparse:
+        return open_sparse(choose(language), shared, engine)
 
     def search(asked: Sequence[Asked]) -> list[Hits]:
         found: dict[int, Hits] = {}
@@ -57,16 +58,15 @@ def open_bm25(index: Index, bm25: Bm25, threads: int) -> Bm25Batches:
         for place, one in enumerate(asked):
             groups.setdefault((one.bm25, one.language, one.depth), []).append(place)
         for (own, language, depth), places in groups.items():
-            store = renew_store(index, shared)
-            searcher = open_searcher(own, language) if store is shared else open_sparse(choose(language), store, own)
-            texts, expanded = [asked[p].text for p in places], list[dict[str, float]]()
-            if own.feedback:
-                expanded = expand_queries(choose(language), store, searcher, texts, own.feedback, threads)
-            rankings = searcher.search([str(p) for p in places], expanded or texts, depth, threads)
+            opened = OpenIndex(choose(language), store := renew_store(index, shared), threads)
+            engine = strip_feedback(index, own)
+            searcher = open_kept(engine, language) if store is shared else open_sparse(opened.index, store, engine)
+            expanded = expand_queries(opened, searcher, [asked[p].text for p in places], own.feedback)
+            rankings = searcher.search([str(p) for p in places], expanded, depth, threads)
             hits = list(zip(store.ids(rankings.docs), rankings.scores.tolist(), strict=True))
             for place, (start, end) in zip(places, pairwise(rankings.offsets.tolist()), strict=True):
                 found[place] = hits[start:end]
         return [found[place] for place in range(len(asked))]
 
-    open_searcher(bm25, None)
+    open_kept(bm25, None)
     return Bm25Batches(bm25, Batches(search, MOST_QUERIES))

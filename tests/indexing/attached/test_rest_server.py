@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -662,16 +663,21 @@ def test_a_server_that_takes_k1_and_b_ranks_by_them(local: Index, tmp_path: Path
 
 @pytest.mark.parametrize("feedback", ["rm3", "rocchio"])
 def test_a_server_that_makes_feedback_ranks_by_it(feedback: Any, local: Index, tmp_path: Path) -> None:
-    (tmp_path / "served").mkdir()
+    """Also through a second server, whose own index is the first one."""
     queries = [Query("1", name, text, text, text) for name, text in zip(NAMES[:4], TEXTS, strict=False)]
-    with keystone_server(local.folder, tmp_path / "served") as served:
-        remote = adopt_server(Path(f"rest:{served.url}/{local.folder.name}"), tmp_path / "remote")[0]
+    indexes = [local]
+    with ExitStack() as servers:
+        for name in ("first", "second"):
+            (tmp_path / name).mkdir()
+            served = servers.enter_context(keystone_server(indexes[-1].folder, tmp_path / name))
+            corpus = Path(f"rest:{served.url}/{indexes[-1].folder.name}")
+            indexes.append(adopt_server(corpus, tmp_path / name / "remote")[0])
         found = []
-        for index in (local, remote):
+        for index in indexes:
             store = open_store(index)
             rankings = search_bm25(index, store, queries, depth=4, k1=1.2, b=0.75, feedback=feedback)
             found.append(named(store.ids, rankings))
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
 
 
 def test_whether_a_server_takes_k1_and_b_is_asked_once(tmp_path: Path) -> None:
