@@ -36,6 +36,7 @@ def test_the_commands_of_the_skill_run_in_their_order(tmp_path: Path) -> None:
         assert shown.returncode == 0, f"{step}\n{shown.stdout}\n{shown.stderr}"
     command = serve.replace("8080", str(port := free_port()))
     with programs.started(["bash", "-euc", f"exec {command}"], cwd=tmp_path, env=ENV, stdout=PIPE) as process:
+        assert process.stdout is not None
         assert f":{port}" in within(process.stdout.readline, "the skill's server to listen").decode()
         with urlopen(f"http://127.0.0.1:{port}/v1/index/search?query=honey+bees") as reply:
             assert json.load(reply)["candidates"]
