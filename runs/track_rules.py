@@ -189,6 +189,11 @@ class Track:
         """The key of an answer's metadata that holds the topic."""
         return next(key.name for key in self.keys if key.holds == "topic")
 
+    @property
+    def run_key(self) -> str:
+        """The key of an answer's metadata that holds the run id."""
+        return next(key.name for key in self.keys if key.holds == "run")
+
     def owns(self, name: str) -> bool:
         """Whether an id has the form of the track's corpus."""
         return self.id_form is None or bool(re.fullmatch(self.id_form, name))
@@ -407,10 +412,10 @@ def find_request(record: Mapping[str, Any]) -> tuple[RequestForm, tuple[str, ...
 
 def find_given_answer(record: Mapping[str, Any]) -> tuple[Track, str] | None:
     """Find the track that grounds the sentences of a given answer, and the answer's id; None for another object."""
-    for track in TRACKS.values():
+    for track in (one for one in TRACKS.values() if one.grounds):
         metadata = record.get(track.metadata) if track.metadata else None
         name = (metadata if isinstance(metadata, dict) else record).get(track.topic_key)
-        if track.grounds and isinstance(record.get(track.sentences), list) and isinstance(name, str | int):
+        if isinstance(record.get(track.sentences), list) and isinstance(name, str | int) and name != "":
             return track, str(name)
     return None
 

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-import orjson
-
 from keystone.runs.track_rules import Aggregator, Track
 from keystone.runs.tracks.answer_files import get_metadata, is_integer
-from keystone.runs.tracks.check_answers import ID_CONTENTS, check_metadata, find_topic, read_id
+from keystone.runs.tracks.check_answers import check_metadata, find_topic, read_id
 from keystone.runs.tracks.check_run import check_ids
+from keystone.runs.tracks.fix import encode_repaired, fix_ids
 from keystone.runs.tracks.violations import (
     Lines,
     Repair,
@@ -52,7 +51,8 @@ def check_nuggets(content: Lines, track: Track, topics: Mapping[str, str]) -> It
         metadata, topic = get_metadata(record, track), find_topic(record, track)
         if isinstance(metadata, dict):
             yield from check_metadata(number, metadata, own, topic, topics)
-            runs.setdefault(read_id(metadata.get("run_id")), number)
+            if run_id := read_id(metadata.get(track.run_key)):
+                runs.setdefault(run_id, number)
         else:
             found = shorten_value(metadata)
             yield make_error(number, "metadata", f"{track.metadata}: expected an object, found {found}")
@@ -82,7 +82,7 @@ def _check_bank(number: int, bank: Any) -> Iterator[Violation]:
             yield make_error(number, "nugget", f"{where}: expected an object, found {shorten_value(one)}")
             continue
         yield from _check_text(number, f"{where}.question", one.get("question"))
-        questions[str(one.get("question"))] += 1
+        questions[read_id(one.get("question"))] += 1
         if (kind := one.get("aggregator_type")) is not None and kind not in get_args(Aggregator):
             expected = " or ".join(get_args(Aggregator))
             message = f"{where}.aggregator_type: expected {expected}, found {shorten_value(kind)}"
@@ -95,7 +95,7 @@ def _check_bank(number: int, bank: Any) -> Iterator[Violation]:
         else:
             for inner, answer in enumerate(answers):
                 yield from _check_answer(number, f"{where}.answers[{inner}]", answer)
-    if repeated := [question for question, times in questions.items() if times > 1]:
+    if repeated := [question for question, times in questions.items() if question and times > 1]:
         yield make_warning(number, "repeated question", f"{BANK}: found {shorten_value(repeated[0])} more than once")
 
 
@@ -154,21 +154,19 @@ def fix_nuggets(content: Lines, track: Track, _topics: Mapping[str, str]) -> tup
         if not line.strip():
             repairs.append(Repair(number, "blank line dropped"))
             continue
-        record, done = parse_object(line), list[Repair]()
+        record = parse_object(line)
         metadata = get_metadata(record or {}, track)
-        for key in track.keys if isinstance(metadata, dict) else ():
-            if key.holds in ID_CONTENTS and is_integer(metadata.get(key.name)):
-                metadata[key.name] = str(metadata[key.name])
-                done.append(Repair(number, f"{key.name}: the number became text"))
+        done = fix_ids(metadata, track) if isinstance(metadata, dict) else []
         for answer in _list_answers(record or {}):
             given = answer.get("references")
             if not isinstance(given, list) or not all(map(read_id, given)):
                 continue
             if (kept := list(dict.fromkeys(map(str, given)))) != given:
                 answer["references"] = kept
-                done.append(Repair(number, f"references: {shorten_value(given)} is now {shorten_value(kept)}"))
-        repairs += done
-        lines.append(orjson.dumps(record).decode() if done else line)
+                done.append(f"references: {shorten_value(given)} is now {shorten_value(kept)}")
+        fixed, done = encode_repaired(record, line, done)
+        lines.append(fixed)
+        repairs += [Repair(number, message) for message in done]
     return lines, repairs
 
 

@@ -166,11 +166,7 @@ def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tupl
             continue
         record, fixed, done = records[number], line, []
         if record is not None:
-            done = fix_record(record, track, topics, form)
-            try:
-                fixed = orjson.dumps(record).decode() if done else line
-            except orjson.JSONEncodeError:
-                fixed, done = line, []  # nested deeper than can be written
+            fixed, done = encode_repaired(record, line, fix_record(record, track, topics, form))
         first = seen.setdefault(fixed, number)
         if first != number and record is not None:
             done = [f"dropped: it repeats line {first}"]
@@ -178,6 +174,17 @@ def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tupl
             lines.append(fixed)
         repairs += [Repair(number, message) for message in done]
     return lines, repairs
+
+
+def encode_repaired(record: Any, line: str, done: list[str]) -> tuple[str, list[str]]:
+    """Encode a repaired object. Returns it with its repairs.
+
+    The line stays as it is without repairs, and if the object is nested deeper than can be written.
+    """
+    try:
+        return (orjson.dumps(record).decode() if done else line), done
+    except orjson.JSONEncodeError:
+        return line, []
 
 
 def fix_record(
@@ -225,17 +232,21 @@ def fix_record(
 
 def _fix_metadata(metadata: dict[str, Any], track: Track, topics: Mapping[str, str], done: list[str]) -> str:
     """Repair ids and narrative, and return the topic's id."""
-    for key in track.keys:
-        if key.holds in ID_CONTENTS and is_integer(metadata.get(key.name)):
-            metadata[key.name] = str(metadata[key.name])
-            done.append(f"{key.name}: a number is now text")
-    topic = next(read_id(metadata.get(key.name)) for key in track.keys if key.holds == "topic")
+    done += fix_ids(metadata, track)
+    topic = read_id(metadata.get(track.topic_key))
     for key in track.keys:
         found, exact = metadata.get(key.name), topics.get(topic)
         if key.holds == "narrative" and exact is not None and found != exact and _has_same_words(found, exact):
             metadata[key.name] = exact
             done.append(f"{key.name}: {'filled in' if found is None else 'made exact'} from the topics file")
     return topic
+
+
+def fix_ids(metadata: dict[str, Any], track: Track) -> list[str]:
+    """Make text of ids that are numbers, in place. Returns a message for each."""
+    keys = [one.name for one in track.keys if one.holds in ID_CONTENTS and is_integer(metadata.get(one.name))]
+    metadata |= {key: str(metadata[key]) for key in keys}
+    return [f"{key}: a number is now text" for key in keys]
 
 
 def _has_same_words(found: Any, exact: str) -> bool:

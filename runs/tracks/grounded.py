@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
-
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
-from keystone.runs.track_rules import CONTRADICTED, EXISTING, SUPPORTED, Track
+from keystone.runs.track_rules import CONTRADICTED, EXISTING, SUPPORTED, KeyContent, Track, find_given_answer
 from keystone.runs.tracks.answer_files import Author, get_metadata, is_integer
+from keystone.runs.tracks.check_answers import check_metadata, list_sentences, read_id
+from keystone.runs.tracks.fix import encode_repaired, fix_ids
 from keystone.runs.tracks.violations import (
     Lines,
     Repair,
@@ -41,12 +41,14 @@ def make_grounded_records(
     found: dict[str, dict[str, Any]] = {}
     for topic in topics:
         answer_id, existing = str(topic.record.get(track.topic_key, topic.id)), topic.record.get(EXISTING)
-        metadata = {"team_id": author.team_id, "run_id": author.run_id, track.topic_key: answer_id}
+        values: dict[KeyContent, str] = {"team": author.team_id, "run": author.run_id, "topic": answer_id}
+        metadata = {key.name: values[key.holds] for key in track.keys if key.holds in values}
         if isinstance(question := topic.record.get("question"), str):
             metadata["question"] = question
-        record = found.setdefault(answer_id, {"metadata": metadata, "answer": []})
+        described = metadata if track.metadata is None else {track.metadata: metadata}
+        record = found.setdefault(answer_id, {**described, track.sentences: []})
         own = grounds[topic.id]
-        record["answer"].append(
+        record[track.sentences].append(
             {
                 "text": topic.narrative,
                 EXISTING: existing,
@@ -68,11 +70,18 @@ def read_grounded(path: Path) -> dict[str, list[tuple[str, set[str], Grounds]]]:
     found: dict[str, list[tuple[str, set[str], Grounds]]] = {}
     for number, record in enumerate(records, 1):
         try:
-            found[str(record["metadata"]["qa_id"])] = [_read_sentence(one) for one in record["answer"]]
+            found.update([_read_answer(record)])
         except (KeyError, TypeError, AttributeError) as error:
             expected = f"metadata.qa_id and the sentences of an answer, with {SUPPORTED} and {CONTRADICTED}"
             raise UserError(f"{path}: object {number}: expected {expected}") from error
     return found
+
+
+def _read_answer(record: Any) -> tuple[str, list[tuple[str, set[str], Grounds]]]:
+    if (given := find_given_answer(record)) is None:
+        raise KeyError("no grounded answer")
+    track, answer_id = given
+    return answer_id, [_read_sentence(one) for one in record[track.sentences]]
 
 
 def _read_sentence(one: Mapping[str, Any]) -> tuple[str, set[str], Grounds]:
@@ -94,26 +103,29 @@ def check_grounded(content: Lines, track: Track, topics: Mapping[str, str]) -> I
             continue
         metadata = get_metadata(record, track)
         metadata = metadata if isinstance(metadata, dict) else {}
-        for key in track.keys:
-            if metadata.get(key.name) in (None, "") and key.required:
-                yield make_error(number, "missing key", f"metadata.{key.name}: expected a value, found none")
-        answer_id = str(metadata.get(track.topic_key, ""))
-        if answer_id in seen:
+        yield from check_metadata(number, metadata, track, "", {})
+        answer_id = read_id(metadata.get(track.topic_key))
+        if answer_id and answer_id in seen:
             first = f"line {seen[answer_id]} answers {answer_id}, too"
-            yield make_error(number, "repeated answer", f"metadata.qa_id: {first}: expected one object for each answer")
+            yield make_error(
+                number, "repeated answer", f"{track.topic_key}: {first}: expected one object for each answer"
+            )
         elif answer_id and topics and answer_id not in wanted:
-            yield make_error(number, "unknown topic", f"metadata.qa_id: found {answer_id!r}, which no topic has")
+            yield make_error(number, "unknown topic", f"{track.topic_key}: found {answer_id!r}, which no topic has")
         seen.setdefault(answer_id, number)
-        runs.setdefault(str(metadata.get("run_id")), number)
-        sentences = record.get("answer")
+        if run_id := read_id(metadata.get(track.run_key)):
+            runs.setdefault(run_id, number)
+        sentences = record.get(track.sentences)
         if not isinstance(sentences, list) or not sentences:
-            yield make_error(number, "no sentences", "answer: expected a list of sentences with at least one")
+            message = f"{track.sentences}: expected a list of sentences with at least one"
+            yield make_error(number, "no sentences", message)
             continue
         given = [text for name, text in topics.items() if name.rpartition("-")[0] == answer_id]
         if given and [one.get("text") for one in sentences if isinstance(one, dict)] != given:
-            yield make_error(number, "other sentences", "answer: the sentences are not those of the topics, in order")
+            message = f"{track.sentences}: the sentences are not those of the topics, in order"
+            yield make_error(number, "other sentences", message)
         for place, one in enumerate(sentences):
-            yield from _check_sentence(number, f"answer[{place}]", one, track)
+            yield from _check_sentence(number, f"{track.sentences}[{place}]", one, track)
     if len(runs) > 1:
         yield make_error(0, "several run ids", f"found the run ids {', '.join(runs)}, expected one")
     for name in wanted:
@@ -166,20 +178,23 @@ def fix_grounded(content: Lines, track: Track, _topics: Mapping[str, str]) -> tu
     lines, repairs = [], []
     for number, line in content:
         record = parse_object(line)
-        if record is None or not isinstance(record.get("answer"), list):
+        if record is None or not isinstance(record.get(track.sentences), list):
             if line.strip():
                 lines.append(line)
             else:
                 repairs.append(Repair(number, "blank line dropped"))
             continue
-        done = [
-            Repair(number, f"answer[{place}].{message}")
-            for place, one in enumerate(record["answer"])
+        metadata = get_metadata(record, track)
+        done = fix_ids(metadata, track) if isinstance(metadata, dict) else []
+        done += [
+            f"{track.sentences}[{place}].{message}"
+            for place, one in enumerate(record[track.sentences])
             if isinstance(one, dict)
             for message in _fix_sentence(one, track)
         ]
-        repairs += done
-        lines.append(orjson.dumps(record).decode() if done else line)
+        fixed, done = encode_repaired(record, line, done)
+        lines.append(fixed)
+        repairs += [Repair(number, message) for message in done]
     return lines, repairs
 
 
@@ -199,13 +214,10 @@ def _fix_sentence(one: dict[str, Any], track: Track) -> Iterator[str]:
             yield f"{key}: {value} is now {kept}"
 
 
-def describe_grounded(content: Lines, _track: Track, _topics: Mapping[str, str]) -> str:
+def describe_grounded(content: Lines, track: Track, _topics: Mapping[str, str]) -> str:
     """Describe how much a file holds: answers, sentences, and documents that support or contradict them."""
     records = [record for _, line in content if (record := parse_object(line)) is not None]
-    sentences = [
-        one for record in records if isinstance(record.get("answer"), list) for one in record["answer"]
-        if isinstance(one, dict)
-    ]  # fmt: skip
+    sentences = [one for record in records for one in list_sentences(record, track)]
     counts = [
         sum(len(one[key]) for one in sentences if isinstance(one.get(key), list)) for key in (SUPPORTED, CONTRADICTED)
     ]

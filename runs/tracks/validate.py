@@ -94,7 +94,9 @@ def check_runs(path: Path, track: Track, seen: dict[tuple[str, bool], dict[str, 
     has_answers = holds_answers(path, content)
     files = seen.setdefault((track.name, has_answers), {})
     run_id = next(filter(None, (_find_run_id(line, has_answers, track) for _, line in content)), "")
-    if run_id and (other := next((name for name in files if name[:1] not in ("", run_id[0])), "")):
+    if not run_id:  # the file's own violations say so
+        return
+    if other := next((name for name in files if name[0] != run_id[0]), ""):
         message = f"run id {run_id!r}: expected a beginning that all runs of a team share, found the run {other!r}"
         yield make_warning(0, "run prefix", message)
     if (first := files.setdefault(run_id, path)) != path:
@@ -109,8 +111,7 @@ def _find_run_id(line: str, has_answers: bool, track: Track) -> str:
     if not has_answers:
         return split_columns(line)[5] if is_row(line) else ""
     metadata = get_metadata(parse_object(line) or {}, track)
-    name = next(key.name for key in track.keys if key.holds == "run")
-    return read_id(metadata.get(name)) if isinstance(metadata, dict) else ""
+    return read_id(metadata.get(track.run_key)) if isinstance(metadata, dict) else ""
 
 
 def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[list[Repair], Verdict]:

@@ -27,7 +27,7 @@ from keystone.runs.exchange.records import (
     read_form,
 )
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover
-from keystone.runs.track_rules import DEFAULT_TEAM
+from keystone.runs.track_rules import CONTRADICTED, DEFAULT_TEAM, EXISTING, SUPPORTED
 
 CITED = re.compile(r"\s*\[([^\[\]]*)\]")
 """A list of PMIDs in the text of an answer of 2024."""
@@ -40,8 +40,7 @@ KEPT_2024 = (
 )
 KEPT_GROUNDED = (
     *METADATA,
-    *(f"answer[].{key}" for key in ("text", "supported_citations", "contradicted_citations")),
-    "answer[].existing_supported_citations",
+    *(f"answer[].{key}" for key in ("text", SUPPORTED, CONTRADICTED, EXISTING)),
 )
 
 
@@ -132,10 +131,10 @@ def read_grounded(path: Path) -> Handover:
             raise ValueError(f"metadata.qa_id: expected an id, found the keys {', '.join(metadata) or 'none'}")
         sentences = []
         for where, one in get_objects(record, "answer"):
-            lists = {key: _get_ids(one, f"{key}_citations", where) for key in GROUNDS}
-            supported = drop_repeated(map(Citation, lists["supported"] or ()), lost)
+            lists = {key: _get_ids(one, key, where) for key in (SUPPORTED, CONTRADICTED, EXISTING)}
+            supported = drop_repeated(map(Citation, lists[SUPPORTED] or ()), lost)
             text = get_string(one, "text", where)
-            sentences.append(CitedText(text, supported, lists["contradicted"], lists["existing_supported"]))
+            sentences.append(CitedText(text, supported, lists[CONTRADICTED], lists[EXISTING]))
         used = ("qa_id", "topic_id", "team_id", "run_id", "question")
         return CitedAnswer(
             topic_id,
@@ -149,9 +148,6 @@ def read_grounded(path: Path) -> Handover:
 
     answers, unread = read_form(path, parse, KEPT_GROUNDED)
     return Handover(answers=tuple(answers), unread=unread + lost)
-
-
-GROUNDS = ("supported", "contradicted", "existing_supported")
 
 
 def _get_ids(record: dict[str, Any], key: str, where: str) -> tuple[str, ...] | None:
@@ -168,9 +164,9 @@ def _encode_grounded(one: CitedAnswer) -> dict[str, Any]:
     sentences = [
         {
             "text": sentence.text,
-            **({} if sentence.existing is None else {"existing_supported_citations": sentence.existing}),
-            "supported_citations": list(dict.fromkeys(cited.doc_id for cited in sentence.citations)),
-            "contradicted_citations": list(sentence.contradicted or ()),
+            **({} if sentence.existing is None else {EXISTING: sentence.existing}),
+            SUPPORTED: list(dict.fromkeys(cited.doc_id for cited in sentence.citations)),
+            CONTRADICTED: list(sentence.contradicted or ()),
         }
         for sentence in one.sentences
     ]
@@ -181,7 +177,7 @@ def _is_grounded(record: dict[str, Any]) -> bool:
     """Whether the first sentence of an answer has citations that support it."""
     value = record.get("answer")
     first = value[0] if isinstance(value, list) and value else None
-    return isinstance(first, dict) and not first.keys().isdisjoint(f"{key}_citations" for key in GROUNDS[::2])
+    return isinstance(first, dict) and not first.keys().isdisjoint((SUPPORTED, EXISTING))
 
 
 FORMS = (

@@ -1,6 +1,7 @@
 """Task A of BioGen: documents that support or contradict the sentences of given answers."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ import pytest
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
+from keystone.retrieval.types import Topic
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.answers.grounded import evaluate_grounded
 from keystone.runs.pipeline.run import run
-from keystone.runs.track_rules import TRACKS
-from keystone.runs.tracks.validate import detect_track, fix, judge, validate
+from keystone.runs.track_rules import TRACKS, Key
+from keystone.runs.tracks.answer_files import Author
+from keystone.runs.tracks.grounded import Grounds, make_grounded_records
+from keystone.runs.tracks.validate import Verdict, detect_track, fix, judge, validate
 from keystone.runs.trec.topics import read_topics
 from tests.support.runs.command_line import keystone
 from tests.support.servers.chat import serving
@@ -155,8 +159,60 @@ def test_answers_are_complete(tmp_path: Path) -> None:
     path.write_bytes(twice)
     kinds = {one.kind for one in validate(path, TRACK, topics)}
     assert kinds == {"repeated answer", "unknown topic", "several run ids", "not JSON"}
+    one, other = path.read_bytes().splitlines()[0], path.read_bytes().splitlines()[2].replace(b"a2", b"")
+    path.write_bytes(one + b"\n" + other)
+    assert {one.kind for one in validate(path, TRACK, topics)} == {"unknown topic", "run_id"}
     path.write_bytes(b"\n")
     assert {one.kind for one in validate(path, TRACK, topics)} == {"missing topic", "empty"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds"),
+    [
+        ({"run_id": None}, {"no run_id"}),
+        ({"run_id": ["a1"]}, {"run_id"}),
+        ({"team_id": " "}, {"team_id"}),
+        ({"qa_id": 116}, {"id as a number"}),
+        ({"qa_id": None}, {"no qa_id", "missing topic"}),
+    ],
+    ids=str,
+)
+def test_metadata_are_judged_as_in_other_tracks(changes: dict[str, Any], kinds: set[str], tmp_path: Path) -> None:
+    path = write_answers(tmp_path / "task_a.jsonl")
+    record = orjson.loads(path.read_bytes())
+    record["metadata"] |= changes
+    path.write_bytes(orjson.dumps(record) + b"\n")
+    topics = read_topics(write_given(tmp_path / "given.json"))
+    assert {one.kind for one in validate(path, TRACK, topics)} == kinds
+    repairs, verdict = fix(path, tmp_path / "fixed.jsonl", TRACK, topics)
+    assert {one.kind for one in verdict.violations} == kinds - {"id as a number"}
+    assert [one.message for one in repairs] == ["qa_id: a number is now text"] * ("id as a number" in kinds)
+
+
+def test_an_object_too_deep_to_write_stays_as_it_is(tmp_path: Path) -> None:
+    path = write_answers(tmp_path / "task_a.jsonl", supported_citations=[11])
+    path.write_bytes(path.read_bytes().replace(b"{", b'{"x":' + b"[" * 300 + b"]" * 300 + b",", 1))
+    repairs, verdict = fix(path, tmp_path / "fixed.jsonl", TRACK, read_topics(write_given(tmp_path / "given.json")))
+    assert (repairs, {one.kind for one in verdict.violations}) == ([], {"id as a number"})
+    assert (tmp_path / "fixed.jsonl").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("metadata", [None, "about"])
+def test_a_track_of_a_package_names_its_own_keys(metadata: str | None, tmp_path: Path) -> None:
+    keys = (Key("group", "team"), Key("run", "run"), Key("answer_id", "topic"))
+    track = replace(TRACK, name="next", keys=keys, sentences="claims", metadata=metadata)
+    topics = [Topic(f"7-{number}", text, record={"answer_id": "7"}) for number, text in enumerate(SENTENCES, 1)]
+    grounds = {"7-1": Grounds(["11", "12"], []), "7-2": Grounds([], ["16"])}
+    (record,) = make_grounded_records(topics, grounds, track, Author("us", "a1"))
+    assert (record if metadata is None else record[metadata]).items() >= {"group": "us", "run": "a1"}.items()
+    (path := tmp_path / "a.jsonl").write_bytes(orjson.dumps(record))
+    verdict = judge(path, track, topics)
+    assert verdict == Verdict([], "1 answer, 2 sentences, 2 supporting, 1 contradicting citations")
+    record["claims"][0]["supported_citations"] = [11, 12, 11]
+    path.write_bytes(orjson.dumps(record))
+    repairs, verdict = fix(path, tmp_path / "fixed.jsonl", track, topics)
+    assert [one.message.split(":")[0] for one in repairs] == ["claims[0].supported_citations"]
+    assert verdict.violations == []
 
 
 JUDGMENTS = """qid,answer_sentence,citation,judgement

@@ -71,6 +71,11 @@ CHANGES: dict[str, tuple[Change, set[str], set[str]]] = {
         set(),
         {"repeated reference"},
     ),
+    "two nuggets without a question": (
+        lambda r: r["nugget_bank"].append(nugget(r).pop("question") and nugget(r)),
+        {"no text"},
+        set(),
+    ),
     "a repeated question": (lambda r: r["nugget_bank"].append(nugget(r)), set(), {"repeated question"}),
     "no metadata": (lambda r: r.update(metadata=[]), {"metadata", "missing topic"}, set()),
     "no topic": (lambda r: r["metadata"].pop("topic_id"), {"no topic_id", "missing topic"}, set()),
@@ -105,6 +110,13 @@ def test_each_topic_has_one_bank_of_one_run(tmp_path: Path) -> None:
     assert {one.kind for one in validate(file, TRACKS["rag26"], [WHY, HOW])} == {"nuggets"}
 
 
+def test_a_bank_without_a_run_id_is_no_other_run(tmp_path: Path) -> None:
+    bare = make_bank("2")
+    bare["metadata"].pop("run_id")
+    file = write(tmp_path / "nuggets.jsonl", make_bank(), bare)
+    assert {one.kind for one in validate(file, RAGTIME26, [WHY, HOW])} == {"no run_id"}
+
+
 def test_what_keystone_writes_is_valid_and_the_track_is_found(tmp_path: Path) -> None:
     nuggets = (Nugget("Why?", "vital", answers=(GoldAnswer("So.", (Source(NEWS[0]),)),), aggregator="OR"),)
     write_nuggets(file := tmp_path / "x.jsonl", [NuggetBank("1", nuggets, "", "r", "", "t", "A test.")], "ragtime")
@@ -120,6 +132,16 @@ def test_a_repair_keeps_the_meaning_of_a_bank(tmp_path: Path) -> None:
     assert [one.message.split(":")[0] for one in repairs] == ["topic_id", "references"]
     assert verdict.violations == []
     assert json.loads((tmp_path / "out.jsonl").read_text()) == make_bank()
+
+
+def test_a_bank_too_deep_to_write_stays_as_it_is(tmp_path: Path) -> None:
+    record = make_bank()
+    record["metadata"]["topic_id"] = 1
+    file = write(tmp_path / "in.jsonl", record)
+    file.write_text(file.read_text().replace("{", '{"x":' + "[" * 300 + "]" * 300 + ",", 1))
+    repairs, _ = fix(file, tmp_path / "out.jsonl", RAGTIME26, [WHY])
+    assert repairs == []
+    assert (tmp_path / "out.jsonl").read_text() == file.read_text()
 
 
 @pytest.mark.slow

@@ -739,9 +739,10 @@ def test_several_files_and_folders_are_judged_each_by_its_track(tmp_path: Path, 
         (["us-a", "us-b"], [set(), set()]),
         (["us-a", "us-b", "them"], [set(), set(), {"run prefix"}]),
         (["a", "a"], [set(), {"run of another file"}]),
+        (["", "", "us"], [set(), set(), set()]),
         ([f"us{number}" for number in range(11)], [*[set()] * 10, {"too many runs"}]),
     ],
-    ids=["two", "another team's", "the same", "eleven"],
+    ids=["two", "another team's", "the same", "none", "eleven"],
 )
 def test_the_runs_of_a_team_have_ids_of_their_own(tmp_path: Path, run_ids: list[str], kinds: list[set[str]]) -> None:
     seen: dict[tuple[str, bool], dict[str, Path]] = {}

@@ -94,6 +94,7 @@ def test_an_error_names_the_line_of_objects_in_a_row_that_something_else_follows
     [
         pytest.param([{"id": 1, "title": "a"}, 7], "object 2: expected a JSON object, found int", id="no object"),
         pytest.param([{"title": "a"}], "object 1: expected an id", id="no id"),
+        pytest.param([{"qa_id": "", "answer": [{"text": "a"}]}], "object 1: expected an id", id="no id of an answer"),
         pytest.param([{"id": 1, "title": "a"}] * 2, "object 2: topic '1' occurs more than once", id="twice"),
         pytest.param([{"id": "1 2", "title": "a"}], "object 1: id: expected an id without space", id="space"),
         pytest.param(
