@@ -164,7 +164,7 @@ def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tupl
         if not line.strip():
             repairs.append(Repair(number, "blank line dropped"))
             continue
-        record, fixed, done = records[number], line, []
+        record, fixed, done = records[number], line, list[str]()
         if record is not None:
             fixed, done = encode_repaired(record, line, fix_record(record, track, topics, form))
         first = seen.setdefault(fixed, number)
