@@ -157,14 +157,9 @@ def open_sparse(index: Index, store: Store, bm25: Bm25 = BM25) -> Sparse:
     `UserError` for an unknown backend, for settings that it does not support, and if it cannot open the index.
     """
     backend = BACKENDS.get(index.backend)
-    found: Sparse = _resolve(index, backend.sparse if backend else None)(index, store, strip_feedback(index, bm25))
+    opener = _resolve(index, backend.sparse if backend else None)
+    found: Sparse = opener(index, store, replace(bm25, feedback=None) if backend and backend.counts_words else bm25)
     return found
-
-
-def strip_feedback(index: Index, bm25: Bm25) -> Bm25:
-    """Leave out the feedback, unless the engine of the index makes it: over other engines, Keystone makes it."""
-    backend = BACKENDS.get(index.backend)
-    return replace(bm25, feedback=None) if backend and backend.counts_words else bm25
 
 
 @of_one_index

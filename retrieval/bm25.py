@@ -76,26 +76,14 @@ class Bm25System(System):
         the index lacks.
         """
         assert within is None  # no setting gives candidates to this kind
-        index = opened.index
-        searched = index.list_languages() if self.language is None else [index.with_language(self.language)]
-        found = [self._search_language(replace(opened, index=one), queries) for one in searched]
+        bm25, ids = replace(self.parameters, feedback=self.feedback), [query.id for query in queries]
+        found = search_languages(
+            opened, bm25, ids, lambda code: [self._read(one, code) for one in queries], self.depth, self.language
+        )
         from keystone.indexing.lucene.java import detach_thread
 
         detach_thread()
-        if len(found) == 1:
-            return found[0]
-        if BACKENDS[index.backend].grows:  # only rows of one time compare as ids
-            rows = [opened.store.rows(opened.store.ids(one.docs)) for one in found]
-            found = [replace(one, docs=docs) for one, docs in zip(found, rows, strict=True)]
-        return fuse_languages(found, self.depth)
-
-    def _search_language(self, opened: OpenIndex, queries: Sequence[Query]) -> Rankings:
-        """Search an index in one language, or the documents in one language of an index in several."""
-        searcher = open_sparse(opened.index, opened.store, replace(self.parameters, feedback=self.feedback))
-        ids, texts = [query.id for query in queries], [self._read(query, opened.index.language) for query in queries]
-        expanded = expand_queries(opened, searcher, texts, self.feedback)
-        with opened.progress("BM25 search", len(queries)) as tick:
-            return searcher.search(ids, expanded, self.depth, opened.threads, tick)
+        return found
 
     def _read(self, query: Query, language: str) -> str:
         if self.reads == "query":
@@ -103,16 +91,41 @@ class Bm25System(System):
         return " ".join([query.question] * QUESTION_REPEATS + [query.passage])
 
 
-def expand_queries(
-    opened: OpenIndex, searcher: Sparse, texts: Sequence[str], feedback: str | None
-) -> Sequence[str] | Sequence[Mapping[str, float]]:
-    """Expand each query text into weighted stems, by the documents that it finds first. `feedback`: see `METHODS`.
+def search_languages(
+    opened: OpenIndex,
+    bm25: Bm25,
+    ids: Sequence[str],
+    write_texts: Callable[[str], Sequence[str]],
+    depth: int,
+    language: str | None = None,
+) -> Rankings:
+    """Rank documents for each query as `Bm25System.search` does. `write_texts` writes the queries for a language."""
+    index = opened.index
+    searched = index.list_languages() if language is None else [index.with_language(language)]
+    found = [
+        _search_language(replace(opened, index=one), bm25, ids, write_texts(one.language), depth) for one in searched
+    ]
+    if len(found) == 1:
+        return found[0]
+    if BACKENDS[index.backend].grows:  # only rows of one time compare as ids
+        rows = [opened.store.rows(opened.store.ids(one.docs)) for one in found]
+        found = [replace(one, docs=docs) for one, docs in zip(found, rows, strict=True)]
+    return fuse_languages(found, depth)
 
-    Without feedback, and for an engine that makes it itself, the texts stay as they are.
-    """
+
+def _search_language(opened: OpenIndex, bm25: Bm25, ids: Sequence[str], texts: Sequence[str], depth: int) -> Rankings:
+    """Search an index in one language, or the documents in one language of an index in several."""
+    searcher = open_sparse(opened.index, opened.store, bm25)
+    queries: Sequence[str] | Sequence[Mapping[str, float]] = texts
+    if bm25.feedback and BACKENDS[opened.index.backend].counts_words:
+        queries = _expand_queries(opened, searcher, texts, bm25.feedback)
+    with opened.progress("BM25 search", len(ids)) as tick:
+        return searcher.search(ids, queries, depth, opened.threads, tick)
+
+
+def _expand_queries(opened: OpenIndex, searcher: Sparse, texts: Sequence[str], feedback: str) -> list[dict[str, float]]:
+    """Expand each query text into weighted stems, by the documents that it finds first. `feedback`: see `METHODS`."""
     index, store = opened.index, opened.store
-    if feedback is None or not BACKENDS[index.backend].counts_words:
-        return texts
     with opened.progress(f"BM25 search for {feedback}", len(texts)) as tick:
         places = [str(place) for place in range(len(texts))]
         first = searcher.search(places, texts, FEEDBACK_DOCUMENTS, opened.threads, tick)

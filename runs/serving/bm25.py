@@ -6,8 +6,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 from keystone.indexing.index import Index
-from keystone.retrieval.backends import Sparse, open_sparse, open_store, renew_store, strip_feedback
-from keystone.retrieval.bm25 import expand_queries
+from keystone.retrieval.backends import Sparse, open_sparse, open_store, renew_store
+from keystone.retrieval.bm25 import search_languages
 from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.types import Bm25
 from keystone.runs.pipeline.ranking.rank import Hits
@@ -16,7 +16,7 @@ from keystone.runs.serving.batches import Batches
 MOST_QUERIES = 256
 """The most queries of a batch."""
 MOST_SEARCHERS = 4
-"""The searchers, one for each language and each setting of the engine, that stay open."""
+"""The searchers, one for each language, k1 and b, that stay open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +45,27 @@ def open_bm25(index: Index, bm25: Bm25, threads: int) -> Bm25Batches:
     """Open the BM25 search of an index. `UserError` if it cannot be opened."""
     shared = open_store(index)
 
-    def choose(language: str | None) -> Index:
-        return index if language is None else index.with_language(language)
-
     @lru_cache(MOST_SEARCHERS)
-    def open_kept(engine: Bm25, language: str | None) -> Sparse:
-        return open_sparse(choose(language), shared, engine)
+    def open_kept(own: Bm25, language: str | None) -> Sparse:
+        return open_sparse(index if language is None else index.with_language(language), shared, own)
+
+    def rank(texts: Sequence[str], own: Bm25, language: str | None, depth: int) -> list[Hits]:
+        store, ids = renew_store(index, shared), [str(place) for place in range(len(texts))]
+        if own.feedback or store is not shared:
+            opened = OpenIndex(index, store, threads)
+            rankings = search_languages(opened, own, ids, lambda _: texts, depth, language)
+        else:
+            rankings = open_kept(own, language).search(ids, texts, depth, threads)
+        hits = list(zip(store.ids(rankings.docs), rankings.scores.tolist(), strict=True))
+        return [hits[start:end] for start, end in pairwise(rankings.offsets.tolist())]
 
     def search(asked: Sequence[Asked]) -> list[Hits]:
         found: dict[int, Hits] = {}
         groups: dict[tuple[Bm25, str | None, int], list[int]] = {}
         for place, one in enumerate(asked):
             groups.setdefault((one.bm25, one.language, one.depth), []).append(place)
-        for (own, language, depth), places in groups.items():
-            opened = OpenIndex(choose(language), store := renew_store(index, shared), threads)
-            engine = strip_feedback(index, own)
-            searcher = open_kept(engine, language) if store is shared else open_sparse(opened.index, store, engine)
-            expanded = expand_queries(opened, searcher, [asked[p].text for p in places], own.feedback)
-            rankings = searcher.search([str(p) for p in places], expanded, depth, threads)
-            hits = list(zip(store.ids(rankings.docs), rankings.scores.tolist(), strict=True))
-            for place, (start, end) in zip(places, pairwise(rankings.offsets.tolist()), strict=True):
-                found[place] = hits[start:end]
+        for settings, places in groups.items():
+            found |= zip(places, rank([asked[place].text for place in places], *settings), strict=True)
         return [found[place] for place in range(len(asked))]
 
     open_kept(bm25, None)

@@ -1,35 +1,42 @@
-"""The BM25 search of a server: which searchers it opens."""
+"""The BM25 search of a server, beside the system of a run."""
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
+import orjson
 import pytest
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
-from keystone.retrieval.backends import open_sparse
-from keystone.retrieval.types import BM25, Bm25
-from keystone.runs.serving import bm25
-from tests.support.indexes.small_corpus import write_corpus
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.bm25 import Bm25System
+from keystone.retrieval.system import OpenIndex
+from keystone.retrieval.types import Bm25, Query
+from keystone.runs.serving.bm25 import open_bm25
+from tests.support.declaration import make_texts
+
+LANGUAGES = ("en", "es", "ru")
 
 
-def test_one_searcher_serves_each_kind_of_feedback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = BuildSettings(embedding=None, threads=1)
-    index, _ = build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index", settings)
-    opened: list[Bm25] = []
+@pytest.mark.parametrize("feedback", [None, "rm3", "rocchio"])
+def test_each_language_is_ranked_as_in_a_run(feedback: str | None, tmp_path: Path) -> None:
+    texts = [(code, text) for code in LANGUAGES for text in make_texts(code, 40, 30, seed=3)]
+    lines = (orjson.dumps({"id": f"{i}", "text": text, "lang": code}) for i, (code, text) in enumerate(texts))
+    (tmp_path / "c.jsonl").write_bytes(b"\n".join(lines))
+    settings = BuildSettings(embedding=None, language="field:lang", threads=1)
+    index, _ = build_index(tmp_path / "c.jsonl", tmp_path / "index", settings)
+    opened, served = OpenIndex(index, open_store(index)), open_bm25(index, Bm25(), threads=1)
+    asked = [make_texts(code, 1, 4, seed=5)[0] for code in LANGUAGES]
 
-    def watch(*given: Any) -> Any:
-        opened.append(given[2])
-        return open_sparse(*given)
+    async def ask_all(language: str | None) -> list[list[tuple[str, float]]]:
+        tries = (served.search(text, 9, Bm25(feedback=feedback), language) for text in asked)
+        return list(await asyncio.gather(*tries))
 
-    monkeypatch.setattr(bm25, "open_sparse", watch)
-    served = bm25.open_bm25(index, BM25, threads=1)
-
-    async def ask_all() -> list[Any]:
-        asked = [Bm25(feedback=one) for one in (None, "rm3", "rocchio")]
-        return [await served.search("honey bees", 3, one) for one in (*asked, Bm25(b=0.7, feedback="rm3"))]
-
-    found = asyncio.run(ask_all())
-    assert opened == [BM25, Bm25(b=0.7)]
-    assert len({tuple(hits) for hits in found}) == len(found)
+    queries = [Query(text, text, text, text, text) for text in asked]
+    for language in (None, "es"):
+        system = Bm25System.model_validate({"feedback": feedback, "language": language, "depth": 9})
+        found = system.search(opened, queries, None)
+        names = [opened.store.ids(found.of(place)) for place in range(len(asked))]
+        scores = [found.scores_of(place).tolist() for place in range(len(asked))]
+        expected = [list(zip(*ranking, strict=True)) for ranking in zip(names, scores, strict=True)]
+        assert asyncio.run(ask_all(language)) == expected
