@@ -2,17 +2,25 @@
 
 The score of a document is MaxSim divided by the number of the query's vectors, so that it is at most 1. In an index of
 passages it is that of the document's best segment.
+
+The vectors of documents are kept in the index's `tokens.sqlite`. The texts of a document are encoded as one batch, so
+that its vectors do not depend on the search that made them.
 """
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
+from keystone.indexing.io.kept import hash_parts, open_kept
 from keystone.indexing.types import Document
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import Query, Rankings, ranked
+
+if TYPE_CHECKING:
+    from keystone.indexing.encoders.late import LateEncoder, Matrix
 
 DOCUMENTS_AT_ONCE = 64
 """The vectors of this many documents are in memory at once."""
@@ -51,22 +59,37 @@ class LateSystem(System):
         from keystone.indexing.encoders.late import compute_maxsim, open_late_encoder
 
         assert within is not None  # `within` is required
-        encoder = open_late_encoder(self.model, self.identify())
+        digest = self.identify()
+        encoder = open_late_encoder(self.model, digest)
         asked = [
             encoder.encode_query(query.passage if self.reads == "passage" else query.dense_text) for query in queries
         ]
         scores = np.zeros((len(queries), len(within)), np.float32)
         with opened.progress("Late interaction", len(within)) as tick:
-            for start in range(0, len(within), DOCUMENTS_AT_ONCE):
-                documents = opened.store.get(within[start : start + DOCUMENTS_AT_ONCE].tolist())
-                texts = [_list_texts(opened, document) for document in documents]
-                vectors = iter(encoder.encode_passages([text for own in texts for text in own], opened.threads))
-                for place, own in enumerate(texts, start):
-                    passages = [next(vectors) for _ in own]
-                    for row, query in zip(scores, asked, strict=True):
-                        row[place] = max(compute_maxsim(query, passage) for passage in passages) / len(query)
-                tick(len(documents))
+            for place, passages in enumerate(_read_vectors(opened, within, encoder, f"late {digest}".encode())):
+                for row, query in zip(scores, asked, strict=True):
+                    row[place] = max(compute_maxsim(query, passage) for passage in passages) / len(query)
+                tick(1)
         return ranked([query.id for query in queries], [within] * len(queries), list(scores), self.depth)
+
+
+def _read_vectors(opened: OpenIndex, rows: Rows, encoder: "LateEncoder", maker: bytes) -> "Iterator[list[Matrix]]":
+    """Yield the vectors of each document's texts, float32[tokens, dimension] each: kept ones, and new ones to keep."""
+    with open_kept(opened.index.folder / "tokens.sqlite") as kept, ThreadPoolExecutor(opened.threads) as pool:
+        for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
+            documents = opened.store.get(rows[start : start + DOCUMENTS_AT_ONCE].tolist())
+            texts = [_list_texts(opened, document) for document in documents]
+            keys = [[hash_parts(maker, [text]) for text in own] for own in texts]
+            found = kept.get([key for own in keys for key in own])
+            missing = [place for place, own in enumerate(keys) if not found.keys() >= {*own}]
+            made: dict[bytes, bytes] = {}
+            encoded = pool.map(encoder.encode_passages, [texts[place] for place in missing])
+            for place, vectors in zip(missing, encoded, strict=True):
+                made |= {key: one.tobytes() for key, one in zip(keys[place], vectors, strict=True)}
+            kept.put(made)
+            found |= made
+            for own in keys:
+                yield [np.frombuffer(found[key], np.float32).reshape(-1, encoder.dimension) for key in own]
 
 
 def _list_texts(opened: OpenIndex, document: Document) -> list[str]:

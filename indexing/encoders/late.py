@@ -69,6 +69,8 @@ class LateEncoder:
             if weight.shape[1] != width:
                 raise refuse(checkpoint, f"a projection of {weight.shape[1]} numbers", f"of {width} numbers")
             width = len(weight)
+        self.dimension = width
+        """The numbers of each vector."""
 
     def encode_query(self, text: str) -> Matrix:
         """Compute the vectors of a query, those of its fillers included."""

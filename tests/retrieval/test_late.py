@@ -1,5 +1,6 @@
 """Late interaction within another system: the ranking of MaxSim among the documents that this system finds."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import yaml
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.encoders.late import LateEncoder, Matrix
 from keystone.indexing.encoders.pairs import open_pair_scorer
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
@@ -16,7 +18,7 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.late import LateSystem
 from keystone.retrieval.search import search_all
 from keystone.retrieval.system import OpenIndex
-from keystone.retrieval.types import Query
+from keystone.retrieval.types import Query, Rankings
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.run import run
 from keystone.runs.trec.run_files import read_run
@@ -66,6 +68,46 @@ def test_a_ranking_is_that_of_maxsim_among_the_documents_found(kind: str, folder
         best = sorted(expected, key=lambda row: (-np.float32(expected[row]), row))[:4]
         assert found["late"].of(place).tolist() == best
         assert found["late"].scores_of(place) == pytest.approx([expected[row] for row in best], abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["index", "passages"])
+def test_vectors_of_documents_are_kept_for_later_searches(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wider pool has only its new documents encoded, and every score has the same bits as without the file."""
+    index = open_index(folder / kind)
+    (index.folder / "tokens.sqlite").unlink(missing_ok=True)
+    encoded: list[str] = []
+    encode = LateEncoder.encode_passages
+
+    def watch(encoder: LateEncoder, texts: Sequence[str], threads: int = 1) -> list[Matrix]:
+        encoded.extend(texts)
+        return encode(encoder, texts, threads)
+
+    monkeypatch.setattr(LateEncoder, "encode_passages", watch)
+
+    def search(depth: int) -> Rankings:
+        systems = {
+            "bm25": make_system("bm25", depth=depth),
+            "late": LateSystem(model=str(folder / "colbert"), within="bm25"),
+        }
+        return search_all(systems, OpenIndex(index, open_store(index), 2), QUERIES, systems["bm25"])["late"]
+
+    few = search(1)
+    first = set(encoded)
+    encoded.clear()
+    whole = search(9)
+    assert first
+    assert encoded
+    assert first.isdisjoint(encoded)
+    encoded.clear()
+    again = search(9)
+    assert not encoded
+    (index.folder / "tokens.sqlite").unlink()
+    for found in (again, search(9)):
+        assert found.docs.tobytes() == whole.docs.tobytes()
+        assert found.scores.tobytes() == whole.scores.tobytes()
+    assert set(few.docs) < set(whole.docs)
 
 
 def test_a_run_ranks_again_if_the_checkpoint_has_changed(folder: Path) -> None:
