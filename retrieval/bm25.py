@@ -41,15 +41,15 @@ class Bm25System(System):
     kind: Literal["bm25"] = "bm25"
     """The kind of the system."""
     k1: float = Field(default=K1, ge=0, le=100)
-    """The k1 of BM25. If it is not set, `retrieval.k1` gives it, and so on for the keys below."""
+    """As `retrieval.k1`."""
     b: float = Field(default=B, ge=0, le=1)
-    """The b of BM25."""
+    """As `retrieval.b`."""
     feedback: Annotated[Literal["rm3", "rocchio"] | None, NoneNamed("none", "rm3", "rocchio")] = None
-    """The pseudo-relevance feedback."""
+    """As `retrieval.feedback`."""
     language: str | None = None
-    """The language that is searched, of an index whose documents have languages of their own; null: all of them."""
+    """The language that is searched; null: [all](corpora.md#languages)."""
     statistics: Statistics = "global"
-    """Where BM25 counts words if an OpenSearch index has several shards."""
+    """As `retrieval.statistics`."""
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

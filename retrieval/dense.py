@@ -28,21 +28,18 @@ class DenseSystem(System):
     kind: Literal["dense"] = "dense"
     """The kind of the system."""
     vectors: str | None = None
-    """The name of the set of vectors, as in `keystone index --vectors NAME=MODEL`. Null means those of
-    `--embedding`."""
+    """The name of the set of vectors; null: those of `--embedding`."""
     within: str | None = None
-    """The name of another system. Then only the documents that it finds for any query are ranked, exactly."""
+    """Another system: the documents that it finds for any query are ranked, exactly."""
     faiss: str = ""
-    """The search parameters of a FAISS index that is not exact. If it is not set, `retrieval.faiss` gives it, and so on
-    for the keys below."""
+    """As `retrieval.faiss`."""
     best_passages: int = Field(default=5, ge=1, le=1000)
-    """How many of a document's best passages its score has the mean of."""
+    """As `retrieval.best_passages`."""
     first_passage_weight: float = Field(default=0.5, ge=0, le=1)
-    """The weight of a document's first passage in its score."""
+    """As `retrieval.first_passage_weight`."""
 
     query_share: float = Field(default=0.0, ge=0, lt=1)
-    """If the system reads passages, the share of the query's own vector in the vector that is searched for. The rest is
-    the passage's: HyDE as a mixture, such as 0.3 of the query and 0.7 of the passage."""
+    """With `reads: passage`, the share of the query's own vector in a mixture with the passage's."""
 
     @model_validator(mode="after")
     def _check_share(self) -> Self:

@@ -23,7 +23,7 @@ class ImpactSystem(System):
     kind: Literal["impact"] = "impact"
     """The kind of the system."""
     impacts: str = Field(min_length=1)
-    """The name of the set of impacts, as in `keystone index --impacts NAME=MODEL`."""
+    """The name of the set of impacts."""
 
     def fits(self, index: Index) -> bool:
         """Tell whether the index holds impacts. `UserError` for a set that it lacks."""

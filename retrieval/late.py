@@ -35,9 +35,9 @@ class LateSystem(System):
     kind: Literal["late"] = "late"
     """The kind of the system."""
     model: str = Field(min_length=1)
-    """The checkpoint of late interaction: a folder, or a name of the hub."""
+    """The checkpoint: a folder, or a name of the hub."""
     within: str
-    """The name of another system. The documents that it finds for any query are ranked, exactly."""
+    """Another system: the documents that it finds for any query are ranked, exactly."""
 
     @property
     def base(self) -> str | None:

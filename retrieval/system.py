@@ -36,7 +36,7 @@ class OpenIndex:
 
 
 class System(StrictSettings):
-    """A system that ranks documents for each query."""
+    """A system that ranks documents for each query; what it leaves out, `retrieval` gives."""
 
     lowest: ClassVar[float]
     """The lowest possible score. With NaN, only the ranks of the system can be fused."""
@@ -46,13 +46,11 @@ class System(StrictSettings):
     kind: str
     """The kind of the system."""
     reads: Literal["query", "passage"] = "query"
-    """What the system searches for: the query, or the passage that the language model writes for it, as if from a
-    document that answers it."""
+    """What the system searches for: the query, or the passage that the model writes for it."""
     weight: float | None = Field(default=None, gt=0, le=1000)
-    """The weight of the system in the first stage of fusion. If it is null, `fusion.dense_weight` and
-    `queries.passage_weight` give it."""
+    """The weight in the first stage of fusion; null: `fusion.dense_weight` and `queries.passage_weight` give it."""
     depth: int = Field(default=1000, ge=1, le=100_000)
-    """How many documents the system returns for a query. If it is not set, `retrieval.depth` gives it."""
+    """How many documents the system returns for a query."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:

@@ -1,4 +1,8 @@
-"""Each command of each page is read by its parser, and runs on sample files, or a table says why it cannot run here."""
+"""Each command of each page is read by its parser, and runs on sample files, or a table says why it cannot run here.
+
+If a block of output follows the commands, they print it. The demo and the tutorial print figures of the real demo:
+tests/runs/demo compares these.
+"""
 
 import re
 import shutil
@@ -25,6 +29,16 @@ NOT_RUN = {
     r"keystone replay ": "needs the log of a server: tests/runs/serving",
     r"keystone reproduce-track ": "needs a published index: tests/runs/evaluation/test_reproduce_track.py",
     r"^keystone doctor$": "measures the speed of the machine: tests/runs/doctor",
+    r"hf:|keystone (push|pull) |BAAI/|--drop bge": "needs the Hugging Face hub: tests/indexing/io/test_hub.py",
+    r"intfloat/|models/my-encoder": "needs an encoder: tests/indexing/encoders",
+    r"ir_datasets:|pyserini:": "downloads data: tests/indexing/corpora, tests/indexing/attached",
+    r"(rest|routir):|climbmix|trec_rag_2026": "needs a server: tests/indexing/attached",
+    r"--watch ": "runs until it is stopped: tests/runs/cli/test_watch_index.py",
+    r"--recall \.95": "needs more than a thousand vectors: tests/indexing/vectors",
+    r"backend=batch": "ends with exit code 3: tests/generation/llm/test_batch.py",
+    r"my-agent": "needs a program: tests/generation/llm/test_command.py",
+    r"task_a": "needs a model that judges: tests/runs/tracks/test_grounded.py",
+    r"doctor --model": "measures a server: tests/runs/doctor/test_model_server.py",
     r"keystone-tiny|garden|best_rank|tiny26|pairs\.jsonl|FirstRank": "needs the page's package: tests/test_packages.py",
 }
 
@@ -79,6 +93,7 @@ def run_block(block: Block, folder: Path, model: Server) -> None:
     if any("runs/demo/" in command for command in block.commands):
         (folder / "runs/demo").mkdir()
         shutil.copy(folder / "demo.qrels", folder / "runs/demo/qrels.txt")
+    printed = ""
     for command in block.commands:
         if find_reason(command):
             continue
@@ -93,8 +108,11 @@ def run_block(block: Block, folder: Path, model: Server) -> None:
             script = command.replace(MODEL_URL, model.url)
             done = programs.run(["bash", "-euc", script], cwd=folder, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        printed += done.stdout + done.stderr
         if words and (target := re.search(r" > (\S+)", command)):
             (folder / target[1]).write_text(done.stdout)
+    if not block.place.startswith("tutorial.md"):
+        assert set(block.output.splitlines()) <= set(printed.splitlines()), printed
 
 
 def test_each_reason_names_a_command_of_a_page() -> None:

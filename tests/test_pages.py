@@ -102,6 +102,17 @@ def test_files_and_the_functions_in_them_exist(page: Path) -> None:
             assert re.search(rf"^(async )?(def|class) {name}\b|^{name}\b.* = ", text, re.MULTILINE), f"{path}: {name}"
 
 
+def test_the_pages_are_short() -> None:
+    """One can take them in: tables and examples count, too, and the index of pages is not a page."""
+    words = {
+        page.name: sum(1 for word in page.read_text().split() if re.search(r"\w", word))
+        for page in ROOT.glob("docs/*.md")
+    }
+    assert {name: number for name, number in words.items() if number > 2500} == {}
+    assert sum(words.values()) <= 30_000
+    assert len(words.keys() - {"README.md"}) <= 18
+
+
 def test_the_map_has_every_folder() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     rooms = [room.parent.relative_to(ROOT) for name in TOP[:5] for room in (ROOT / name).glob("*/__init__.py")]

@@ -34,53 +34,52 @@ BATCH_FOLDER = "batch"
 
 
 class ModelSettings(StrictSettings):
-    """The language model, and how Keystone reaches it ([guide](models.md)).
+    """The language model, and how Keystone [reaches](models.md) it.
 
     The configuration never holds the key itself: see `key_env` and `key_file`.
     """
 
     backend: Literal["endpoints", "vllm", "batch", "replay", "command"] = "endpoints"
-    """`endpoints` asks OpenAI-compatible servers. `vllm` runs vLLM's engine in this process. `batch` writes files of
-    requests and reads files of replies. `replay` reads recorded replies and asks nobody. `command` runs `command`."""
+    """How the model is [reached](models.md#backends). `vllm` runs vLLM's engine in this process. `batch` writes files
+    of requests and reads files of replies. `replay` reads recorded replies and asks nobody. `command` runs
+    `command`."""
     name: str = Field(min_length=1)
     """The model's name, as its server knows it."""
     urls: list[str] = Field(default=["https://api.openai.com/v1"])
-    """The base URLs of the servers. Keystone asks the least loaded one first."""
+    """The base URLs of the servers, of which the least loaded is asked first."""
     key_env: str = OPENAI_KEY
     """The environment variable that holds the key."""
     key_file: AnyPath | None = None
-    """A file of mode 600 that holds the key. If it is set, `key_env` is not read."""
+    """A file of mode 600 that holds the key, in place of `key_env`."""
     window: int = Field(default=32_768, ge=LEAST_WINDOW, le=MOST_TOKENS)
     """The tokens that the model takes, its reply included."""
     thinking: int = Field(default=0, ge=0, le=1_000_000)
     """The tokens that a reply may have besides those of its step, for models that think first."""
     extra: dict[str, Any] = Field(default={})
-    """Further fields of each request, such as `{reasoning_effort: low}`. If they change, the model is asked again."""
+    """Further fields of each request, such as `{reasoning_effort: low}`; a change asks the model again."""
     engine: dict[str, Any] = Field(default={})
     """The arguments of vLLM's engine in this process, such as `{max_model_len: 8192}`."""
     command: list[str] = Field(default=[])
-    """The program and its arguments for `command`: a list, or a text that is split as a shell does, without a shell.
-    It gets the prompt on standard input, and writes the reply to standard output."""
+    """The program and its arguments for `command`: a list, or a text that is split as a shell would. It gets the prompt
+    on standard input, and writes the reply to standard output."""
     submit: bool = False
-    """Whether Keystone submits the files of `batch` to the first of `urls`, as jobs of OpenAI's batch service. The same
-    command fetches the replies when the jobs have ended."""
+    """Whether Keystone submits the files of `batch` to the first of `urls`."""
     concurrency: int = Field(default=256, ge=1, le=100_000)
     """The most calls in flight at one endpoint, and the most processes of `command` at once."""
     call_seconds: float = Field(default=300, gt=0, le=LONGEST_WAIT_S)
     """The seconds that a call may take."""
     run_seconds: float | None = Field(default=None, gt=0, le=LONGEST_WAIT_S)
-    """The seconds that a run may take. Keystone keeps each reply that came in time."""
+    """The seconds that a run may take; replies that came in time are kept."""
     patience_seconds: float = Field(default=600, ge=0, le=LONGEST_WAIT_S)
     """The seconds that Keystone waits if it can reach no endpoint."""
     cache: AnyPath | None = None
-    """The file that keeps replies. If it is null, this is `replies.sqlite` in `out`."""
+    """The file that keeps replies; null: `replies.sqlite` in `out`."""
     replies: AnyPath | None = None
     """A file of recorded replies, for `replay`."""
     prices: Prices | None = None
-    """The model's prices. If it is null, no cost is computed."""
+    """The model's prices, without which no cost is computed."""
     budget: Budget | None = None
-    """The most that the calls of a run may cost together, for `endpoints` and `command`. If it is null, there is no
-    limit."""
+    """The most that the calls of a run may cost together, for `endpoints` and `command`."""
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -22,18 +22,18 @@ MOST_DOLLARS = 1_000_000
 
 
 class Prices(StrictSettings):
-    """The model's prices, in US dollars for a million tokens. With them, `usage.json` shows the cost of each step."""
+    """The model's prices, in US dollars for a million tokens."""
 
     prompt: float = Field(ge=0, le=MOST_DOLLARS)
     """The price of prompt tokens."""
     cached: float | None = Field(default=None, ge=0, le=MOST_DOLLARS)
-    """The price of prompt tokens that the server had cached. If it is null, they cost as much as others."""
+    """The price of prompt tokens that the server had cached; null: as others."""
     completion: float = Field(ge=0, le=MOST_DOLLARS)
     """The price of reply tokens."""
 
 
 class Budget(StrictSettings):
-    """The most that all calls of a run may cost together. If several limits are set, all of them hold."""
+    """The most that all calls of a run may cost together; of several limits, all hold."""
 
     calls: int | None = Field(default=None, ge=0)
     """The most calls. A call that the server refused is not counted."""

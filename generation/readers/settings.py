@@ -36,16 +36,14 @@ class PlainSettings(StrictSettings):
     name: Literal["plain"] = "plain"
     """The reader of Keystone-Docs RAG."""
     evidence_tokens: int | None = Field(default=None, ge=64, le=MOST_TOKENS)
-    """The most tokens of documents that an answer is written from. If it is null, they take half of the model's
-    window."""
+    """The most tokens of evidence that an answer is written from; null: half of the model's window."""
 
 
 class StructureSettings(StrictSettings):
     """Limits that all structure-aware readers share. They hold for one question: a narrative, or one of its queries."""
 
     evidence_tokens: int | None = Field(default=None, ge=64, le=MOST_TOKENS)
-    """The most tokens of evidence that an answer is written from. If it is null, they take half of the model's
-    window."""
+    """The most tokens of evidence that an answer is written from; null: half of the model's window."""
     calls: int = Field(default=200, ge=1, le=MOST_CALLS)
     """The most calls of the model before the answer is written."""
     tokens: int = Field(default=400_000, ge=LEAST_TOKENS, le=MOST_TOKENS)
@@ -88,12 +86,12 @@ class DiscoRagSettings(StructureSettings):
     name: Literal["discorag"]
     """The reader of DiscoRAG."""
     method: Literal["agents", "expansion", "vanilla"] = "agents"
-    """`agents` walks from each entry leaf. `expansion` takes the entry leaves and their neighbours, and `vanilla` the
-    leaves closest to the question: the paper's baselines."""
+    """Agents that walk from entry leaves; or the paper's baselines: these leaves with their neighbours, or the leaves
+    closest to the question."""
     entries: int = Field(default=8, ge=1, le=100)
     """How many leaves agents begin at (paper: M = 8)."""
     entries_per_document: int = Field(default=3, ge=1, le=100)
-    """The most entry leaves in one document. If there are too few documents, each has an equal share of the entries."""
+    """The most entry leaves in one document, or an equal share if there are too few documents."""
     kept: int = Field(default=30, ge=1, le=10_000)
     """How many nodes of all agents are kept, interleaved (paper: K = 30)."""
     retrieved: int = Field(default=5, ge=1, le=100)
@@ -101,7 +99,7 @@ class DiscoRagSettings(StructureSettings):
     steps: int = Field(default=12, ge=1, le=1000)
     """The most steps of an agent."""
     window: int = Field(default=4000, ge=500, le=1_000_000)
-    """The most tokens of an agent's scratchpad: replies and observations. The oldest ones are shortened."""
+    """The most tokens of an agent's scratchpad, replies and observations; the oldest are shortened."""
     neighbours: int = Field(default=1, ge=0, le=100)
     """How many leaves on each side `expansion` adds to an entry leaf."""
     gate: bool = False
@@ -124,7 +122,7 @@ class RhetoricalSettings(StructureSettings):
     perturbed: bool = False
     """If true, labels of trees and graph are shuffled (paper: structural perturbation)."""
     seed: int = Field(default=0, ge=0, le=2**31)
-    """The seed of that shuffle."""
+    """The seed of what is drawn or shuffled."""
 
 
 class GraphReaderSettings(StructureSettings):
@@ -149,7 +147,7 @@ class GraphReaderSettings(StructureSettings):
     random_nodes: bool = False
     """If true, the initial nodes and all neighbours are drawn at random (paper: without node selection)."""
     seed: int = Field(default=0, ge=0, le=2**31)
-    """The seed of these draws."""
+    """The seed of what is drawn or shuffled."""
 
 
 class AgentSettings(StructureSettings):
@@ -169,7 +167,7 @@ class AgentSettings(StructureSettings):
     observation_tokens: int = Field(default=2000, ge=100, le=100_000)
     """The most tokens of what a step shows: hits, or a page of a document."""
     window: int = Field(default=12_000, ge=500, le=1_000_000)
-    """The most tokens of the observations that an agent is shown again. Older ones become a line."""
+    """The most tokens of the observations that an agent is shown again; older ones become a line."""
     least_cosine: float = Field(default=0.6, ge=-1, le=1)
     """Without a model, a question counts as answered if a noted sentence has at least this cosine with it."""
 
@@ -195,9 +193,9 @@ class FusedSettings(StrictSettings):
     name: Literal["fused"]
     """The fusion of readers."""
     evidence_tokens: int | None = Field(default=None, ge=64, le=MOST_TOKENS)
-    """The most tokens of fused evidence. If it is null, they take half of the model's window."""
+    """The most tokens of evidence that an answer is written from; null: half of the model's window."""
     readers: list[Annotated[str, OneOf(_list_single)]] = Field(default=["plain", "rdr2"], min_length=1, max_length=5)
-    """The readers, each with its default settings."""
+    """The readers whose evidence is fused."""
     k: int = Field(default=60, ge=1, le=1_000_000)
     """The k of reciprocal rank fusion."""
 
@@ -210,7 +208,7 @@ class EscalateSettings(StructureSettings):
     to: list[Annotated[str, OneOf(_list_structure_aware)]] = Field(
         default=["rdr2", "graphreader"], min_length=1, max_length=2
     )
-    """The readers for the queries that the draft does not cover: one a round, each with its default settings."""
+    """The readers for the queries that the draft does not cover: one a round."""
     least_cosine: float = Field(default=0.55, ge=-1, le=1)
     """Without a model, a query counts as covered if a cited segment has at least this cosine with it."""
 

@@ -116,7 +116,7 @@ def _probe_first(endpoint: RerankEndpoint, score_passages: ScorePassages, doubts
                     f"{endpoint.url}: {endpoint.name}: found the score {found[0]:.4g} for an answer and "
                     f"{found[1]:.4g} for another text, expected {LEAST_MARGIN} more for the answer: the server seems "
                     "to lack the template of this model: start vLLM with --hf-overrides and --chat-template "
-                    "(docs/methods.md)"
+                    "(see the page on methods)"
                 )
                 if found[0] < found[1]:
                     raise UserError(message)

@@ -8,7 +8,7 @@ from keystone.indexing.settings import NoneNamed, StrictSettings, leave_out
 
 
 class RerankEndpoint(StrictSettings):
-    """The server of a reranking model: a cross-encoder or late interaction ([guide](methods.md#rerankers))."""
+    """The server of a [reranking model](methods.md#reranking-models)."""
 
     url: str
     """The base URL, such as `http://localhost:8000/v1`, `https://api.jina.ai/v1` or `https://api.cohere.com/v2`."""
@@ -17,7 +17,7 @@ class RerankEndpoint(StrictSettings):
     form: Literal["rerank", "score"] = "rerank"
     """The form of requests: `/rerank` of Jina, Cohere and vLLM, or `/score` of vLLM."""
     key_env: str | None = Field(default=None, min_length=1)
-    """The environment variable that holds the key. If it is null, Keystone sends no key."""
+    """The environment variable that holds the key; null sends none."""
 
 
 class RerankSettings(StrictSettings):
@@ -27,21 +27,20 @@ class RerankSettings(StrictSettings):
         Literal["none", "endpoint", "model", "listwise", "sliding"] | None,
         NoneNamed("none", "endpoint", "model", "listwise", "sliding"),
     ] = None
-    """`endpoint` orders documents by the scores of a reranking model behind a server, and `model` by those of one on
-    this machine. `listwise` asks the language model to order
-    overlapping blocks of documents, all at once. `sliding` asks it to order one window after the other, from the last
-    documents to the first ([guide](methods.md#rerankers))."""
+    """What [orders](methods.md#rerankers) the documents. `listwise` asks the language model to order overlapping blocks
+    of documents, all at once. `sliding` asks it to order one window after the other, from the last documents to the
+    first ([guide](methods.md#rerankers))."""
     after: Literal["fusion", "grades"] = "fusion"
-    """The ranking that is ranked again. `fusion` takes the narrative's ranking, and grades come later. `grades` takes
-    the ranking that grades have reordered, if the run grades. The answer reads the documents that grades select."""
+    """The ranking that is ranked again: the narrative's, before [grades](methods.md#after-grades), or the one after
+    them."""
     depth: int = Field(default=100, ge=1, le=1000)
-    """How many documents of the ranking are ranked again. The others follow in their order."""
+    """How many documents are ranked again; the others follow in their order."""
     segments: int = Field(default=1, ge=1, le=1000)
     """How many segments stand for a document: those closest to the narrative. `endpoint` and `model` take the highest
     of their scores (MaxP); `listwise` and `sliding` show them together."""
     tokens: int = Field(default=300, ge=20, le=100_000)
-    """The most tokens of a document that a model is shown; for `endpoint` and `model`, of each segment. The documents
-    of a block share half of the language model's window, if that is less."""
+    """The most tokens of a document that a model is shown, or of a segment for `endpoint` and `model`. The documents of
+    a block share half of the language model's window, if that is less."""
     block: int = Field(default=20, ge=2, le=1000)
     """The most documents in a block or window."""
     stride: int = Field(default=10, ge=1, le=1000)
@@ -49,10 +48,9 @@ class RerankSettings(StrictSettings):
     endpoint: RerankEndpoint | None = None
     """The server that `endpoint` asks."""
     model: str | None = Field(default=None, min_length=1)
-    """The checkpoint that `model` runs: a folder, or a name of the hub ([guide](methods.md#rerankers))."""
+    """The checkpoint that `model` runs: a folder, or a name of the hub."""
     then: "RerankSettings | None" = None
-    """A further reranker, which ranks the first documents of the new ranking once more: with these same keys, but
-    `after`."""
+    """A further reranker for the first documents of the new order, with these keys but `after`."""
 
     @model_validator(mode="after")
     def _check_possible(self) -> Self:

@@ -1,13 +1,15 @@
 """The page docs/config.md, made from the models of the configuration: a section for each model, a row for each key.
 
-After a change of a model, `python -m keystone.runs.config.reference > docs/config.md` writes the page again.
+A row has the first sentence below the key; further sentences there are for readers of the code, and the page of the
+subject says for users what they say. After a change of a model, `python -m keystone.runs.config.reference` writes the
+page again, and the table of readers on docs/papers.md.
 """
 
 import ast
 import inspect
 import math
-import sys
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
@@ -21,35 +23,44 @@ from pydantic.fields import FieldInfo
 from keystone.generation.readers.settings import READERS
 from keystone.indexing.settings import OneOf
 from keystone.retrieval.search import KINDS
+from keystone.retrieval.system import System
 from keystone.runs.config.run_config import RunConfig
 
 PAGE_HEAD = """\
 # The configuration of a run
 
-This page is for those who change how a run works: it lists every key with its values, its default and its meaning.
+This page is for those who change how a run works: every key, its values, its default, and its effect.
 
 ```console
 keystone run run.yaml --set retrieval.depth=500
 ```
 
-A run is one YAML file. Only `run_id`, `index` and `topics` have no default. `--set KEY=VALUE` overrides a key, and
-such options alone can replace the file. A file overrides a [preset](run.md#presets). An unknown key is an error, and
-so is an impossible value.
+A run is one YAML file. `--set KEY=VALUE` overrides it, and such options alone can replace it. It overrides a
+[preset](run.md#presets). An unknown key or an impossible value is an error. `config.yaml` of a run directory has all
+keys.
 
 These ten keys matter most: `track`, `queries.method`, `retrieval.systems`, `retrieval.depth`, `fusion.depth`,
 `rerank.method`, `grading.method`, `answer.method`, `answer.words` and `model`.
 
-`(paper)` marks the values of the paper; [methods](methods.md#evidence-for-the-defaults) says why the defaults differ.
-`rules` always means "no language model". "As above" means the row of this key in an earlier section of the same part.
-
-`config.yaml` of a run directory shows all keys with their values. Keystone makes this page from its code: change
-`runs/config/sections.py` or `run_config.py`, and then run `python -m keystone.runs.config.reference > docs/config.md`.
+Limits with a decimal point admit any number between them, other limits whole numbers. `rules` means "no language
+model". `(paper)` marks values of the paper; [methods](methods.md#evidence-for-the-defaults) says why defaults differ.
 """
-"""The text before the table of keys."""
+"""The text before the tables of keys."""
+READERS_HEAD = """\
+## The settings of `reader`
+
+`calls` and `tokens` are [hard limits](run.md#readers). Readers of `fused` and `escalate` have their default settings.
+"""
+"""The text before the table of readers."""
+READERS_ROW = (
+    "| `reader` | [its keys](papers.md#the-settings-of-reader) | `{name: plain}` | "
+    "What [gathers](run.md#readers) the evidence of answers. |"
+)
+"""The row for the settings of readers, which are on the page of the readers."""
 TYPE_NAMES = {
     str: "text",
     Path: "path",
-    bool: "`true` or `false`",
+    bool: "`true`/`false`",
     int: "whole number",
     float: "number",
     NoneType: "`null`",
@@ -58,53 +69,73 @@ TYPE_NAMES = {
 
 
 def make_reference() -> str:
-    """Make the whole page."""
+    """Make the whole page docs/config.md."""
     return "\n".join([PAGE_HEAD.rstrip("\n"), *_write_section(RunConfig, "")])
 
 
-def _write_section(model: type[BaseModel], key: str, above: set[str] | None = None) -> Iterator[str]:
-    """Write the lines of a model's section and of the sections below it.
+def make_readers() -> str:
+    """Make the last section of docs/papers.md: a table with the settings of all readers."""
+    kinds = [(name, kind.settings) for name, kind in READERS.own.items()]
+    return "\n".join([READERS_HEAD.rstrip("\n"), "", *_write_kinds(kinds, "reader", "name", "`plain`")])
 
-    `above` has the rows of the sections of its other kinds. A row that is among them is not written again.
-    """
+
+def write_pages(docs: Path) -> None:
+    """Write docs/config.md, and the last section of docs/papers.md."""
+    (docs / "config.md").write_text(make_reference() + "\n")
+    papers = docs / "papers.md"
+    text, _, _ = papers.read_text().partition(READERS_HEAD.partition("\n")[0])
+    papers.write_text(f"{text.rstrip()}\n\n{make_readers()}\n")
+
+
+def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
+    """Write the lines of a model's section and of the sections below it."""
+    yield from ("", f"## `{key}`" if key else "## The run", "", _cut_sentence(inspect.getdoc(model) or ""), "")
+    yield from ("| key | values | default | meaning |", "|---|---|---|---|")
     meanings = _read_meanings(model)
-    yield from ("", f"## `{key}`" if key else "## The run", "", _join_lines(inspect.getdoc(model) or ""), "")
     below: list[tuple[type[BaseModel], str]] = []
-    rows: dict[str, str] = {}
     for name, field in model.model_fields.items():
         inner = f"{key}.{name}" if key else name
         part = _find_model(field.annotation)
         if part is model:  # the same keys once more
-            rows[name] = f"| `{name}` | the keys of `{key}` | {_describe_default(field)} | {meanings[name]} |"
-            continue
-        if name == "reader":
-            below += [(one.settings, f"{inner}` with `name: {of}") for of, one in READERS.own.items()]
-            continue
-        if name == "systems" and key == "retrieval":
-            below += [(one, f"{inner}.NAME` with `kind: {of}") for of, one in KINDS.own.items()]
-        if part:
+            yield f"| `{name}` | the keys of `{key}` | {_describe_default(field)} | {meanings[name]} |"
+        elif name == "reader":
+            yield READERS_ROW
+        elif part:
             below.append((part, inner))
-        if above and key.partition("` with `")[2].partition(":")[0] == name:  # the heading says its value
-            continue
-        if part is None or field.default is None:
-            values = _describe_values(field, inner)
-            rows[name] = f"| `{name}` | {values} | {_describe_default(field)} | {meanings[name]} |"
-    repeated = [name for name, row in rows.items() if above and row in above]
-    if repeated:
-        yield from (f"As above: {', '.join(f'`{name}`' for name in repeated)}.", "")
-    if len(repeated) < len(rows):
-        yield from ("| key | values | default | meaning |", "|---|---|---|---|")
-        yield from (row for name, row in rows.items() if name not in repeated)
-    if above is not None:
-        above |= set(rows.values())
-    kinds: dict[str, set[str]] = {}
+        if part is None or (part is not model and field.default is None):
+            yield f"| `{name}` | {_describe_values(field, inner)} | {_describe_default(field)} | {meanings[name]} |"
+        if name == "systems" and key == "retrieval":
+            below.append((System, f"{inner}.NAME"))
     for part, inner in below:
-        stem, _, kind = inner.partition("` with `")
-        yield from _write_section(part, inner, kinds.setdefault(stem, set()) if kind else None)
+        yield from _write_systems(inner) if part is System else _write_section(part, inner)
+
+
+def _write_systems(key: str) -> Iterator[str]:
+    yield from ("", f"## `{key}`", "", _cut_sentence(inspect.getdoc(System) or ""), "")
+    yield from _write_kinds(list(KINDS.own.items()), key, "kind", "required")
+
+
+def _write_kinds(kinds: Sequence[tuple[str, type[BaseModel]]], key: str, named_by: str, default: str) -> Iterator[str]:
+    """Write one table for models of several kinds. A row that several of them have names these kinds.
+
+    `named_by` is the key that names the kind, and `default` describes its default.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for kind, model in kinds:
+        meanings = _read_meanings(model)
+        for name, field in model.model_fields.items():
+            if name != named_by:
+                row = f"{_describe_values(field, f'{key}.{name}')} | {_describe_default(field)} | {meanings[name]}"
+                found.setdefault((name, row), []).append(kind)
+    yield from (f"| key | `{named_by}` | values | default | meaning |", "|---|---|---|---|---|")
+    every = [kind for kind, _ in kinds]
+    yield f"| `{named_by}` | all | {', '.join(f'`{kind}`' for kind in every)} | {default} | The kind. |"
+    for (name, row), having in found.items():
+        yield f"| `{name}` | {'all' if having == every else ', '.join(f'`{kind}`' for kind in having)} | {row} |"
 
 
 def _read_meanings(model: type[BaseModel]) -> dict[str, str]:
-    """Read the text below each attribute in the source of a model and of the models that it extends."""
+    """Read the first sentence below each attribute in the source of a model and of the models that it extends."""
     found = {}
     for parent in reversed([one for one in model.__mro__ if issubclass(one, BaseModel) and one is not BaseModel]):
         (definition,) = ast.parse(dedent(inspect.getsource(parent))).body
@@ -112,24 +143,26 @@ def _read_meanings(model: type[BaseModel]) -> dict[str, str]:
         for node, below in pairwise(definition.body):
             match node, below:
                 case ast.AnnAssign(), ast.Expr(ast.Constant(str(text))):
-                    found[ast.unparse(node.target)] = _join_lines(text)
+                    found[ast.unparse(node.target)] = _cut_sentence(text)
     return found
 
 
 def _describe_values(field: FieldInfo, key: str) -> str:
-    """Describe the values of a field: its type, then its limits."""
-    found = (limit for one in field.metadata for limit in _find_limits(one))
-    limits = {name: f"{value:,}" for name, value in found if math.isfinite(value)}
-    types = " or ".join(_describe_type(part, key) for part in _list_alternatives(field.annotation))
-    if {"at least", "at most"} <= limits.keys():
-        return f"{types}, {limits['at least']} to {limits['at most']}"
-    return ", ".join([types, *(f"{name} {value}" for name, value in limits.items())])
+    """Describe the values of a field: its type, or its limits, which are whole for whole numbers. Null is a default."""
+    found = dict(limit for one in field.metadata for limit in _find_limits(one))
+    parts = _list_alternatives(field.annotation)
+    if field.default is None:
+        parts = [part for part in parts if part is not NoneType]
+    if found.keys() == {"at least", "at most"} and {int, float} & {*parts}:
+        return "–".join(f"{int(value) if int in parts else float(value):,}" for value in found.values())
+    types = " or ".join(_describe_type(part, key) for part in parts)
+    return ", ".join([types, *(f"{name} {value:,}" for name, value in found.items())])
 
 
 def _find_limits(constraint: object) -> Iterator[tuple[str, float]]:
     words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
     for attribute, name in {**words, "max_length": "length at most"}.items():
-        if (value := getattr(constraint, attribute, None)) is not None:
+        if (value := getattr(constraint, attribute, None)) is not None and math.isfinite(value):
             yield name, value
 
 
@@ -175,10 +208,11 @@ def _describe_default(field: FieldInfo) -> str:
     return f"`{yaml.safe_dump(value, default_flow_style=True).removesuffix(chr(10)).removesuffix('...').strip()}`"
 
 
-def _join_lines(text: str) -> str:
-    """Join a docstring to one line for a cell of a table."""
-    return " ".join(text.split()).replace("|", "\\|")
+def _cut_sentence(text: str) -> str:
+    """Cut the first sentence of a docstring, as one line for a cell of a table."""
+    first, _, _ = re.sub(r"(?<=\.) (?=[A-Z`\[])", "\n", " ".join(text.split())).partition("\n")
+    return first.replace("|", "\\|")
 
 
 if __name__ == "__main__":
-    sys.stdout.write(make_reference() + "\n")
+    write_pages(Path("docs"))

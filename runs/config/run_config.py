@@ -26,29 +26,28 @@ from keystone.runs.track_rules import DEFAULT_TEAM, TRACKS
 
 
 class RunConfig(StrictSettings):
-    """A run. Paths are relative to the working directory, not to the YAML file."""
+    """A run, whose paths are relative to the working directory, not to the YAML file."""
 
     run_id: str = Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """The run's name: letters, digits, `.`, `_` and `-`. It is also the run tag of the files to submit."""
+    """The run's name and run tag: letters, digits, `.`, `_` and `-`."""
     team_id: str = Field(default=DEFAULT_TEAM, max_length=100, pattern=r"^\S+$")
     """The team's name in the files to submit. Set yours before you submit."""
     index: AnyPath
     """The index folder that `keystone index` made."""
     topics: AnyPath
-    """The narratives: a file in any of the [forms of topics](corpora.md#topics), a folder of BEIR, or
-    `ir_datasets:ID`."""
+    """The narratives, in any of the [forms of topics](corpora.md#topics)."""
     out: AnyPath = Path("out")
     """The folder of runs. The run directory is `<out>/<run_id>`."""
     track: Annotated[str | None, NoneNamed()] = "rag25"
-    """The name of the [track](submit.md) whose files are written. `none` writes rankings only."""
+    """The [track](submit.md) whose files are written; `none` writes rankings only."""
     ranking: Literal["documents", "segments"] = "documents"
-    """The unit that is ranked for tracks of segments. `documents` submits one segment of each document: the closest to
-    the narrative (paper). `segments` [submits several](submit.md#rankings-of-segments)."""
+    """The [unit](submit.md#rankings-of-segments) that is ranked for tracks of segments (paper: documents). `documents`
+    submits one segment of each document: the closest to the narrative (paper). `segments` [submits
+    several](submit.md#rankings-of-segments)."""
     segments_per_document: int = Field(default=5, ge=1, le=1000)
-    """With `ranking: segments`, the most segments of a document: those closest to the narrative or one of its
-    queries."""
+    """With `ranking: segments`, the most segments of a document."""
     run_desc: str | None = Field(default=None, max_length=10_000, pattern=r"\S")
-    """The run's description, for tracks that ask for one. If it is null, Keystone lists the settings."""
+    """The run's description, for tracks that ask for one; null lists the settings."""
     queries: Queries = Queries()
     retrieval: Retrieval = Retrieval()
     fusion: Fusion = Fusion()
@@ -57,7 +56,7 @@ class RunConfig(StrictSettings):
     reader: ReaderSettings = PlainSettings()
     answer: Answer = Answer()
     model: ModelSettings | None = None
-    """The language model. If it is null, no step may ask one."""
+    """The language model; with null, no step may ask one."""
 
     @model_validator(mode="before")
     @classmethod

@@ -58,8 +58,8 @@ class ChosenDepth(StrictSettings):
     """How the rows of each narrative are chosen, of the first `fusion.depth` documents of its ranking."""
 
     choose: Literal["threshold", "expected"] = "expected"
-    """`expected` keeps the rows whose expected F1 is best, or obeys `precision` or `budget`. `threshold` keeps those
-    that are relevant with a probability of `threshold` or more."""
+    """The rows that are kept: those of the best expected F1, or those above `threshold`. `threshold` keeps those that
+    are relevant with a probability of `threshold` or more."""
     threshold: float = Field(default=0.5, gt=0, lt=1)
     """The lowest probability of a row, for `threshold`."""
     precision: float | None = Field(default=None, gt=0, lt=1)
@@ -67,8 +67,8 @@ class ChosenDepth(StrictSettings):
     budget: int | None = Field(default=None, ge=1, le=100_000_000)
     """For `expected`: keep this many rows of all narratives together, those with the highest probabilities."""
     calibration: AnyPath | None = None
-    """The file of `keystone tune --calibrate`, which turns scores into probabilities. If it is null, a mixture of two
-    densities is fitted to the scores of each narrative."""
+    """The [file](submit.md#a-depth-for-each-narrative) that turns scores into probabilities. If it is null, a mixture
+    of two densities is fitted to the scores of each narrative."""
 
     @model_validator(mode="after")
     def _check_possible(self) -> Self:
@@ -84,39 +84,37 @@ class Queries(StrictSettings):
     """How a narrative becomes queries."""
 
     method: Literal["rules", "model", "contract", "narrative"] = "rules"
-    """`rules` decomposes the narrative without a language model. `model` asks the language model to decompose it, and
-    to extract and expand its topic. `contract` asks it once for the questions, each with the kind of answer that it
-    wants, a weight and terms. `narrative` searches for the whole narrative alone."""
+    """What makes the [queries](methods.md#queries). `model` asks the language model to decompose it, and to extract and
+    expand its topic. `contract` asks it once for the questions, each with the kind of answer that it wants, a weight
+    and terms. `narrative` searches for the whole narrative alone."""
     facets: Literal["sentences", "clauses"] = "sentences"
     """The questions that `rules` makes: the sentences as they are, or clauses turned into questions (paper)."""
     topic: Annotated[Literal["lead", "phrase"] | None, NoneNamed("lead", "phrase", "none")] = "lead"
     """The topic that `rules` adds to each question: the narrative's first sentence (`lead`), an extracted phrase
     (paper), or nothing."""
     dense_topic: bool = False
-    """If true, the embedding model gets the topic too (paper). If false, BM25 alone gets it."""
+    """If true, embeddings get the topic, too, and not BM25 alone (paper)."""
     questions: int = Field(default=30, ge=1, le=100)
-    """The most questions of a narrative. If `rules` would make more, they join neighbouring ones. A reply of `model` or
-    `contract` with more is refused."""
+    """The most questions of a narrative: `rules` join neighbours, and a reply with more is refused."""
     variants: int = Field(default=0, ge=0, le=50)
     """How many variants expand the topic for BM25 (paper: `NUM_QUERIES` = 10)."""
     expand: Literal["phrase", "narrative"] = "phrase"
     """The text from which `model` expands the topic: the topic's phrase alone (paper), or with the narrative."""
     translate: bool = False
-    """If true, the language model translates each question, and BM25 searches each language of the index by its own
-    translation. The field `translations` of a topic, from codes to texts, does so, too."""
+    """If true, the model [translates](submit.md#requests-in-several-parts) each question for each language of the
+    index. The field `translations` of a topic, from codes to texts, does so, too."""
     question_weight: int = Field(default=3, ge=1, le=20)
-    """The weight of a question's words for BM25. The words of its topic and variants have weight 1 (paper: 1)."""
+    """The weight of a question's words for BM25, where its topic and variants have 1 (paper: 1)."""
     narrative_weight: float = Field(default=2, ge=0, le=20)
-    """The weight of the whole narrative as one more query in the second stage of fusion; each other query has 1. With 0
-    it is not searched (paper: 0)."""
+    """The weight of the whole narrative as one more query in the second stage of fusion; 0 leaves it out (paper)."""
     passages: Annotated[Literal["hyde", "query2doc", "both"] | None, NoneNamed("none", "hyde", "query2doc", "both")] = (
         None
     )
-    """The language model writes a passage for each query, as if from a document that answers it. `hyde` also searches
-    by the passage's embedding, `query2doc` by BM25 for the question and the passage, and `both` by both. `hyde` needs
-    `dense` among the systems, `query2doc` needs `bm25`."""
+    """The [passage](methods.md#queries) that the model writes for each query. `hyde` also searches by the passage's
+    embedding, `query2doc` by BM25 for the question and the passage, and `both` by both. `hyde` needs `dense` among the
+    systems, `query2doc` needs `bm25`."""
     passage_weight: float = Field(default=1, gt=0, le=20)
-    """The weight of these rankings in the first stage of fusion. Those of the query itself have 1."""
+    """The weight of the passage's rankings in the first stage of fusion, where the query's have 1."""
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -155,33 +153,29 @@ class Retrieval(StrictSettings):
         | Annotated[dict[SystemName, AnySystem], Field(min_length=1, max_length=20), Tag("long")],
         Discriminator(_find_form),
     ] = Field(default=DEFAULT_SYSTEMS)
-    """The systems that search each query. With `runs` the list may be empty. For an index without embeddings, the
-    default is BM25. The long form names [any number of systems](index.md#systems), each with its kind and settings."""
+    """The [systems](index.md#systems) that search each query; without embeddings, BM25 alone."""
     runs: list[AnyPath] = Field(default=[], max_length=100)
-    """[Run files of other systems](methods.md#runs-of-other-systems), whose rankings of narratives and queries are
-    fused with those of `systems`."""
+    """[Run files of other systems](methods.md#runs-of-other-systems), which are fused with `systems`."""
     depth: int = Field(default=1000, ge=1, le=100_000)
     """How many documents each system returns for a query (paper: `N_query`, 1000)."""
     k1: float = Field(default=K1, ge=0, le=100)
-    """The k1 of BM25: how slowly a word's score stops growing with the number of times that it occurs.
-    OpenSearch keeps its own."""
+    """How slowly a repeated word's score stops growing in BM25; OpenSearch keeps its own."""
     b: float = Field(default=B, ge=0, le=1)
-    """The b of BM25: how much the length of a document counts. OpenSearch keeps its own."""
+    """How much the length of a document counts in BM25; OpenSearch keeps its own."""
     feedback: Annotated[Literal["rm3", "rocchio"] | None, NoneNamed("none", "rm3", "rocchio")] = None
     """The feedback that expands each BM25 query from its first ten documents."""
     summarise: bool = False
-    """If true, the language model summarises documents of more than 8,000 tokens before the run embeds them (paper).
-    Only an index made with `--dense pool` leaves embedding to the run."""
+    """If true, the model summarises documents of more than 8,000 tokens before a run embeds them, with `--dense pool`
+    (paper)."""
     best_passages: int = Field(default=5, ge=1, le=1000)
-    """In an index of passages, the dense score of a document has the mean of this many of its best passages. With 1 it
-    is the best passage (MaxP)."""
+    """How many of a document's best [passages](index.md#passages-of-long-documents) its dense score has the mean of.
+    With 1 it is the best passage (MaxP)."""
     first_passage_weight: float = Field(default=0.5, ge=0, le=1)
     """The weight of a document's first passage in its dense score. The mean of the best passages has the rest."""
     faiss: str = ""
     """The search parameters of a FAISS index that is not exact, such as `nprobe=16` or `efSearch=200`."""
     statistics: Literal["global", "local"] = "global"
-    """Where BM25 counts words if an OpenSearch index has several shards: in all [together](index.md#opensearch), or in
-    each separately."""
+    """Where BM25 counts words of [OpenSearch's shards](index.md#opensearch): in all together, or in each."""
 
     def make_systems(self) -> dict[str, System]:
         """Make the systems that search each query, by their names."""
@@ -242,21 +236,21 @@ def _find_method(name: Any) -> Any:
 
 
 class Fusion(StrictSettings):
-    """How the rankings of a narrative become one ranking. See [methods](methods.md#fusion)."""
+    """How the rankings of a narrative become one [ranking](methods.md#fusion)."""
 
     method: Annotated[str, BeforeValidator(_find_method)] = "rrf"
     """The [method](methods.md#all-methods) of the second stage, which fuses the queries of a narrative."""
     systems: Literal["rrf", "scores"] | None = None
-    """How the first stage fuses the systems of a query. `scores` adds their scores, each list's scaled to at most 1.
-    `rrf` is reciprocal rank fusion (paper). Null means `rrf` if `retrieval.runs` has files, and `scores` otherwise."""
+    """How the [first stage](methods.md#scores-in-the-first-stage) fuses the systems of a query; null: `rrf` (paper)
+    with `retrieval.runs`, otherwise `scores`."""
     k: int = Field(default=60, ge=1, le=1_000_000)
-    """The k of the first stage, for `rrf` (paper: 60). The rankings of `grading.rounds` are joined with it too."""
+    """The k of the first stage, for `rrf`, and of `grading.rounds` (paper: 60)."""
     dense_weight: float = Field(default=0.85, gt=0, lt=1)
-    """The weight of embeddings in the first stage, for `scores`. BM25 has the rest to 1."""
+    """The weight of embeddings in the first stage, for `scores`."""
     k_narrative: int = Field(default=10, ge=1, le=1_000_000)
     """The k of the second stage, for `rrf` and `frequency` (paper: k' = 60, and 10 in its run `uema2lab_rrf_k10`)."""
     norm: str | None = None
-    """The [normalisation](methods.md#all-methods) of scores, for methods that look at scores. Null means `min-max`."""
+    """The [normalisation](methods.md#all-methods) of scores; null: `min-max`."""
     parameters: dict[str, float] = Field(default={})
     """The method's parameters besides k, by name, such as `{phi: 0.9}`."""
     depth: int = Field(default=100, ge=1, le=100_000)
@@ -264,12 +258,11 @@ class Fusion(StrictSettings):
     form](submit.md#a-depth-for-each-narrative) `{choose: expected}` chooses the submitted rows of each narrative, of
     its first `most` documents (1,000), by the settings of `choice`. It is the default of the track rag26."""
     choice: ChosenDepth | None = None
-    """The settings of the long form of `depth`, which are written there. If it is null, the depth is fixed."""
+    """The settings of the [long form](submit.md#a-depth-for-each-narrative) of `depth`, which are written there."""
     depths: Annotated[dict[str, Annotated[int, Field(ge=1, le=100_000)]], BeforeValidator(load_depths)] = Field(
         default={}
     )
-    """The depth of single narratives, by topic id, in place of `depth`. A path is read as a file with a topic id and a
-    number on each line."""
+    """The depth of single narratives, by topic id, or a [file](submit.md#a-depth-for-each-narrative) of them."""
 
     @model_validator(mode="before")
     @classmethod
@@ -308,8 +301,7 @@ class Grading(StrictSettings):
     """How the language model grades documents for the queries (UMBRELA), and which documents the grades select."""
 
     method: Annotated[Literal["pointwise", "grid"] | None, NoneNamed("none", "pointwise", "grid")] = None
-    """`pointwise` asks the model about one query and one document in each call, `grid` about one document and all
-    queries of its topic. `none` grades nothing."""
+    """How the model [grades](methods.md#grades); `none` grades nothing."""
     pool: int = Field(default=20, ge=1, le=100_000)
     """How many documents each query's hybrid ranking gives to the pool (paper: 20 of R_i). Each document of the pool
     is graded for all queries of its topic."""
@@ -321,12 +313,11 @@ class Grading(StrictSettings):
     neighbours: int = Field(default=0, ge=0, le=100)
     """How many nearest documents, by embeddings, each selected document of grade 2 or 3 adds to those of `deeper`."""
     select: Literal["parasol", "coverage"] = "parasol"
-    """`parasol` selects the documents of the highest Parasol score, `coverage` a set that covers the queries
-    ([both](methods.md#grades))."""
+    """How grades [select](methods.md#grades) documents."""
     documents: int = Field(default=20, ge=1, le=100_000)
     """How many documents are selected. `coverage` may select fewer."""
     budget: int | None = Field(default=None, ge=1, le=MOST_TOKENS)
-    """The tokens of graded passages that a `coverage` set may hold. If it is null, there is no limit."""
+    """The tokens of graded passages that a `coverage` set may hold."""
     cap: float = Field(default=math.inf, gt=0, allow_inf_nan=True)
     """The sum of grades at which `coverage` counts a query as covered; 3 is one exact document. The set ends when no
     document left adds to a query that is not covered."""
@@ -353,26 +344,26 @@ class Answer(StrictSettings):
     """
 
     method: Annotated[AnswerMethod | None, NoneNamed(*get_args(AnswerMethod), "none")] = "rules"
-    """`rules` chooses sentences of the documents for coverage. The other methods ask the model. `retrieval` makes one
-    answer from all selected documents, and `whole` one from the first documents of the last ranking, shown whole.
-    `answers` joins an answer to each query. `claims` writes prose from claims whose quotes are found. `none` submits
-    rankings only."""
+    """How an answer is [made](methods.md#answers); `none` submits rankings only. The other methods ask the model.
+    `retrieval` makes one answer from all selected documents, and `whole` one from the first documents of the last
+    ranking, shown whole. `answers` joins an answer to each query. `claims` writes prose from claims whose quotes are
+    found. `none` submits rankings only."""
     documents: int = Field(default=20, ge=1, le=100_000)
-    """How many documents an answer is made from. With `answers` and `claims` this number holds for each query."""
+    """How many documents an answer is made from, with `answers` and `claims` for each query."""
     words: int | None = Field(default=None, ge=1, le=100_000)
-    """The most words of an answer. If it is null, the track decides (rag25: 399)."""
+    """The most words of an answer; null: as the [track](submit.md#rules-of-the-tracks) wants."""
     prompt_with: Literal["query", "narrative"] = "query"
     """The question that each sub-answer answers: its query (the paper's ideal) or the narrative (the paper's runs)."""
     synthesis: Literal["select_edit", "edit", "resynthesise"] = "select_edit"
-    """How sub-answers become one answer. `select_edit` edits a choice of sentences, `edit` all sentences (the paper's
-    runs). `resynthesise` writes the answer anew (the paper's ideal)."""
+    """How sub-answers become one: by an edit of chosen sentences, of all (the paper's runs), or anew (its ideal)."""
     segments: Literal["closest", "words"] = "words"
-    """Which segments of a document a sentence by the model cites: the one whose embedding is `closest` (paper). `words`
+    """Which [segments](methods.md#citations-and-support) a sentence by the model cites (paper: `closest`). `words`
     compares rare words too, and cites up to three where one does not say it all."""
     support: Literal["none", "rules", "model"] = "rules"
-    """How each sentence by the model is checked against its segments. Without full support, other segments are sought.
-    `rules` compare numbers, names and rare words, and drop a sentence without support. `model` asks the model, which
-    also rewrites the sentence to what the segments say. `none` checks nothing (paper)."""
+    """How a sentence by the model is [checked](methods.md#citations-and-support) against its segments (paper: `none`).
+    Without full support, other segments are sought. `rules` compare numbers, names and rare words, and drop a sentence
+    without support. `model` asks the model, which also rewrites the sentence to what the segments say. `none` checks
+    nothing (paper)."""
     rounds: int = Field(default=1, ge=0, le=2)
     """With `whole`, how many times the model checks which questions the documents leave open, and Keystone searches
     for these again."""
@@ -380,5 +371,5 @@ class Answer(StrictSettings):
     """Whether the model mends sentences that point to another one, repeat one, or begin like those before them, by at
     most one request an answer."""
     gaps: bool | None = None
-    """Whether the last sentence, without a citation, says what the documents leave open, which only `whole` tells. If
-    it is null, only answers without a track have it."""
+    """Whether the last sentence of `whole`, without a citation, says what the documents leave open; null: only without
+    a track."""

@@ -5,10 +5,10 @@ import re
 import shlex
 import shutil
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import cycle, product
+from itertools import cycle, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,9 @@ from tests.support.runs.shared_task import write_scored_answers, write_shared_ta
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
 MODEL_URL = "http://localhost:8000/v1"
 """The address of a language model in the pages."""
-_BLOCK = re.compile(r"^( *)```(?:console|bash|sh)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+_SHELL = re.compile(r"\s*(?:keystone|pip|docker|vllm|export) ")
+"""What a block of commands begins with, if it is marked as text: one that cannot be typed as it is."""
 COMMAND = re.compile(r"^[^#\n].*<<'END'\n(?:.*\n)*?END$|^[^#\n].*$", re.MULTILINE)
 """A line, or several up to `END`, which are the contents of a file."""
 RUNS = ("my-run", "a", "b", "c", "first", "second")
@@ -42,20 +44,33 @@ DEMO_RUNS = {
 
 @dataclass(frozen=True)
 class Block:
-    """A block of commands: its place, and its commands. One that goes on in further lines is one command."""
+    """A block of commands: its place, and its commands. One that goes on in further lines is one command.
+
+    `output` is the text block after it, which shows what the commands print; empty if there is none.
+    """
 
     place: str
     commands: tuple[str, ...]
+    output: str = ""
 
 
 def list_blocks() -> list[Block]:
     """List the blocks of commands of all pages."""
-    return [
-        Block(f"{page.name}:{text[: found.start()].count(chr(10)) + 1}", tuple(COMMAND.findall(_join(found[2]))))
-        for page in PAGES
-        for text in [page.read_text()]
-        for found in _BLOCK.finditer(text)
-    ]
+    return [block for page in PAGES for block in _list_of_page(page)]
+
+
+def _list_of_page(page: Path) -> Iterator[Block]:
+    text = page.read_text()
+    for found, after in pairwise([*_FENCE.finditer(text), None]):
+        assert found
+        if found[2] in ("console", "bash", "sh") or _has_commands(found):
+            output = after[3] if after and after[2] == "text" and not _has_commands(after) else ""
+            place = f"{page.name}:{text[: found.start()].count(chr(10)) + 1}"
+            yield Block(place, tuple(COMMAND.findall(_join(found[3]))), textwrap.dedent(output))
+
+
+def _has_commands(fence: re.Match[str]) -> bool:
+    return fence[2] == "text" and bool(_SHELL.match(fence[3]))
 
 
 def _join(block: str) -> str:
@@ -120,6 +135,7 @@ def write_sample_files(folder: Path, model_url: str) -> None:
             row[members] = [one | {"references": ["bees"]} for one in row[members]]
         _write(folder / f"{name}.jsonl", rows)
     _write(folder / "references.jsonl", [_refer(topic) for topic in narratives])
+    _write_corpora(folder)
     settings = {"run_id": "my-run", "index": "demo-out/index", "topics": "narratives.jsonl"}
     model = {"name": "my-model", "urls": [model_url], "window": 8192}
     (folder / "run.yaml").write_text(yaml.safe_dump(settings))
@@ -154,6 +170,37 @@ def write_sample_files(folder: Path, model_url: str) -> None:
     )
     for name, run in (("answers", "my-run"), ("other", "c")):
         shutil.copy(folder / f"out/{run}/rag_output_trec_rag_2025.jsonl", folder / f"{name}.jsonl")
+
+
+def _write_corpora(folder: Path) -> None:
+    """Write small corpora in several forms, what an update adds and removes, and files of other tools."""
+    for name in ("website", "disk4-and-5", "more", "scifact/qrels"):
+        (folder / name).mkdir(parents=True)
+    (folder / "website/bees.html").write_text("<html><body><p>Honey bees live in colonies.</p></body></html>")
+    (folder / "disk4-and-5/ft911").write_text("<DOC>\n<DOCNO>FT911-3</DOCNO>\n<TEXT>\nBees.\n</TEXT>\n</DOC>\n")
+    stories = [("s1", "en", "Honey bees live in colonies."), ("s2", "zh", "蜜蜂生活在蜂群中。")]
+    _write(folder / "stories.jsonl", [{"id": id, "lang": lang, "text": text} for id, lang, text in stories])
+    _write(folder / "new.jsonl", [{"id": "ants", "text": "Ants build hills."}])
+    _write(folder / "more/more.jsonl", [{"id": "moths", "text": "Moths fly at night."}])
+    (folder / "old-ids.txt").write_text("volcano\n")
+    bees = {"_id": "bees", "title": "Bees", "text": "Honey bees live in colonies."}
+    _write(folder / "scifact/corpus.jsonl", [bees])
+    _write(folder / "scifact/queries.jsonl", [{"_id": "1", "text": "Where do bees live?"}])
+    (folder / "scifact/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n1\tbees\t1\n")
+    query = {"qid": "1", "text": "Where do bees live?"}
+    candidates = [
+        {"docid": id, "score": score, "doc": {"segment": "Bees."}} for id, score in (("bees", 2), ("flowers", 1))
+    ]
+    _write(folder / "reranked.jsonl", [{"query": query, "candidates": candidates}])
+    judged = {
+        "qid": "1",
+        "query": query["text"],
+        "docid": "bees",
+        "passage": "Bees.",
+        "judgment": 2,
+        "result_status": 1,
+    }
+    _write(folder / "judgments.jsonl", [judged])
 
 
 def _refer(topic: Mapping[str, str]) -> dict[str, Any]:

@@ -42,7 +42,8 @@ def battles(
     topics: Annotated[
         Path | None,
         typer.Option(
-            help="The narratives, in any form of docs/corpora.md.", show_default="those of the answers, or of the run"
+            help="The narratives, in any form (see the page on corpora).",
+            show_default="those of the answers, or of the run",
         ),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML file, as for run, whose model judges.")] = None,

@@ -58,9 +58,9 @@ def evaluate(
     ],
     qrels: Annotated[
         list[Path] | None,
-        typer.Option(help="Judgments of runs: see docs/corpora.md. Repeat for several judges, which are compared."),
+        typer.Option(help="Judgments of runs: see the page on corpora. Repeat for several judges, which are compared."),
     ] = None,
-    answers: Annotated[bool, typer.Option("--answers", help="Measure answers. See docs/evaluate.md.")] = False,
+    answers: Annotated[bool, typer.Option("--answers", help="Measure answers. See the page on evaluation.")] = False,
     references: Annotated[
         Path | None, typer.Option(help="References of answers: a JSON object a topic, or BioGen's .csv.")
     ] = None,

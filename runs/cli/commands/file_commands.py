@@ -24,7 +24,9 @@ def fuse(
         list[Path], typer.Argument(help="Run files of any system, or run directories, whose last ranking counts.")
     ],
     out: Annotated[Path, typer.Option(help="The run file to write.")],
-    method: Annotated[str, typer.Option(help="The method: rrf, sum, mnz, condorcet, ... See docs/methods.md.")] = "rrf",
+    method: Annotated[
+        str, typer.Option(help="The method: rrf, sum, mnz, condorcet, ... See the page on methods.")
+    ] = "rrf",
     weights: Annotated[
         str | None,
         typer.Option(help="A weight for each run, such as 2,1. A run of weight 0 is left out.", show_default="all 1"),
@@ -32,7 +34,7 @@ def fuse(
     norm: Annotated[
         str | None,
         typer.Option(
-            help="The normalisation of scores: min-max, max, zmuv, ... See docs/methods.md.", show_default="min-max"
+            help="The normalisation of scores: min-max, max, zmuv, ... See the page on methods.", show_default="min-max"
         ),
     ] = None,
     set: Annotated[list[str] | None, typer.Option(help="A parameter of the method, such as k=60.")] = None,
@@ -70,7 +72,7 @@ def validate(
             "files with a track's file name, at any depth. If it has none, Keystone judges all files directly in it.",
         ),
     ],
-    topics: Annotated[Path, typer.Option(help="The track's topics, in any form of docs/corpora.md.")],
+    topics: Annotated[Path, typer.Option(help="The track's topics, in any form (see the page on corpora).")],
     track: Annotated[
         str | None, typer.Option(help="The track whose rules apply.", show_default="detected for each file")
     ] = None,

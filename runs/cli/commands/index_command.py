@@ -150,14 +150,14 @@ def index(
         list[str] | None,
         typer.Option(
             help="One more set of vectors: NAME=MODEL, NAME=MODEL@URL, or NAME={model: M, url: U, query_prefix: P, "
-            "...}. Can be given several times; see docs/index.md#systems."
+            "...}. Can be given several times; see the page on indexes."
         ),
     ] = None,
     impacts: Annotated[
         list[str] | None,
         typer.Option(
             help="A set of impacts by a learned sparse encoder, such as a SPLADE: NAME=MODEL. Can be given several "
-            "times; see docs/index.md#systems."
+            "times; see the page on indexes."
         ),
     ] = None,
     embedding_url: Annotated[
@@ -219,7 +219,7 @@ def index(
     ] = Engine.local,
     opensearch: Annotated[
         str | None,
-        typer.Option(help="Load the index into an OpenSearch cluster, to URL[,URL...]/NAME: see docs/index.md."),
+        typer.Option(help="Load the index into an OpenSearch cluster, to URL[,URL...]/NAME: see the page on indexes."),
     ] = None,
     shards: Annotated[int, typer.Option(min=1, help="Primary shards of the index in OpenSearch.")] = 1,
     replicas: Annotated[

@@ -40,7 +40,9 @@ judging.command()(battles)
 
 Topics = Annotated[
     Path | None,
-    typer.Option(help="The narratives, in any form of docs/corpora.md.", show_default="those of the run directory"),
+    typer.Option(
+        help="The narratives, in any form (see the page on corpora).", show_default="those of the run directory"
+    ),
 ]
 ModelConfig = Annotated[Path | None, typer.Option(help="A YAML file, as for run, whose model judges.")]
 
@@ -129,7 +131,7 @@ def use(
     ] = None,
     topics: Topics = None,
     references: Annotated[
-        Path | None, typer.Option(help="References to compare with: a JSON object a topic. See docs/evaluate.md.")
+        Path | None, typer.Option(help="References to compare with: a JSON object a topic. See the page on evaluation.")
     ] = None,
     config: ModelConfig = None,
     set: Overrides = None,

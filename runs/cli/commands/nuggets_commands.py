@@ -43,7 +43,7 @@ Answers = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Answer files of any track, or run directories.")
 ]
 Out = Annotated[Path, typer.Option(help="The JSONL file to write.")]
-Qrels = Annotated[Path, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")]
+Qrels = Annotated[Path, typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")]
 RelevantFrom = Annotated[int, typer.Option(min=1, help="The grade from which the model sees a document or segment.")]
 
 nuggets = typer.Typer(
@@ -64,7 +64,7 @@ def create(
     config: Config,
     out: Out,
     qrels: Annotated[
-        Path | None, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")
+        Path | None, typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")
     ] = None,
     set: Overrides = None,
     relevant_from: RelevantFrom = 2,
@@ -109,7 +109,7 @@ def create(
 @nuggets.command(cls=Command)
 def assign(
     files: Answers,
-    nuggets: Annotated[Path, typer.Option(help="Nuggets, in any form of docs/judge.md.")],
+    nuggets: Annotated[Path, typer.Option(help="Nuggets, in any form (see the page on judging).")],
     out: Out,
     config: ModelConfig = None,
     set: Overrides = None,
@@ -169,13 +169,13 @@ def score(
     nuggets: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Score the topics of these nuggets, in any form of docs/judge.md. Repeat for several judges, which "
-            "are compared; a file of assigned nuggets is a judge by itself."
+            help="Score the topics of these nuggets, in any form (see the page on judging). Repeat for several "
+            "judges, which are compared; a file of assigned nuggets is a judge by itself."
         ),
     ] = None,
     topics: Annotated[
         Path | None,
-        typer.Option(help="Score these topics, in any form of docs/corpora.md."),
+        typer.Option(help="Score these topics, in any form (see the page on corpora)."),
     ] = None,
     track: Annotated[
         str | None,
@@ -227,7 +227,7 @@ def score(
 
 @nuggets.command(cls=Command)
 def convert(
-    file: Annotated[Path, typer.Argument(help="Nuggets, in any form of docs/judge.md.")],
+    file: Annotated[Path, typer.Argument(help="Nuggets, in any form (see the page on judging).")],
     to: Annotated[NuggetForm, typer.Option(help="The form to write.")],
     out: Out,
     json: Json = False,

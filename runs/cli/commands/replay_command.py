@@ -23,7 +23,7 @@ def replay(
     session: Annotated[str | None, typer.Option(help="Repeat and score only the calls of this session.")] = None,
     qrels: Annotated[Path | None, typer.Option(help="Judgments in TREC form, of documents or segments.")] = None,
     nuggets: Annotated[
-        Path | None, typer.Option(help="Nuggets with their documents, in any form of docs/judge.md.")
+        Path | None, typer.Option(help="Nuggets with their documents, in any form (see the page on judging).")
     ] = None,
     topic: Annotated[str | None, typer.Option(help="The topic of the session, if the judgments have several.")] = None,
     relevant_from: Annotated[

@@ -31,14 +31,15 @@ def report(
         ),
     ],
     qrels: Annotated[
-        Path | None, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")
+        Path | None, typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")
     ] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option("--measure", "-m", help="A measure of a leaderboard; the first ranks runs. Repeat for several."),
     ] = None,
     topics: Annotated[
-        Path | None, typer.Option(help="Topics, whose narratives a leaderboard shows, in any form of docs/corpora.md.")
+        Path | None,
+        typer.Option(help="Topics, whose narratives a leaderboard shows, in any form (see the page on corpora)."),
     ] = None,
     skip_bad: SkipBad = False,
     battles: Annotated[
@@ -99,10 +100,10 @@ def _become_leaderboard(paths: "Sequence[Path]", qrels: Path | None) -> bool:
 def diagnose(
     directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a finished run.")],
     qrels: Annotated[
-        Path | None, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")
+        Path | None, typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")
     ] = None,
     nuggets: Annotated[
-        Path | None, typer.Option(help="Nuggets with their documents, in any form of docs/judge.md.")
+        Path | None, typer.Option(help="Nuggets with their documents, in any form (see the page on judging).")
     ] = None,
     relevant_from: Annotated[
         int, typer.Option(min=1, help="The grade from which a document of the judgments is relevant.")
@@ -185,7 +186,7 @@ def plot(
             "run directories. The others are compared with the first one. More than eight are ranked.",
         ),
     ],
-    qrels: Annotated[Path, typer.Option(help="Judgments, in any form of docs/corpora.md.")],
+    qrels: Annotated[Path, typer.Option(help="Judgments, in any form (see the page on corpora).")],
     out: Annotated[Path, typer.Option(help="The picture to write: .svg or .png.")],
     measure: Annotated[
         list[str] | None,

@@ -31,7 +31,7 @@ def run(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="A preset, whose values the file overrides: bm25, keystone, ... See docs/run.md.",
+            help="A preset, whose values the file overrides: bm25, keystone, ... See the page on runs.",
             autocompletion=complete_preset,
         ),
     ] = None,
@@ -42,7 +42,7 @@ def run(
     topics: Annotated[
         Path | None,
         typer.Option(
-            help="The narratives, in any form of docs/corpora.md, in place of the key topics.",
+            help="The narratives, in any form (see the page on corpora), in place of the key topics.",
             show_default="as the file says",
         ),
     ] = None,
@@ -145,7 +145,7 @@ def answer(
         Path | None, typer.Argument(help="A YAML file, as for run. The command ignores its index and topics.")
     ] = None,
     topics: Annotated[
-        Path, typer.Option(help="Narratives, in any form of docs/corpora.md; - reads them from a pipe.")
+        Path, typer.Option(help="Narratives, in any form (see the page on corpora); - reads them from a pipe.")
     ] = Path("-"),
     index: Annotated[Path, typer.Option(help="The index with the documents.")] = Path("index"),
     out: Annotated[

@@ -27,10 +27,11 @@ def score(
     topics: Annotated[
         Path | None,
         typer.Option(
-            help="The narratives, in any form of docs/corpora.md.", show_default="those of the runs, or of the answers"
+            help="The narratives, in any form (see the page on corpora).",
+            show_default="those of the runs, or of the answers",
         ),
     ] = None,
-    nuggets: Annotated[Path | None, typer.Option(help="Nuggets, in any form of docs/judge.md.")] = None,
+    nuggets: Annotated[Path | None, typer.Option(help="Nuggets, in any form (see the page on judging).")] = None,
     rubrics: Annotated[Path | None, typer.Option(help="Rubrics, as rows of ResearchRubrics or of RAGDoll.")] = None,
     qrels: Annotated[Path | None, typer.Option(help="Judgments, for the rankings of run directories.")] = None,
     judge: Annotated[

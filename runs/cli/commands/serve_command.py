@@ -38,7 +38,7 @@ def serve(
 ) -> None:
     """Serve an index to programs (REST), agents (MCP) and people (a web page), until an interrupt.
 
-    Its REST interface is that of Pyserini's servers; see docs/serve.md.
+    Its REST interface is that of Pyserini's servers; see the page on serving.
 
     Example: keystone serve index --preset keystone
     """

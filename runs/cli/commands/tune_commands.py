@@ -12,7 +12,7 @@ from keystone.runs.report.say import say_result
 
 RANKING_MEASURES = ("nDCG@10", "R@100")
 """The measures of rankings unless the user names others. The first one chooses the settings."""
-QRELS = typer.Option(help="Judgments of its topics, in any form of docs/corpora.md.")
+QRELS = typer.Option(help="Judgments of its topics, in any form (see the page on corpora).")
 Measures = Annotated[
     list[str] | None,
     typer.Option(

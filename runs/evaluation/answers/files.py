@@ -211,7 +211,9 @@ def _find_form(path: Path) -> Track:
         metadata, topic_key = get_metadata(record, track), next(key.name for key in track.keys if key.holds == "topic")
         if track.sentences in record and isinstance(metadata, dict) and topic_key in metadata:
             return track
-    raise UserError(f"{path}: the keys {', '.join(record) or 'none'} are those of no track; see docs/submit.md")
+    raise UserError(
+        f"{path}: the keys {', '.join(record) or 'none'} are those of no track; see the page on submissions"
+    )
 
 
 def _parse_context(record: dict[str, Any]) -> tuple[str, Context]:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from keystone.runs.cli.main import app
 from keystone.runs.cli.options import complete_preset, complete_setting
 from keystone.runs.config.read import PRESETS
-from keystone.runs.config.reference import make_reference
+from keystone.runs.config.reference import make_readers, make_reference
 
 
 def test_all_presets_are_completed() -> None:
@@ -18,7 +18,7 @@ def test_all_presets_are_completed() -> None:
 
 
 def test_the_keys_are_those_of_the_reference() -> None:
-    sections = re.split(r"^## ", make_reference(), flags=re.MULTILINE)[1:]
+    sections = re.split(r"^## ", f"{make_reference()}\n{make_readers()}", flags=re.MULTILINE)[1:]
     expected = set()
     for section in sections:
         head, _, body = section.partition("\n")

@@ -10,7 +10,8 @@ from pydantic import BaseModel, Field
 from keystone.runs.config import reference
 from keystone.runs.config.run_config import RunConfig
 
-PAGE = (Path(__file__).parents[3] / "docs/config.md").read_text()
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE, PAPERS = ((DOCS / f"{name}.md").read_text() for name in ("config", "papers"))
 
 
 def keys(values: dict[str, Any], above: str = "") -> set[str]:
@@ -22,9 +23,11 @@ def keys(values: dict[str, Any], above: str = "") -> set[str]:
     }
 
 
-def test_the_page_is_the_one_that_the_models_make() -> None:
-    assert reference.make_reference() + "\n" == PAGE, (
-        "docs/config.md differs: run python -m keystone.runs.config.reference > docs/config.md"
+def test_the_pages_are_those_that_the_models_make(tmp_path: Path) -> None:
+    (tmp_path / "papers.md").write_text(PAPERS)
+    reference.write_pages(tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"config.md": PAGE, "papers.md": PAPERS}, (
+        "docs/config.md or docs/papers.md differs: run python -m keystone.runs.config.reference"
     )
 
 
@@ -33,9 +36,9 @@ def test_every_key_has_a_row_with_a_meaning() -> None:
     model = {"name": "m", "prices": prices}
     minimal = {"run_id": "r", "index": "i", "topics": "t", "model": model}
     rows = {}
-    for section in PAGE.split("\n## ")[1:]:
-        heading = section.split("\n")[0].strip("`").split("`")[0]
-        above = "" if heading == "The run" else f"{heading}."
+    for section in f"{PAGE}\n{reference.make_readers()}".split("\n## ")[1:]:
+        heading = section.split("\n")[0]
+        above = "" if heading == "The run" else f"{heading.split('`')[1]}."
         for key, *_, meaning in re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \| (.*) \|$", section, re.MULTILINE):
             rows[above + key] = meaning
     assert all(rows.values())
@@ -46,7 +49,11 @@ class Inner(BaseModel):
     """A part."""
 
     size: int | None = Field(default=None, ge=2)
-    """How many | how much."""
+    """How many | how much. More is for readers of the code."""
+    share: float = Field(default=0.5, ge=0, le=1)
+    """The share."""
+    weight: float = Field(default=2, gt=0, le=20)
+    """The weight."""
 
 
 class Outer(BaseModel):
@@ -66,7 +73,9 @@ class Outer(BaseModel):
         "| `kind` | `a`, `b` | `a` | Which one. |",
         "| `shares` | names with a number each | `{}` | The shares. |",
         "## `inner`",
-        "| `size` | whole number or `null`, at least 2 | `null` | How many \\| how much. |",
+        "| `size` | whole number, at least 2 | `null` | How many \\| how much. |",
+        "| `share` | 0.0–1.0 | `0.5` | The share. |",
+        "| `weight` | number, above 0, at most 20 | `2` | The weight. |",
     ],
 )
 def test_a_row_has_type_limits_default_and_meaning(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
