@@ -14,7 +14,7 @@ from typing import Any
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS, make_document
 from keystone.indexing.errors import BadRecord, Report, printable, stop
 from keystone.indexing.io.fields import find_names, reads_as_id
-from keystone.indexing.io.reading import COMPRESSIONS, open_binary
+from keystone.indexing.io.reading import COMPRESSIONS, DAMAGE, open_binary
 from keystone.indexing.types import Document
 
 COLUMNS = (*ID_KEYS, *TEXT_KEYS, "title", "url", "headings")
@@ -91,5 +91,5 @@ def read_rows(
                 else:
                     yield row, names, values
                 row += 1
-        except arrow.DAMAGE as error:
+        except (*arrow.DAMAGE, *DAMAGE) as error:
             report(BadRecord(f"{file}: cannot be read beyond row {row}: {printable(str(error))}", "unreadable file"))

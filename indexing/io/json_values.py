@@ -1,7 +1,9 @@
 """Values of JSON: parsed from the text of another program, and digested for a key."""
 
+import codecs
 import hashlib
 import re
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -20,6 +22,8 @@ _BRACKETS = r'[-+.,:\s\dEaeflnrstu]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"?[-+.,:\s\dEa
 _IN_TEXT = re.compile(_BRACKETS, re.DOTALL)
 _WHOLE = re.compile(r"([+-]?[0-9]{1,18})(?:\.0*)?")
 _IN_BYTES = re.compile(_BRACKETS.encode(), re.DOTALL)
+_NOT_FINITE = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")|-?\b(?:NaN|Infinity)\b', re.DOTALL)
+"""A string, or a number that JSON does not have."""
 
 
 def parse_json(text: bytes | str) -> Any:
@@ -29,6 +33,21 @@ def parse_json(text: bytes | str) -> Any:
     """
     check_nesting(text)
     return orjson.loads(text)
+
+
+def parse_reply(body: bytes) -> Any:
+    """The value of a server's JSON, by `parse_json`.
+
+    A byte order mark is dropped. NaN and infinite numbers become null: servers write them for log-probabilities of
+    impossible tokens and for damaged vectors, although JSON has none.
+    """
+    body = body.removeprefix(codecs.BOM_UTF8)
+    try:
+        return parse_json(body)
+    except orjson.JSONDecodeError:
+        with suppress(orjson.JSONDecodeError):
+            return parse_json(_NOT_FINITE.sub(lambda found: found[1] or b"null", body))
+        raise
 
 
 def parse_objects(text: bytes | str) -> list[dict[str, Any]] | None:

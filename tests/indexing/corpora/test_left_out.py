@@ -82,9 +82,6 @@ def stored(path: Path, folder: Path, format: str | None = None) -> tuple[list[Do
         pytest.param(A.replace(b"\n", b"\r\n") + b"\r\n" + B, "a b", [], id="CRLF"),
         pytest.param(b"\n \n" + A + b"\n\t\n" + B.strip(), "a b", [], id="blank lines"),
         pytest.param(A + b'{"id": "b", "te', "a", ["not JSON"], id="cut off"),
-        pytest.param(
-            (A + B).decode().encode("utf-16") + b"\n" + A, "a", ["not UTF-8", "not JSON", "not JSON"], id="UTF-16"
-        ),
         pytest.param(A + b'{"id": "b", "text": ' + b"[" * 5000 + b"\n", "a", ["not JSON"], id="deep JSON"),
         pytest.param(A + b'{"id": 1e400, "text": ""}\n', "a", ["not JSON"], id="a number without end"),
     ],
