@@ -3,6 +3,7 @@
 import codecs
 import hashlib
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -64,6 +65,21 @@ def parse_objects(text: bytes | str) -> list[dict[str, Any]] | None:
     except ValueError:
         return None
     return found if all(isinstance(one, dict) for one in found) else None
+
+
+def list_inner(record: Mapping[str, Any], text_key: str | None = None) -> list[tuple[str, Any]]:
+    """The records of an object of records, each with its place: in a list under a single key, or each under its id.
+
+    `text_key` is the key of the text of records that are strings, if they may be. Empty for any other object.
+    """
+    values = list(record.values())
+    if len(values) == 1 and isinstance(values[0], list):
+        return [(f"object {number}", value) for number, value in enumerate(values[0], 1)]
+    if text_key and all(isinstance(value, str) for value in values):
+        return [(f"key {key!r}", {"id": key, text_key: value}) for key, value in record.items()]
+    if all(isinstance(value, dict) for value in values):
+        return [(f"key {key!r}", {"id": key, **value}) for key, value in record.items()]
+    return []
 
 
 def check_nesting(text: bytes | str) -> None:

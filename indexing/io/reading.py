@@ -92,18 +92,17 @@ def _copy_pipe(path: Path) -> Any:
     return copy
 
 
-def open_binary(path: Path, ending: str | None = None) -> IO[bytes]:
+def open_binary(path: Path) -> IO[bytes]:
     """Open a plain or compressed file for reading; a compressed file may have several members or frames.
 
-    The first bytes tell the compression, or else the ending of the name. `ending` stands for the latter if it is given.
-    `UserError` if the file cannot be opened. Where the content is damaged, the reader raises one of `DAMAGE`; it never
-    ends there without an error.
+    The first bytes tell the compression, or else the ending of the name. `UserError` if the file cannot be opened.
+    Where the content is damaged, the reader raises one of `DAMAGE`; it never ends there without an error.
     """
     if path == STDIN:
         return open(0, "rb", closefd=False)  # by number, since standard input can be a socket, which has no name
     source = resolve_source(path)
     try:
-        match _find_compression(source) or ending or path.suffix.lower():
+        match _find_compression(source) or path.suffix.lower():
             case found if found in COMPRESSIONS and not source.stat().st_size:
                 return io.BufferedReader(_Empty())
             case ".gz":
