@@ -80,8 +80,8 @@ def _unpaired_error(where: str, missing: str) -> BadRecord:
 
 
 def _make_document(raw: bytes, where: str) -> Document:
-    page = _PAGE.search(raw)
-    encoding = find_encoding(raw[page.end() : page.end() + DECLARED_BYTES]) if page else None
+    before = _PAGE.search(raw)
+    encoding = find_encoding(raw[before.end() : before.end() + DECLARED_BYTES]) if before else None
     try:
         record = raw.decode(encoding or "utf-8")
     except UnicodeDecodeError:

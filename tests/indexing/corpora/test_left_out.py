@@ -98,6 +98,28 @@ def test_an_irregular_record_has_one_result(tmp_path: Path, raw: bytes, kept: st
             build_store(read_corpus(path, "jsonl"), tmp_path / "strict")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"id": "a", "text": "x"}{"id": "b", "text": "y"}',
+        '{\n"id": "a",\n"text": "x"\n}\n{\n"id": "b",\n"text": "y"\n}\n',
+        '{"documents": [{"id": "a", "text": "x"}, {"id": "b", "text": "y"}]}',
+        '{"a": {"text": "x"},\n"b": {"text": "y"}}',
+        '{"id": "a", "text": "x"}\r{"id": "b", "text": "y"}\r',
+    ],
+)
+def test_objects_in_any_layout_are_documents(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.json").write_bytes(text.encode())
+    assert [(document.id, document.text) for document in read_corpus(tmp_path / "c.json")] == [("a", "x"), ("b", "y")]
+
+
+@pytest.mark.parametrize("text", ["WARC/1.0\r\n", "%PDF-1.4\n", "<mediawiki><page/></mediawiki>"])
+def test_a_file_of_an_unknown_format_is_one_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.x").write_text(text)
+    with pytest.raises(UserError, match=r"c\.x: found .*, expected a known format, or --format with one of arrow"):
+        list(read_corpus(tmp_path / "c.x", report=lambda _: None))
+
+
 def test_a_json_array_that_is_no_json_is_one_report(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps([{"id": "a", "text": "x"}], indent=2)[:-1])
     (tmp_path / "b.jsonl").write_bytes(B)
