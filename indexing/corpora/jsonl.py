@@ -223,9 +223,7 @@ def _find_key(record: dict[str, Any], keys: tuple[str, ...], what: str, where: s
 def _read_id(record: dict[str, Any], where: str, keys: tuple[str, ...] = ID_KEYS) -> str:
     key = _find_key(record, keys, "id", where)
     found = record[key]
-    whole = (
-        None if isinstance(found, str) else read_whole_number(found)
-    )  # pandas writes 1.0 where another row has no id
+    whole = None if isinstance(found, str) else read_whole_number(found)  # pandas writes 1.0 beside a missing id
     name = found if whole is None else str(whole)
     if not isinstance(name, str) or not is_id(name):
         raise BadRecord(f"{where}: {key}: expected {describe_id(name)}, found {reprlib.repr(found)}", "bad id")

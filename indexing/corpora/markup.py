@@ -56,17 +56,25 @@ _EMPTY = re.compile(r"<(script|style|title|textarea|iframe|noscript)(\s[^<>]*?)?
 """An element that is empty in XML, and that the parser of HTML would take for open."""
 
 
-def find_encoding(page: bytes) -> str | None:
-    """Python's name of the encoding that a page declares in its first bytes; None for UTF-8 and for an unknown one."""
-    declared = _CHARSET.search(page, 0, DECLARED_BYTES)
-    if not declared or page.startswith(codecs.BOM_UTF8):
-        return None
+def find_encoding(page: bytes, head: bytes) -> str:
+    """Python's name of the encoding of a page: UTF-8 if that fits, or else the one that its first bytes declare.
+
+    Encodings of seven bits go first, since UTF-8 always fits them. The result is UTF-8 also for an unknown encoding.
+    """
+    declared = _CHARSET.search(head, 0, DECLARED_BYTES)
+    if not declared:
+        return "utf-8"
     try:
         name = codecs.lookup(declared[1].decode("ascii", "replace")).name
         "".encode(name)  # raises LookupError for a codec that is none of texts
+        if not name.startswith(("iso2022", "hz")):
+            page.decode()
+            return "utf-8"
     except LookupError:
-        return None
-    return None if name.startswith("utf") else _WIDER.get(name, name)
+        return "utf-8"
+    except UnicodeDecodeError:
+        return "utf-8" if name.startswith("utf") else _WIDER.get(name, name)
+    return name
 
 
 class Page(NamedTuple):

@@ -1,5 +1,6 @@
 """Text, Markdown and HTML files: each is one document, and its file name is the id."""
 
+import codecs
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -43,7 +44,7 @@ def _make_document(raw: bytes, file: Path, name: str, main: bool) -> Document:
     bare = PurePosixPath(unquote(name))
     is_page = bare.suffix.lower() in PAGES
     try:
-        text = raw.decode((find_encoding(raw) if is_page else None) or "utf-8-sig")
+        text = raw.removeprefix(codecs.BOM_UTF8).decode(find_encoding(raw, raw) if is_page else "utf-8")
     except UnicodeDecodeError as error:
         message = f"{file}: not {error.encoding.upper()}: {error.reason} at byte {error.start}"
         raise BadRecord(message, "not UTF-8") from error

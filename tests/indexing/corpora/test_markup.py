@@ -86,6 +86,7 @@ PIECES = (
         ("<meta charset=iso-2022-jp>", "\u65e5\u672c", "iso2022_jp"),
         ('<?xml version="1.0" encoding="Shift_JIS"?>', "\u65e5\u672c", "cp932"),
         ("<meta charset=utf-8>", "\u65e5", "utf-8"),
+        ("<meta charset=latin1>", "\u65e5", "utf-8"),
         ("<meta charset=wings>", "\u65e5", "utf-8"),
         ("<meta charset=rot13>", "\u65e5", "utf-8"),
     ],
