@@ -131,7 +131,7 @@ def test_the_less_loaded_endpoint_is_asked_first(tmp_path: Path) -> None:
     ("fault", "reason"),
     [
         (status(500, {"error": "out of order"}), "500: out of order, 8 times"),
-        (says(b"<html>"), "not JSON, 8 times"),
+        (says(b"<html>"), "not JSON: <html>, 8 times"),
         (changed(message={"content": None}), "without content, 8 times"),
         (status(400, {"error": {"message": "maximum context length is 1024 tokens"}}), "maximum context length"),
         (status(400, {"error": {"message": "max_tokens=5000 cannot be greater than max_model_len=1024"}}), "max_model"),
