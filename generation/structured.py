@@ -31,6 +31,10 @@ THOUGHT_MARKS = (
         r"<\|channel\|>\s?final\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>",
     ),
     (r"<\|channel>\s?thought\b", r"<channel\|>"),
+    (r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),
+    (r"<unused94>(?:thought\b)?", "<unused95>"),
+    (r"here(?: i|')s my thought process:", r"here(?: i|')s my response:"),
+    (r"\AThinking\.\.\.\n", r"\n\.\.\.done thinking\.\n"),
 )
 """The marks before and after the thoughts of a model, by family of models, in any case of letters."""
 
@@ -38,8 +42,15 @@ _BEGINS, _ENDS = ("|".join(marks) for marks in zip(*THOUGHT_MARKS, strict=True))
 _MARK = re.compile(f"(?P<begin>{_BEGINS})|(?P<end>{_ENDS})", re.IGNORECASE)
 _SPOKEN = re.compile(r"\s*analysis(?=\S).*assistantfinal", re.DOTALL)
 """Thoughts whose marks a server has left out, with the words that stood in them."""
-_AFTER = re.compile(r"<\|(?:return|end|call|im_end|eot_id|end_response|end_of_solution)\|>", re.IGNORECASE)
-_BEFORE = re.compile(r"\s*<\|(?:start_response|begin_of_solution)\|>", re.IGNORECASE)
+_AFTER = re.compile(
+    r"<\|(?:return|end|call|im_end|eot_id|eom_id|endoftext|end_of_text|end_response|end_of_solution)\|>"
+    r"|<end_of_turn>|</answer>\s*\Z|</s>\s*\Z",
+    re.IGNORECASE,
+)
+_BEFORE = re.compile(
+    r"\s*(?:<\|im_start\|>assistant\n|<\|(?:start_response|begin_of_solution|assistant)\|>|<answer>)", re.IGNORECASE
+)
+"""The marks of a template around a reply, some of which servers leave in its text."""
 _FENCE = re.compile(r"```[a-z]*\n")
 _OPENING = re.compile(r"\[(?=\s*+[\[{\"\]\-\dtfn])|\{(?=\s*+[\"}])")
 
@@ -162,12 +173,13 @@ def locate_reply(text: str) -> tuple[int, int]:
     """Locate the reply in a text that may hold thoughts; returns its start and end.
 
     Text before the last end mark of a thought counts as thought, even if the mark at its beginning is missing. A mark
-    within a string of JSON is no mark. If nothing stands after the thought, the reply is what stands before it.
+    within a string of JSON is no mark. If nothing stands after the thought, the reply is what stands before it. A reply
+    ends at a mark of its template that its server has left in the text.
     """
     spoken = _SPOKEN.match(text)
     start, end = spoken.end() if spoken else 0, len(text)
     marks = list(_MARK.finditer(text, start))
-    if not marks:
+    if not marks and not _BEFORE.match(text, start) and not _AFTER.search(text, start):
         return start, end
     values = _locate_values(text)
 
@@ -184,10 +196,10 @@ def locate_reply(text: str) -> tuple[int, int]:
     unended = next((begin for begin in begins if begin >= start), end)
     if unended < end and not text[start:unended].strip():
         return unended, unended
-    if ends and (before := _BEFORE.match(text, start)):
+    if before := _BEFORE.match(text, start):
         start = before.end()
-    after = next(filter(is_mark, _AFTER.finditer(text, start)), None) if ends else None
-    return start, after.start() if after else end
+    after = next(filter(is_mark, _AFTER.finditer(text, start)), None)
+    return start, after.start() if after and (ends or text[start : after.start()].strip()) else end
 
 
 def _locate_values(text: str) -> list[tuple[int, int]]:

@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 import orjson
 
 from keystone.generation.llm.tool_calls import write_tools, write_turns
-from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.generation.types import Failure, Message, Reply, Request, Usage
 from keystone.indexing.errors import UnknownForm, WrongReply
-from keystone.indexing.io.error_text import describe_error, name_members, show_value
+from keystone.indexing.io.error_text import describe_error, name_members, show_value, tells_error
 from keystone.indexing.io.json_values import digest, read_whole_number
 
 REPLY_LIMIT_BYTES = 2**24
@@ -84,6 +84,7 @@ class Dialect:
 
     schemas: bool = True
     tools: bool = False
+    system: bool = True
     temperature: bool = True
     logprobs: bool = True
     seed: bool = True
@@ -104,7 +105,7 @@ class Refusal(NamedTuple):
     """
 
     words: str
-    part: Literal["schemas", "temperature", "logprobs", "seed", "limit", "path", "refused"]
+    part: Literal["schemas", "tools", "system", "temperature", "logprobs", "seed", "limit", "path", "refused"]
     value: bool | str
     note: str
 
@@ -118,23 +119,35 @@ REFUSALS = (
         r"^(?!.*too large).*max_completion_tokens", "limit", "max_completion_tokens",
         "takes max_completion_tokens in place of max_tokens",
     ),
-    Refusal(r"^(?=.*temperature).*support", "temperature", False, "takes no temperature: its default is used"),
+    Refusal(
+        r"^(?=.*temperature).*(support|deprecat|not allowed|only)", "temperature", False,
+        "takes no temperature: its default is used",
+    ),
     Refusal(r"logprobs", "logprobs", False, "gives no log-probabilities: replies are asked for without"),
-    Refusal(r"(unknown|unsupported|unrecogni[sz]ed|unexpected)[^.]*\bseed\b", "seed", False, "takes no seed"),
+    Refusal(
+        r"^(?=.*\bseed\b).*(unknown|unsupported|not supported|unrecogni[sz]ed|unexpected|extra|not permitted)",
+        "seed", False, "takes no seed",
+    ),
+    Refusal(r"support tool use|tools? (is|are) not supported", "tools", False, "takes no tool calls: asked for JSON"),
+    Refusal(
+        r"system (role|message|prompt)s? (is|are )?not|not support[^.]{0,20} system|roles must alternate",
+        "system", False, "takes no system messages: their texts begin the user's",
+    ),
     Refusal(r"schema|grammar|structured.outputs?\b|guided|guidance", "refused", "", NO_SCHEMA),
 )  # fmt: skip
 """The known refusals; the first one that fits counts."""
 
 Finish = Literal["stop", "length", "broken off", "held back"]
 _FINISH_WORDS: Mapping[Finish, str] = {
-    "stop": "stop eos eos_token end_turn stop_sequence stop_token complete completed done "
+    "stop": "stop eos eos_token end_turn stop_sequence stop_str stop_token complete completed done "
     "tool_call tool_calls tool_use function_call",
-    "length": "length max_tokens max_output_tokens max_completion_tokens model_length token_limit "
+    "length": "length max_tokens max_output_tokens max_completion_tokens model_length token_limit error_limit "
     "context_length_exceeded model_context_window_exceeded",
     "broken off": "abort aborted cancel cancelled canceled error failed incomplete network_error other timeout "
-    "insufficient_system_resource malformed_function_call server_error",
+    "insufficient_system_resource malformed_function_call unexpected_tool_call too_many_tool_calls server_error "
+    "load unload overloaded engine_overloaded rate_limit user_cancel user_cancelled",
     "held back": "content_filter content_filtered safety image_safety recitation language blocklist "
-    "prohibited_content spii sensitive refusal guardrail_intervened",
+    "prohibited_content spii sensitive refusal guardrail guardrails guardrail_intervened error_toxic",
 }
 FINISHES = {word: finish for finish, words in _FINISH_WORDS.items() for word in words.split()}
 """The end of a reply by the words of servers, without `FINISH_REASON_` and the case of letters."""
@@ -153,6 +166,7 @@ def combine_dialects(one: Dialect, other: Dialect) -> Dialect:
     return Dialect(
         one.schemas and other.schemas,
         one.tools and other.tools,
+        one.system and other.system,
         one.temperature and other.temperature,
         one.logprobs and other.logprobs,
         one.seed and other.seed,
@@ -174,7 +188,9 @@ def write_body(
     calls = write_tools(request) if dialect.tools else {}
     body: dict[str, Any] = {
         "model": model,
-        "messages": write_turns(request.messages, request.functions if calls else {}),
+        "messages": write_turns(
+            request.messages if dialect.system else _join_system(request.messages), request.functions if calls else {}
+        ),
         dialect.limit: request.max_tokens,
     }
     if dialect.temperature:
@@ -189,6 +205,16 @@ def write_body(
     if request.seed is not None and dialect.seed:
         body["seed"] = request.seed
     return body | dict(extra or {})
+
+
+def _join_system(messages: Sequence[Message]) -> list[Message]:
+    """Put the texts of system messages before that of the first message of the user."""
+    texts = [text for role, text in messages if role == "system"]
+    others = [(role, text) for role, text in messages if role != "system"]
+    first = next((place for place, (role, _) in enumerate(others) if role == "user"), None)
+    if first is None:
+        return [("user", "\n\n".join(texts)), *others]
+    return [*others[:first], ("user", "\n\n".join([*texts, others[first][1]])), *others[first + 1 :]]
 
 
 def read_bound(body: Mapping[str, Any]) -> ReplyBound:
@@ -233,7 +259,7 @@ def read_reply(body: Any, bound: ReplyBound) -> PaidReply:
     if it silently lowers `max_tokens` to its window. If the model refuses, or a filter holds the reply back, the
     outcome is a `Failure`, because asking again does not help.
     """
-    if not isinstance(body, dict) or body.get("error"):
+    if not isinstance(body, dict) or body.get("error") or ("choices" not in body and tells_error(body)):
         raise WrongReply(f"an answer that is an error: {describe_error(body)}")
     choice = _find_choice(body)
     message = choice["message"]
@@ -255,9 +281,13 @@ def read_reply(body: Any, bound: ReplyBound) -> PaidReply:
         raise (UnknownForm if others else WrongReply)(f"an answer without content{name_members(others or None)}")
     reply = Reply(text or "", finish)
     if bound.alternatives:
-        tokens = _read_logprobs(choice["logprobs"]) if choice.get("logprobs") else []
-        reply = _place_tokens(reply, tokens)
-        if reply.text and not reply.starts and not tokens:
+        tokens = _read_logprobs(choice.get("logprobs"))
+        reply = _place_tokens(reply, tokens or [])
+        if tokens is None:
+            notes.append(
+                f"gives log-probabilities of another form{name_members(choice['logprobs'])}: they are left out"
+            )
+        elif reply.text and not reply.starts and not tokens:
             notes.append("gives no log-probabilities, which were asked for")
         elif reply.text and not reply.starts and any(token.text for token in tokens):
             notes.append("gives log-probabilities of another text than the reply's: they cannot be used")
@@ -306,8 +336,8 @@ def _read_content(content: Any) -> tuple[str | None, Any]:
         text = found.get("text") if kind in TEXT_PARTS else None
         if isinstance(text, dict):
             text = text.get("value")
-        if isinstance(text, str):
-            texts.append(text)
+        if isinstance(text, str) or (kind in TEXT_PARTS and text is None and "text" in found):
+            texts.append(text or "")
         elif kind == "refusal":
             refusal = found.get("refusal") or kind
         elif kind not in OTHER_PARTS:
@@ -336,24 +366,24 @@ class _Token(NamedTuple):
     alternatives: dict[str, float]
 
 
-def _read_logprobs(found: Any) -> list[_Token]:
+def _read_logprobs(found: Any) -> list[_Token] | None:
+    """Read the log-probabilities of a choice; None if they have another form.
+
+    An alternative whose value is null or infinite is left out: it is impossible.
+    """
+    listed = found.get("content", found) if isinstance(found, dict) else found
+    if not listed:
+        return []
     try:
-        tokens = [
-            (
-                _read_token_text(t),
-                [
-                    (each["token"], float(each["logprob"]))
-                    for each in t["top_logprobs"]
-                    if isinstance(each["token"], str)
-                ],
-            )
-            for t in found["content"]
-        ]
+        return [_Token(_read_token_text(token), _read_alternatives(token["top_logprobs"])) for token in listed]
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise UnknownForm(f"an answer with log-probabilities of another form{name_members(found)}") from None
-    if not all(math.isfinite(logprob) for _, alternatives in tokens for _, logprob in alternatives):
-        raise WrongReply("an answer with log-probabilities that are not finite")
-    return [_Token(text, dict(sorted(alternatives, key=lambda pair: pair[1]))) for text, alternatives in tokens]
+        return None
+
+
+def _read_alternatives(listed: Any) -> dict[str, float]:
+    values = ((one["token"], -math.inf if one["logprob"] is None else float(one["logprob"])) for one in listed or ())
+    known = [(token, value) for token, value in values if isinstance(token, str) and math.isfinite(value)]
+    return dict(sorted(known, key=lambda pair: pair[1]))
 
 
 def _read_token_text(token: Mapping[str, Any]) -> bytes:

@@ -43,8 +43,8 @@ from keystone.generation.llm.usage import Purse, add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import TooLarge, TurnedAway, UnknownForm, UserError, WrongReply
 from keystone.indexing.io.body import Body
-from keystone.indexing.io.error_text import describe_refusal
-from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.error_text import describe_refusal, show_value
+from keystone.indexing.io.json_values import parse_reply
 from keystone.indexing.io.keys import remove_key
 from keystone.indexing.io.retry import (
     choose_pause,
@@ -59,6 +59,8 @@ MOST_LATE_TRIES = 3
 """Tries of a request that gets no reply in time. After these, the request is at fault, not the endpoint."""
 MOST_UNKNOWN_FORMS = 2
 """Tries of a request whose replies have an unknown form. They are paid, and the form will hardly change."""
+SHOWN_BYTES = 100
+"""The first bytes of an answer that is not JSON, which the message shows."""
 CONNECT_TIMEOUT_S = 20.0
 """How long a connection may take to open."""
 IDLE_TIMEOUT_S = 4.0
@@ -213,9 +215,9 @@ class Endpoints:
                 raise TurnedAway(reason, parse_retry_after(headers.get("Retry-After")))
             refusal, schema = body.decode(errors="replace"), find_schema(self._make_body(request, dialect))
             other = find_other_dialect(dialect, refusal, schema) if 400 <= status <= 500 else None
-            if other and other[0].path != dialect.path:
+            if other and (other[0].path != dialect.path or status == 404):
                 dialect = other[0]
-                notes.append(other[1])
+                notes.append(other[1].format(purpose=request.purpose))
                 continue
             if status == 403:
                 raise _Forbidden(f"{endpoint.url}: {self._model}: refused with status {reason}")
@@ -235,9 +237,10 @@ class Endpoints:
                 raise WrongReply(reason)
             return PaidReply(Failure(f"{endpoint.url}: refused with status {reason}"))
         try:
-            found = parse_json(body)
+            found = parse_reply(body)
         except orjson.JSONDecodeError:
-            raise WrongReply("an answer that is not JSON") from None
+            begins = show_value(body[:SHOWN_BYTES].decode(errors="replace"))
+            raise WrongReply(f"an answer that is not JSON: {begins}") from None
         except ValueError as error:
             raise WrongReply(f"an answer that cannot be kept: {error}") from None
         found, called = read_call(from_responses(found) if dialect.path == RESPONSES else found, request)

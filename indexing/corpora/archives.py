@@ -21,7 +21,6 @@ SUFFIXES = (*TAR_SUFFIXES, ".zip")
 LONGEST_MEMBER_BYTES = 2**32
 """The largest file of an archive that is read. It lies in a temporary file, so a small archive cannot fill the disk."""
 
-_COMPRESSED = {".tgz": ".gz", ".tbz": ".bz2", ".tbz2": ".bz2", ".txz": ".xz", ".tzst": ".zst"}
 _DAMAGE = (
     *DAMAGE,
     tarfile.TarError,
@@ -102,8 +101,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def _open_tar(archive: Path) -> _Opened:
-    ending = archive.suffix.lower()
-    with open_binary(archive, _COMPRESSED.get(ending)) as source:
+    with open_binary(archive) as source:
         watched = _Watched(source)
         with tarfile.open(fileobj=watched, mode="r|", errorlevel=1) as tar:  # type: ignore[call-overload]
             for member in tar:

@@ -57,10 +57,20 @@ def list_rows(batches: Iterable[pa.RecordBatch], wanted: Sequence[str]) -> Itera
 
 
 def _as_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows with columns of bytes as texts: some writers of Parquet do not mark texts. Nothing is copied."""
-    types = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}
-    columns = [column.view(types.get(column.type, column.type)) for column in rows.columns]
+    """The same rows with columns of bytes as texts: some writers of Parquet do not mark texts.
+
+    Only columns of a dictionary, and of bytes of one length, are copied.
+    """
+    types = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string(), pa.binary_view(): pa.string_view()}
+    plain = [_unwrap(column) for column in rows.columns]
+    columns = [column.view(types.get(column.type, column.type)) for column in plain]
     return pa.RecordBatch.from_arrays(columns, names=rows.schema.names) if columns else rows
+
+
+def _unwrap(column: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type) and column.type.value_type in (pa.binary(), pa.large_binary()):
+        return column.dictionary_decode()
+    return column.cast(pa.binary()) if pa.types.is_fixed_size_binary(column.type) else column
 
 
 def _find_fault(rows: pa.RecordBatch) -> pa.ArrowException | None:

@@ -3,8 +3,10 @@
 docs/corpora.md lists the irregularities of a corpus and how Keystone treats each.
 """
 
+import codecs
 import itertools
 import re
+import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -118,7 +120,11 @@ def guess_format(path: Path) -> str:
         seen = _recognise_format(path)
         if FORMATS["tsv"].names.fullmatch(name):
             return seen if seen in ("jsonl", "segments") else "tsv"
-        return seen or ("folder" if _TEXT_NAME.fullmatch(name) else _find_added_form(name) or "jsonl")
+        if named := seen or ("folder" if _TEXT_NAME.fullmatch(name) else _find_added_form(name)):
+            return named
+        if not FORMATS["jsonl"].names.fullmatch(name) and not archives.is_archive(path):
+            _check_objects(path)
+        return "jsonl"
     files = list_files(path, re.compile(r"(?!\.).*"))
     shards = [file for file in files if _JSONL_NAME.fullmatch(strip_compression(file))]
     for file in shards[:EXAMINED_FILES]:
@@ -134,14 +140,26 @@ def guess_format(path: Path) -> str:
     return "tsv" if has_rows else "folder"
 
 
+def _check_objects(file: Path) -> None:
+    """`UserError` if a file whose name tells no format does not begin with a bracket of JSON, but with something."""
+    numbered = read_byte_lines(file, lambda _error: None)
+    line = next((line for _, line in numbered if line.strip()), b"")
+    if line and not line.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
+        begins = reprlib.repr(line.decode(errors="replace"))
+        names = ", ".join(sorted(FORMATS))
+        raise UserError(f"{file}: found {begins}, expected a known format, or --format with one of {names}")
+
+
 def _recognise_format(file: Path) -> str | None:
     """The format that the name of a table or the first lines of another file show; None if they show none."""
     if table := tables.find_form(file):
         return table
     numbered = read_byte_lines(file, lambda _error: None)
     filled = (line.removeprefix(b"\xef\xbb\xbf").strip() for _, line in numbered if line.strip())
+    is_marked = False
     for position, line in enumerate(itertools.islice(filled, EXAMINED_LINES)):
-        if position == 0 and re.match(rb"<doc[\s>]", line, re.IGNORECASE):
+        is_marked = is_marked or (position == 0 and line.startswith(b"<"))
+        if is_marked and re.match(rb"<doc[\s>]", line, re.IGNORECASE):
             return "trec"
         if position == 0 and wikitext.heading_of(line.decode("utf-8", "replace"))[0] == 1:
             return "wikitext"
@@ -304,8 +322,8 @@ _SURE_SUFFIXES = tuple(ending for ending in text.SUFFIXES if ending != ".txt")
 _BESIDE_ROWS = re.compile(r"(queries|topics|qrels|top1000)\b")
 """The beginnings of the names of files that lie beside a corpus in columns."""
 
-_DESCRIPTION = re.compile(r"(readme|licen[cs]e|copying)(\..*)?")
-"""The names of files that describe a data set."""
+_DESCRIPTION = re.compile(r"(readme|licen[cs]e|copying)(\..*)?|_success|_(common_)?metadata|thumbs\.db|desktop\.ini")
+"""The names of files that describe a data set, and of those that Spark and Windows leave beside it."""
 
 
 def _is_beside(within: PurePath, main: str) -> bool:

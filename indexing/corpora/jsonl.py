@@ -10,7 +10,7 @@ from typing import Any
 from keystone.indexing.corpora.locate import SegmentRecord
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.io.fields import find_field
-from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.json_values import list_inner, parse_json, parse_objects, read_whole_number
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines, read_text, read_text_lines
 from keystone.indexing.types import Document, Segment, Span, describe_id, document_id, is_id
 
@@ -23,40 +23,53 @@ MOST_OVERLAP_TRIES = 100
 
 
 def read_documents(file: Path, _name: str = "", report: Report = stop, language_field: str = "") -> Iterator[Document]:
-    """The documents of a file: one a line, or the objects of an array, or one object over several lines.
+    """The documents of a file: one a line, or the objects of an array, or objects over several lines.
+
+    An object that has neither an id nor a text may hold documents: a list under its only key, or each under its id.
 
     The id is under one of `ID_KEYS`, the text under one of `TEXT_KEYS`; the first of them that has a value counts.
     """
     whole = _read_whole(file)
-    for where, record in _read_array(whole, file, report) if whole is not None else _read_lines(file, report):
+    found = _name_values(whole, f"{file}: element") if whole is not None else _read_lines(file, report)
+    for where, record in _open_wrappers(found, report):
         try:
             yield make_document(record, where, language_field)
         except BadRecord as error:
             report(error)
 
 
-def _read_lines(file: Path, report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
+def _read_lines(file: Path, report: Report) -> Iterator[tuple[str, Any]]:
     return ((f"{file}:{number}", record) for number, record in read_json_lines(file, report))
 
 
-def _read_array(values: list[Any], file: Path, report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, value in enumerate(values, 1):
-        where = f"{file}: element {number}"
-        if isinstance(value, dict):
-            yield where, value
-        else:
+def _name_values(values: Iterable[Any], name: str) -> Iterator[tuple[str, Any]]:
+    return ((f"{name} {number}", value) for number, value in enumerate(values, 1))
+
+
+def _open_wrappers(found: Iterable[tuple[str, Any]], report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects, and in place of one that holds documents, these."""
+    for where, value in found:
+        if not isinstance(value, dict):
             report(BadRecord(f"{where}: expected a JSON object, found {type(value).__name__}", "no JSON object"))
+            continue
+        inner = [] if find_field(value, (*ID_KEYS, *TEXT_KEYS)) else list_inner(value)
+        if inner:
+            yield from _open_wrappers(((f"{where}, {place}", one) for place, one in inner), report)
+        else:
+            yield where, value
 
 
 def _read_whole(file: Path) -> list[Any] | None:
-    """The values of a file that is one JSON array, or one object that ends beyond its first line; None for JSONL."""
+    """The values of a file that is one JSON array, or has objects that end beyond the first line; None for JSONL."""
     first = next((line.strip() for _, line in read_text_lines(file, lambda _error: None) if line.strip()), "")
     if not first.startswith(("[", "{")) or (first.startswith("{") and _parse(first) is not None):
         return None
     try:
-        found = _parse(read_text(file, LONGEST_LINE_BYTES).removeprefix("\ufeff"))
+        text = read_text(file, LONGEST_LINE_BYTES).removeprefix("\ufeff")
     except UserError:
         return None
+    found = _parse(text)
+    found = parse_objects(text) if found is None else found
     return found if isinstance(found, list) else [found] if isinstance(found, dict) else None
 
 
@@ -210,7 +223,8 @@ def _find_key(record: dict[str, Any], keys: tuple[str, ...], what: str, where: s
 def _read_id(record: dict[str, Any], where: str, keys: tuple[str, ...] = ID_KEYS) -> str:
     key = _find_key(record, keys, "id", where)
     found = record[key]
-    name = str(found) if type(found) is int else found
+    whole = None if isinstance(found, str) else read_whole_number(found)  # pandas writes 1.0 beside a missing id
+    name = found if whole is None else str(whole)
     if not isinstance(name, str) or not is_id(name):
         raise BadRecord(f"{where}: {key}: expected {describe_id(name)}, found {reprlib.repr(found)}", "bad id")
     return name

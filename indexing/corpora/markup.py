@@ -8,6 +8,7 @@ The landmarks of HTML and ARIA decide (`main`, `nav`, `role="navigation"`), and 
 parts. A part with the first heading of a page, or with much of its text, is never taken for furniture.
 """
 
+import codecs
 import html
 import re
 from collections import Counter
@@ -39,6 +40,41 @@ _ENDED_ELEMENTS = frozenset("colgroup dd dt li optgroup option p rp rt tbody td 
 _WIDE_SPACE = re.compile(r"[ \t\r\f\v]{2,}|[\t\r\f\v]")
 _BLANK_LINES = re.compile(r"\n{3,}")
 _LONG_REFERENCE = re.compile(r"&#[0-9]{20,};?")
+
+
+DECLARED_BYTES = 1024
+"""The first bytes of a page, in which it declares its encoding (WHATWG HTML, section 13.2.3.2)."""
+
+_CHARSET = re.compile(rb"""<(?:meta\s[^>]*\bcharset\s*=|\?xml\s[^>]*\bencoding\s*=)\s*["']?([\w.:-]+)""", re.IGNORECASE)
+_WIDER = {
+    "iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874",
+    "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949",
+}  # fmt: skip
+"""The encodings that browsers read in place of declared ones (WHATWG Encoding), by Python's names."""
+_XHTML = re.compile(r"<\?xml\s|http://www\.w3\.org/1999/xhtml")
+_EMPTY = re.compile(r"<(script|style|title|textarea|iframe|noscript)(\s[^<>]*?)?\s*/>", re.IGNORECASE)
+"""An element that is empty in XML, and that the parser of HTML would take for open."""
+
+
+def find_encoding(page: bytes, head: bytes) -> str:
+    """Python's name of the encoding of a page: UTF-8 if that fits, or else the one that its first bytes declare.
+
+    Encodings of seven bits go first, since UTF-8 always fits them. The result is UTF-8 also for an unknown encoding.
+    """
+    declared = _CHARSET.search(head, 0, DECLARED_BYTES)
+    if not declared:
+        return "utf-8"
+    try:
+        name = codecs.lookup(declared[1].decode("ascii", "replace")).name
+        "".encode(name)  # raises LookupError for a codec that is none of texts
+        if not name.startswith(("iso2022", "hz")):
+            page.decode()
+            return "utf-8"
+    except LookupError:
+        return "utf-8"
+    except UnicodeDecodeError:
+        return "utf-8" if name.startswith("utf") else _WIDER.get(name, name)
+    return name
 
 
 class Page(NamedTuple):
@@ -79,8 +115,8 @@ def _unescape(text: str) -> str:
 
 
 def tidy_lines(text: str) -> str:
-    """Remove needless space within lines, and leave at most one blank line between two lines."""
-    lines = map(str.strip, _WIDE_SPACE.sub(" ", text).split("\n"))
+    """Remove needless space within lines and soft hyphens, and leave at most one blank line between two lines."""
+    lines = map(str.strip, _WIDE_SPACE.sub(" ", text.replace("\xad", "")).split("\n"))
     return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
 
 
@@ -91,10 +127,12 @@ def read_html(page: str, main: bool = False) -> Page:
     """
     if CDATA in page:
         page = _escape_cdata(page)
+    if _XHTML.search(page, 0, DECLARED_BYTES):
+        page = _EMPTY.sub(r"<\1\2></\1>", page)
     if _is_too_deep(page):
         return _read_tags(page)
     tree = LexborHTMLParser(page)
-    node = tree.css_first("head title") or tree.css_first("title")
+    node = tree.css_first("head title") or tree.css_first("title:not(svg title)")
     title = " ".join(node.text().split()) if node else ""
     if tree.root is None:
         return Page(title, [], "")

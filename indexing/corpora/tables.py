@@ -11,14 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from keystone.indexing.corpora.folders import strip_compression
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS, make_document
 from keystone.indexing.errors import BadRecord, Report, printable, stop
 from keystone.indexing.io.fields import find_names, reads_as_id
-from keystone.indexing.io.reading import COMPRESSIONS, open_binary
+from keystone.indexing.io.reading import COMPRESSIONS, DAMAGE, open_binary
 from keystone.indexing.types import Document
 
 COLUMNS = (*ID_KEYS, *TEXT_KEYS, "title", "url", "headings")
 """The names of the columns that are read of a corpus, if a file has them."""
+
+_FRAME_INDEX = "__index_level_"
+"""The beginning of the names of columns that pandas makes of a frame's index without a name."""
 
 _log = logging.getLogger(__name__)
 
@@ -53,14 +57,14 @@ def _read_documents(file: Path, form: str, report: Report, language_field: str) 
 
 def warn_of_ids(file: Path, names: Iterable[str]) -> None:
     """Say that the ids of a file are made, if it has a column that seems to hold ids under a name that is not known."""
-    if found := next(filter(reads_as_id, names), None):
+    if found := next((name for name in names if reads_as_id(name) or name.startswith(_FRAME_INDEX)), None):
         known = ", ".join(ID_KEYS)
         _log.warning("%s: the ids are made from the file's name: expected a column %s, found %r", file, known, found)
 
 
 def find_form(file: Path) -> str | None:
     """The form of a table, `parquet` or `arrow`, by its name; None for any other file."""
-    return {".parquet": "parquet", ".arrow": "arrow"}.get(file.suffix.lower())
+    return {".parquet": "parquet", ".arrow": "arrow"}.get(Path(strip_compression(file)).suffix)
 
 
 def read_rows(
@@ -91,5 +95,5 @@ def read_rows(
                 else:
                     yield row, names, values
                 row += 1
-        except arrow.DAMAGE as error:
+        except (*arrow.DAMAGE, *DAMAGE) as error:
             report(BadRecord(f"{file}: cannot be read beyond row {row}: {printable(str(error))}", "unreadable file"))

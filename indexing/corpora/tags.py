@@ -4,7 +4,7 @@ HTML is cut as its standard says (WHATWG HTML, section 13.2.5): quotes of attrib
 a tag within scripts, style sheets, text areas and titles. The parser of `keystone.indexing.corpora.markup` cuts in the
 same way, but gives no places. Unlike a browser, this module takes a CDATA section for text, as XML does.
 
-SGML has no such elements but scripts and style sheets. A `<` that opens no whole tag is text there.
+SGML has no such elements but scripts and style sheets. A `<` that opens no whole tag or comment is text there.
 """
 
 import re
@@ -52,10 +52,12 @@ class Tag(NamedTuple):
 def find_tags(source: str, sgml: bool = False) -> Iterator[Tag]:
     """The tags, comments, declarations and CDATA sections of a source, in its order."""
     pattern, raw = (_SGML, _RAW_IN_SGML) if sgml else (_HTML, RAW_ELEMENTS)
-    at = 0
+    at, last_end = 0, max(source.rfind("-->"), source.rfind("--!>")) if sgml else len(source)
     while found := pattern.search(source, at):
         start, at = found.span()
         if found["comment"]:
+            if start > last_end:
+                continue
             at = _end_of_comment(source, start)
             yield Tag(start, at, "")
         elif found["cdata"]:

@@ -1,5 +1,6 @@
 """Text, Markdown and HTML files: each is one document, and its file name is the id."""
 
+import codecs
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -7,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from keystone.indexing.corpora.markup import read_html
+from keystone.indexing.corpora.markup import find_encoding, read_html
 from keystone.indexing.errors import BadRecord, Report, stop
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
 from keystone.indexing.types import Document
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm", ".xhtml")
+PAGES = (".html", ".htm", ".xhtml")
+SUFFIXES = (".txt", ".md", ".markdown", *PAGES)
 
 LONGEST_PARSED = 1000
 """The characters of a heading whose emphasis, links and code are read; a longer one stays as it is."""
@@ -39,13 +41,15 @@ def read(file: Path, name: str, report: Report = stop, main: bool = True) -> Ite
 
 
 def _make_document(raw: bytes, file: Path, name: str, main: bool) -> Document:
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadRecord(f"{file}: not UTF-8: {error.reason} at byte {error.start}", "not UTF-8") from error
     bare = PurePosixPath(unquote(name))
+    is_page = bare.suffix.lower() in PAGES
+    try:
+        text = raw.removeprefix(codecs.BOM_UTF8).decode(find_encoding(raw, raw) if is_page else "utf-8")
+    except UnicodeDecodeError as error:
+        message = f"{file}: not {error.encoding.upper()}: {error.reason} at byte {error.start}"
+        raise BadRecord(message, "not UTF-8") from error
     match bare.suffix.lower():
-        case ".html" | ".htm" | ".xhtml":
+        case _ if is_page:
             page = read_html(text, main)
             if page.is_stub:
                 raise BadRecord(f"{file}: a page that only leads to another one", "redirect")

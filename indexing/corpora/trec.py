@@ -4,15 +4,22 @@ A record has its id in `<DOCNO>` or as `<DOC id="...">`. It has its title in `<H
 `<TTL>` or `<TI>`, and its text in `<TEXT>`, `<LP>` or `<LEADPARA>`. Each element can repeat, or be empty. If a record
 has none of the elements for text, its text is all but headers and scripts. Tags may be in upper or lower case; they are
 removed, and entities are replaced. If a record is a page of the web, which follows `<DOCHDR>` or begins with `<html>`,
-it is read as HTML. A record is read as UTF-8; if it is not UTF-8, it is read as Latin-1, as most of these collections
-are.
+it is read as HTML. A record is read as UTF-8, or else in the encoding that its page declares; if that does not fit, it
+is read as Latin-1, as most of these collections are.
 """
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from keystone.indexing.corpora.markup import BLOCK_ELEMENTS, read_html, split_markup, tidy_lines
+from keystone.indexing.corpora.markup import (
+    BLOCK_ELEMENTS,
+    DECLARED_BYTES,
+    find_encoding,
+    read_html,
+    split_markup,
+    tidy_lines,
+)
 from keystone.indexing.errors import BadRecord, Report, stop
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
 from keystone.indexing.types import Document
@@ -28,6 +35,8 @@ ELEMENT_ROLES = {
 _DOC = re.compile(rb"<(/?)doc(\s[^<>]*+)?>", re.IGNORECASE)
 _BEGINNING = re.compile(r"<(text|lp|leadpara)[\s>]|(<html[\s>]|<!doctype\s+html)|</dochdr\s*>", re.IGNORECASE)
 """Where a record shows whether it is a page: at an element for text, at the beginning of HTML, or after its header."""
+_PAGE = re.compile(rb"</dochdr\s*>|(?=<html[\s>])", re.IGNORECASE)
+"""The place before a page, which may declare its encoding."""
 _ID = re.compile(r"""\sid\s*=\s*["']?([^\s"'>]+)""", re.IGNORECASE)
 
 
@@ -71,8 +80,9 @@ def _unpaired_error(where: str, missing: str) -> BadRecord:
 
 
 def _make_document(raw: bytes, where: str) -> Document:
+    before = _PAGE.search(raw)
     try:
-        record = raw.decode("utf-8")
+        record = raw.decode(find_encoding(raw, raw[before.end() :][:DECLARED_BYTES]) if before else "utf-8")
     except UnicodeDecodeError:
         record = raw.decode("latin-1")
     opening, _, record = record.partition(">")

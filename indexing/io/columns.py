@@ -1,4 +1,4 @@
-"""Rows of columns: TSV and CSV, with or without a header. The first line decides between tabs and commas.
+"""Rows of columns: TSV and CSV, with or without a header. The first line decides between tabs, commas and semicolons.
 
 Quotes of CSV are removed. Most writers of TSV know no quotes: there they belong to a text that needs none. A quote that
 nothing closes belongs to the text in both forms, so that it swallows no rows.
@@ -17,7 +17,7 @@ from keystone.indexing.io.fields import find_names, reads_as_id
 MOST_LINES = 10_000
 """The most lines of a value in quotes."""
 
-_FIELD = {by: re.compile(rf'(?:\A|{by})("(?:[^"]++|"")*+"(?={by}|\Z)|[^{by}]*+)', re.DOTALL) for by in ("\t", ",")}
+_FIELD = {by: re.compile(rf'(?:\A|{by})("(?:[^"]++|"")*+"(?={by}|\Z)|[^{by}]*+)', re.DOTALL) for by in ("\t", ",", ";")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Layout:
 
 
 def choose_delimiter(line: str) -> str:
-    """The character between the columns of a file with this first line."""
-    return "\t" if "\t" in line else ","
+    """The character between the columns of a file with this first line; CSV of some countries has semicolons."""
+    return next((by for by in "\t,;" if by in line), ",")
 
 
 def read_columns(
@@ -146,7 +146,7 @@ def _split(line: str, by: str) -> tuple[list[str], bool]:
         return line.split(by), False
     found = list(_FIELD[by].finditer(line))
     start = next((one.start(1) for one in found if one[1].startswith('"') and not _is_quoted(one[1])), 0)
-    may_open = start > 0 or (by == "," and not _is_quoted(found[0][1]) and line.startswith('"'))
+    may_open = start > 0 or (by != "\t" and not _is_quoted(found[0][1]) and line.startswith('"'))
     return [one[1] for one in found], may_open and line.count('"', start) % 2 == 1
 
 

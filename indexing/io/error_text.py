@@ -63,14 +63,24 @@ def show_value(value: Any, most: int | None = None) -> str:
 
 
 def name_members(value: Any) -> str:
-    """The members of an object of another form than expected, as the end of a message; empty for another value."""
+    """The members of an object of another form than expected, as the end of a message; empty for another value.
+
+    An object that is an error is named by its text.
+    """
     if not isinstance(value, dict):
         return ""
+    if value.get("error") or tells_error(value):
+        return f", but an error: {describe_error(value)}"
     names = ", ".join(f"type {show_value(value[key])}" if key == "type" else str(key) for key in value)
     return f", but {show_value(names, MEMBERS_CHARACTERS) or 'nothing'}"
 
 
-_TEXT_KEYS = ("error", "message", "detail")
+def tells_error(value: Mapping[str, Any]) -> bool:
+    """Whether an object without an `error` tells one all the same, by a text under another key."""
+    return any(isinstance(value.get(key), str) and value[key] for key in _TEXT_KEYS)
+
+
+_TEXT_KEYS = ("error", "message", "detail", "error_msg", "msg")
 
 
 def _holds_text(value: Any) -> bool:

@@ -1,7 +1,10 @@
 """Values of JSON: parsed from the text of another program, and digested for a key."""
 
+import codecs
 import hashlib
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -20,6 +23,8 @@ _BRACKETS = r'[-+.,:\s\dEaeflnrstu]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"?[-+.,:\s\dEa
 _IN_TEXT = re.compile(_BRACKETS, re.DOTALL)
 _WHOLE = re.compile(r"([+-]?[0-9]{1,18})(?:\.0*)?")
 _IN_BYTES = re.compile(_BRACKETS.encode(), re.DOTALL)
+_NOT_FINITE = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")|-?\b(?:NaN|Infinity)\b', re.DOTALL)
+"""A string, or a number that JSON does not have."""
 
 
 def parse_json(text: bytes | str) -> Any:
@@ -29,6 +34,21 @@ def parse_json(text: bytes | str) -> Any:
     """
     check_nesting(text)
     return orjson.loads(text)
+
+
+def parse_reply(body: bytes) -> Any:
+    """The value of a server's JSON, by `parse_json`.
+
+    A byte order mark is dropped. NaN and infinite numbers become null: servers write them for log-probabilities of
+    impossible tokens and for damaged vectors, although JSON has none.
+    """
+    body = body.removeprefix(codecs.BOM_UTF8)
+    try:
+        return parse_json(body)
+    except orjson.JSONDecodeError:
+        with suppress(orjson.JSONDecodeError):
+            return parse_json(_NOT_FINITE.sub(lambda found: found[1] or b"null", body))
+        raise
 
 
 def parse_objects(text: bytes | str) -> list[dict[str, Any]] | None:
@@ -45,6 +65,21 @@ def parse_objects(text: bytes | str) -> list[dict[str, Any]] | None:
     except ValueError:
         return None
     return found if all(isinstance(one, dict) for one in found) else None
+
+
+def list_inner(record: Mapping[str, Any], text_key: str | None = None) -> list[tuple[str, Any]]:
+    """The records of an object of records, each with its place: in a list under a single key, or each under its id.
+
+    `text_key` is the key of the text of records that are strings, if they may be. Empty for any other object.
+    """
+    values = list(record.values())
+    if len(values) == 1 and isinstance(values[0], list):
+        return [(f"object {number}", value) for number, value in enumerate(values[0], 1)]
+    if text_key and all(isinstance(value, str) for value in values):
+        return [(f"key {key!r}", {"id": key, text_key: value}) for key, value in record.items()]
+    if all(isinstance(value, dict) for value in values):
+        return [(f"key {key!r}", {"id": key, **value}) for key, value in record.items()]
+    return []
 
 
 def check_nesting(text: bytes | str) -> None:

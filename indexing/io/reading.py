@@ -1,11 +1,13 @@
 """Reading files: plain or compressed, whole or line by line, within limits of size; and the hash of a file."""
 
 import bz2
+import codecs
 import gzip
 import hashlib
 import io
 import lzma
 import math
+import re
 import shutil
 import stat
 import zlib
@@ -34,11 +36,20 @@ COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", *COMPRESS)
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 """The errors of a compressed file that is damaged or cut off."""
 
+_COMPRESSED = re.compile(
+    rb"(?P<gz>\x1f\x8b\x08)|(?P<zst>\x28\xb5\x2f\xfd)|(?P<xz>\xfd7zXZ\0)|(?P<z>\x1f\x9d\x90)"
+    rb"|(?P<bz2>BZh[1-9](?:1AY&SY|\x17rE8P\x90))"
+)
+"""The beginning of a compressed file. No text in UTF-8 begins so, but for one with bzip2's mark of a block or end."""
+
 LONGEST_LINE_BYTES = 2**28
 """The longest line that is read. The JSON of a document of 10 MB has at most a quarter of these bytes."""
 
 HELD_LIMIT_BYTES = 2**32
 """The largest file that is held in memory, decompressed: a run of about eighty million rows."""
+
+IN_UTF16 = "found UTF-16, expected UTF-8: iconv -f UTF-16 -t UTF-8 converts it"
+"""The message for a file that begins with the byte order mark of UTF-16."""
 
 TEXT_LIMIT_BYTES = 2**20
 """The largest file of settings."""
@@ -81,17 +92,19 @@ def _copy_pipe(path: Path) -> Any:
     return copy
 
 
-def open_binary(path: Path, ending: str | None = None) -> IO[bytes]:
+def open_binary(path: Path) -> IO[bytes]:
     """Open a plain or compressed file for reading; a compressed file may have several members or frames.
 
-    `ending` is the ending that tells the compression, if it is not that of the name. `UserError` if the file cannot be
-    opened. Where the content is damaged, the reader raises one of `DAMAGE`; it never ends there without an error.
+    The first bytes tell the compression, or else the ending of the name. `UserError` if the file cannot be opened.
+    Where the content is damaged, the reader raises one of `DAMAGE`; it never ends there without an error.
     """
     if path == STDIN:
         return open(0, "rb", closefd=False)  # by number, since standard input can be a socket, which has no name
     source = resolve_source(path)
     try:
-        match ending or path.suffix.lower():
+        match _find_compression(source) or path.suffix.lower():
+            case found if found in COMPRESSIONS and not source.stat().st_size:
+                return io.BufferedReader(_Empty())
             case ".gz":
                 return gzip.open(source, "rb")  # type: ignore[return-value]
             case ".bz2":
@@ -106,6 +119,22 @@ def open_binary(path: Path, ending: str | None = None) -> IO[bytes]:
                 return source.open("rb")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _find_compression(source: Path) -> str | None:
+    with source.open("rb") as file:
+        found = _COMPRESSED.match(file.read(10))
+    return f".{found.lastgroup}" if found else None
+
+
+class _Empty(io.RawIOBase):
+    """The content of a file with the name of a compressed one, and without any byte."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, _buffer: Any) -> int:
+        raise EOFError("the file is empty, expected a compressed one")
 
 
 class _Zstandard(io.RawIOBase):
@@ -201,8 +230,8 @@ def read_byte_lines(
 ) -> Iterator[tuple[int, bytes]]:
     """The lines of a file with their numbers, which begin with 1, and with their line ends.
 
-    The function reports and skips each line above `longest` bytes (None: `LONGEST_LINE_BYTES`). If the file becomes
-    unreadable, or has more than `limit` decompressed bytes, the function reports that and ends.
+    The function reports and skips each line above `longest` bytes (None: `LONGEST_LINE_BYTES`). If the file is UTF-16,
+    becomes unreadable, or has more than `limit` decompressed bytes, the function reports that and ends.
     """
     longest = longest or LONGEST_LINE_BYTES
     number = size = 0
@@ -210,6 +239,9 @@ def read_byte_lines(
         with open_binary(path) as file:
             while line := file.readline(longest):
                 number += 1
+                if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    report(BadRecord(f"{path}:1: {IN_UTF16}", "not UTF-8"))
+                    return
                 size += len(line)
                 if size > limit:
                     report(BadRecord(f"{path}: expected a file of at most {limit} bytes, found more", "too long"))
@@ -227,7 +259,7 @@ def read_byte_lines(
 def read_bytes(path: Path, limit: int = HELD_LIMIT_BYTES) -> NDArray[np.uint8]:
     """The content of a plain or compressed file: uint8[bytes], read-only, in large pages if the system has them.
 
-    `UserError` if the file cannot be read, or has more decompressed bytes than the limit.
+    `UserError` if the file cannot be read, is UTF-16, or has more decompressed bytes than the limit.
     """
     try:
         with open_binary(path) as file:
@@ -241,6 +273,8 @@ def read_bytes(path: Path, limit: int = HELD_LIMIT_BYTES) -> NDArray[np.uint8]:
     except DAMAGE as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
     content.flags.writeable = False
+    if content[:2].tobytes() in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise UserError(f"{path}:1: {IN_UTF16}")
     return content[:size]
 
 

@@ -28,11 +28,12 @@ AWAY_STATUSES = frozenset({502, 503, 504, 529})
 """The server cannot work now; another server may be able to."""
 REFUSED_CONTENT_STATUSES = frozenset({400, 413, 422})
 """The server declines the content of the request."""
-_TOO_LONG = re.compile(
-    r"too (?:large|long)|context (?:length|size|window)|max(?:imum)?[ _](?:\w{1,20}[ _])?(?:length|tokens)",
+_DECLINED = re.compile(
+    r"too (?:large|long)|context (?:length|size|window)|max(?:imum)?[ _](?:\w{1,20}[ _])?(?:length|tokens)"
+    r"|unsupported value: (?:NaN|[+-]?Inf)",
     re.IGNORECASE,
 )
-"""Words by which a server declines a text for its length."""
+"""Words by which a server declines a text for its length, or because its numbers overflow at this text."""
 
 
 def is_overload(status: int) -> bool:
@@ -46,8 +47,8 @@ def is_retryable(status: int) -> bool:
 
 
 def refuses_content(status: int, reason: str) -> bool:
-    """Whether a server declines the content of a request. Some servers do so by 500 if a text is too long."""
-    return status in REFUSED_CONTENT_STATUSES or (status == 500 and bool(_TOO_LONG.search(reason)))
+    """Whether a server declines the content of a request. Some do so by 500, for one of the reasons of `_DECLINED`."""
+    return status in REFUSED_CONTENT_STATUSES or (status == 500 and bool(_DECLINED.search(reason)))
 
 
 def tells_overload(error: UserError) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from keystone.indexing.errors import Refused, UserError, WrongReply, printable
 from keystone.indexing.io.error_text import describe_refusal
 from keystone.indexing.io.http import HttpRequest, Sender
-from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.json_values import parse_reply
 from keystone.indexing.io.keys import remove_key
 from keystone.indexing.io.limit import Limit
 from keystone.indexing.io.retry import (
@@ -94,7 +94,7 @@ class Asker:
         body = remove_key(reply.body, self._key) if self._key else reply.body
         if reply.status == 200:
             try:
-                return read(parse_json(body))
+                return read(parse_reply(body))
             except ValueError as error:
                 raise WrongReply(f"a wrong reply: {printable(str(error))}") from error
         text = f"HTTP {describe_refusal(reply.status, reply.headers, body)}"

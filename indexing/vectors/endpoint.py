@@ -52,6 +52,8 @@ CUT_WINDOW_SHARE = 0.95
 
 _TOKEN_COUNTS = re.compile(r"(\d+) tokens\D+(\d+)")
 """Finds the window and the length of the request in a server's message, in either order."""
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
+"""Commas within numbers, as in `8,192 tokens`."""
 _BASE64 = re.compile("base64|encoding_format", re.IGNORECASE)
 """Finds the field that a server does not take in its message."""
 
@@ -182,7 +184,7 @@ class Endpoint:
 
 def shorten(text: str, reason: str) -> str:
     """A text cut to the window that a refusal names, or to its half if the refusal names none."""
-    found = _TOKEN_COUNTS.search(reason)
+    found = _TOKEN_COUNTS.search(_THOUSANDS.sub("", reason))
     window, length = sorted((int(found[1]), int(found[2]))) if found else (0, 0)
     share = window / length * CUT_WINDOW_SHARE if 0 < window < length else 0.5
     return text[: int(len(text) * share)]

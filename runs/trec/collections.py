@@ -39,7 +39,7 @@ def names_columns(line: str) -> bool:
     """Whether a first line of judgments names their columns."""
     if line.lstrip().startswith(("{", "[")):
         return True
-    columns = line.strip().split(choose_delimiter(line)) if re.search("[\t,]", line) else line.split()
+    columns = line.strip().split(choose_delimiter(line)) if re.search("[\t,;]", line) else line.split()
     found = name_columns([column.strip('" ') for column in columns], _LAYOUT)
     return len(columns) > 2 and found is not None and bool(find_names(found, (*DOCUMENT_NAMES, *GRADE_NAMES)))
 
@@ -101,7 +101,7 @@ def _parse(path: Path, number: int, text: str) -> Any:
 def _read_header(
     path: Path, numbered: Iterable[tuple[int, str]], header: str
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    if not re.search("[\t,]", header):
+    if not re.search("[\t,;]", header):
         numbered = ((number, _GAPS.sub("\t", line.strip())) for number, line in numbered)
     return read_columns(path, numbered, _LAYOUT)
 

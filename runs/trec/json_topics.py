@@ -7,7 +7,7 @@ from typing import Any
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
-from keystone.indexing.io.json_values import parse_json, parse_objects
+from keystone.indexing.io.json_values import list_inner, parse_json, parse_objects
 from keystone.indexing.io.reading import read_json_lines
 from keystone.runs.track_rules import EXISTING, Track, find_given_answer, find_request
 from keystone.runs.trec.marked_topics import RawTopic
@@ -94,7 +94,7 @@ def _read_object(path: Path, place: int | str, record: Any) -> Iterator[RawTopic
         parts = (own.get(key) for key in TRANSLATED_KEYS)
         joined = "\n\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
         yield place, record[known], joined, known, ", ".join(TRANSLATED_KEYS), record
-    elif not known and not text and record and (inner := _list_inner(record)):
+    elif not known and not text and record and (inner := list_inner(record, "narrative")):
         for number, one in inner:
             yield from _read_object(path, f"{place if isinstance(place, str) else f'line {place}'}, {number}", one)
     else:
@@ -137,15 +137,3 @@ def _choose_language(topics: Any) -> Any:
     """The English one of the same topic in several languages; without it the first one."""
     found = [one for one in topics if isinstance(one, dict)] if isinstance(topics, list) else []
     return next((one for one in found if one.get("lang") == "eng"), found[0] if found else None)
-
-
-def _list_inner(record: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The topics of an object of topics, each with its place: under a single key as a list, or each under its id."""
-    values = list(record.values())
-    if len(values) == 1 and isinstance(values[0], list):
-        return [(f"object {number}", value) for number, value in enumerate(values[0], 1)]
-    if all(isinstance(value, str) for value in values):
-        return [(f"topic {key!r}", {"id": key, "narrative": value}) for key, value in record.items()]
-    if all(isinstance(value, dict) for value in values):
-        return [(f"topic {key!r}", {"id": key, **value}) for key, value in record.items()]
-    return []

@@ -27,7 +27,7 @@ _FIELDS = {
     name: field
     for field, names in {
         "num": "num number identifier id qid",
-        "title": "title query",
+        "title": "title query content",
         "desc": "desc description question",
         "narr": "narr narrative",
     }.items()
@@ -43,6 +43,8 @@ _TOPICS = ("top", "topic", "query")
 _ID_ATTRIBUTES = ("number", "num", "id", "qid")
 _LANGUAGE = re.compile(r"[a-z]{2}-(?=title|desc|narr)")
 _TOP = re.compile(r"<top[\s>]", re.IGNORECASE)
+_TOPIC = re.compile(r"\s*<(?:topic|query)[\s>]", re.IGNORECASE)
+_SEVERAL_ROOTS = expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT]
 _REFERENCE = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9a-f]{1,6});)([a-z0-9]{1,40};)?", re.IGNORECASE)
 
 
@@ -59,10 +61,13 @@ def read_marked_topics(path: Path, numbered: Sequence[tuple[int, str]]) -> Itera
 
 
 def _parse_xml(path: Path, numbered: Sequence[tuple[int, str]], text: str) -> list[RawTopic]:
-    """The topics of a file of XML; `ExpatError` if it is none."""
+    """The topics of a file of XML, which may have several roots; `ExpatError` if it is none."""
     try:
         return _XmlTopics(path, numbered).read(text)
-    except expat.ExpatError:
+    except expat.ExpatError as error:
+        bare = text.removeprefix("\ufeff")
+        if error.code == _SEVERAL_ROOTS and _TOPIC.match(bare):
+            return _parse_xml(path, numbered, f"<topics>{bare}</topics>")
         if CDATA in text or "<!ENTITY" in text:
             raise
         return _XmlTopics(path, numbered).read(_REFERENCE.sub(_resolve, text))

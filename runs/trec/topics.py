@@ -12,8 +12,8 @@ from pathlib import Path
 from keystone.indexing.corpora.folders import strip_compression
 from keystone.indexing.corpora.tables import find_form, read_rows
 from keystone.indexing.errors import UserError
-from keystone.indexing.io.columns import Layout, name_columns, read_columns
-from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.columns import Layout, choose_delimiter, name_columns, read_columns
+from keystone.indexing.io.json_values import digest, read_whole_number
 from keystone.indexing.io.reading import hash_file, read_text_lines
 from keystone.indexing.types import describe_id, has_lone_surrogate, is_id
 from keystone.retrieval.types import Topic
@@ -72,7 +72,8 @@ def check_topics(name: str, raw: Iterable[RawTopic]) -> Iterator[Topic]:
     known = set[str]()
     for number, topic_id, narrative, id_name, text_name, record in raw:
         where = name_place(name, number)
-        topic_id = str(topic_id) if type(topic_id) is int else topic_id
+        whole = None if isinstance(topic_id, str) else read_whole_number(topic_id)
+        topic_id = topic_id if whole is None else str(whole)
         if not isinstance(topic_id, str) or not is_id(topic_id):
             raise UserError(f"{where}: {id_name}: expected {describe_id(topic_id)}, found {reprlib.repr(topic_id)}")
         if topic_id.startswith("#"):
@@ -110,7 +111,8 @@ def _choose_reader(path: Path, number: int, line: str) -> Callable[[Path, Number
             return read_json_topics
         case "<":
             return lambda path, numbered: read_marked_topics(path, list(numbered))
-    if "\t" in line or name_columns(line.split(","), LAYOUT) or strip_compression(path).endswith(".csv"):
+    by = choose_delimiter(line)
+    if by == "\t" or name_columns(line.split(by), LAYOUT) or strip_compression(path).endswith(".csv"):
         return _read_columns
     raise UserError(
         f"{path}:{number}: not a topic: expected a JSON object, <top>, <topic>, or an id, a tab and a narrative, "

@@ -30,7 +30,8 @@ def read(message: dict[str, Any], finish: Any = "stop", bound: ReplyBound = ANY,
 
 
 @pytest.mark.parametrize(
-    "finish", ["error", "abort", "network_error", "ERROR", "insufficient_system_resource", "OTHER"]
+    "finish",
+    ["error", "abort", "network_error", "ERROR", "insufficient_system_resource", "OTHER", "load", "RATE_LIMIT"],
 )
 def test_a_reply_that_broke_off_is_asked_for_again(finish: str) -> None:
     with pytest.raises(WrongReply, match="broke off"):
@@ -77,6 +78,7 @@ def test_each_word_has_one_meaning() -> None:
     [
         "Bees see.",
         [{"type": "text", "text": "Bees see."}],
+        [{"type": "text", "text": None}, {"type": "text", "text": "Bees see."}],
         [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "Bees see."}],
         [
             {"type": "reasoning", "text": "Hm."},
@@ -135,7 +137,14 @@ SCHEMA = find_schema(write_body("m", Request("step", (), 9, {"type": "object"}))
         ("use 'max_completion_tokens' instead", Dialect(limit="max_completion_tokens")),
         ("'max_tokens' or 'max_completion_tokens' is too large", None),
         ("'temperature' does not support 0", Dialect(temperature=False)),
+        ("`temperature` is deprecated for this model.", Dialect(temperature=False)),
+        ("invalid temperature: only 1 is allowed for this model", Dialect(temperature=False)),
         ("You are not allowed to request logprobs", Dialect(logprobs=False)),
+        ("Unrecognized request argument supplied: seed", Dialect(seed=False)),
+        ('"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"', Dialect(seed=False)),
+        ("Argument not supported on this model: seed", Dialect(seed=False)),
+        ("System role not supported", Dialect(system=False)),
+        ("Conversation roles must alternate user/assistant/user/assistant/...", Dialect(system=False)),
         ("maximum context length is 1024 tokens", None),
     ],
 )
@@ -145,6 +154,30 @@ def test_a_refusal_leads_to_the_dialect_that_it_names_once(said: str, dialect: D
     if found:
         body = write_body("m", Request("step", (), 9, {"type": "object"}), dialect=found[0])
         assert find_other_dialect(found[0], said, find_schema(body)) is None
+
+
+def test_without_system_messages_their_texts_begin_those_of_the_user() -> None:
+    messages = (("system", "Grade."), ("user", "Bees"), ("assistant", "2"), ("user", "Cats"))
+    body = write_body("m", Request("step", messages, 9), dialect=Dialect(system=False))
+    assert body["messages"] == [
+        {"role": "user", "content": "Grade.\n\nBees"},
+        {"role": "assistant", "content": "2"},
+        {"role": "user", "content": "Cats"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"object": "error", "message": "No wings", "code": 404},
+        {"detail": "No wings"},
+        {"error_code": 17, "error_msg": "No wings"},
+        {"error": {"message": "No wings"}, "choices": []},
+    ],
+)
+def test_an_error_with_status_200_says_its_text(body: Any) -> None:
+    with pytest.raises(WrongReply, match="an error: No wings"):
+        read_reply(body, ANY)
 
 
 def test_a_server_that_refuses_several_schemas_gets_no_other() -> None:
@@ -200,6 +233,14 @@ def test_an_expected_grade_is_found_by_the_texts_of_tokens(
     assert decode_reply(encode_reply(found)).outcome == found.outcome
 
 
+@pytest.mark.parametrize("value", [None, -math.inf, math.nan])
+def test_an_impossible_alternative_is_left_out(value: Any) -> None:
+    tokens = [*GRADE[:3], token("2", {"2": -0.1, "3": value}), GRADE[4]]
+    found = read({"content": '{"grade": 2}'}, bound=ReplyBound(None, 4), logprobs={"content": tokens}).outcome
+    assert isinstance(found, Reply)
+    assert found.logprobs[3] == {"2": -0.1}
+
+
 def test_places_count_characters() -> None:
     tokens = [token("\u00e9\u2026"), token("a")]
     found = read({"content": "\u00e9\u2026a"}, bound=ReplyBound(None, 4), logprobs={"content": tokens}).outcome
@@ -209,7 +250,14 @@ def test_places_count_characters() -> None:
 
 @pytest.mark.parametrize(
     ("logprobs", "note"),
-    [(None, "gives no log-probabilities"), ({"content": [token("other")]}, "of another text")],
+    [
+        (None, "gives no log-probabilities"),
+        ({"content": None}, "gives no log-probabilities"),
+        ({"content": [token("other")]}, "of another text"),
+        ({"tokens": ["2"], "top_logprobs": [{"2": -0.1}]}, "of another form, but tokens, top_logprobs"),
+        ({"content": [{"token": "2", "logprob": -0.1}]}, "of another form"),
+        ([5], "of another form"),
+    ],
 )
 def test_log_probabilities_that_cannot_be_used_are_named(logprobs: Any, note: str) -> None:
     found = read({"content": '{"grade": 2}'}, bound=ReplyBound(None, 4), logprobs=logprobs)

@@ -102,7 +102,6 @@ def test_a_reply_is_read(body: dict[str, Any], expected: Reply | Failure) -> Non
         ({"output": "Bees"}, UnknownForm, "without choices, but output"),
         (["Bees"], WrongReply, "an error"),
         (said({"type": "image"}), UnknownForm, "content that is no text"),
-        (said(BEES | {"logprobs": [5]}), UnknownForm, "log-probabilities of another form"),
     ],
 )
 def test_a_reply_that_is_none_is_named(body: Any, error: type[Exception], words: str) -> None:

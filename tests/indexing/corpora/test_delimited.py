@@ -33,6 +33,7 @@ from keystone.indexing.types import Document
         pytest.param(
             "c.csv", '\ufeffid,text\n1,"a, b\nc"\n', [Document("1", "a, b\nc")], id="CSV after a byte order mark"
         ),
+        pytest.param("c.csv", 'id;text\n1;a, b\n2;"c; d"\n', [Document("1", "a, b"), Document("2", "c; d")], id=";"),
     ],
 )
 def test_the_columns_of_known_files_are_read(tmp_path: Path, name: str, text: str, expected: list[Document]) -> None:

@@ -82,9 +82,6 @@ def stored(path: Path, folder: Path, format: str | None = None) -> tuple[list[Do
         pytest.param(A.replace(b"\n", b"\r\n") + b"\r\n" + B, "a b", [], id="CRLF"),
         pytest.param(b"\n \n" + A + b"\n\t\n" + B.strip(), "a b", [], id="blank lines"),
         pytest.param(A + b'{"id": "b", "te', "a", ["not JSON"], id="cut off"),
-        pytest.param(
-            (A + B).decode().encode("utf-16") + b"\n" + A, "a", ["not UTF-8", "not JSON", "not JSON"], id="UTF-16"
-        ),
         pytest.param(A + b'{"id": "b", "text": ' + b"[" * 5000 + b"\n", "a", ["not JSON"], id="deep JSON"),
         pytest.param(A + b'{"id": 1e400, "text": ""}\n', "a", ["not JSON"], id="a number without end"),
     ],
@@ -99,6 +96,28 @@ def test_an_irregular_record_has_one_result(tmp_path: Path, raw: bytes, kept: st
     if left_out:
         with pytest.raises(UserError, match=r"c\.jsonl:\d"):
             build_store(read_corpus(path, "jsonl"), tmp_path / "strict")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"id": "a", "text": "x"}{"id": "b", "text": "y"}',
+        '{\n"id": "a",\n"text": "x"\n}\n{\n"id": "b",\n"text": "y"\n}\n',
+        '{"documents": [{"id": "a", "text": "x"}, {"id": "b", "text": "y"}]}',
+        '{"a": {"text": "x"},\n"b": {"text": "y"}}',
+        '{"id": "a", "text": "x"}\r{"id": "b", "text": "y"}\r',
+    ],
+)
+def test_objects_in_any_layout_are_documents(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.json").write_bytes(text.encode())
+    assert [(document.id, document.text) for document in read_corpus(tmp_path / "c.json")] == [("a", "x"), ("b", "y")]
+
+
+@pytest.mark.parametrize("text", ["WARC/1.0\r\n", "%PDF-1.4\n", "<mediawiki><page/></mediawiki>"])
+def test_a_file_of_an_unknown_format_is_one_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.x").write_text(text)
+    with pytest.raises(UserError, match=r"c\.x: found .*, expected a known format, or --format with one of arrow"):
+        list(read_corpus(tmp_path / "c.x", report=lambda _: None))
 
 
 def test_a_json_array_that_is_no_json_is_one_report(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 import random
 import time
+from pathlib import Path
 
 import pytest
 
 from keystone.indexing.corpora import markup
+from keystone.indexing.corpora.corpus import read_corpus
 from keystone.indexing.corpora.markup import Page, read_html, split_markup
 from keystone.indexing.structures.markup import read_html as read_blocks
 
@@ -51,6 +53,9 @@ def test_the_text_of_a_page_survives(page: str) -> None:
         ("<frameset><noframes>hello <b>x</b></noframes></frameset>", "hello x"),
         ("a<iframe><p>no</p></iframe><noembed>no</noembed>b", "ab"),
         ("<svg><title>no</title><style/></svg>a", "a"),
+        ("hyphen&shy;ated", "hyphenated"),
+        ('<?xml version="1.0"?><html><head><title/><script src="x"/></head><body>a</body></html>', "a"),
+        ('<html xmlns="http://www.w3.org/1999/xhtml"><head><script src="x" /></head><body>a</body></html>', "a"),
         ("1 < 2 &amp;lt; 3 <3", "1 < 2 &lt; 3 <3"),
         ("", ""),
     ],
@@ -67,6 +72,32 @@ PIECES = (
     *("<script>w('<!--')</script>", "<style><!-- </style>", "<textarea><b><!--</textarea>", "<script><!--</script>"),
     *("<a title='<!--'>", '<a href="</p>"x=">', "<a b=c'd>", "<a b = 'x>y'>", "<a / b/>", "<a =x=>", "</p a='>'>"),
 )
+
+
+@pytest.mark.parametrize(
+    ("declared", "text", "encoding"),
+    [
+        ('<meta charset="windows-1251">', "\u041f\u0440", "cp1251"),
+        (
+            '<meta http-equiv="Content-Type" content="text/html; charset=iso-8859-1">',
+            "caf\u00e9 \u201cq\u201d",
+            "cp1252",
+        ),
+        ("<meta charset=iso-2022-jp>", "\u65e5\u672c", "iso2022_jp"),
+        ('<?xml version="1.0" encoding="Shift_JIS"?>', "\u65e5\u672c", "cp932"),
+        ("<meta charset=utf-8>", "\u65e5", "utf-8"),
+        ("<meta charset=latin1>", "\u65e5", "utf-8"),
+        ("<meta charset=wings>", "\u65e5", "utf-8"),
+        ("<meta charset=rot13>", "\u65e5", "utf-8"),
+    ],
+)
+def test_a_page_is_read_in_the_encoding_that_it_declares(
+    tmp_path: Path, declared: str, text: str, encoding: str
+) -> None:
+    page = f"{declared}<p>{text}".encode(encoding)
+    (tmp_path / "a.html").write_bytes(page)
+    (tmp_path / "b").write_bytes(b"<DOC>\n<DOCNO>1</DOCNO><DOCHDR>x</DOCHDR>" + page + b"</DOC>")
+    assert [document.text for name in ("a.html", "b") for document in read_corpus(tmp_path / name)] == [text, text]
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -92,6 +123,11 @@ def test_a_page_that_nests_deep_is_read_whole_and_quickly(tag: str) -> None:
 def test_a_page_that_nests_deep_has_the_same_title_and_headings(page: str) -> None:
     expected = Page("T", ["A b", "E", "F"], "A b\n\ncd\n\nE\n\nF\n\ng")
     assert markup._read_tags(page) == read_html(page) == read_html(page, main=True) == expected
+
+
+def test_a_comment_of_sgml_that_nothing_ends_is_text() -> None:
+    found = "".join(text for text, _ in split_markup("<a>1<!-- x -->2 <!-- 3</a>"))
+    assert found == "12 <!-- 3"
 
 
 def test_sgml_keeps_cdata_and_brackets_that_open_no_tag() -> None:

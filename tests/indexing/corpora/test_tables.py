@@ -52,6 +52,14 @@ def test_rows_without_ids_are_named_by_file_and_row(tmp_path: Path) -> None:
         pytest.param(
             {"docno": [b"a"], "text": pa.array([b"\xc3\xbc"], pa.large_binary())}, Document("a", "ü"), id="bytes"
         ),
+        pytest.param(
+            {"id": pa.array([b"a"], pa.binary(1)), "text": pa.array([b"x"]).dictionary_encode()},
+            Document("a", "x"),
+            id="other types of bytes",
+        ),
+        pytest.param(
+            {"id": pa.array([1.0]), "text": pa.array([b"x"], pa.binary_view())}, Document("1", "x"), id="a whole number"
+        ),
         pytest.param({"document_id": ["a"], "text": ["x"]}, Document("a", "x"), id="document_id"),
     ],
 )

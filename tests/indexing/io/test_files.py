@@ -1,6 +1,9 @@
 """Files: written whole or not at all, and read by numbered lines; and digests, which depend on values alone."""
 
+import bz2
 import gzip
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +106,13 @@ def test_lines_are_numbered_from_1_and_have_no_ends(
     )
 
 
+@pytest.mark.parametrize("name", ["a", "a.jsonl", "a.zst"])
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress, bz2.compress, lzma.compress])
+def test_the_content_tells_the_compression(tmp_path: Path, name: str, compress: Callable[[bytes], bytes]) -> None:
+    (tmp_path / name).write_bytes(compress(b"a\n"))
+    assert list(read_text_lines(tmp_path / name)) == [(1, "a")]
+
+
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
@@ -136,6 +146,8 @@ def test_json_lines_skips_blank_lines_and_keeps_numbers(
         pytest.param("a.zst", ZSTANDARD[:3], ": cannot be read beyond line 0: .* ended before", id="a piece of zst"),
         pytest.param("a.ZST", b"\xff" * 60, ": cannot be read beyond line 0: Not a Zstandard file", id="not zst"),
         pytest.param("a.zst", ZSTANDARD + b"x" * 9, r": cannot be read beyond line 50000: ", id="more behind zst"),
+        pytest.param("a.jsonl.gz", b"", ": cannot be read beyond line 0: the file is empty", id="empty gzip"),
+        pytest.param("a.jsonl", '{"a":1}\n{}\n'.encode("utf-16"), ":1: found UTF-16, expected UTF-8", id="UTF-16"),
         pytest.param("a.jsonl", b' \n[\n{"a":1}]', ":2: expected a JSON object a line, found a JSON array", id="array"),
         pytest.param("a.jsonl.zst", None, ": cannot be read: No such file", id="missing zst"),
         pytest.param("a.jsonl", None, ": cannot be read: No such file", id="missing"),

@@ -363,6 +363,10 @@ def test_the_command_line_names_the_endpoint_and_says_how_many_were_cut(tmp_path
     assert open_index(tmp_path / "index").embedding == Embedding("letters", server.url, 40)
 
 
+def test_a_window_with_commas_is_read() -> None:
+    assert len(shorten("x" * 1000, "maximum context length is 8,192 tokens, however you requested 9,102")) == 855
+
+
 @given(st.text(min_size=101, max_size=2000), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_a_shortened_text_is_a_shorter_prefix(text: str, window: int, length: int) -> None:
     for reason in ("too long", f"maximum context length is {window} tokens, however you requested {length} tokens"):

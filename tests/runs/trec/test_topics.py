@@ -203,6 +203,16 @@ FORMS = {
         "<queries><query><id>q1</id><title>a</title></query><query id='q2'>b</query></queries>",
         [Topic("q1", "a"), Topic("q2", "b")],
     ),
+    "XML of NTCIR": (
+        "<queries><query><qid>0001</qid><content>a</content><description>b</description></query></queries>",
+        [Topic("0001", "a\n\nb")],
+    ),
+    "XML of several roots": (
+        "<TOPIC>\n<NUM>1</NUM><TITLE>a</TITLE>\n</TOPIC>\n<TOPIC><NUM>2</NUM><DESC>b</DESC></TOPIC>",
+        [Topic("1", "a"), Topic("2", "b")],
+    ),
+    "CSV with semicolons": ("qid;query\n1;a, b\n2;c", [Topic("1", "a, b"), Topic("2", "c")]),
+    "JSONL with numbers of frames": ('{"qid": 1.0, "query": "x"}\n', [Topic("1", "x")]),
     "JSONL": ('{"qid": 1, "query": "x"}\n', [Topic("1", "x")]),
 }
 
