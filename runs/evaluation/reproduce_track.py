@@ -114,7 +114,7 @@ def plan_track(track: str, places: Places) -> list[Plan]:
 def perform(plan: Plan, quiet: bool = False) -> str:
     """Run the steps of a plan that lack nothing. Returns the error of the first one that fails; empty if none does.
 
-    What is already made is not made again.
+    An index or a run that an earlier call completed is kept. The figures are always computed again.
     """
     for step in plan.steps:
         if step.lacks:
