@@ -49,16 +49,21 @@ class Walk(Generic[S]):
     steps: tuple[Step, ...]
 
 
+def tell_nobody(_step: Step) -> None:
+    """Be told a step, and do nothing."""
+
+
 async def walk(
     state: S,
     most_steps: int,
     decide: Callable[[S, Sequence[Step]], Awaitable[Asked[A]]],
     act: Callable[[S, A | Failure], Awaitable[Taken[S]]],
+    tell: Callable[[Step], None] = tell_nobody,
 ) -> Walk[S]:
     """Walk from a state, at most `most_steps` steps; the state is usable whatever ends the walk.
 
     `decide` gets the steps so far. If no reply can be used, `act` gets the `Failure` and takes the agent's fallback. If
-    the model gives no reply at all, the walk ends.
+    the model gives no reply at all, the walk ends. `tell` is told each step as the walk keeps it.
     """
     steps: list[Step] = []
     keys: set[str] = set()
@@ -76,6 +81,7 @@ async def walk(
         if isinstance(asked.found, Failure) and not asked.reply:
             end: Stop = "budget" if isinstance(asked.found, Spent) else "llm_error"
             last = replace(step, action="", observation=asked.found.reason, added=(), stop=end)
+            tell(last)
             return Walk(state, end, (*steps, last))
         again = taken.key in keys
         if again:
@@ -88,6 +94,7 @@ async def walk(
         idle = 0 if taken.news else idle + 1
         stop = _find_stop(taken.done, invalid, repeats, idle, len(steps) + 1 >= most_steps)
         steps.append(replace(step, stop=stop or ""))
+        tell(steps[-1])
         if stop:
             return Walk(state, stop, tuple(steps))
 

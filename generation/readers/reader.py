@@ -10,6 +10,7 @@ from keystone.generation.answers.sub_answers import PromptWith
 from keystone.generation.answers.support import SupportMethod
 from keystone.generation.context.topic import Sources, TopicContext
 from keystone.generation.llm.model import Model
+from keystone.generation.readers.loop import tell_nobody
 from keystone.generation.readers.settings import (
     BY_QUERY,
     BY_RANKING,
@@ -67,10 +68,6 @@ class AnswerSettings:
     def is_by_query(self) -> bool:
         """Whether the model is asked about each query with its own documents, and not about the narrative."""
         return self.method in BY_QUERY
-
-
-def tell_nobody(_step: Step) -> None:
-    """Be told a step, and do nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.io.json_values import parse_json
+from keystone.runs.evaluation.board_files import read_board
 from keystone.runs.tracks.baselines import Baseline, TrackBaselines, read_baselines
 
 MOST_DIFFERENCE = 0.001
@@ -86,7 +86,10 @@ class Plan:
         return judged and not any(one.lacks for one in self.made_by)
 
     def list_figures(self) -> list[Figure]:
-        """List the published figures, beside those of the files of figures that exist."""
+        """List the published figures, beside those of the files of figures that exist.
+
+        `UserError` for a damaged file of figures.
+        """
         found = {name: _read_means(path) for name, path in self.scores.items() if path.is_file()}
         return [
             Figure(judgments, measure, expected, found.get(judgments, {}).get(measure))
@@ -114,7 +117,7 @@ def plan_track(track: str, places: Places) -> list[Plan]:
 def perform(plan: Plan, quiet: bool = False) -> str:
     """Run the steps of a plan that lack nothing. Returns the error of the first one that fails; empty if none does.
 
-    What is already made is not made again.
+    An index or a run that an earlier call completed is kept. The figures are always computed again.
     """
     for step in plan.steps:
         if step.lacks:
@@ -172,6 +175,5 @@ def _find_file(folder: Path, pattern: str) -> tuple[str, str]:
 
 
 def _read_means(path: Path) -> dict[str, float]:
-    (run,) = parse_json(path.read_bytes())["runs"]
-    means: dict[str, float] = run["mean"]
-    return means
+    """Read the mean of each measure of the one run of a file."""
+    return {measure: mean for measure, own in (read_board(path) or {}).items() for mean in own.values()}

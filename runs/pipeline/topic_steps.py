@@ -12,6 +12,7 @@ from keystone.generation.grading.grade import SELECTIONS, Candidates, GradedTopi
 from keystone.generation.llm.in_language import InLanguage
 from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import find_places
+from keystone.generation.readers.loop import tell_nobody
 from keystone.generation.readers.reader import (
     Hits,
     Reader,
@@ -21,7 +22,6 @@ from keystone.generation.readers.reader import (
     choose_hits,
     list_rows,
     open_reader,
-    tell_nobody,
 )
 from keystone.generation.rules.documents import SEARCHED_TIMES, choose_documents
 from keystone.generation.types import Sentence

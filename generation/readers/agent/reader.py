@@ -3,7 +3,8 @@
 In a round, an agent works on each open question, all side by side. Each has an equal share of the calls and tokens, and
 one share is the judge's. Then the judge rates each question by the notes. The next round works on what is open, from
 the searches that the judge proposes. The last step of the trace says why the research ended: `covered` (all questions
-are answered), `budget`, `nothing new` (a round brought no note) or `limit` (the last round is over).
+are answered), `budget`, `repeats` (a round brought no note, and each of its agents repeated itself to the end),
+`nothing new` (a round brought no note) or `limit` (the last round is over).
 
 Without a model, rules do the same: they search for the question, read the best segments of its hits, and note the
 closest sentence. The next round searches for the question together with that sentence, as IRCoT does
@@ -28,7 +29,7 @@ from keystone.generation.readers.agent.judge import Judging, Judgment, ask_judge
 from keystone.generation.readers.agent.rules import judge_by_rules, walk_by_rules
 from keystone.generation.readers.agent.tools import TOOLS, NoteTaken, State, World, search_text, take_notes
 from keystone.generation.readers.allowance import Allowance, Asked, Spent, ask_within
-from keystone.generation.readers.loop import Taken, Walk, walk
+from keystone.generation.readers.loop import REPEATED, Taken, Walk, walk
 from keystone.generation.readers.reader import Hits, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
 from keystone.generation.readers.structure_reader import (
@@ -58,7 +59,13 @@ from keystone.retrieval.types import Query
 
 REPLY_TOKENS = 800
 """The most tokens of a step's reply."""
-STOPS: dict[str, Stop] = {"covered": "done", "budget": "budget", "nothing new": "stalled", "limit": "max_steps"}
+STOPS: dict[str, Stop] = {
+    "covered": "done",
+    "budget": "budget",
+    "repeats": "stalled",
+    "nothing new": "stalled",
+    "limit": "max_steps",
+}
 """The reasons for which research ends, and the reader's stop for each."""
 
 
@@ -103,10 +110,10 @@ class Agent:
         allowance = Allowance(settings.calls, settings.tokens)
         why, number = "", 0
         while not why:
-            before = len(research.notes)
+            before = len(research.steps)
             await self._work_through_round(desk, research, allowance, number)
             number += 1
-            why = find_stop(research, before, allowance, number >= settings.rounds)
+            why = find_stop(research, research.steps[before:], allowance, number >= settings.rounds)
         research.steps.append(Step("", "", number, 0, "agent", "", "", f"end: {why}", "", (), 0, 0, STOPS[why]))
         self.tools.tell(research.steps[-1])
         return await asyncio.to_thread(self._make_evidence, desk, research, STOPS[why])
@@ -202,14 +209,15 @@ def list_asked_places(queries: Sequence[Query]) -> list[int]:
     return asked or list(range(len(queries)))
 
 
-def find_stop(research: Research, before: int, allowance: Allowance, last: bool) -> str:
-    """Find the reason why research ends after a round that began with `before` notes; empty if it goes on."""
+def find_stop(research: Research, steps: Sequence[Step], allowance: Allowance, last: bool) -> str:
+    """Find the reason why research ends after a round of these steps; empty if it goes on."""
     if not research.list_open():
         return "covered"
-    if any(step.stop == "budget" for step in research.steps) or allowance.calls < 2:
+    if any(step.stop == "budget" for step in steps) or allowance.calls < 2:
         return "budget"
-    if len(research.notes) == before:
-        return "nothing new"
+    if not any(step.added for step in steps):
+        ends = [step.observation for step in steps if step.purpose == "agent" and step.stop]
+        return "repeats" if set(ends) == {REPEATED} else "nothing new"
     return "limit" if last else ""
 
 
@@ -261,12 +269,7 @@ async def explore(
     async def decide(state: State, steps: Sequence[Step]) -> Asked[prompt.Action]:
         return await ask_within(model, make_request(settings, world, beginning, state, steps), read_action, allowance)
 
-    async def act(state: State, action: prompt.Action | Failure) -> Taken[State]:
-        taken = await take_action(world, state, action)
-        world.desk.tools.tell(taken.step)
-        return taken
-
-    found = await walk(state, settings.steps, decide, act)
+    found = await walk(state, settings.steps, decide, partial(take_action, world), world.desk.tools.tell)
     return replace(found, steps=(replace(found.steps[0], shown=beginning), *found.steps[1:]))
 
 

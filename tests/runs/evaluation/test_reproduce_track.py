@@ -107,6 +107,17 @@ def test_without_any_index_each_baseline_says_what_it_lacks(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "text", ['{"runs": [', '{"runs": [{}]}', '{"runs": [{"name": "a", "mean": {"nDCG@10": "x"}}]}']
+)
+def test_a_damaged_file_of_figures_is_named(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "rag26-dev-BM25.Qwen.json"
+    path.write_text(text)
+    shown = type_in("rag26-dev", "--out", tmp_path, "--data", tmp_path, "--dry-run")
+    assert shown.exit_code == 1
+    assert str(path) in str(shown.exception)
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with topics and NIST's judgments of RAG 2024 under their published names, for the small index."""

@@ -18,10 +18,11 @@ from keystone.generation.readers.agent.judge import Judging, read_judgment
 from keystone.generation.readers.agent.reader import Agent, read_action
 from keystone.generation.readers.agent.tools import NoteTaken
 from keystone.generation.readers.allowance import count_prompt_tokens
+from keystone.generation.readers.loop import REPEATED, tell_nobody
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
 from keystone.generation.readers.write import NOTED
-from keystone.generation.types import EvidenceSet, Failure, Reply, Request
+from keystone.generation.types import EvidenceSet, Failure, Reply, Request, Step
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import Unusable
@@ -55,12 +56,22 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return build(tmp_path_factory.mktemp("agent"), TEXTS)
 
 
-def research(index: Index, model: Model | None, found: Callable[[str], Sequence[str]], **settings: Any) -> EvidenceSet:
-    return asyncio.run(gather(index, model, found, **settings))
+def research(
+    index: Index,
+    model: Model | None,
+    found: Callable[[str], Sequence[str]],
+    tell: Callable[[Step], None] = tell_nobody,
+    **settings: Any,
+) -> EvidenceSet:
+    return asyncio.run(gather(index, model, found, tell, **settings))
 
 
 async def gather(
-    index: Index, model: Model | None, found: Callable[[str], Sequence[str]], **settings: Any
+    index: Index,
+    model: Model | None,
+    found: Callable[[str], Sequence[str]],
+    tell: Callable[[Step], None] = tell_nobody,
+    **settings: Any,
 ) -> EvidenceSet:
     """Research both questions; `found` are the ids that a search text finds."""
     store = open_store(index)
@@ -70,7 +81,7 @@ async def gather(
 
     sources = Sources(index, store)
     reader = AgentSettings.model_validate({"name": "agent", **settings})
-    tools = Tools(sources, model, AnswerSettings("whole" if model else "rules"), reader, search)
+    tools = Tools(sources, model, AnswerSettings("whole" if model else "rules"), reader, search, tell)
     queries = [Query("1", f"1#{n}", text, text, text) for n, text in enumerate(QUESTIONS)]
     task = Task(Topic("1", NARRATIVE), read_context(sources, [0], queries), 100, lambda sentences: sentences)
     return await Agent(tools).gather(task, ((0,),))
@@ -138,6 +149,18 @@ def test_only_the_last_step_is_told_that_no_result_of_a_tool_will_be_read(index:
     assert sorted(told) == [False] * 4 + [True] * 2
 
 
+def test_agents_that_repeat_themselves_end_the_research_and_are_told_so(index: Index) -> None:
+    told = list[Step]()
+
+    def repeat(request: Request) -> Said:
+        return judge(("not", []), ("not", [])) if request.purpose == "agent_judge" else act("search", text="castle")
+
+    found = research(index, Scripted(repeat), find_all, told.append)
+    assert found.steps[-1].action == "end: repeats"
+    assert [step.observation for step in told].count(REPEATED) == 4, "both agents repeat their search twice"
+    assert sorted(step.observation for step in told) == sorted(step.observation for step in found.steps)
+
+
 def test_a_copy_of_a_passage_is_not_shown_again(index: Index) -> None:
     model = Scripted(say)
     research(index, model, find_all)
@@ -190,7 +213,7 @@ def test_no_question_is_answered_without_a_note_of_its_own(index: Index) -> None
     ],
 )
 def test_the_trace_ends_with_the_reason(
-    settings: dict[str, int], levels: tuple[str, str], notes: bool, expected: str, index: Index
+    settings: dict[str, Any], levels: tuple[str, str], notes: bool, expected: str, index: Index
 ) -> None:
     def reply(request: Request) -> Said:
         if request.purpose == "agent_judge":

@@ -14,6 +14,7 @@ from keystone.generation.context.topic import Sources, read_context
 from keystone.generation.readers.combined import read_open
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
 from keystone.generation.readers.settings import READERS
+from keystone.generation.readers.write import NOTED
 from keystone.generation.types import EvidenceSet, Reply, Request
 from keystone.indexing.errors import Unusable
 from keystone.indexing.index import Index
@@ -126,6 +127,26 @@ def test_fused_readers_read_the_same_documents(sources: Sources) -> None:
     assert len(set(spans)) == len(spans)
     for one, after in pairwise(spans):
         assert one.doc_id != after.doc_id or one.end < after.start
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("fused", {"readers": ["plain", "agent"]}), ("escalate", {"to": ["agent"], "least_cosine": 1})],
+)
+def test_the_research_agent_searches_the_documents_that_it_is_given(
+    sources: Sources, name: str, settings: dict[str, object]
+) -> None:
+    task = make_task(sources)
+    given = tuple(task.context.documents)[:6]
+    reader = READERS[name].settings.model_validate({"name": name, **settings})
+    tools = Tools(sources, None, AnswerSettings("rules", window=4096), reader)  # type: ignore[arg-type]
+    found = asyncio.run(open_reader(tools).gather(task, (given,)))
+    assert found.reader == name
+    assert [step.action for step in found.steps][-1].startswith("end: ")
+    assert {note.query_id for note in found.notes if note.kind == NOTED} == {"1#0", "1#1"}
+    own = {task.context.documents[row].id for row in given}
+    assert {span.doc_id for note in found.notes for span in note.sources} <= own
 
 
 LISTS = st.lists(st.lists(st.integers(0, 9), max_size=8), max_size=4)
