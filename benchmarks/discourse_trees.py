@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.gold_trees import MULTINUC, Part, TreeText, tree_of_parts
 from benchmarks.table import Row
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.structures.discourse import (
@@ -24,8 +25,6 @@ from keystone.indexing.structures.discourse import (
     Leaf,
     binary_tree,
 )
-from keystone.indexing.structures.rst.joints import TreeText
-from keystone.indexing.structures.rst.rs3 import MULTINUC, Part, tree_of_parts
 from keystone.indexing.structures.tree import Tree
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

@@ -45,7 +45,6 @@ from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.lucene.java import java_class
 from keystone.indexing.structures.markup import read_html
 from keystone.indexing.structures.markup import read_markdown
-from keystone.indexing.structures.rst.files import read_tree
 from keystone.generation.llm.replay import read_recorded
 from keystone.runs.config.read import parse_value, read_config
 from keystone.runs.exchange.records import read_records
@@ -84,7 +83,6 @@ readers = [
     parse_value, read_html, read_markdown, *ENCODERS.values(),
     of_file(of_corpus, ".jsonl", ".html", ".md", ".txt", ".trec"),
     of_file(read_config, ".yaml"),
-    of_file(read_tree, ".json", ".rs3"),
     of_file(read_recorded, ".jsonl"),
     of_file(lambda file: list(read_records(file)), ".jsonl", ".json"),
     of_file(read_calls, ".jsonl"),

@@ -5,8 +5,9 @@ at any time or copy it between indexes, and several processes may share it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from keystone.indexing.vectors.types import Vectors
 
 MakeVectors = Callable[[Sequence[int]], Iterable[Vectors]]
 """Makes the vectors of the groups with these numbers, in order."""
+_MAKING = Lock()
 
 
 class VectorCache:
@@ -30,15 +32,19 @@ class VectorCache:
         """The vectors of each group of texts, float32[texts of the group, dimension].
 
         One call of `make` makes the vectors that the file lacks, those of each group once. Then the file holds them.
+        While a model of this machine makes vectors, other threads wait, and then find those that they share with it.
         """
         keys = [hash_texts(self._embedding, texts) for texts in groups]
         first = {key: number for number, key in reversed(list(enumerate(keys)))}
         shapes = {key: (len(groups[number]), self._dimension) for key, number in first.items()}
         found = self._get(shapes)
-        missing = sorted(number for key, number in first.items() if key not in found)
-        made = {keys[number]: vectors for number, vectors in zip(missing, make(missing), strict=True)}
-        self._kept.put({key: vectors.tobytes() for key, vectors in made.items()})
-        found |= made
+        if len(found) < len(shapes):
+            with nullcontext() if self._embedding.url else _MAKING:
+                found |= self._get({key: shape for key, shape in shapes.items() if key not in found})
+                missing = sorted(number for key, number in first.items() if key not in found)
+                made = {keys[number]: vectors for number, vectors in zip(missing, make(missing), strict=True)}
+                self._kept.put({key: vectors.tobytes() for key, vectors in made.items()})
+            found |= made
         return [found[key] for key in keys]
 
     def _get(self, shapes: Mapping[bytes, tuple[int, int]]) -> dict[bytes, Vectors]:

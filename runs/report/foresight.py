@@ -9,7 +9,10 @@ from typing import Any
 from keystone.generation.llm.usage import Budget, Prices, add_usage, compute_cost
 from keystone.generation.queries.compose import find_places
 from keystone.generation.types import Usage
-from keystone.indexing.encoders.footprint import Footprint
+from keystone.indexing.encoders.footprint import Footprint, measure_footprint
+from keystone.retrieval.dense import DenseSystem
+from keystone.retrieval.impact import ImpactSystem
+from keystone.retrieval.late import LateSystem
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.directory import Plan, plan_stages
 from keystone.runs.pipeline.foresight import Asked, AskedTopic, Foreseen
@@ -21,7 +24,6 @@ from keystone.runs.pipeline.stages.queries import QUERIES_FILE, bound_queries
 from keystone.runs.pipeline.stages.rerank import foresee_endpoint
 from keystone.runs.pipeline.table import bind_stages, list_wanted
 from keystone.runs.pipeline.values import Values
-from keystone.runs.report.local_models import foresee_local_models, format_footprints
 from keystone.runs.wording import plural
 
 
@@ -68,7 +70,7 @@ def foresee_run(config: RunConfig, threads: int = 1) -> Foresight:
     order = [stage.name for stage in stages]
     joined = sorted(join_calls(calls), key=lambda one: order.index(one.stage))
     return Foresight(
-        str(job.directory), len(job.topics), stages, tuple(joined), reranker, prices, budget, foresee_local_models(job)
+        str(job.directory), len(job.topics), stages, tuple(joined), reranker, prices, budget, _foresee_local_models(job)
     )
 
 
@@ -118,6 +120,30 @@ NUMBERS = ("calls", "prompt_tokens", "completion_tokens")
 """The fields of `Usage` that can be foreseen."""
 
 
+def _foresee_local_models(job: Job) -> tuple[Footprint, ...]:
+    """Measure the models that a run would use on this machine. It loads and fetches none.
+
+    `UserError` for damaged weights.
+    """
+    return tuple(measure_footprint(use, model) for use, model in dict.fromkeys(_list_models(job)))
+
+
+def _list_models(job: Job) -> Iterator[tuple[str, str]]:
+    index = job.index
+    embeddings = [("embeddings", index.embedding)] if index.embedding else []
+    for name, system in job.config.make_systems().items():
+        if isinstance(system, LateSystem):
+            yield f"late interaction {name}", system.model
+        if isinstance(system, DenseSystem) and system.vectors in index.vectors:
+            embeddings.append((f"embeddings {system.vectors}", index.vectors[system.vectors].embedding))
+        if isinstance(system, ImpactSystem) and system.impacts in index.impacts:
+            yield f"impacts {system.impacts}", index.impacts[system.impacts].model
+    yield from ((use, one.model) for use, one in embeddings if not one.url)
+    yield from (
+        ("reranker", one.model) for one in job.config.rerank.list_steps() if one.method == "model" and one.model
+    )
+
+
 def format_foresight(found: Foresight) -> Iterator[str]:
     """Format the stages with their fate, and a table of calls, tokens and cost by purpose."""
     yield f"{found.directory}: {plural(found.topics, 'topic')}; nothing is written, no model is asked"
@@ -135,7 +161,7 @@ def format_foresight(found: Foresight) -> Iterator[str]:
     if found.reranker:
         most = found.reranker.most
         yield f"reranker {found.reranker.purpose}: {most.calls:,} requests, {most.prompt_tokens:,} tokens at most"
-    yield from format_footprints(found.models)
+    yield from _format_footprints(found.models)
 
 
 def format_calls(calls: Sequence[Foreseen], prices: Prices | None, assumed: str) -> Iterator[str]:
@@ -152,6 +178,15 @@ def format_budget(budget: Budget) -> str:
     """Format the limits of a budget."""
     limits = ", ".join(f"{key} {value:,}" for key, value in budget.model_dump(exclude_none=True).items())
     return f"the budget allows at most: {limits}"
+
+
+def _format_footprints(found: Sequence[Footprint]) -> Iterator[str]:
+    """Format what each model takes, one a line."""
+    for one in found:
+        place = "here" if one.folder else "would be fetched"
+        memory = "" if one.memory is None else f", {one.memory / 1e6:,.0f} MB of weights in memory"
+        disk = "size not known" if one.disk is None else f"{one.disk / 1e6:,.0f} MB on disk"
+        yield f"model on this machine, {one.use}: {one.model}: {place}, {disk}{memory}"
 
 
 def list_foresight(found: Foresight) -> dict[str, Any]:

@@ -6,7 +6,7 @@ offsets into the text of its chunk. Its leaves are the elementary units, and hol
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
 from typing import NamedTuple
@@ -18,7 +18,6 @@ from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.blocks import sentence_spans, trim
 from keystone.indexing.structures.discourse import BETWEEN_PARAGRAPHS, BETWEEN_SENTENCES, Leaf, binary_tree
-from keystone.indexing.structures.rst.joints import Unit, join, tree_over
 from keystone.indexing.structures.tree import Node, Nuclearity, Tree, children, leaves
 
 LEAST_COVERAGE_PERCENT = 70
@@ -44,6 +43,17 @@ class Link(NamedTuple):
     right: tuple[int, int]
     words: str
     nuclei: Nuclearity
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Unit:
+    """One leaf of the text, or two neighbouring units under a relation. `first` and `last` count leaves from 0."""
+
+    first: int
+    last: int
+    halves: "tuple[Unit, Unit] | None" = None
+    relation: str = ""
+    nuclearity: Nuclearity = ""
 
 
 def read_tree(reply: Reply, text: str) -> Found[Tree]:
@@ -122,6 +132,31 @@ def _renumber(link: Link, leaf_of: dict[int, int]) -> Link:
         return leaf_of.get(side[0], -1), leaf_of.get(side[1], -1)
 
     return link._replace(left=convert(link.left), right=convert(link.right))
+
+
+def join(left: Unit, right: Unit, relation: str, nuclearity: Nuclearity) -> Unit:
+    """Two units as one. `ValueError` if other text lies between them."""
+    if right.first != left.last + 1:
+        raise ValueError(
+            f"{relation}: text units {left.first + 1} to {left.last + 1} and {right.first + 1} to {right.last + 1} "
+            "are not neighbours"
+        )
+    return Unit(left.first, right.last, (left, right), relation, nuclearity)
+
+
+def tree_over(doc_id: str, whole: Unit, spans: Sequence[tuple[int, int]]) -> Tree:
+    """The tree over leaves with these spans, (start, end), one for each leaf of the unit."""
+    nodes: list[Node] = []
+    waiting: list[tuple[Unit, int | None]] = [(whole, None)]
+    while waiting:
+        unit, parent = waiting.pop()
+        start, end, id = spans[unit.first][0], spans[unit.last][1], len(nodes)
+        if unit.halves is None:
+            nodes.append(Node(id, parent, "content", start, end))
+        else:
+            nodes.append(Node(id, parent, "relation", start, end, 0, "", unit.relation, unit.nuclearity))
+            waiting += [(unit.halves[1], id), (unit.halves[0], id)]
+    return Tree(doc_id, tuple(nodes))
 
 
 def _join_links(count: int, links: Sequence[Link]) -> tuple[Unit, list[str]]:

@@ -10,11 +10,10 @@ import numpy as np
 
 from keystone.generation.types import Support
 from keystone.indexing.errors import UserError
-from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import unicode_name
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.evaluate import Counts, Evaluation
-from keystone.runs.evaluation.nuggets.citations import CitedAnswer, CitedSentence, read_cited_answers
+from keystone.runs.evaluation.nuggets.citations import CitedAnswer, CitedSentence
 from keystone.runs.evaluation.nuggets.read import read_nuggets
 from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
 from keystone.runs.evaluation.run_names import NamedRun, caution_about_names, name_apart
@@ -62,25 +61,6 @@ FROM_FILES = (
 )
 
 
-def score_files(paths: Sequence[Path], topics: Collection[str] = (), most_cited: int | None = None) -> list[Evaluation]:
-    """Score the runs of files with assigned nuggets, or with rated citations, on these topics.
-
-    Of each sentence's citations, the first `most_cited` count; None: all.
-
-    Without topics, they are those of all files, and a caution says so. A topic that a run lacks counts 0. Runs of
-    several teams, or files, with one id get names of their own. `UserError` for files of both kinds together, for a
-    nugget that is not assigned, for a topic that recurs with the same run, and for a run with none of the topics.
-    """
-    of_citations = ["sentences" in next((one for _, one in read_json_lines(path)), {}) for path in paths]
-    if any(of_citations) != all(of_citations):
-        raise UserError(f"{paths[of_citations.index(True)]}: holds rated citations, another file has nuggets")
-    if not any(of_citations):
-        banks, cautions = name_runs([(path, bank) for path in paths for bank in read_assigned(path)])
-        return add_cautions(score_banks(banks, topics), cautions)
-    answers, cautions = name_runs([(path, answer) for path in paths for answer in read_cited_answers(path)])
-    return add_cautions(score_cited(answers, topics, most_cited), cautions)
-
-
 def name_runs(found: Sequence[tuple[Path, T]]) -> tuple[list[T], list[str]]:
     """Give the runs of files names of their own, as `name_apart` does; also cautions about those that shared an id."""
     named = [NamedRun(o.run_id, getattr(o, "team_id", ""), unicode_name(path), o.topic_id) for path, o in found]
@@ -98,14 +78,20 @@ def add_cautions(evaluations: list[Evaluation], cautions: Sequence[str]) -> list
 def score_cited(
     answers: Sequence[CitedAnswer], topics: Collection[str] = (), most_cited: int | None = None
 ) -> list[Evaluation]:
-    """Score runs from the ratings of their citations, as `score_files` does."""
+    """Score runs from the ratings of their citations. Of each sentence's citations, the first `most_cited` count.
+
+    `None` counts all. `topics` and `UserError` are as for `score_runs`.
+    """
     return score_runs(
         answers, CITATION_MEASURES, lambda one: score_citations(one.sentences, most_cited), "rating", topics
     )
 
 
 def score_banks(banks: Sequence[NuggetBank], topics: Collection[str] = ()) -> list[Evaluation]:
-    """Score runs from the nuggets that are assigned to their answers, as `score_files` does."""
+    """Score runs from the nuggets that are assigned to their answers. `UserError` for one that is not assigned.
+
+    `topics` and further `UserError` are as for `score_runs`.
+    """
     for bank in banks:
         for one in bank.nuggets:
             if one.assignment is None:
@@ -132,7 +118,8 @@ def score_runs(
 ) -> list[Evaluation]:
     """Score each record by `measures`, and gather the scores of each run. A topic that a run lacks counts 0.
 
-    `score` gives NaN where a `noun` failed. Without `wanted` topics, they are those of all records.
+    `score` gives NaN where a `noun` failed. Without `wanted` topics, they are those of all records, and a caution says
+    so. `UserError` for a topic that recurs with the same run, and for a run with none of the topics.
     """
     runs: dict[str, dict[str, tuple[float, ...]]] = {}
     places: dict[str, str] = {}

@@ -18,8 +18,7 @@ from keystone.runs.serving.server.leaving import run_until_left
 from keystone.runs.serving.server.listen import STOP_S
 from keystone.runs.serving.service import Service, answer, check_text, fetch_document
 from keystone.runs.serving.web.answers import make_reply, stream_events
-from keystone.runs.serving.web.facts import describe_index
-from keystone.runs.serving.web.page import show_page
+from keystone.runs.serving.web.page import describe_index, show_page
 
 NAME = "web"
 EVENTS = "text/event-stream"

@@ -2,7 +2,9 @@
 
 import sqlite3
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
@@ -47,6 +49,24 @@ def test_a_group_is_made_once_and_comes_back_in_order(
         assert [vectors.tolist() for vectors in found] == [vectors_of(texts).tolist() for texts in groups]
         assert list(map(tuple, made)) == [key for key in dict.fromkeys(map(tuple, groups)) if key not in seen]
         seen |= set(map(tuple, groups))
+
+
+def test_threads_that_need_the_same_group_at_once_make_it_once(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def make(missing: Sequence[int]) -> list[Vectors]:
+        made.extend(missing)
+        sleep(0.1)  # in which the others would begin
+        return [vectors_of("a") for _ in missing]
+
+    def use(_: int) -> list[Vectors]:
+        with open_cache(tmp_path / "v.sqlite", MINILM) as cache:
+            return cache.fill(["a"], make)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(use, range(4)))
+    assert made == [0]
+    assert all(np.array_equal(vectors, vectors_of("a")) for (vectors,) in found)
 
 
 def test_more_keys_than_one_statement_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

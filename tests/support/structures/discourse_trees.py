@@ -14,6 +14,20 @@ Sketch = tuple[str, Any, Any] | None
 """A relation with its two parts, or None for a leaf."""
 
 
+def check_binary(tree: Tree) -> None:
+    """`ValueError` unless the tree is a discourse tree: each relation has a name, a nuclearity and two children."""
+    counts = dict.fromkeys(tree.ids, 0)
+    for node in tree.nodes:
+        if node.parent is not None:
+            counts[node.parent] += 1
+    for node in tree.nodes:
+        whole = node.relation != "" and bool(node.nuclearity)
+        if node.kind == "heading" or counts[node.id] != 2 * (node.kind == "relation"):
+            raise ValueError(f"node {node.id} is no part of a binary discourse tree")
+        if node.kind == "relation" and not whole:
+            raise ValueError(f"node {node.id}: relation {node.relation!r} with nuclearity {node.nuclearity!r}")
+
+
 def draw_chain(count: int) -> Sketch:
     """A chain of `count` leaves that branches to the right."""
     found: Sketch = None

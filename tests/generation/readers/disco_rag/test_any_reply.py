@@ -16,10 +16,10 @@ from keystone.generation.readers.disco_rag.relations import INTER, INTRA
 from keystone.generation.readers.disco_rag.tree_reply import read_tree
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
-from keystone.indexing.structures.rst.joints import check_binary
 from keystone.indexing.structures.tree import Tree, leaves
 from tests.support.fuzz import FUZZ_CASES
 from tests.support.mutation import mutate
+from tests.support.structures.discourse_trees import check_binary
 from tests.support.structures.rhetoric import write_graph, write_tree
 
 TEXT = (

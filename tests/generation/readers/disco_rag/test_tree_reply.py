@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from keystone.generation.readers.disco_rag.tree_reply import grow_tree, read_tree, show_tree, show_units, shuffle_trees
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
-from keystone.indexing.structures.rst.joints import check_binary
 from keystone.indexing.structures.tree import Tree, leaves
+from tests.support.structures.discourse_trees import check_binary
 from tests.support.structures.rhetoric import write_tree
 
 TEXT = "Bees dance. They point at flowers, because others must find them. (Wasps do not.)"

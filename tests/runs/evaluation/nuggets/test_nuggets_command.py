@@ -20,9 +20,10 @@ from keystone.runs.evaluation.diagnosis.wanted import list_nuggets
 from keystone.runs.evaluation.nuggets.citations import assign_to_files
 from keystone.runs.evaluation.nuggets.create import create_banks, find_sources
 from keystone.runs.evaluation.nuggets.read import read_nuggets
-from keystone.runs.evaluation.nuggets.score import CITATION_MEASURES, score_files
+from keystone.runs.evaluation.nuggets.score import CITATION_MEASURES
 from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank, read_texts
 from keystone.runs.evaluation.nuggets.write import write_nuggets
+from keystone.runs.evaluation.scored_answers import score_answers
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.trec.topics import read_topics
 from tests.support.models.scripted import Scripted
@@ -101,7 +102,7 @@ def test_the_commands_go_from_judgments_to_scores_and_ask_once(
     assert rows[0] == ["r", "A", "A_strict", "V", "V_strict", "W", "W_strict"]
     assert rows[1][1:] == rows[2][1:] == ["0.5000", "0.5000", "1.0000", "1.0000", "0.6667", "0.6667"]
     assert json.loads((tmp_path / "scores.json").read_bytes())["runs"][0]["mean"]["V"] == 1
-    (evaluation,) = score_files([rated])
+    (evaluation,) = score_answers([rated])
     assert {name: evaluation.mean(name) for name in evaluation.values} == {
         **dict.fromkeys(CITATION_MEASURES, 0.5),
         "cited": 1.0,
@@ -143,7 +144,7 @@ def test_real_answers_of_another_team_get_a_table(tmp_path: Path) -> None:
     assert (len(assigned), cautions) == (301, [])
     write_nuggets(tmp_path / "assigned.jsonl", assigned)
     assert read_nuggets(tmp_path / "assigned.jsonl") == assigned
-    (evaluation,) = score_files([tmp_path / "assigned.jsonl"])
+    (evaluation,) = score_answers([tmp_path / "assigned.jsonl"])
     assert (evaluation.name, len(evaluation.topics)) == ("baseline_rag24.test_gpt-4o_top20", 301)
     assert 0.6 < evaluation.mean("A") < 0.8
 

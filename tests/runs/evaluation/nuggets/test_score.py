@@ -18,11 +18,10 @@ from keystone.runs.evaluation.nuggets.score import (
     FROM_FILES,
     NUGGET_MEASURES,
     score_citations,
-    score_files,
     score_nuggets,
 )
 from keystone.runs.evaluation.nuggets.types import Nugget
-from keystone.runs.evaluation.scored_answers import compare_labels
+from keystone.runs.evaluation.scored_answers import compare_labels, score_answers
 
 LABELS: dict[str, Assignment] = {"2": "support", "1": "partial_support", "0": "not_support", "-": "failed"}
 
@@ -137,24 +136,24 @@ def make_row(run: str, topic: str, *labels: str) -> dict[str, Any]:
 def test_the_topics_that_are_named_decide_and_no_other_file_does(tmp_path: Path) -> None:
     first = write_rows(tmp_path / "a", make_row("a", "1", "support"), make_row("a", "9", "support"))
     second = write_rows(tmp_path / "b", make_row("b", "1", "not_support"), make_row("b", "2", "support"))
-    (alone,) = score_files([first], ["1", "2", "3", "4"])
-    beside, _ = score_files([first, second], ["1", "2", "3", "4"])
+    (alone,) = score_answers([first], ["1", "2", "3", "4"])
+    beside, _ = score_answers([first, second], ["1", "2", "3", "4"])
     for one in (alone, beside):
         assert (one.topics, one.mean("A"), one.counts.answered_topics) == (("1", "2", "3", "4"), 0.25, 1)
         assert one.cautions == (
             "a: judged topics without an answer, which count 0: 3 of 4, such as 2",
             "a: topics without a nugget, which are left out: 1 of 2, such as 9",
         )
-    (unnamed,) = score_files([first])
+    (unnamed,) = score_answers([first])
     assert (unnamed.mean("A"), unnamed.cautions) == (1, (FROM_FILES,))
     with pytest.raises(UserError, match=r"run 'a': has none of the topics: .* like '1', those .* like '7'"):
-        score_files([first], ["7"])
+        score_answers([first], ["7"])
 
 
 def test_runs_are_scored_on_the_topics_of_all_files(tmp_path: Path) -> None:
     first = write_rows(tmp_path / "a", make_row("a", "1", "support"), make_row("a", "2", "failed", "support"))
     second = write_rows(tmp_path / "b", make_row("b", "1", "not_support"))
-    one, other = score_files([first, second])
+    one, other = score_answers([first, second])
     assert (one.name, one.topics, one.mean("A")) == ("a", ("1", "2"), 1)
     assert math.isnan(one.values["V"][1])
     assert one.cautions == (
@@ -167,23 +166,23 @@ def test_runs_are_scored_on_the_topics_of_all_files(tmp_path: Path) -> None:
         "b: judged topics without an answer, which count 0: 1 of 2, such as 2",
     )
     assert list(one.values) == list(NUGGET_MEASURES)
-    (unnamed,) = score_files([write_rows(tmp_path / "c", make_row("", "1", "support"))])
+    (unnamed,) = score_answers([write_rows(tmp_path / "c", make_row("", "1", "support"))])
     assert unnamed.name == str(tmp_path / "c")
 
 
 def test_two_runs_with_one_id_are_scored_apart_and_named(tmp_path: Path) -> None:
     rows = [make_row("a", "1", "support"), make_row("a", "1", "not_support")]
     first, second = (write_rows(tmp_path / name, row) for name, row in zip("xy", rows, strict=True))
-    one, other = score_files([first, second], ["1"])
+    one, other = score_answers([first, second], ["1"])
     assert (one.name, one.mean("A")) == (f"a ({first})", 1)
     assert (other.name, other.mean("A")) == (f"a ({second})", 0)
     (caution,) = one.cautions
     assert caution == f"the run id 'a' is that of several runs, which have names of their own: {first}, {second}"
     of_teams = [row | {"metadata": {"team_id": team}} for row, team in zip(rows, "st", strict=True)]
-    named = score_files([write_rows(tmp_path / "z", of_teams[0]), write_rows(first, of_teams[1])], ["1"])
+    named = score_answers([write_rows(tmp_path / "z", of_teams[0]), write_rows(first, of_teams[1])], ["1"])
     assert [one.name for one in named] == ["s-a", "t-a"]
     with pytest.raises(UserError, match="occurs more than once"):
-        score_files([write_rows(tmp_path / "z", *rows)])
+        score_answers([write_rows(tmp_path / "z", *rows)])
 
 
 @pytest.mark.parametrize(
@@ -193,10 +192,13 @@ def test_two_runs_with_one_id_are_scored_apart_and_named(tmp_path: Path) -> None
             {"qid": "1", "nuggets": [{"text": "a"}]},
             "b:1: topic '1': 'a' is not assigned to an answer: `keystone nuggets assign` makes",
         ),
-        ({"topic_id": "1", "run_id": "a", "sentences": []}, "b: holds rated citations, another file has nuggets"),
+        (
+            {"topic_id": "1", "run_id": "a", "sentences": []},
+            "b: holds another kind of scored answers than .*a; expected one kind",
+        ),
     ],
 )
 def test_files_that_cannot_be_scored_together_are_refused(tmp_path: Path, row: Any, message: str) -> None:
     paths = [write_rows(tmp_path / "a", make_row("a", "1", "support")), write_rows(tmp_path / "b", row)]
     with pytest.raises(UserError, match=message):
-        score_files(paths)
+        score_answers(paths)

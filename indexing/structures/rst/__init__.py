@@ -1,1 +1,0 @@
-"""Files of discourse trees: `.rs3` and `.rs4` (rstWeb), `.dis` (RST Discourse Treebank), JSON."""
