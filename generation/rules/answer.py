@@ -4,7 +4,7 @@ They are made without a model, in place of retrieval-level fusion (Keystone-Docs
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +34,12 @@ NOTHING = "The documents seem to say nothing that answers the question."
 """The answer if no sentence fits. It cites nothing."""
 MISSING = "The documents seem to say nothing about:"
 """The words before the questions that no sentence of an answer fits."""
-LEAST_WORTH = 1.6
+LEAST_WORTH = 1.7
 """The least worth of a question's best sentence, as `compute_worth` computes it."""
-LEAST_WORTH_BESIDE = 1.4
+LEAST_WORTH_BESIDE = 1.5
 """The least worth of another sentence of the same document."""
-LEAST_SHARE, MOST_SHARE, MOST_SENTENCES = 3, 8, 16
-"""The most sentences of all questions. A question's share of them is at least 3 and at most 8."""
+LEAST_SHARE, MOST_SHARE, MOST_SENTENCES = 3, 10, 16
+"""The most sentences of all questions. A question's share of them is at least 3 and at most 10."""
 LIKE_COSINE = 0.8
 """Above this cosine, a sentence says little more than another one."""
 SAME_WORDS_SHARE = 0.8
@@ -94,6 +94,8 @@ def choose_sentences(
     that is, made by the model for which the least worth is known, and otherwise by the words that it shares. If nothing
     fits any question, the answer says so and cites nothing.
 
+    If words are left, the sentences that go on from a chosen one are added to it.
+
     No sentence repeats the words of another. If another candidate says the same, its citations are added.
 
     Sentences are in the order of the questions, and those of one document in the order of its text. If there are
@@ -118,13 +120,17 @@ def choose_sentences(
         return Answer(topic_id, (Sentence(NOTHING, ()),))
     groups = _group_by_head(heads, candidates.vectors)
     documents = context.by_id
+    left = words - sum(len(openings[row].split()) + sum(costs[i] for i in own) for row, own in enumerate(served) if own)
+    fuller = _lengthen([spans[i] for own in served for i in own], candidates.spans, documents, left)
     sentences: list[Sentence] = []
     for opening, own in zip(openings, served, strict=True):
         for number, i in enumerate(_put_in_order(own, spans)):
-            said = [(candidates.spans[j], candidates.vectors[j]) for j in groups[i]]
+            span = fuller.get(spans[i], spans[i])
+            said = [(candidates.spans[j], candidates.vectors[j]) for j in (place_of[span], *groups[i][1:])]
             cited = _cite(said, documents)
             opens = opening and not number and not find_added(opening, _read_cited(cited, said, documents))
-            text = f"{opening} {evidence[i].text}" if opens else evidence[i].text
+            text = read_sentence(documents[span.doc_id][0], span)
+            text = f"{opening} {text}" if opens else text
             sentences.append(Sentence(text, cited))
     left_open = [opening.rstrip(":?") for opening, own in zip(openings, served, strict=True) if not own]
     return Answer(topic_id, tuple(sentences), missing=f"{MISSING} {'; '.join(left_open)}." if left_open else "")
@@ -166,6 +172,26 @@ def take_turns(
                 waiting[row].remove(found)
                 left -= costs[found] + opening
     return served
+
+
+def _lengthen(
+    chosen: Sequence[Span], spans: Sequence[Span], documents: dict[str, tuple[Document, Vectors]], left: int
+) -> dict[Span, Span]:
+    """Find the longest stretch of `spans` that begins with each chosen sentence, while `left` words have room.
+
+    A stretch that reaches into another chosen sentence is left out.
+    """
+    fuller: dict[Span, Span] = {}
+    ends: dict[tuple[str, int], int] = {}
+    for span in spans:
+        ends[span.doc_id, span.start] = max(span.end, ends.get((span.doc_id, span.start), 0))
+    for span in chosen:
+        text, end = documents[span.doc_id][0].text, ends[span.doc_id, span.start]
+        more = len(text[span.end : end].split())
+        if 0 < more <= left and not any(o.doc_id == span.doc_id and span.end < o.end and o.start < end for o in chosen):
+            fuller[span] = replace(span, end=end)
+            left -= more
+    return fuller
 
 
 def count_share(questions: int) -> int:

@@ -9,7 +9,7 @@ from keystone.generation.rules.words import INTERROGATIVES, find_stems
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.retrieval.types import Query
 
-LEAST_OPENING_WORDS, MOST_OPENING_WORDS = 4, 10
+LEAST_OPENING_WORDS, MOST_OPENING_WORDS = 4, 14
 """The fewest and the most words to which the line that opens the sentences for a question is cut."""
 
 _ASKING_WORDS = (

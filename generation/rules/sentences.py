@@ -26,10 +26,14 @@ RELATED_COSINE = 0.25
 """The cosine of a sentence and a query from which on the sentence has a utility."""
 MOST_CANDIDATE_SENTENCES = 96
 """The most sentences that are embedded for a topic. Embedding is most of the work of an answer."""
-SHARED_WORTH = 0.09
-"""The worth of a shared word for each unit of its weight."""
+SHARED_WORTH, HELD_WORTH = 0.09, 0.05
+"""The worth of a query's word for each unit of its weight, if the sentence shares it, and if the document holds it."""
 LEAST_SHARED = 2
 """The fewest words that a sentence shares with a query that it fits, if only words can tell."""
+MOST_SHARED_STEMS = 8
+"""The content words of a query by which shared words count in full. In a longer one, each counts less."""
+MOST_STRETCH_SENTENCES, MOST_STRETCH_WORDS = 3, 70
+"""The most sentences, and the most words, of a sentence with those that go on from it."""
 FEEDBACK_SEGMENTS = 3
 """The segments closest to a query whose mean tells how the documents put it."""
 NAMING_CHARACTERS = 200
@@ -71,8 +75,8 @@ def embed_questions(sources: Sources, questions: Sequence[Query], queries: Vecto
 def find_sentences(context: TopicContext) -> list[Span]:
     """Find the sentences of the documents that can be read alone, in the order of the documents.
 
-    A sentence that goes on from such a sentence, as with "It", is found together with it, as one stretch. If the
-    context is not `whole`, a segment holds each.
+    Sentences that go on from such a sentence, as with "It" or "this", are found together with it too, as one stretch.
+    If the context is not `whole`, a segment holds each.
     """
     return [
         span
@@ -89,21 +93,31 @@ def _find_readable(document: Document) -> Iterator[Span]:
         if explains_entry(read_sentence(document, span)):
             yield span
     listed_ends = [end for _, end in listed]
-    before: Span | None = None
+    stretch: list[Span] = []
     for start, end in split_sentences(document.text):
         place = bisect_right(listed_ends, start)
         if place < len(listed) and listed[place][0] < end:
-            before = None
+            stretch = []
             continue
         span = Span(document.id, start, end)
         text = "" if _GERUND_ITEM.match(document.text, start) else read_sentence(document, span)
-        if can_be_read(text, document.title):
-            yield span
-            before = span
+        if stretch and _goes_on(document.text, stretch, text, span):
+            stretch.append(span)
+            yield Span(document.id, stretch[0].start, end)
         else:
-            if before and "." in text[-2:] and continues(text) and "\n\n" not in document.text[before.end : start]:
-                yield Span(document.id, before.start, end)
-            before = None
+            stretch = [span] if can_be_read(text, document.title) else []
+            yield from stretch
+
+
+def _goes_on(text: str, stretch: Sequence[Span], sentence: str, span: Span) -> bool:
+    """Tell whether a sentence of `text` goes on from a stretch of its paragraph that has room for it."""
+    return (
+        len(stretch) < MOST_STRETCH_SENTENCES
+        and len(text[stretch[0].start : span.end].split()) <= MOST_STRETCH_WORDS
+        and "\n\n" not in text[stretch[-1].end : span.start]
+        and all("." in text[one.end - 2 : one.end] for one in (stretch[-1], span))
+        and continues(sentence)
+    )
 
 
 def choose_likely(context: TopicContext, spans: Sequence[Span], most: int = MOST_CANDIDATE_SENTENCES) -> list[Span]:
@@ -138,23 +152,33 @@ def rate_chances(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.flo
 def rate_documents(context: TopicContext) -> NDArray[np.float64]:
     """Rate the worth of each document for each query: float64[queries, documents].
 
-    It is the highest cosine of its segments, or if openings are embedded, the mean of that and of the cosine of its
-    title and opening.
+    It has two parts: the words of the query that the document holds, and the highest cosine of its segments. If
+    openings are embedded, the second part is the mean of that and of the cosine of its title and opening.
     """
     cosines = [(context.query_vectors @ own.T).max(axis=1, initial=-1) for own in context.segments.values()]
-    highest = np.array(cosines, np.float64).reshape(len(cosines), len(context.queries)).T
-    if context.openings is None:
-        return highest
-    return (highest + (context.query_vectors @ context.openings.T).astype(np.float64)) / 2
+    near = np.array(cosines, np.float64).reshape(len(cosines), len(context.queries)).T
+    if context.openings is not None:
+        near = (near + (context.query_vectors @ context.openings.T).astype(np.float64)) / 2
+    texts = [f"{document.title} {document.text}" for document in context.documents.values()]
+    return near + HELD_WORTH * _weigh_shared(context.queries, texts)
 
 
 def weigh_shared_words(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.float64]:
     """Weigh the words that each sentence shares with each query: float64[queries, spans]. Rare words weigh more."""
     documents = {document.id: document for document in context.documents.values()}
-    said = [find_stems(read_sentence(documents[span.doc_id], span)) for span in spans]
+    return _weigh_shared(context.queries, [read_sentence(documents[span.doc_id], span) for span in spans])
+
+
+def _weigh_shared(queries: Sequence[Query], texts: Sequence[str]) -> NDArray[np.float64]:
+    """Weigh the words that each text shares with each query: float64[queries, texts].
+
+    In a query of more than `MOST_SHARED_STEMS` words each counts less, since a long text shares words with everything.
+    """
+    said = list(map(find_stems, texts))
     weigh = make_weigher(said)
-    asked = [find_stems(query.dense_text) for query in context.queries]
-    return np.array([[weigh(own & other) for other in said] for own in asked]).reshape(len(asked), len(said))
+    asked = [find_stems(query.dense_text) for query in queries]
+    weights = [[weigh(own & other) * min(1.0, MOST_SHARED_STEMS / max(1, len(own))) for other in said] for own in asked]
+    return np.array(weights).reshape(len(asked), len(said))
 
 
 def share_words(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.bool_]:

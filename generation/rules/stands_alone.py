@@ -135,13 +135,15 @@ _PRONOUNS = frozenset("he her here him his it it'd it'll it's its she such that 
 _DEMONSTRATIVE = re.compile(
     r"\b(?:this(?!\s+(?:computer|machine|platform|system)\b)|these)\b"
     r"|\b(?:those|that)(?=\s+(?:behaviou?r|case|kind|level|one|point|reason|time|way)s?\b)"
-    r"|\b(?:above|below|aforementioned|foregoing|hereafter|as\s+follows|following|previous(?:ly)?)\b"
-    r"|\bsuch\s+(?!as\b)|\b(?:next|preceding)\s+(?:section|chapter|page|paragraph|example)s?\b"
+    r"|\b(?:above|below|aforementioned|foregoing|hereafter|as\s+(?:follows|previously)|following)\b"
+    r"|\bsuch\s+(?!as\b)|\b(?:next|preceding|previous)\s+(?:argument|chapter|example|page|paragraph|section)s?\b"
     r"|\b(?:is|are|was|were)\s+then\b|\bother\s+(?:than\s+)?that\b|\bsee\s+(?:the|also|section)\b|,\s+see\b"
-    r"|\bthe\s+(?:former|latter|given|specified|same\b(?!.*\b(?:as|that)))\b",
+    r"|\bthe\s+(?:former|latter|given|specified|same\b(?!.*\b(?:as|that)))\b"
+    r"|\b(?:the|an?)\s+(?:present\s+)?(?:article|author|book|chapter|experiment|paper|project|report|study|survey|volume)s?\b"
+    r"(?!\s+(?:about|by|for|in|of|on|that)\b)",
     re.IGNORECASE,
 )
-"""Words that point at another place of the page, wherever they stand."""
+"""Words that point at another place of the page, or at the text or study itself, wherever they stand."""
 
 _VAGUE = re.compile(
     r"""the\s+(?:action|answer|application|argument|attribute|author|behaviou?r|book|callback|caller|case|check|class|code
@@ -191,6 +193,8 @@ _CONNECTIVE = re.compile(
 """An opening that joins a sentence to the sentence before."""
 _POINTER = re.compile(r"^(?:it|they|he|she|its|their|his|her|this|these)\b", re.IGNORECASE)
 """A first word that points at the sentence before."""
+_NEAR = re.compile(r"\b(?:this|these|such(?!\s+as\b)|the\s+(?:former|latter|same))\b")
+"""A word inside a sentence that points at the sentence before."""
 _FIRST_PERSON = re.compile(
     r"(?<![\w/])(?:I(?:['\u2019](?:d|ll|m|ve))?|[Mm](?:y|ine|e)|[Ww]e(?:['\u2019](?:ll|re|ve))?|[Oo]urs?|us|[Ll]et['\u2019]s)"
     r"(?![\w/])"
@@ -208,6 +212,7 @@ _INSTRUCTION = re.compile(
     r"|^the\s+(?:[a-z]+\s+){1,2}(?:may|can|should|must|will|shall)\b|\bthere[,.]|\bhere\b"
     r"|^an?\s+(?:\w+\s+){1,3}(?:which|that|suitable|used|for)\b(?!.*\b(?:is|are|was|were|has|have|can|will|must|may)\b)"
     r"|\b(?:guide|tutorial|document|documentation|chapter)\b.{0,60}\b(?:cover|describe|discusse|explain)s\b"
+    r"|\b(?:is|are|was|were)\s+(?:\w+ly\s+)?(?:considered|described|discussed|examined|outlined|presented|reviewed)\.$"
     r"|\brespective\b|^please\b|^attempt(?:s|ing)?\b|^default\b"
     r"|^(?:abstract\s+|base\s+|mix-?in\s+)?(?:class|decorator|exception|function|interface|method|pattern|wrapper)"
     r"\s+(?:for|of|that|to|used|which)\b"
@@ -292,12 +297,10 @@ def _is_explanation(text: str) -> bool:
 
 
 def continues(sentence: str) -> bool:
-    """Return whether a sentence can be read after the sentence before it, to which its opening points."""
-    rest = _CONNECTIVE.sub("", sentence, count=1)
-    if rest == sentence and not _POINTER.match(sentence):
-        return False
-    named = _POINTER.sub("Venus", rest, count=1)
-    return stands_alone(f"{named[:1].upper()}{named[1:]}")
+    """Return whether a sentence can be read after the one before it, to which it points by a word such as "this"."""
+    named = _POINTER.sub("Venus", _CONNECTIVE.sub("", sentence, count=1), count=1)
+    plain = _NEAR.sub("the", named)
+    return plain != sentence and stands_alone(f"{plain[:1].upper()}{plain[1:]}")
 
 
 def _is_prose(sentence: str, least_words: int = LEAST_WORDS) -> bool:

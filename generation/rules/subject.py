@@ -26,6 +26,11 @@ _MARKS = re.compile(
     r"|\s\((?:see|cf\.|described)\s[^()]*\)"
 )
 """Stars and backticks around words, the mark of a list's item, and a pointer to another place in parentheses."""
+_ANNOUNCES = re.compile(
+    r"^To\s[^,]*:$|\b(?:(?:two|three|four|five|several)\b.*|(?:caveat|example|limitation|option|step|thing|way)s?.*"
+    r"|(?:about|and|are|as|be|by|do|for|from|in|is|like|of|on|that|then|to|using|with))\s*:$"
+)
+"""Words of a sentence that says little without what follows its colon."""
 _ENTRY = re.compile(
     r"(?:async\s+)?(?:def\s+|class\s+)?([^\W_][\w.]*)"
     r"\([^()]*(?:\([^()]*\)[^()]*)*\)(?:\s*->[^\n]*|\s+method\s+of\s[^\n]*)?:?[ \t]*$"
@@ -41,6 +46,12 @@ _LISTED = re.compile(
 
 
 def read_sentence(document: Document, span: Span) -> str:
+    """Read a sentence of a document on one line, with its subject. A colon before an example becomes a full stop."""
+    text = _read_with_subject(document, span)
+    return f"{text[:-1]}." if text.endswith(":") and not _ANNOUNCES.search(text) else text
+
+
+def _read_with_subject(document: Document, span: Span) -> str:
     """Read a sentence of a document on one line, with its subject.
 
     The title replaces "This" before a word such as "module": of the page `timeit`, "This module measures time." becomes

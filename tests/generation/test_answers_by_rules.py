@@ -83,7 +83,7 @@ def test_a_loose_part_belongs_to_the_question_before_it() -> None:
         ("Is it lawful?", "Is it lawful?"),
         ("Which bees dance?", "Which bees dance?"),
         (
-            "What about put the honey into a jar and let all of the visitors taste it?",
+            "What about put the honey into a jar and let each one of the visitors of our club taste it?",
             "Put the honey into a jar:",
         ),
         (
@@ -132,11 +132,11 @@ def test_a_question_without_a_good_sentence_takes_none_and_a_good_one_brings_oth
     assert served == [[0, 1], []]
 
 
-@pytest.mark.parametrize(("questions", "share"), [(1, 8), (2, 8), (3, 5), (4, 4), (5, 3), (30, 3)])
+@pytest.mark.parametrize(("questions", "share"), [(1, 10), (2, 8), (3, 5), (4, 4), (5, 3), (30, 3)])
 def test_the_sentences_are_shared_among_the_questions(questions: int, share: int) -> None:
     assert count_share(questions) == share
     served = take_turns(
-        np.full((questions, 9), 2.0), ["a"] * 9, [1] * 9, [0] * questions, 99, np.eye(9, dtype=np.float32)
+        np.full((questions, 11), 2.0), ["a"] * 11, [1] * 11, [0] * questions, 99, np.eye(11, dtype=np.float32)
     )
     assert list(map(len, served)) == [share] + [0] * (questions - 1)
 

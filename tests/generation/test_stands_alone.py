@@ -240,3 +240,17 @@ def test_a_sentence_that_repeats_a_better_one_is_left_out() -> None:
     texts = ("Bees collect nectar from flowers.", "Flowers give nectar, which bees collect.", "Glaciers move slowly.")
     items = [Evidence(Span("d", n, n + 1), text, 1.0 + n, "1") for n, text in enumerate(texts)]
     assert leave_out_repeats(items) == items[1:]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "goes_on"),
+    [
+        ("This keeps the honey warm in winter.", True),
+        ("The keeper opens the hive for this purpose in spring.", True),
+        ("However, the bees keep the honey warm in winter.", True),
+        ("The bees keep the honey warm in winter.", False),
+        ("The table below lists all keepers of these bees.", False),
+    ],
+)
+def test_a_sentence_goes_on_from_the_one_before_it_if_it_points_at_it(sentence: str, goes_on: bool) -> None:
+    assert continues(sentence) is goes_on
