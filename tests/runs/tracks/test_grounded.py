@@ -175,7 +175,6 @@ def test_answers_are_complete(tmp_path: Path) -> None:
         ({"qa_id": 116}, {"id as a number"}),
         ({"qa_id": None}, {"no qa_id", "missing topic"}),
     ],
-    ids=str,
 )
 def test_metadata_are_judged_as_in_other_tracks(changes: dict[str, Any], kinds: set[str], tmp_path: Path) -> None:
     path = write_answers(tmp_path / "task_a.jsonl")
