@@ -273,7 +273,7 @@ def read_bytes(path: Path, limit: int = HELD_LIMIT_BYTES) -> NDArray[np.uint8]:
     except DAMAGE as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
     content.flags.writeable = False
-    if content[:2].tobytes() in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+    if content[:5].tobytes().removeprefix(codecs.BOM_UTF8)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         raise UserError(f"{path}:1: {IN_UTF16}")
     return content[:size]
 

@@ -1,10 +1,12 @@
 """Judging of submission files: each violation is reported with its line, for any bytes."""
 
+import gzip
 import json
 import re
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -549,7 +551,9 @@ def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
     ],
 )
 def test_the_track_is_detected_by_name_keys_and_ids(tmp_path: Path, name: str, text: str, expected: str) -> None:
-    (tmp_path / name).write_bytes(b"" if name.endswith(".gz") else text.encode())
+    content = text.encode()
+    packed = {".gz": gzip.compress(content), ".zst": zstandard.compress(content)}
+    (tmp_path / name).write_bytes(packed.get(Path(name).suffix, content))
     assert detect_track(tmp_path / name).name == expected
 
 
