@@ -141,7 +141,7 @@ def guess_format(path: Path) -> str:
 
 
 def _check_objects(file: Path) -> None:
-    """`UserError` if a file whose name tells no format does not begin with a bracket of JSON, but with something."""
+    """`UserError` if the first text in a file whose name tells no format is no bracket of JSON."""
     numbered = read_byte_lines(file, lambda _error: None)
     line = next((line for _, line in numbered if line.strip()), b"")
     if line and not line.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
@@ -155,7 +155,7 @@ def _recognise_format(file: Path) -> str | None:
     if table := tables.find_form(file):
         return table
     numbered = read_byte_lines(file, lambda _error: None)
-    filled = (line.removeprefix(b"\xef\xbb\xbf").strip() for _, line in numbered if line.strip())
+    filled = (line.removeprefix(codecs.BOM_UTF8).strip() for _, line in numbered if line.strip())
     is_marked = False
     for position, line in enumerate(itertools.islice(filled, EXAMINED_LINES)):
         is_marked = is_marked or (position == 0 and line.startswith(b"<"))

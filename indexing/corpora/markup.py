@@ -56,25 +56,29 @@ _EMPTY = re.compile(r"<(script|style|title|textarea|iframe|noscript)(\s[^<>]*?)?
 """An element that is empty in XML, and that the parser of HTML would take for open."""
 
 
-def find_encoding(page: bytes, head: bytes) -> str:
-    """Python's name of the encoding of a page: UTF-8 if that fits, or else the one that its first bytes declare.
+def find_encoding(source: bytes, start: int = 0) -> str:
+    """Python's name of a source's encoding: UTF-8 if that fits, or else the one that the page from `start` on declares.
 
-    Encodings of seven bits go first, since UTF-8 always fits them. The result is UTF-8 also for an unknown encoding.
+    Encodings of seven bits go first, since UTF-8 always fits them. The result is UTF-8 also for an encoding that is
+    unknown, or that does not read its own name.
     """
-    declared = _CHARSET.search(head, 0, DECLARED_BYTES)
+    declared = _CHARSET.search(source, start, start + DECLARED_BYTES)
     if not declared:
         return "utf-8"
+    label = declared[1].decode()
     try:
-        name = codecs.lookup(declared[1].decode("ascii", "replace")).name
-        "".encode(name)  # raises LookupError for a codec that is none of texts
-        if not name.startswith(("iso2022", "hz")):
-            page.decode()
+        name = codecs.lookup(label).name
+        if name.startswith("utf") or declared[1].decode(name) != label:
             return "utf-8"
-    except LookupError:
+    except (LookupError, UnicodeError):
         return "utf-8"
+    if name.startswith(("iso2022", "hz")):
+        return name
+    try:
+        source.decode()
     except UnicodeDecodeError:
-        return "utf-8" if name.startswith("utf") else _WIDER.get(name, name)
-    return name
+        return _WIDER.get(name, name)
+    return "utf-8"
 
 
 class Page(NamedTuple):

@@ -28,10 +28,11 @@ _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*$", re.DOTALL
 
 
 def read(file: Path, name: str, report: Report = stop, main: bool = True) -> Iterator[Document]:
-    """The document of a UTF-8 file. Its id is `name`; title and headings come from the Markdown or HTML.
+    """The document of a file. Its id is `name`; title and headings come from the Markdown or HTML.
 
     If `main`, the text of HTML is that of its main part, and a page that only leads to another one is reported. The
-    function also reports a file that is not UTF-8, cannot be read, or is longer than `LONGEST_LINE_BYTES`.
+    function also reports a file that cannot be read, or is longer than `LONGEST_LINE_BYTES`. So it does with one that
+    is not UTF-8, unless it is a page in an encoding that it declares.
     """
     try:
         raw = b"".join(line for _, line in read_byte_lines(file, limit=LONGEST_LINE_BYTES))
@@ -42,23 +43,21 @@ def read(file: Path, name: str, report: Report = stop, main: bool = True) -> Ite
 
 def _make_document(raw: bytes, file: Path, name: str, main: bool) -> Document:
     bare = PurePosixPath(unquote(name))
-    is_page = bare.suffix.lower() in PAGES
+    suffix = bare.suffix.lower()
     try:
-        text = raw.removeprefix(codecs.BOM_UTF8).decode(find_encoding(raw, raw) if is_page else "utf-8")
+        text = raw.removeprefix(codecs.BOM_UTF8).decode(find_encoding(raw) if suffix in PAGES else "utf-8")
     except UnicodeDecodeError as error:
         message = f"{file}: not {error.encoding.upper()}: {error.reason} at byte {error.start}"
         raise BadRecord(message, "not UTF-8") from error
-    match bare.suffix.lower():
-        case _ if is_page:
-            page = read_html(text, main)
-            if page.is_stub:
-                raise BadRecord(f"{file}: a page that only leads to another one", "redirect")
-            title, headings, text = page.title, page.headings, page.text
-        case ".md" | ".markdown":
-            headings = read_headings(text)
-            title = headings[0] if headings else ""
-        case _:
-            title, headings = "", []
+    title, headings = "", []
+    if suffix in PAGES:
+        page = read_html(text, main)
+        if page.is_stub:
+            raise BadRecord(f"{file}: a page that only leads to another one", "redirect")
+        title, headings, text = page.title, page.headings, page.text
+    elif suffix in (".md", ".markdown"):
+        headings = read_headings(text)
+        title = headings[0] if headings else ""
     return Document(name, text, title or bare.stem, headings="\n".join(headings), place=str(file))
 
 

@@ -12,14 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from keystone.indexing.corpora.markup import (
-    BLOCK_ELEMENTS,
-    DECLARED_BYTES,
-    find_encoding,
-    read_html,
-    split_markup,
-    tidy_lines,
-)
+from keystone.indexing.corpora.markup import BLOCK_ELEMENTS, find_encoding, read_html, split_markup, tidy_lines
 from keystone.indexing.errors import BadRecord, Report, stop
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
 from keystone.indexing.types import Document
@@ -82,7 +75,7 @@ def _unpaired_error(where: str, missing: str) -> BadRecord:
 def _make_document(raw: bytes, where: str) -> Document:
     before = _PAGE.search(raw)
     try:
-        record = raw.decode(find_encoding(raw, raw[before.end() :][:DECLARED_BYTES]) if before else "utf-8")
+        record = raw.decode(find_encoding(raw, before.end()) if before else "utf-8")
     except UnicodeDecodeError:
         record = raw.decode("latin-1")
     opening, _, record = record.partition(">")

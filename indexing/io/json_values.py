@@ -23,8 +23,8 @@ _BRACKETS = r'[-+.,:\s\dEaeflnrstu]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"?[-+.,:\s\dEa
 _IN_TEXT = re.compile(_BRACKETS, re.DOTALL)
 _WHOLE = re.compile(r"([+-]?[0-9]{1,18})(?:\.0*)?")
 _IN_BYTES = re.compile(_BRACKETS.encode(), re.DOTALL)
-_NOT_FINITE = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")|-?\b(?:NaN|Infinity)\b', re.DOTALL)
-"""A string, or a number that JSON does not have."""
+_NOT_FINITE = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|-?\b(?:NaN|Infinity)\b', re.DOTALL)
+"""A string, also one that nothing ends, so that the search is linear; or a number that JSON does not have."""
 
 
 def parse_json(text: bytes | str) -> Any:

@@ -239,7 +239,7 @@ def read_byte_lines(
         with open_binary(path) as file:
             while line := file.readline(longest):
                 number += 1
-                if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                if number == 1 and _is_utf16(line[:5]):
                     report(BadRecord(f"{path}:1: {IN_UTF16}", "not UTF-8"))
                     return
                 size += len(line)
@@ -273,9 +273,15 @@ def read_bytes(path: Path, limit: int = HELD_LIMIT_BYTES) -> NDArray[np.uint8]:
     except DAMAGE as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
     content.flags.writeable = False
-    if content[:5].tobytes().removeprefix(codecs.BOM_UTF8)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+    content = content[:size]
+    if _is_utf16(content[:5].tobytes()):
         raise UserError(f"{path}:1: {IN_UTF16}")
-    return content[:size]
+    return content
+
+
+def _is_utf16(beginning: bytes) -> bool:
+    """Whether a file that begins so has the mark of UTF-16, also behind that of UTF-8."""
+    return beginning.removeprefix(codecs.BOM_UTF8).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 
 def read_text(path: Path, limit: int = TEXT_LIMIT_BYTES) -> str:

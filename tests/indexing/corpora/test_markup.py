@@ -89,6 +89,7 @@ PIECES = (
         ("<meta charset=latin1>", "\u65e5", "utf-8"),
         ("<meta charset=wings>", "\u65e5", "utf-8"),
         ("<meta charset=rot13>", "\u65e5", "utf-8"),
+        ("<meta charset=undefined>", "\u65e5", "utf-8"),
     ],
 )
 def test_a_page_is_read_in_the_encoding_that_it_declares(

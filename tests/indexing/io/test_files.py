@@ -148,6 +148,9 @@ def test_json_lines_skips_blank_lines_and_keeps_numbers(
         pytest.param("a.zst", ZSTANDARD + b"x" * 9, r": cannot be read beyond line 50000: ", id="more behind zst"),
         pytest.param("a.jsonl.gz", b"", ": cannot be read beyond line 0: the file is empty", id="empty gzip"),
         pytest.param("a.jsonl", '{"a":1}\n{}\n'.encode("utf-16"), ":1: found UTF-16, expected UTF-8", id="UTF-16"),
+        pytest.param(
+            "a.jsonl", b"\xef\xbb\xbf" + "{}\n".encode("utf-16"), ":1: found UTF-16, expected UTF-8", id="both marks"
+        ),
         pytest.param("a.jsonl", b' \n[\n{"a":1}]', ":2: expected a JSON object a line, found a JSON array", id="array"),
         pytest.param("a.jsonl.zst", None, ": cannot be read: No such file", id="missing zst"),
         pytest.param("a.jsonl", None, ": cannot be read: No such file", id="missing"),
