@@ -111,6 +111,7 @@ class Refusal(NamedTuple):
 
 
 NO_SCHEMA = "refuses the schema of {purpose}: asked without"
+NO_TOOLS = "takes no tool calls: asked for JSON"
 REFUSALS = (
     Refusal(r"v1/responses", "path", RESPONSES, "is asked by its Responses API, which takes no seed"),
     Refusal(r"^(?=.*invalid schema).*response_format", "refused", "", NO_SCHEMA),
@@ -128,7 +129,7 @@ REFUSALS = (
         r"^(?=.*\bseed\b).*(unknown|unsupported|not supported|unrecogni[sz]ed|unexpected|extra|not permitted)",
         "seed", False, "takes no seed",
     ),
-    Refusal(r"support tool use|tools? (is|are) not supported", "tools", False, "takes no tool calls: asked for JSON"),
+    Refusal(r"support tool use|tools? (is|are) not supported", "tools", False, NO_TOOLS),
     Refusal(
         r"system (role|message|prompt)s? (is|are )?not|not support[^.]{0,20} system|roles must alternate",
         "system", False, "takes no system messages: their texts begin the user's",

@@ -21,6 +21,7 @@ import aiohttp
 import orjson
 
 from keystone.generation.llm.chat import (
+    NO_TOOLS,
     PLAIN_REQUEST,
     REPLY_LIMIT_BYTES,
     RESPONSES,
@@ -225,7 +226,7 @@ class Endpoints:
                 raise UserError(f"{endpoint.url}: {self._model}: refused with status {reason}")
             if 400 <= status < 500 and dialect.tools and request.functions:
                 dialect = replace(dialect, tools=False)
-                notes.append("takes no tool calls: asked for JSON")
+                notes.append(NO_TOOLS)
                 continue
             if other:
                 dialect = other[0]

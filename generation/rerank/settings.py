@@ -29,7 +29,7 @@ class RerankSettings(StrictSettings):
     ] = None
     """What [orders](methods.md#rerankers) the documents. `listwise` asks the language model to order overlapping blocks
     of documents, all at once. `sliding` asks it to order one window after the other, from the last documents to the
-    first ([guide](methods.md#rerankers))."""
+    first."""
     after: Literal["fusion", "grades"] = "fusion"
     """The ranking that is ranked again: the narrative's, before [grades](methods.md#after-grades), or the one after
     them."""

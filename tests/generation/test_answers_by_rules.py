@@ -15,7 +15,10 @@ from keystone.generation.rules.answer import (
     LEAST_WORTH_BESIDE,
     MISSING,
     NOTHING,
+    CandidateSentences,
+    choose_sentences,
     count_share,
+    gather_sentences,
     take_turns,
 )
 from keystone.generation.rules.requests import MOST_OPENING_WORDS, open_question, split_into_questions
@@ -196,6 +199,43 @@ def test_a_line_with_a_name_that_the_source_lacks_is_left_out(index: Index) -> N
     assert len(made.sentences) > 1
     assert not any("Zurich" in sentence.text for sentence in made.sentences)
     assert any(sentence.text.startswith("How do glaciers move? ") for sentence in made.sentences)
+
+
+STRETCH = (
+    "A colony of bees has one queen.",
+    "This keeps the honey warm in winter.",
+    "It also keeps all wasps of the garden away.",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        pytest.param(" ".join(STRETCH), 3, id="all sentences"),
+        pytest.param(" ".join((*STRETCH, "It is warm in the hives of bees.")), 3, id="at most three sentences"),
+        pytest.param(f"{STRETCH[0]}\n\n{STRETCH[1]}", 1, id="one paragraph"),
+    ],
+)
+def test_sentences_that_go_on_from_one_are_found_with_it(text: str, most: int) -> None:
+    document = cut_segments(Document("d", text, "Bees"))
+    empty = np.zeros((len(document.segments), 2), np.float32)
+    found = find_sentences(TopicContext({0: document}, {0: empty}, [], np.zeros((0, 2), np.float32)))
+    expected = [" ".join(STRETCH[:count]) for count in range(1, most + 1)]
+    assert [text[span.start : span.end] for span in found] == expected
+
+
+@pytest.mark.parametrize(("words", "sentences"), [(7, 1), (22, 1), (23, 3)])
+def test_a_chosen_sentence_has_those_that_go_on_from_it_if_words_are_left(words: int, sentences: int) -> None:
+    document = cut_segments(Document("d", " ".join(STRETCH), "Bees"))
+    segments = np.zeros((len(document.segments), 3), np.float32)
+    context = TopicContext(
+        {0: document}, {0: segments}, ask("How many queens has a colony?"), np.zeros((1, 3), np.float32)
+    )
+    candidates = CandidateSentences(find_sentences(context), np.eye(3, dtype=np.float32))
+    evidence = gather_sentences(context, candidates)
+    made = choose_sentences("1", context, evidence, candidates, words, measured=False)
+    assert [sentence.text for sentence in made.sentences] == [" ".join(STRETCH[:sentences])]
+    assert made.sentences[0].citations
 
 
 def test_one_question_has_no_line_and_nothing_is_missing(index: Index) -> None:

@@ -135,7 +135,7 @@ def _renumber(link: Link, leaf_of: dict[int, int]) -> Link:
 
 
 def join(left: Unit, right: Unit, relation: str, nuclearity: Nuclearity) -> Unit:
-    """Two units as one. `ValueError` if other text lies between them."""
+    """Join two units to one. `ValueError` if they are not neighbours."""
     if right.first != left.last + 1:
         raise ValueError(
             f"{relation}: text units {left.first + 1} to {left.last + 1} and {right.first + 1} to {right.last + 1} "
@@ -145,7 +145,7 @@ def join(left: Unit, right: Unit, relation: str, nuclearity: Nuclearity) -> Unit
 
 
 def tree_over(doc_id: str, whole: Unit, spans: Sequence[tuple[int, int]]) -> Tree:
-    """The tree over leaves with these spans, (start, end), one for each leaf of the unit."""
+    """Make the tree over leaves with these spans, (start, end), one for each leaf of the unit."""
     nodes: list[Node] = []
     waiting: list[tuple[Unit, int | None]] = [(whole, None)]
     while waiting:

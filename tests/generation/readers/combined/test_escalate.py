@@ -143,7 +143,7 @@ def test_the_research_agent_searches_the_documents_that_it_is_given(
     tools = Tools(sources, None, AnswerSettings("rules", window=4096), reader)  # type: ignore[arg-type]
     found = asyncio.run(open_reader(tools).gather(task, (given,)))
     assert found.reader == name
-    assert [step.action for step in found.steps][-1].startswith("end: ")
+    assert found.steps[-1].action.startswith("end: ")
     assert {note.query_id for note in found.notes if note.kind == NOTED} == {"1#0", "1#1"}
     own = {task.context.documents[row].id for row in given}
     assert {span.doc_id for note in found.notes for span in note.sources} <= own
