@@ -1,8 +1,8 @@
 """The page docs/config.md, made from the models of the configuration: a section for each model, a row for each key.
 
-A row has the first sentence below the key; further sentences there are for readers of the code, and the page of the
-subject says for users what they say. After a change of a model, `python -m keystone.runs.config.reference` writes the
-page again, and the table of readers on docs/papers.md.
+The meaning in a row is the first sentence below the key in the code. What further sentences say there, the page of the
+subject tells users. After a change of a model, `python -m keystone.runs.config.reference` writes the page again, and
+the table of readers on docs/papers.md.
 """
 
 import ast
@@ -35,8 +35,8 @@ This page is for those who change how a run works: every key, its values, its de
 keystone run run.yaml --set retrieval.depth=500
 ```
 
-A run is one YAML file. `--set KEY=VALUE` overrides it, and such options alone can replace it. It overrides a
-[preset](run.md#presets). An unknown key or an impossible value is an error. `config.yaml` of a run directory has all
+A run is one YAML file. `--set KEY=VALUE` overrides it, and such options alone can replace it. The file overrides
+a [preset](run.md#presets). An unknown key or an impossible value is an error. `config.yaml` of a run directory has all
 keys.
 
 These ten keys matter most: `track`, `queries.method`, `retrieval.systems`, `retrieval.depth`, `fusion.depth`,
@@ -148,7 +148,10 @@ def _read_meanings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _describe_values(field: FieldInfo, key: str) -> str:
-    """Describe the values of a field: its type, or its limits, which are whole for whole numbers. Null is a default."""
+    """Describe the values of a field: its type, or its limits, which are whole for whole numbers.
+
+    A default of null is not named as a value.
+    """
     found = dict(limit for one in field.metadata for limit in _find_limits(one))
     parts = _list_alternatives(field.annotation)
     if field.default is None:

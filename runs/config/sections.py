@@ -58,8 +58,7 @@ class ChosenDepth(StrictSettings):
     """How the rows of each narrative are chosen, of the first `fusion.depth` documents of its ranking."""
 
     choose: Literal["threshold", "expected"] = "expected"
-    """The rows that are kept: those of the best expected F1, or those above `threshold`. `threshold` keeps those that
-    are relevant with a probability of `threshold` or more."""
+    """The rows that are kept: those of the best expected F1, or those with a probability of `threshold` or more."""
     threshold: float = Field(default=0.5, gt=0, lt=1)
     """The lowest probability of a row, for `threshold`."""
     precision: float | None = Field(default=None, gt=0, lt=1)
@@ -84,9 +83,9 @@ class Queries(StrictSettings):
     """How a narrative becomes queries."""
 
     method: Literal["rules", "model", "contract", "narrative"] = "rules"
-    """What makes the [queries](methods.md#queries). `model` asks the language model to decompose it, and to extract and
-    expand its topic. `contract` asks it once for the questions, each with the kind of answer that it wants, a weight
-    and terms. `narrative` searches for the whole narrative alone."""
+    """What makes the [queries](methods.md#queries). `model` asks the language model to decompose the narrative, and to
+    extract and expand its topic. `contract` asks it once for the questions, each with the kind of answer that it wants,
+    a weight and terms. `narrative` searches for the whole narrative alone."""
     facets: Literal["sentences", "clauses"] = "sentences"
     """The questions that `rules` makes: the sentences as they are, or clauses turned into questions (paper)."""
     topic: Annotated[Literal["lead", "phrase"] | None, NoneNamed("lead", "phrase", "none")] = "lead"
@@ -168,7 +167,7 @@ class Retrieval(StrictSettings):
     """If true, the model summarises documents of more than 8,000 tokens before a run embeds them, with `--dense pool`
     (paper)."""
     best_passages: int = Field(default=5, ge=1, le=1000)
-    """How many of a document's best [passages](index.md#passages-of-long-documents) its dense score has the mean of.
+    """The number of a document's best [passages](index.md#passages-of-long-documents) whose mean its dense score has.
     With 1 it is the best passage (MaxP)."""
     first_passage_weight: float = Field(default=0.5, ge=0, le=1)
     """The weight of a document's first passage in its dense score. The mean of the best passages has the rest."""

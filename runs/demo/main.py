@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     corpus cannot be fetched.
     """
     index = make_index(out, threads, progress)
-    folders, missing = [], []
+    folders, missing, uses = [], [], dict[str, str]()
     with ExitStack() as stack:
         topics, qrels_path, replies = (
             stack.enter_context(as_file(files("keystone.runs.demo") / name))
@@ -76,8 +76,11 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
                 folders.append(run(config, threads, progress))
             except NotRecorded as error:
                 missing.append(f"{config.run_id}: {error}")
-        with progress("Judging the answers", None):
-            uses = judge_answers(folders, configs[-1])
+        try:
+            with progress("Judging the answers", None):
+                uses = judge_answers(folders, configs[-1])
+        except NotRecorded as error:
+            missing.append(f"questions answered: {error}")
         qrels, narratives = read_qrels(qrels_path), read_topics(topics)
         page = out / "report.html"
         with progress("Writing the report", None):
@@ -132,17 +135,14 @@ def make_index(out: Path, threads: int, progress: Progress) -> Index:
 def judge_answers(folders: Sequence[Path], config: RunConfig) -> dict[str, str]:
     """Judge the answers of the runs by the questions of `keystone`; returns what each answers, by the run's name.
 
-    It is empty if a run is missing, and lacks a run whose answers have no recorded judgment.
+    It is empty if a run is missing.
     """
     if not folders or folders[-1].name != MODEL_RUN:
         return {}
-    judged = dict[str, str]()
+    judged = [folder for folder in folders if (folder / ANSWERS).exists()]
     with open_model_runner(config, None) as run_with_model:
-        for folder in (one for one in folders if (one / ANSWERS).exists()):
-            with suppress(NotRecorded):
-                (found,) = judge_files([folder], read_asked([folder], folders[-1]), None, config, run_with_model)
-                judged[folder.name] = f"{found.mean('answered'):.0%}"
-    return judged
+        found = judge_files(judged, read_asked(judged, folders[-1]), None, config, run_with_model)
+    return {folder.name: f"{one.mean('answered'):.0%}" for folder, one in zip(judged, found, strict=True)}
 
 
 def format_costs(folders: Sequence[Path], narratives: int, answered: Mapping[str, str]) -> Iterator[str]:

@@ -203,7 +203,7 @@ def _rate_fit(record: dict[str, Any], track: Track) -> float:
     metadata, references = get_metadata(record, track), record.get("references")
     if not isinstance(metadata, dict) or track.sentences not in record:
         return 0
-    if track.grounds and not any(key.name in metadata for key in track.keys if key.holds == "topic"):
+    if track.grounds and track.topic_key not in metadata:
         return 0
     keys = sum(key.name in metadata for key in track.keys) / len(track.keys)
     return keys + _belong_to_track(references if isinstance(references, list) else [], track)

@@ -208,8 +208,8 @@ def _find_form(path: Path) -> Track:
     if record is None:
         raise UserError(f"{path}: is empty, expected answers")
     for track in TRACKS.values():
-        metadata, topic_key = get_metadata(record, track), next(key.name for key in track.keys if key.holds == "topic")
-        if track.sentences in record and isinstance(metadata, dict) and topic_key in metadata:
+        metadata = get_metadata(record, track)
+        if track.sentences in record and isinstance(metadata, dict) and track.topic_key in metadata:
             return track
     raise UserError(
         f"{path}: the keys {', '.join(record) or 'none'} are those of no track; see the page on submissions"
