@@ -21,7 +21,7 @@ from keystone.indexing.index import Index, open_index
 from keystone.indexing.opensearch import load
 from keystone.indexing.opensearch.build import adopt_loaded
 from keystone.indexing.opensearch.cluster import place_of
-from keystone.indexing.opensearch.index import Target, with_sparse_vectors
+from keystone.indexing.opensearch.index import Target
 from keystone.retrieval.backends import open_impacts, open_store
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.models.checkpoints import find_splade
@@ -110,9 +110,10 @@ def test_approximate_search_gives_what_it_finds_its_exact_score(
     """A segment that reaches the threshold, here any, is searched approximately."""
     if server.version == OLDER_VERSION:
         pytest.skip("this version has no sparse vectors")
+    exact = load.with_sparse_vectors
 
     def approximate(*given: Any) -> dict[str, Any]:
-        body = with_sparse_vectors(*given)
+        body = exact(*given)
         impacts = body["mappings"]["properties"]["impacts"]["properties"]["splade"]
         impacts["method"]["parameters"]["approximate_threshold"] = 0
         return body
