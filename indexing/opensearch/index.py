@@ -11,7 +11,6 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -33,13 +32,7 @@ DOCID, ROW, DOCUMENT, VECTOR = "docid", "row", "document", "vector"
 IMPACTS = "impacts"
 """The field whose parts, by the names of sets, hold impacts by the numbers of entries of the vocabulary."""
 GREATEST_IMPACT = 511
-"""The greatest impact up to which all are exact: both types of fields keep 9 binary digits of a number."""
-SPARSE_VECTOR = "sparse_vector"
-"""The type of fields for learned sparse vectors, from 3.3 on; elsewhere, `rank_features` hold impacts."""
-SPARSE_ENTRIES = 32_768
-"""The size of a vocabulary up to which a `sparse_vector` serves: its approximate search keeps 15 digits of an entry."""
-BYTE_IMPACT, BYTE_WEIGHT = 255, 63.75
-"""The impact and the weight in a query that approximate search keeps as 255, so that whole numbers remain whole."""
+"""The greatest impact up to which all are exact: `rank_features` keep 9 binary digits of a number."""
 SIMILARITY = {"type": "BM25", "k1": 0.9, "b": 0.4}
 EF_CONSTRUCTION = 128
 VERSION_DIGITS = 16
@@ -116,25 +109,6 @@ def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, repl
             "properties": fields,
         },
     }
-
-
-def with_sparse_vectors(
-    nodes: Sequence[Node], place: Place, body: dict[str, Any], names: Collection[str]
-) -> dict[str, Any]:
-    """Return the body of an index with these sets of impacts in fields of `sparse_vector`, if the cluster can make it.
-
-    Otherwise, as before 3.3 or beside graphs of vectors, the function returns the body as it is.
-    """
-    parameters = {"quantization_ceiling_ingest": BYTE_IMPACT, "quantization_ceiling_search": BYTE_WEIGHT}
-    field = {"type": SPARSE_VECTOR, "method": {"name": "seismic", "parameters": parameters}}
-    better = deepcopy(body)
-    better["settings"]["index"]["sparse"] = True
-    better["mappings"]["properties"][IMPACTS]["properties"].update(dict.fromkeys(names, field))
-    try:
-        check_possible(nodes, place, better)
-    except UserError:
-        return body
-    return better
 
 
 def vector_field(faiss: str, dimension: int) -> dict[str, Any]:

@@ -18,8 +18,7 @@ import numpy as np
 import orjson
 
 from keystone.indexing.errors import GaveUp, UserError
-from keystone.indexing.impacts import RowImpacts, open_impact_encoder
-from keystone.indexing.index import ImpactSet
+from keystone.indexing.impacts import RowImpacts
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S, is_retryable
 from keystone.indexing.opensearch.admin import administer
@@ -31,7 +30,6 @@ from keystone.indexing.opensearch.index import (
     IMPACTS,
     PASSAGES,
     ROW,
-    SPARSE_ENTRIES,
     VECTOR,
     Held,
     Target,
@@ -43,7 +41,6 @@ from keystone.indexing.opensearch.index import (
     refresh,
     refuse_other,
     remove,
-    with_sparse_vectors,
 )
 from keystone.indexing.opensearch.requests import Dialogue, Read, ask, send_parts
 from keystone.indexing.store import DocumentStore, from_record
@@ -183,11 +180,7 @@ def _find_or_create(nodes: Sequence[Node], upload: Upload, replicas: int = 0) ->
     target, meta, vectors = upload.target, upload.meta, upload.vectors
     if (held := held_at(nodes, target.place)) is None:
         dimension = vectors.dimension if vectors else None
-        body = index_body(meta, target.shards, dimension, replicas)
-        sets = {name: open_impact_encoder(ImpactSet(**one)) for name, one in meta.get("impacts", {}).items()}
-        if names := [name for name, one in sets.items() if len(one.vocabulary) <= SPARSE_ENTRIES]:
-            body = with_sparse_vectors(nodes, target.place, body, names)
-        create(nodes, target.place, body)
+        create(nodes, target.place, index_body(meta, target.shards, dimension, replicas))
         held = held_at(nodes, target.place)
     if held is None:
         raise UserError(f"{target.place}: was removed while it was made: run the same command again")
@@ -301,8 +294,7 @@ def _bind_fields(vectors: Shards | None, offsets: Offsets | None, impacts: Mappi
     def fields_of(rows: range) -> Iterator[dict[str, Any]]:
         sets = {name: own.of(rows) for name, own in impacts.items()}
         for place, fields in enumerate(vectors_of(rows)):
-            own = {name: found[place] for name, found in sets.items() if found[place]}  # not empty vectors
-            yield fields | ({IMPACTS: own} if own else {})
+            yield fields | ({IMPACTS: {name: own[place] for name, own in sets.items()}} if sets else {})
 
     def vectors_of(rows: range) -> Iterator[dict[str, Any]]:
         if vectors is None:

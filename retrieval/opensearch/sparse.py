@@ -74,7 +74,7 @@ class OpenSearchSparse:
             number for number, own in enumerate(weights) if len(own) > DEFAULT_CLAUSES and len(own) > self._most_words()
         ]
         asked = [{} if number in long else own for number, own in enumerate(weights)]
-        found = self._search_pages(query_ids, [self._ask_stems(own, depth) for own in asked], depth, tick)
+        found = self._search_pages(query_ids, [self._ask_stems(own) for own in asked], depth, tick)
         docs = [found.of(number) for number in range(len(found))]
         scores = [found.scores_of(number) for number in range(len(found))]
         for number in long:
@@ -102,22 +102,23 @@ class OpenSearchSparse:
         Returns rows int32[n] and scores float32[n], best first.
         """
         stems, most = sorted(weights), self._most_words() - 1
-        parts = [{stem: weights[stem] for stem in stems[start : start + most]} for start in range(0, len(stems), most)]
-
-        def best(deep: int) -> Rankings:
-            return self._search_pages([name] * len(parts), [self._ask_stems(part, deep) for part in parts], deep)
+        parts = [
+            self._ask_stems({stem: weights[stem] for stem in stems[start : start + most]})
+            for start in range(0, len(stems), most)
+        ]
 
         def sums(rows: NDArray[np.int32]) -> NDArray[np.float64]:
             totals = np.zeros(len(rows))
             for start in range(0, len(rows), self._cluster.window):
                 chunk = rows[start : start + self._cluster.window]
                 only = {"filter": {"terms": {ROW: self._cluster.to_numbers(chunk)}}, "minimum_should_match": 1}
-                asked = [{"bool": self._ask_stems(part, len(chunk))["bool"] | only} for part in parts]
-                found = self._search_pages([name] * len(parts), asked, len(chunk))
+                found = self._search_pages(
+                    [name] * len(parts), [{"bool": part["bool"] | only} for part in parts], len(chunk)
+                )
                 np.add.at(totals, np.searchsorted(rows, found.docs), found.scores)
             return totals
 
-        rows, totals = find_best_sums(best, sums, depth)
+        rows, totals = find_best_sums(lambda deep: self._search_pages([name] * len(parts), parts, deep), sums, depth)
         return rows, totals.astype(np.float32)
 
     def stems(self, text: str) -> list[str]:
@@ -147,7 +148,7 @@ class OpenSearchSparse:
         frequency = dict(zip(known, self.stem_frequencies(known), strict=True))
         return [frequency.get(stem, 0) for stem in own]
 
-    def _ask_stems(self, weights: Mapping[str, float], depth: int) -> dict[str, Any]:  # noqa: ARG002
+    def _ask_stems(self, weights: Mapping[str, float]) -> dict[str, Any]:
         if not weights:
             return {"match_none": {}}
         return {"bool": {"should": [self._ask_stem(stem, weight) for stem, weight in weights.items()]}}

@@ -1,7 +1,4 @@
-"""Impacts on real OpenSearch nodes, beside BM25 and vectors: the rankings of the same impacts in a folder.
-
-A node of 3.6 holds them as `sparse_vector`, an older one as `rank_features`.
-"""
+"""Impacts on real OpenSearch nodes, beside BM25 and vectors: the rankings of the same impacts in a folder."""
 
 import json
 import random
@@ -18,15 +15,13 @@ from keystone.indexing.builds.update import update_index
 from keystone.indexing.errors import UserError
 from keystone.indexing.impacts import RowImpacts, open_impact_encoder, settle_impacts
 from keystone.indexing.index import Index, open_index
-from keystone.indexing.opensearch import load
 from keystone.indexing.opensearch.build import adopt_loaded
 from keystone.indexing.opensearch.cluster import place_of
-from keystone.indexing.opensearch.index import Target
 from keystone.retrieval.backends import open_impacts, open_store
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.models.checkpoints import find_splade
 from tests.support.runs.command_line import keystone
-from tests.support.servers.opensearch import OLDER_VERSION, Cluster, call
+from tests.support.servers.opensearch import Cluster
 
 WORDS = sorted({word.strip(".,").lower() for _, text in CORPUS.values() for word in text.split()})
 
@@ -64,67 +59,6 @@ def search(index: Index, depth: int = 1000, tokens: int = 40) -> list[list[tuple
     found = open_impacts(index, "splade").search([str(n) for n in range(20)], queries, depth)
     store = open_store(index)
     return [list(zip(store.ids(found.of(n)), found.scores_of(n).tolist(), strict=True)) for n in range(20)]
-
-
-def read_field(server: Cluster, name: str) -> dict[str, Any]:
-    """The mapping of the set of impacts in the index of this name."""
-    (found,) = call(server.url, "GET", f"/{name}/_mapping").values()
-    field: dict[str, Any] = found["mappings"]["properties"]["impacts"]["properties"]["splade"]
-    return field
-
-
-def build(folder: Path, server: Cluster, name: str, **settings: Any) -> Index:
-    """Load the corpus of the folder with its impacts into an index of this name."""
-    impacts = {"splade": settle_impacts(str(find_splade()))}
-    target = Target(place_of(f"{server.url}/{name}"))
-    built = BuildSettings(**({"embedding": None} | settings), impacts=impacts, opensearch=target)
-    return build_index(folder / "corpus.jsonl", folder / name, built)[0]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("folder")
-def test_a_node_that_has_sparse_vectors_holds_impacts_in_them(server: Cluster) -> None:
-    expected = "rank_features" if server.version == OLDER_VERSION else "sparse_vector"
-    assert read_field(server, "impacts")["type"] == expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", ["beside a graph of vectors", "of a larger vocabulary"])
-def test_impacts_that_no_sparse_vector_can_hold_are_rank_features(
-    folder: Path, server: Cluster, case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = case.replace(" ", "-")
-    if case == "of a larger vocabulary":
-        monkeypatch.setattr(load, "SPARSE_ENTRIES", 30_000)
-        index = build(folder, server, name)
-    else:
-        index = build(folder, server, name, embedding=BuildSettings().embedding, faiss="HNSW32")
-    assert read_field(server, name)["type"] == "rank_features"
-    assert search(index, 10) == search(open_index(folder / "local"), 10)
-
-
-@pytest.mark.slow
-def test_approximate_search_gives_what_it_finds_its_exact_score(
-    folder: Path, server: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A segment that reaches the threshold, here any, is searched approximately."""
-    if server.version == OLDER_VERSION:
-        pytest.skip("this version has no sparse vectors")
-    exact = load.with_sparse_vectors
-
-    def approximate(*given: Any) -> dict[str, Any]:
-        body = exact(*given)
-        impacts = body["mappings"]["properties"]["impacts"]["properties"]["splade"]
-        impacts["method"]["parameters"]["approximate_threshold"] = 0
-        return body
-
-    monkeypatch.setattr(load, "with_sparse_vectors", approximate)
-    index = build(folder, server, "approximate")
-    expected, found = search(open_index(folder / "local"), 300, 40), search(index, 300, 40)
-    for whole, own in zip(expected, found, strict=True):
-        scores = dict(whole)
-        assert all(scores[id] == score for id, score in own)
-    assert sum(map(len, found)) > 0.5 * sum(map(len, expected))
 
 
 @pytest.mark.slow

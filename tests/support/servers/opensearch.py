@@ -23,7 +23,7 @@ from tests.support.servers.shared import share_server
 from tests.support.waiting import wait_until
 
 JARS = ROOT / ".opensearch"
-MAIN_VERSION = "3.6.0"
+MAIN_VERSION = "3.5.0"
 OLDER_VERSION = "2.19.1"
 """A version whose BM25 scores are k1 + 1 times Lucene's, and which has its own fusion."""
 START_TIMEOUT_S = 600.0
