@@ -34,7 +34,7 @@ from keystone.runs.trec.topics import read_topics
 from keystone.runs.wording import plural
 
 TRACK = "rag25"
-DEPTH = 40
+DEPTH = 30
 """How many documents a run submits. The track cites a segment of each, and embedding these is most of the work."""
 MEASURES = ("nDCG@10", "nDCG@30", "R@30", "MAP@30", "MRR", "judged@10")
 MODEL = "reader-1"

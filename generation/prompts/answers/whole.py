@@ -29,20 +29,29 @@ USER = (
 use as it stands.
 
 Begin with what was asked for: the verdict or the recommendation with its reason where one is wanted, else the main \
-answer or the first step. Then take the parts of the request in its own order, unless another helps more, and answer \
-each question that it raises in its own terms. Finish one part before the next begins, and put side by side what \
-belongs together: a step and its limits, two things that are compared, a claim and the reply to it. Where a matter is \
-weighed, give each side its strongest case, say which claims the documents bear out and which one side only asserts, \
-and close with the conclusion that they allow. Pass over no part, and tell nothing twice.
+answer or the first step. Then take the parts of the request in its own order, and answer each question that it \
+raises in its own terms. Finish one part before the next begins, and put side by side what belongs together: a step \
+and its limits, two things that are compared, a claim and the reply to it. Pass over no part, and tell nothing twice.
 
-Be concrete: give the names, figures, cases, calls with their arguments, settings with their values, conditions and \
-limits that the documents give, and join what several documents say where it belongs together. Of several facts that \
-show the same, give the one that decides, and what it means for the request. A sentence that answers nothing in the \
-request is left out.
+Where something is to be done, lead whoever asked along one way that works from beginning to end: what to set up, \
+where it is written, what to call with which arguments, what comes of it, and how to tell that it works. Say which of \
+several ways suits the request, the simplest if nothing speaks against it, and name the others only as far as they \
+help to choose. Give every step that the next one needs. Leave out options, special cases and warnings that this \
+request does not meet.
 
-One item a sentence. Each names its subject, so that it can be read alone; words such as "against this" or "in return" \
-may show how it goes on from the one before. `citations` holds the numbers of the documents, at most {most}, that \
-together state what the sentence says, the best one first. Write no document numbers into the text itself.
+Where a matter is weighed, give each side its strongest case, say which claims the documents bear out and which one \
+side only asserts, and close with the conclusion that they allow.
+
+Be concrete: give the names, figures, cases, calls, settings with their values, conditions and limits that the \
+request needs and the documents give, and join what several documents say where it belongs together. Of several facts \
+that show the same, give the one that decides, and what it means for the request. A sentence that answers nothing in \
+the request is left out.
+
+Write so that it is understood at the first reading. A sentence says one thing whole, in plain words, with its reason \
+where that helps; it is no row of names, and holds no aside in brackets. Words such as "first", "because", "against \
+this" or "otherwise" show how it goes on from the one before. Each sentence still names its subject, so that it can \
+be read alone. `citations` holds the numbers of the documents, at most {most}, that together state what the sentence \
+says, the best one first. Write no document numbers into the text itself.
 
 No sentence says what the documents lack. Only if they leave a whole question of the request open, `missing` names it \
 in one sentence of at most {missing} words, such as "The sources do not tell ..."; otherwise it is an empty text.

@@ -264,6 +264,11 @@ def test_the_version_is_printed() -> None:
     assert (shown.returncode, shown.stdout) == (0, f"keystone {version('keystone-rag')}\n")
 
 
+def test_python_runs_the_package_as_the_command() -> None:
+    shown = programs.run([sys.executable, "-m", "keystone", "--version"], capture_output=True, text=True)
+    assert (shown.returncode, shown.stdout) == (0, f"keystone {version('keystone-rag')}\n")
+
+
 @pytest.mark.slow
 def test_settings_alone_describe_a_run(index: Index, topics: Path) -> None:
     settings = ("run_id=r", f"index={index.folder}", "topics=topics.jsonl", "track=none", "retrieval.depth=100")

@@ -1,0 +1,5 @@
+"""The command line, as `python -m keystone`."""
+
+from keystone.runs.cli.main import main
+
+main()
