@@ -38,6 +38,10 @@ _POINTING = re.compile(
     r"(?:It|Its|They|Them|Their|Theirs|He|She|His|Her|Such|This|That|These|Those|Then|There|Here|Both|Either|Neither"
     r"|The (?:former|latter|same|other|others|above))\b|(?:Of|For|In|With|From|To) (?:this|that|these|those|it|them)\b"
 )
+_POINTING_OBJECT = re.compile(
+    r"(?!(?:After|Although|As|Because|Before|If|Once|Since|Though|Unless|Until|When|Where|While)\b)"
+    r"[A-Z][a-z]+ (?P<object>it|them|this|these|those)\b"
+)
 _EXISTS = re.compile(r"There (?:is|are|was|were|has|have|can|may|must|will|exists?)\b|That is\b", re.IGNORECASE)
 _CODE = re.compile(r"(`+)([^`]+)\1")
 _BOLD = re.compile(r"(?<![\w*/])\*\*(?=\S)([^*]*[^*\s])\*\*(?![\w*])")
@@ -54,8 +58,8 @@ def strip_marks(text: str) -> str:
 def find_faults(sentences: Sequence[Sentence]) -> dict[int, str]:
     """Find the sentences with a fault of wording, by place, each with the fault.
 
-    A sentence may open with a word that points to another sentence, repeat an earlier sentence, or be the third in a
-    row that opens with the same word.
+    A sentence may open with a word that points to another sentence (`It is`, `Install it`), repeat an earlier sentence,
+    or be the third in a row that opens with the same word.
     """
     faults = dict[int, str]()
     terms = [find_terms(sentence.text) for sentence in sentences]
@@ -74,6 +78,9 @@ def find_faults(sentences: Sequence[Sentence]) -> dict[int, str]:
         row = openings[max(0, place - ALIKE_OPENINGS + 1) : place + 1]
         if opening and not _EXISTS.match(sentence.text):
             faults[place] = f'begins with "{opening[0]}", which points to another sentence: name the subject'
+        elif found := _POINTING_OBJECT.match(sentence.text):
+            thing = found["object"]
+            faults[place] = f'begins with "{found[0]}", and "{thing}" points to another sentence: name the thing'
         elif repeated is not None:
             faults[place] = f"repeats much of sentence {repeated}: say only what is new"
         elif len(row) == ALIKE_OPENINGS and len(set(row)) == 1:

@@ -38,6 +38,10 @@ def reply(*items: tuple[Any, Any]) -> Reply:
         ("Thirty bees live there.", False),
         ("For this, use smoke.", True),
         ("For honey, use a spoon.", False),
+        ("Lift it with care.", True),
+        ("Smoke these before noon.", True),
+        ("When it rains, bees stay in.", False),
+        ("Check that the lid is shut.", False),
     ],
 )
 def test_openings_that_point_to_another_sentence_are_faults(opening: str, points: bool) -> None:
