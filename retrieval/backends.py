@@ -101,7 +101,7 @@ BACKENDS = {
         "keystone.indexing.opensearch.store:open_store",
         "keystone.retrieval.opensearch.sparse:open_sparse",
         "keystone.retrieval.opensearch.dense:open_dense",
-        "keystone.retrieval.opensearch.impact:open_impacts",
+        "keystone.retrieval.opensearch.sparse:open_impacts",
         "keystone.indexing.opensearch.build:attach",
         "opensearch:",
     ),

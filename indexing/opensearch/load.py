@@ -21,7 +21,6 @@ from keystone.indexing.errors import GaveUp, UserError
 from keystone.indexing.impacts import RowImpacts
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S, is_retryable
-from keystone.indexing.opensearch.admin import administer
 from keystone.indexing.opensearch.analysis import CONTENTS
 from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect
 from keystone.indexing.opensearch.index import (
@@ -42,7 +41,7 @@ from keystone.indexing.opensearch.index import (
     refuse_other,
     remove,
 )
-from keystone.indexing.opensearch.requests import Dialogue, Read, ask, send_parts
+from keystone.indexing.opensearch.requests import Dialogue, Read, administer, ask, send_parts
 from keystone.indexing.store import DocumentStore, from_record
 from keystone.indexing.types import Progress, Tick, silent
 from keystone.indexing.vectors.passages import Offsets

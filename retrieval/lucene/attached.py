@@ -9,7 +9,7 @@ from keystone.indexing.attached.lucene_index import ROWS, lucene_folder
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.lucene.java import JAVA_LOCK
-from keystone.indexing.lucene.rows import LuceneRows
+from keystone.indexing.lucene.read import LuceneRows
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
 from keystone.retrieval.lucene.search import open_searcher

@@ -17,12 +17,14 @@ import numpy as np
 from keystone.indexing.index import Index
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.lucene.analyzer import stems_of
-from keystone.indexing.lucene.java import JAVA_LOCK, java_class, java_error
-from keystone.indexing.lucene.method_handles import (
+from keystone.indexing.lucene.java import (
+    JAVA_LOCK,
     call,
     class_of,
     handle_of,
     handles,
+    java_class,
+    java_error,
     lookup,
     privileged_lookup,
     type_of,

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keystone.indexing.impacts import open_impact_encoder
 from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import show_value
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.opensearch.analysis import name_contents_field
 from keystone.indexing.opensearch.cluster import Request, as_expected, place_at
-from keystone.indexing.opensearch.index import ROW
+from keystone.indexing.opensearch.index import IMPACTS, ROW
 from keystone.indexing.opensearch.requests import ask
 from keystone.indexing.opensearch.search import open_cluster, search_each, search_of
 from keystone.indexing.types import Store, Tick
-from keystone.retrieval.backends import Sparse
+from keystone.retrieval.backends import Impacts, Sparse
 from keystone.retrieval.languages import LanguagesSearcher
 from keystone.retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
 from keystone.retrieval.types import K1, Bm25, Rankings, Statistics, ranked
@@ -181,3 +182,21 @@ def find_best_sums(
         if not last or (len(order) == depth and totals[order[-1]] > sum(last)):
             return rows[order], totals[order]
         deep *= DEPTH_FACTOR
+
+
+def open_impacts(index: Index, name: str) -> Impacts:
+    """Open the search of a set of impacts of an index in OpenSearch. `UserError` as from `open_cluster`."""
+    return OpenSearchImpacts(index, name)
+
+
+class OpenSearchImpacts(OpenSearchSparse):
+    """Inner products of the impacts of queries and of documents in a cluster. The words of queries are tokens."""
+
+    def __init__(self, index: Index, name: str) -> None:
+        super().__init__(index)
+        self._reading = HitReading(lambda scores: scores.astype(np.float32))
+        vocabulary = open_impact_encoder(index.impacts[name]).vocabulary
+        self._fields = {token: f"{IMPACTS}.{name}.{entry}" for entry, token in enumerate(vocabulary)}
+
+    def _ask_stem(self, stem: str, weight: float) -> dict[str, Any]:
+        return {"rank_feature": {"field": self._fields[stem], "linear": {}, "boost": weight}}

@@ -11,15 +11,23 @@ from typing import Any
 
 from keystone.generation.ask import run_together
 from keystone.generation.readers.allowance import Asked, Spent
-from keystone.generation.readers.disco_rag.blueprint import Blueprint, list_notes, show_structures, shuffle_labels
 from keystone.generation.readers.disco_rag.chunks import choose_chunks, list_evidence, show_chunks
 from keystone.generation.readers.disco_rag.graph import Graph, show_graph
-from keystone.generation.readers.disco_rag.parts import Part, make_graph, make_plans, make_tree, share_allowance
+from keystone.generation.readers.disco_rag.parts import (
+    Blueprint,
+    Part,
+    list_notes,
+    make_graph,
+    make_plans,
+    make_tree,
+    share_allowance,
+    show_structures,
+    shuffle_labels,
+)
 from keystone.generation.readers.disco_rag.tree_reply import show_tree
-from keystone.generation.readers.question import Question
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import RhetoricalSettings
-from keystone.generation.readers.structure_reader import StructureReader
+from keystone.generation.readers.structure_reader import Question, StructureReader
 from keystone.generation.types import EvidenceSet, Failure, Step, Stop
 from keystone.indexing.structures.tree import Tree
 

@@ -20,16 +20,26 @@ from keystone.generation.ask import run_together
 from keystone.generation.context.topic import Sources, embed_spans
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.allowance import Allowance
-from keystone.generation.readers.graphreader.choose import choose_by_model, choose_by_rules, choose_neighbours_at_random
-from keystone.generation.readers.graphreader.extract import ask_for_facts, make_rule_facts
 from keystone.generation.readers.graphreader.material import Chunk, ChunkFact, Material, list_chunks
-from keystone.generation.readers.graphreader.start import choose_nodes, draw_nodes, make_plan, rate_keys
-from keystone.generation.readers.graphreader.walk import State, walk_from
+from keystone.generation.readers.graphreader.start import (
+    ask_for_facts,
+    choose_nodes,
+    draw_nodes,
+    make_plan,
+    make_rule_facts,
+    rate_keys,
+)
+from keystone.generation.readers.graphreader.walk import (
+    State,
+    choose_by_model,
+    choose_by_rules,
+    choose_neighbours_at_random,
+    walk_from,
+)
 from keystone.generation.readers.loop import Walk
-from keystone.generation.readers.question import Question
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import GraphReaderSettings
-from keystone.generation.readers.structure_reader import StructureReader
+from keystone.generation.readers.structure_reader import Question, StructureReader
 from keystone.generation.types import Evidence, EvidenceSet, Note, Step, Stop
 from keystone.indexing.structures.cached import read_facts
 from keystone.indexing.types import Span
