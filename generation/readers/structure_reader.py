@@ -83,8 +83,21 @@ Read = Callable[[Tools, Question], Awaitable[EvidenceSet]]
 """Reads the documents of a question. Its evidence stands in the order of its worth, the best first."""
 
 
+class WritesFromEvidence:
+    """The part of a reader with `tools` that answers from evidence of any length."""
+
+    __slots__ = ()
+    tools: Tools
+
+    async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
+        """Write the answer from the evidence. Rules choose among its sentences."""
+        if self.tools.settings.method == "rules":
+            evidence = replace(evidence, items=split_evidence(task, evidence.items))
+        return await write_answer(self.tools, task, evidence)
+
+
 @dataclass(frozen=True, slots=True)
-class StructureReader:
+class StructureReader(WritesFromEvidence):
     """A structure-aware reader; see the module."""
 
     read: Read
@@ -106,27 +119,16 @@ class StructureReader:
         return EvidenceSet(
             tuple(items),
             tuple(note for one in found for note in one.notes),
-            _join_stops([one.stop for one in found]),
+            join_stops([one.stop for one in found]),
             self.tools.reader.name,
             self.tools.asks.name if self.tools.asks else "rules",
             tuple(step for one in found for step in one.steps),
         )
 
-    async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
-        """See `keystone.generation.readers.reader.Reader`."""
-        return await answer_from_evidence(self.tools, task, evidence)
-
     def _name_queries(self, task: Task, items: Sequence[Evidence]) -> list[Evidence]:
         vectors = embed_spans(self.tools.sources, task.context, [item.span for item in items])
         ids = find_best_query(task.context, list(vectors))
         return [replace(item, query_id=id) for item, id in zip(items, ids, strict=True)]
-
-
-async def answer_from_evidence(tools: Tools, task: Task, evidence: EvidenceSet) -> Answer:
-    """Write the answer from evidence of any length. Rules choose among its sentences."""
-    if tools.settings.method == "rules":
-        evidence = replace(evidence, items=split_evidence(task, evidence.items))
-    return await write_answer(tools, task, evidence)
 
 
 def cut_to_tokens(items: Sequence[Evidence], tokens: int) -> list[Evidence]:
@@ -168,6 +170,6 @@ def split_evidence(task: Task, items: Sequence[Evidence]) -> tuple[Evidence, ...
     return tuple(found.values())
 
 
-def _join_stops(stops: Sequence[Stop]) -> Stop:
-    """Join the stops of all questions: `done` if one is done, or else the first."""
+def join_stops(stops: Sequence[Stop]) -> Stop:
+    """Join the stops of all questions, or of all walks: `done` if one is done, or else the first."""
     return "done" if "done" in stops else stops[0] if stops else "empty"

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from keystone.generation.ask import run_together
-from keystone.generation.readers.allowance import Asked, Spent
+from keystone.generation.readers.allowance import Asked
 from keystone.generation.readers.disco_rag.chunks import choose_chunks, list_evidence, show_chunks
 from keystone.generation.readers.disco_rag.graph import Graph, show_graph
 from keystone.generation.readers.disco_rag.parts import (
@@ -90,8 +90,8 @@ def _record(purpose: str, part: Part[Any], action: str, shown: str, doc_id: str 
 
 def _record_plans(plans: Sequence[Asked[str]], blueprint: Blueprint) -> Iterable[Step]:
     for asked, shown in zip(plans, (show_structures(blueprint), "no structures"), strict=False):
-        plan, failure = ("", asked.found.reason) if isinstance(asked.found, Failure) else (asked.found, "")
-        part = Part(plan, [failure] if failure else [], asked)
+        plan = "" if isinstance(asked.found, Failure) else asked.found
+        part = Part(plan, [asked.reason] if asked.reason else [], asked)
         yield _record("rhetorical_plan", part, plan, shown.strip())
 
 
@@ -100,7 +100,5 @@ def _find_plan(plans: Sequence[Asked[str]]) -> str:
 
 
 def _find_stop(asked: Sequence[Asked[Any]]) -> Stop:
-    found = [one.found for one in asked]
-    if any(isinstance(one, Spent) for one in found):
-        return "budget"
-    return "llm_error" if any(isinstance(one, Failure) for one in found) else "done"
+    stops = {one.stop for one in asked}
+    return "budget" if "budget" in stops else "llm_error" if "llm_error" in stops else "done"

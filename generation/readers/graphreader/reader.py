@@ -39,8 +39,8 @@ from keystone.generation.readers.graphreader.walk import (
 from keystone.generation.readers.loop import Walk
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import GraphReaderSettings
-from keystone.generation.readers.structure_reader import Question, StructureReader
-from keystone.generation.types import Evidence, EvidenceSet, Note, Step, Stop
+from keystone.generation.readers.structure_reader import Question, StructureReader, join_stops
+from keystone.generation.types import Evidence, EvidenceSet, Note, Step
 from keystone.indexing.structures.cached import read_facts
 from keystone.indexing.types import Span
 
@@ -63,7 +63,7 @@ async def read_graph(tools: Tools, question: Question) -> EvidenceSet:
     return EvidenceSet(
         tuple(items or await asyncio.to_thread(choose_closest, tools.sources, material, paths)),
         make_notes(material, paths),
-        _join_stops(walks),
+        join_stops([walk.stop for walk in walks]),
         steps=(*steps, *(step for walk in walks for step in walk.steps)),
     )
 
@@ -106,7 +106,7 @@ async def _prepare(
 ) -> tuple[dict[int, list[ChunkFact]], str, list[Step]]:
     """Ask for facts and plan at one time. Returns the facts of each chunk, the plan and the steps of both."""
     (share, _) = allowance.split(2)
-    allowance.calls, allowance.tokens = allowance.calls - share.calls, allowance.tokens - share.tokens
+    allowance.take(share)
     read: list[tuple[dict[int, list[ChunkFact]], list[Step]]] = []
     plans: list[tuple[str, Step]] = []
 
@@ -117,15 +117,9 @@ async def _prepare(
         plans.append(await make_plan(question, model, settings.temperature, allowance))
 
     await run_together([read_chunks, plan])
-    allowance.calls, allowance.tokens = allowance.calls + share.calls, allowance.tokens + share.tokens
+    allowance.give_back([share])
     ((facts, steps),), ((written, step),) = read, plans
     return facts, written, [*steps, step]
-
-
-def _join_stops(walks: Sequence[Walk[State]]) -> Stop:
-    """Join the stops of all paths: `done` if one is done, or else the first."""
-    stops = [walk.stop for walk in walks]
-    return "done" if "done" in stops else stops[0] if stops else "empty"
 
 
 GraphReader = partial(StructureReader, read_graph)

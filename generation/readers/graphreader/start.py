@@ -111,9 +111,8 @@ def draw_nodes(material: Material, most: int, chance: Random) -> list[str]:
 
 def record_start(question: Question, purpose: str, shown: str, asked: Asked[T], action: str) -> Step:
     """Record a request that no path made: agent 0. The caller numbers the step."""
-    problem = asked.found.reason if isinstance(asked.found, Failure) else ""
     cost = asked.prompt_tokens, asked.reply_tokens
-    return Step(question.query_id, "", 0, 0, purpose, neutralise(shown), asked.reply, action, problem, (), *cost)
+    return Step(question.query_id, "", 0, 0, purpose, neutralise(shown), asked.reply, action, asked.reason, (), *cost)
 
 
 FACTS_TOKENS = 1024
@@ -152,22 +151,19 @@ async def ask_for_facts(
         if allowance.calls < 2 or allowance.tokens < most:
             break
         share = Allowance(2, most)
-        allowance.calls, allowance.tokens = allowance.calls - share.calls, allowance.tokens - share.tokens
+        allowance.take(share)
         shares.append(share)
         work.append(partial(ask_within, model, request, make_facts_reader(chunk), share))
     asked: list[Asked[list[ChunkFact]]] = await run_together(work)
-    for share in shares:
-        allowance.calls, allowance.tokens = allowance.calls + share.calls, allowance.tokens + share.tokens
+    allowance.give_back(shares)
     found = {
         chunk.number: one.found for chunk, one in zip(chunks, asked, strict=False) if not isinstance(one.found, Failure)
     }
-    steps = [
-        record_start(question, "graph_facts", chunk.id, one, f"{len(found[chunk.number])} facts")
-        if chunk.number in found
-        else record_start(question, "graph_facts", chunk.id, one, "facts by rules")
+    said = {number: f"{len(facts)} facts" for number, facts in found.items()}
+    return found, [
+        record_start(question, "graph_facts", chunk.id, one, said.get(chunk.number, "facts by rules"))
         for chunk, one in zip(chunks, asked, strict=False)
     ]
-    return found, steps
 
 
 def request_facts(chunk: Chunk) -> Request:

@@ -19,7 +19,7 @@ from keystone.generation.context.passages import merge_spans
 from keystone.generation.context.topic import Sources, embed_spans
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.readers import route as prompt
-from keystone.generation.readers.allowance import Allowance, Spent, ask_within
+from keystone.generation.readers.allowance import Allowance, ask_within
 from keystone.generation.readers.rdr2.reply import Choice, read_choice
 from keystone.generation.readers.rdr2.view import View, flatten
 from keystone.generation.readers.rdr2.walk import Routed, Site, Walk, walk
@@ -49,8 +49,8 @@ async def ask_model(model: Model, site: Site, view: View, allowance: Allowance) 
     cost = asked.prompt_tokens, asked.reply_tokens
     if isinstance(asked.found, Choice):
         return Routed(asked.found, asked.reply, "", *cost)
-    stop: Stop = "budget" if isinstance(asked.found, Spent) else "done" if asked.reply else "llm_error"
-    return Routed(Choice(), asked.reply, asked.found.reason, *cost, stop)
+    stop: Stop = "done" if asked.reply and asked.stop == "llm_error" else asked.stop or "done"
+    return Routed(Choice(), asked.reply, asked.reason, *cost, stop)
 
 
 async def compare(sources: Sources, site: Site, view: View, _allowance: Allowance) -> Routed:
