@@ -14,6 +14,7 @@ from keystone.generation.prompts.answers.answer import CitedText
 from keystone.generation.prompts.answers.shorten import NewText
 from keystone.generation.reply_types import read_parts
 from keystone.generation.rules.words import find_numbers
+from keystone.generation.structured import strip_thought
 from keystone.generation.types import Answer, Fallback, Message, Reply, Sentence
 from keystone.indexing.errors import Unusable
 
@@ -77,6 +78,13 @@ def read_text(text: str, reply: Reply) -> str:
     if stripped != text and not reply.last:
         raise Unusable("a sentence holds a delimiter of documents, such as </document>")
     return tidy(stripped)
+
+
+def read_line(reply: Reply, wanted: str) -> str:
+    """Read a reply in prose on one line. `Unusable` if it is empty, so that it does not hold what is `wanted`."""
+    if not (text := tidy(strip_thought(reply.text))):
+        raise Unusable(f"it holds no {wanted}")
+    return text
 
 
 def count_words(sentences: Sequence[Sentence]) -> int:

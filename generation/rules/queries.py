@@ -105,12 +105,12 @@ def _make_question(bare: str) -> str:
     return f"How {bare}?" if first == "to" else f"What about {bare}?"
 
 
-def extract_topic(narrative: str, frequencies: Frequencies, documents: int) -> str:
+def extract_topic(narrative: str, frequencies: Frequencies = lambda words: [1] * len(words), documents: int = 1) -> str:
     """Extract the phrase of one to three adjacent content words of the narrative that weighs most.
 
     A word weighs its idf among the corpus's `documents` times the square of its count in the narrative. A phrase
     weighs the sum of its words, divided by the square root of their number. Ties go to the earlier phrase. If the
-    narrative has no content word, the phrase is empty.
+    narrative has no content word, the phrase is empty. By default, nothing is known of the corpus.
     """
     counts = Counter(find_content_words(narrative))
     weights = {

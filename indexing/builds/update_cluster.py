@@ -10,13 +10,13 @@ import numpy as np
 import orjson
 
 from keystone.indexing.builds.changes import CHANGED, change_segments, open_documents, read_description, read_documents
-from keystone.indexing.builds.index import encode_impact_sets, show_segments, write_description, write_vectors
+from keystone.indexing.builds.index import encode_impact_sets, show_segments, write_vectors
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, Index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file
-from keystone.indexing.io.staged import stage
+from keystone.indexing.io.staged import stage, write_description
 from keystone.indexing.opensearch.build import replace_documents
 from keystone.indexing.opensearch.cluster import place_at
 from keystone.indexing.opensearch.index import Target

@@ -6,15 +6,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from keystone.indexing.attached.attach import AttachSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, ImpactSet, Index, open_index
 from keystone.indexing.io.error_text import show_value
 from keystone.indexing.io.json_values import digest
-from keystone.indexing.io.staged import partial_folder, stage
-from keystone.indexing.io.writing import write_whole
+from keystone.indexing.io.staged import partial_folder, stage, write_description
 from keystone.indexing.opensearch.analysis import check_analyzers
 from keystone.indexing.opensearch.cluster import Node, Place, as_expected, close, connect, place_of
 from keystone.indexing.opensearch.index import (
@@ -92,12 +89,11 @@ def adopt_loaded(place: Place, out: Path, key_env: str | None = None) -> tuple[I
             return existing, False
         with as_expected(place):
             meta = _checked({**held.meta, "at": place.at}, key_env)
-            content, parts_key = orjson.dumps(meta, option=orjson.OPT_INDENT_2), digest(meta)
+            parts_key = digest(meta)
         with partial_folder(out, parts_key, ("index.json", NUMBERS)) as folder:
             if "numbers" in meta:
                 write_numbers(read_numbers(nodes, held.place, meta["documents"]), folder)
-            with write_whole(folder / "index.json") as file:
-                file.write(content)
+            write_description(folder, meta)
     finally:
         close(nodes)
     return open_index(out), True

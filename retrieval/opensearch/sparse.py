@@ -42,7 +42,7 @@ def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
     return LanguagesSearcher(found) if index.languages and not index.language_part else found[0]
 
 
-class OpenSearchSparse:
+class OpenSearchSparse(Sparse):
     """BM25 with k1=0.9, b=0.4 over an index in a cluster; `statistics` names the shards that count words.
 
     Texts are analyzed here, as the cluster has analyzed the documents. Of an index in several languages, one is
@@ -141,13 +141,6 @@ class OpenSearchSparse:
                 f"found {show_value(found)} documents with a word, expected 0 to {self._cluster.documents}"
             )
         return found
-
-    def document_frequencies(self, words: Sequence[str]) -> list[int]:
-        """Count the documents that hold the stem of each word; 0 for a stop word."""
-        own = [stems[0] if len(stems := self.stems(word)) == 1 else "" for word in words]
-        known = sorted({stem for stem in own if stem})
-        frequency = dict(zip(known, self.stem_frequencies(known), strict=True))
-        return [frequency.get(stem, 0) for stem in own]
 
     def _ask_stems(self, weights: Mapping[str, float]) -> dict[str, Any]:
         if not weights:
