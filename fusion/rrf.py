@@ -27,7 +27,7 @@ def fuse_groups(rankings: Sequence[Ranked], groups: Groups, k: float, depth: int
     if not _is_kernel_due(sum(len(r.docs) for r in rankings)):
         hits = gather_hits(rankings, groups)
         return rank_hits(hits, rrf(hits, k), groups.ids, depth)
-    from keystone.fusion.rrf_kernel import fuse_lists
+    from keystone.fusion.loops import fuse_lists
 
     lists = lay_out(rankings, groups)
     total = int(lists.lengths.sum())

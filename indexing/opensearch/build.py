@@ -32,8 +32,9 @@ from keystone.indexing.opensearch.index import (
     switch,
     version_at,
 )
-from keystone.indexing.opensearch.load import NODE_REQUESTS, Upload, load, send_rows
+from keystone.indexing.opensearch.load import Upload, load, send_rows
 from keystone.indexing.opensearch.numbers import NUMBERS, Numbers, read_numbers, write_numbers
+from keystone.indexing.opensearch.requests import NODE_REQUESTS
 from keystone.indexing.types import Embedding, Progress, silent
 from keystone.indexing.vectors.embed import load_embedder
 

@@ -27,11 +27,21 @@ from keystone.indexing.io.retry import (
     read_asked_pause,
     tells_overload,
 )
-from keystone.indexing.opensearch.cluster import REPLY_TIMEOUT_S, Node, Reply, Request, as_expected, refuse_strangers
+from keystone.indexing.opensearch.cluster import (
+    REPLY_TIMEOUT_S,
+    Node,
+    Place,
+    Reply,
+    Request,
+    as_expected,
+    refuse_strangers,
+)
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
 
+NODE_REQUESTS = 4
+"""The maximum number of requests to one node at a time."""
 FIRST_REQUESTS = 2
 """The number of requests at a time to begin with."""
 
@@ -246,6 +256,12 @@ def ask(nodes: Sequence[Node], request: Request, patience: float = PATIENCE_S) -
 
     [reply] = send_parts(nodes, [request], Dialogue(lambda asked: asked, read, 1, patience))
     return reply
+
+
+def search_once(nodes: Sequence[Node], place: Place, body: Mapping[str, Any]) -> Any:
+    """Send one search of an index; returns the whole answer of all its shards."""
+    whole = {"allow_partial_search_results": "false"}
+    return ask(nodes, Request("POST", f"{place.path}/_search", orjson.dumps(body), whole)).checked()
 
 
 def _free_line(lines: Sequence[_Line], now: float) -> _Line | None:
