@@ -14,7 +14,7 @@ from typing import get_args
 
 import numpy as np
 
-from keystone.fusion.evidence import fuse_reciprocal_ranks
+from keystone.fusion.rrf import fuse_reciprocal_ranks
 from keystone.generation.answers.sentences import make_messages, read_place
 from keystone.generation.ask import run_together
 from keystone.generation.context.delimit import delimit, neutralise
@@ -24,12 +24,8 @@ from keystone.generation.prompts.readers import check_coverage as prompt
 from keystone.generation.readers.allowance import Allowance, ask_within
 from keystone.generation.readers.reader import Hits, Task, Tools, open_reader
 from keystone.generation.readers.settings import LEAST_TOKENS, READERS, EscalateSettings, FusedSettings
-from keystone.generation.readers.structure_reader import (
-    WritesFromEvidence,
-    cut_to_tokens,
-    order_by_text,
-    score_by_place,
-)
+from keystone.generation.readers.structure_reader import WritesFromEvidence, order_by_text, score_by_place
+from keystone.generation.readers.write import cut_to_tokens
 from keystone.generation.reply_types import read_parts
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Failure, Reply, Request, Step, Stop
 from keystone.indexing.types import Document, Span

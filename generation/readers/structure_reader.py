@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.generation.ask import run_together
-from keystone.generation.context.tokens import count_tokens
 from keystone.generation.context.topic import TopicContext, embed_spans
 from keystone.generation.readers.reader import Hits, Task, Tools
-from keystone.generation.readers.write import write_answer
+from keystone.generation.readers.write import cut_to_tokens, write_answer
 from keystone.generation.rules.stands_alone import can_be_read
 from keystone.generation.rules.subject import read_sentence
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Stop
@@ -129,20 +128,6 @@ class StructureReader(WritesFromEvidence):
         vectors = embed_spans(self.tools.sources, task.context, [item.span for item in items])
         ids = find_best_query(task.context, list(vectors))
         return [replace(item, query_id=id) for item, id in zip(items, ids, strict=True)]
-
-
-def cut_to_tokens(items: Sequence[Evidence], tokens: int) -> list[Evidence]:
-    """Keep the first pieces of evidence, as long as all together have at most `tokens` tokens.
-
-    A piece that does not fit is left out, and smaller ones after it may still fit. `tokens` of 0 sets no limit.
-    """
-    kept, left = [], tokens
-    for item in items:
-        cost = count_tokens(f"{item.heading}\n{item.text}")
-        if not tokens or cost <= left:
-            kept.append(item)
-            left -= cost
-    return kept
 
 
 def score_by_place(items: Sequence[Evidence]) -> list[Evidence]:

@@ -210,14 +210,23 @@ def _keep_best(evidence: EvidenceSet, tokens: int) -> EvidenceSet:
     """Keep the best evidence of all queries within `tokens` tokens: each document for the first query that has it."""
     ranked = sorted(evidence.items, key=lambda item: -item.score)
     query_of = {item.span.doc_id: item.query_id for item in reversed(ranked)}
-    kept, left = set[Span](), tokens
-    for item in ranked:
+    own = [item for item in ranked if item.query_id == query_of[item.span.doc_id]]
+    kept = {(item.query_id, item.span) for item in cut_to_tokens(own, tokens)}
+    return replace(evidence, items=tuple(item for item in evidence.items if (item.query_id, item.span) in kept))
+
+
+def cut_to_tokens(items: Sequence[Evidence], tokens: int) -> list[Evidence]:
+    """Keep the first pieces of evidence, as long as all together have at most `tokens` tokens.
+
+    A piece that does not fit is left out, and smaller ones after it may still fit. `tokens` of 0 sets no limit.
+    """
+    kept, left = [], tokens
+    for item in items:
         cost = count_tokens(f"{item.heading}\n{item.text}")
-        if item.query_id == query_of[item.span.doc_id] and (not tokens or cost <= left):
-            kept.add(item.span)
+        if not tokens or cost <= left:
+            kept.append(item)
             left -= cost
-    own = (item for item in evidence.items if item.query_id == query_of[item.span.doc_id] and item.span in kept)
-    return replace(evidence, items=tuple(own))
+    return kept
 
 
 async def _edit(tools: Tools, _task: Task, synthesis: SynthesisTask, _shown: Sequence[tuple[Passage, ...]]) -> Draft:

@@ -32,13 +32,8 @@ from keystone.generation.readers.allowance import Allowance, Asked, ask_within
 from keystone.generation.readers.loop import REPEATED, Taken, Walk, walk
 from keystone.generation.readers.reader import Hits, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
-from keystone.generation.readers.structure_reader import (
-    WritesFromEvidence,
-    cut_to_tokens,
-    order_by_text,
-    score_by_place,
-)
-from keystone.generation.readers.write import NOTED
+from keystone.generation.readers.structure_reader import WritesFromEvidence, order_by_text, score_by_place
+from keystone.generation.readers.write import NOTED, cut_to_tokens
 from keystone.generation.reply_types import read_part
 from keystone.generation.types import (
     Evidence,

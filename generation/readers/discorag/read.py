@@ -17,7 +17,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.fusion.evidence import interleave
+from keystone.fusion.rrf import interleave
 from keystone.generation.ask import run_together
 from keystone.generation.readers.allowance import Allowance
 from keystone.generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore

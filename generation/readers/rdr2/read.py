@@ -11,7 +11,7 @@ from typing import get_args
 
 import numpy as np
 
-from keystone.fusion.evidence import interleave
+from keystone.fusion.rrf import interleave
 from keystone.generation.answers.sentences import make_messages
 from keystone.generation.ask import run_together
 from keystone.generation.context.delimit import delimit
