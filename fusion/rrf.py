@@ -16,6 +16,8 @@ from keystone.fusion.lists import Groups, Ranked, lay_out
 from keystone.fusion.methods import RRF_K, rrf
 from keystone.retrieval.types import Rankings, offsets_of
 
+T = TypeVar("T", bound=Hashable)
+
 FEW_ROWS = 100_000
 """Up to this many rows, NumPy fuses them sooner than a process loads Numba."""
 
@@ -74,9 +76,6 @@ def fuse_queries(hybrid: Rankings, topics: Groups, k: float = RRF_K, depth: int 
     `group_queries_by_topic` makes `topics` (Keystone-Docs RAG, section 2.3.2).
     """
     return fuse_groups([hybrid], topics, k, depth)
-
-
-T = TypeVar("T", bound=Hashable)
 
 
 def interleave(lists: Sequence[Sequence[T]], most: int | None = None) -> list[T]:

@@ -24,6 +24,8 @@ from keystone.generation.types import Failure, Note, Reply, Request
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.tree import Tree
 
+T = TypeVar("T")
+
 FIRST_WORDS = 8
 """How many words name a chunk in the writer's note."""
 
@@ -81,9 +83,6 @@ def _locate(chunk: Chunk) -> str:
 def _show_relations(graph: Graph | None) -> list[str]:
     shown = show_graph(graph) if graph else ""
     return ["Relations, where the first chunk serves the second:", shown] if shown else []
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
