@@ -12,8 +12,8 @@ from keystone.generation.readers.allowance import Allowance
 from keystone.generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore
 from keystone.generation.readers.discorag.forest import Discourse
 from keystone.generation.readers.discorag.tools import World
-from keystone.generation.readers.question import Question
 from keystone.generation.readers.settings import DiscoRagSettings
+from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import Reply, Request
 from keystone.indexing.structures.discourse import discourse_tree
 from keystone.indexing.structures.sections import section_tree

@@ -26,13 +26,13 @@ from benchmarks.texts import read_passages
 from keystone.indexing.opensearch.cluster import Place, close, connect, place_of
 from keystone.indexing.opensearch.index import Target, create, index_body, refresh, remove
 from keystone.indexing.opensearch.load import (
-    NODE_REQUESTS,
     REQUEST_BYTES,
     REQUEST_DOCUMENTS,
     Upload,
     missing_rows,
     send_rows,
 )
+from keystone.indexing.opensearch.requests import NODE_REQUESTS
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document
 from tests.support.servers.opensearch import JARS, start_cluster

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from benchmarks.table import Row
 from keystone.indexing.io.reading import read_json_lines
-from keystone.indexing.structures.headings import normal_form
-from keystone.indexing.structures.sections import BACK_MATTER, CONTENTS, section_tree
+from keystone.indexing.structures.sections import BACK_MATTER, CONTENTS, normal_form, section_tree
 from keystone.indexing.types import Document
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

@@ -95,7 +95,7 @@ def logn_isr(hits: Hits, sigma: float = 0.01) -> Floats:
 def rrf(hits: Hits, k: float = RRF_K) -> Floats:
     """Reciprocal rank fusion: sum w / (k + r) (Cormack, Clarke and Buettcher, SIGIR 2009).
 
-    If there are many rows, `keystone.fusion.rrf_kernel` computes the same sums faster, equal to the last bit.
+    If there are many rows, `keystone.fusion.loops` computes the same sums faster, equal to the last bit.
     """
     return hits.sum_by_document(hits.weights / (k + hits.ranks))
 
@@ -128,7 +128,7 @@ def condorcet(hits: Hits) -> Floats:
     keep that order. The first of c documents scores c, the last one 1. (ranx gives a drawn vote to the document that
     it compares first.)
     """
-    from keystone.fusion.condorcet import sort_by_majority
+    from keystone.fusion.loops import sort_by_majority
 
     scores, points = np.empty(len(hits.docs)), w_bordafuse(hits)
     bounds, rows = offsets_of(hits.candidates), offsets_of(hits.counts)

@@ -2,10 +2,12 @@
 
 Stage 1 (section 2.3.1) fuses the systems of one query. Stage 2 (section 2.3.2) fuses the queries of one narrative.
 Both sum weight / (k + rank) over rankings. Ranks begin at 1, and an absent document adds 0.
+`fuse_reciprocal_ranks` does the same with lists of other things, such as the evidence of several readers.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from keystone.fusion.hits import gather_hits, rank_hits
 from keystone.fusion.lists import Groups, Ranked, lay_out
 from keystone.fusion.methods import RRF_K, rrf
 from keystone.retrieval.types import Rankings, offsets_of
+
+T = TypeVar("T", bound=Hashable)
 
 FEW_ROWS = 100_000
 """Up to this many rows, NumPy fuses them sooner than a process loads Numba."""
@@ -27,7 +31,7 @@ def fuse_groups(rankings: Sequence[Ranked], groups: Groups, k: float, depth: int
     if not _is_kernel_due(sum(len(r.docs) for r in rankings)):
         hits = gather_hits(rankings, groups)
         return rank_hits(hits, rrf(hits, k), groups.ids, depth)
-    from keystone.fusion.rrf_kernel import fuse_lists
+    from keystone.fusion.loops import fuse_lists
 
     lists = lay_out(rankings, groups)
     total = int(lists.lengths.sum())
@@ -72,3 +76,25 @@ def fuse_queries(hybrid: Rankings, topics: Groups, k: float = RRF_K, depth: int 
     `group_queries_by_topic` makes `topics` (Keystone-Docs RAG, section 2.3.2).
     """
     return fuse_groups([hybrid], topics, k, depth)
+
+
+def interleave(lists: Sequence[Sequence[T]], most: int | None = None) -> list[T]:
+    """Interleave lists rank by rank: the first of each list, then the second of each, each item once.
+
+    If `most` is not None, only the first `most` items stay (DiscoRAG: K).
+    """
+    longest = max(map(len, lists), default=0)
+    in_turn = (own[rank] for rank in range(longest) for own in lists if rank < len(own))
+    return list(dict.fromkeys(in_turn))[:most]
+
+
+def fuse_reciprocal_ranks(lists: Sequence[Sequence[T]], k: int = RRF_K) -> list[tuple[T, float]]:
+    """Fuse lists by the sum of 1 / (k + rank), ranks from 1; returns items with scores, best first.
+
+    In each list, an item counts at its first place. Ties go to the item that `interleave` has first.
+    """
+    scores = dict.fromkeys(interleave(lists), 0.0)
+    for own in lists:
+        for rank, item in enumerate(dict.fromkeys(own), start=1):
+            scores[item] += 1 / (k + rank)
+    return sorted(scores.items(), key=lambda pair: -pair[1])

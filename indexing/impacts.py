@@ -20,9 +20,8 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import ImpactSet
 from keystone.indexing.io.staged import stage
 from keystone.indexing.lucene.postings import open_postings, save_postings
-from keystone.indexing.vectors.forecast import foretell
 from keystone.indexing.vectors.passages import Offsets, Passages
-from keystone.indexing.vectors.shards import Texts
+from keystone.indexing.vectors.shards import Texts, foretell
 from keystone.indexing.vectors.types import Effort
 
 SHARD_TEXTS = 4_096

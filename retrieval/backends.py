@@ -33,12 +33,18 @@ class Sparse(Protocol):
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""
+        ...
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
         """Count the documents that hold each stem."""
+        ...
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
         """Count the documents that hold the stem of each word; 0 for a stop word."""
+        own = [stems[0] if len(stems := self.stems(word)) == 1 else "" for word in words]
+        known = sorted(set(own) - {""})
+        frequency = dict(zip(known, self.stem_frequencies(known), strict=True))
+        return [frequency.get(stem, 0) for stem in own]
 
 
 class Dense(Protocol):
@@ -101,7 +107,7 @@ BACKENDS = {
         "keystone.indexing.opensearch.store:open_store",
         "keystone.retrieval.opensearch.sparse:open_sparse",
         "keystone.retrieval.opensearch.dense:open_dense",
-        "keystone.retrieval.opensearch.impact:open_impacts",
+        "keystone.retrieval.opensearch.sparse:open_impacts",
         "keystone.indexing.opensearch.build:attach",
         "opensearch:",
     ),

@@ -14,6 +14,7 @@ from keystone.generation.prompts.answers.answer import CitedText
 from keystone.generation.prompts.answers.shorten import NewText
 from keystone.generation.reply_types import read_parts
 from keystone.generation.rules.words import find_numbers
+from keystone.generation.structured import strip_thought
 from keystone.generation.types import Answer, Fallback, Message, Reply, Sentence
 from keystone.indexing.errors import Unusable
 
@@ -24,6 +25,9 @@ MOST_SENTENCES = 256
 
 WordRange = tuple[int, int]
 """The fewest and the most words (separated by white space) of an answer. Only the most is enforced."""
+
+Draft = tuple[Answer | None, list[Fallback]]
+"""An answer, or None, and each step in which the model gave no usable reply."""
 
 
 class Passage(NamedTuple):
@@ -44,18 +48,11 @@ def allow_tokens(high: int) -> int:
     return 4 * high + 1024
 
 
-def show_passages(passages: Sequence[Passage]) -> str:
-    """Show the passages as delimited documents, numbered from 0."""
-    return "\n\n".join(delimit(number, text, title) for number, (_, title, text) in enumerate(passages))
-
-
-def show_notes(notes: str) -> str:
-    """Show a reader's notes after the documents, delimited as they are; empty if there are none."""
-    return (
-        f"\n\nNotes from a first reading. They guide the answer and cannot be cited:\n{delimit('notes', notes)}"
-        if notes
-        else ""
-    )
+def show_passages(passages: Sequence[Passage], notes: str = "") -> str:
+    """Show the passages as delimited documents, numbered from 0, and after them a reader's notes, if there are any."""
+    shown = [delimit(number, text, title) for number, (_, title, text) in enumerate(passages)]
+    noted = "\n\nNotes from a first reading. They guide the answer and cannot be cited:\n" + delimit("notes", notes)
+    return "\n\n".join(shown) + (noted if notes else "")
 
 
 def list_sentences(sentences: Sequence[Sentence]) -> str:
@@ -81,6 +78,13 @@ def read_text(text: str, reply: Reply) -> str:
     if stripped != text and not reply.last:
         raise Unusable("a sentence holds a delimiter of documents, such as </document>")
     return tidy(stripped)
+
+
+def read_line(reply: Reply, wanted: str) -> str:
+    """Read a reply in prose on one line. `Unusable` if it is empty, so that it does not hold what is `wanted`."""
+    if not (text := tidy(strip_thought(reply.text))):
+        raise Unusable(f"it holds no {wanted}")
+    return text
 
 
 def count_words(sentences: Sequence[Sentence]) -> int:
@@ -154,7 +158,7 @@ def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool =
     return tuple(replace(sentences[place], text=text) for place, text in kept.items())
 
 
-def cut_to_words(answer: Answer, high: int, step: str) -> tuple[Answer | None, list[Fallback]]:
+def cut_to_words(answer: Answer, high: int, step: str) -> Draft:
     """Cut an answer after its last sentence that fits within `high` words; a `Fallback` records the cut.
 
     None if the first sentence alone has more words.

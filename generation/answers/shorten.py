@@ -1,10 +1,11 @@
-"""Answers that are too long, shortened without new facts (Keystone-Docs RAG, 3.2.2, "Answer Summarization")."""
+"""An answer that is too long, shortened without new facts (Keystone-Docs RAG, 3.2.2, "Answer Summarization")."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from keystone.generation.answers.sentences import (
+    Draft,
     WordRange,
     allow_tokens,
     count_words,
@@ -42,34 +43,21 @@ def read_shorter(reply: Reply, sentences: Sequence[Sentence], words: WordRange) 
     return found
 
 
-async def shorten_answers(
-    model: Model, answers: Sequence[Answer | None], words: Sequence[WordRange]
-) -> tuple[list[Answer | None], list[Fallback]]:
-    """Shorten each answer to its word limit.
+async def shorten_answer(model: Model, answer: Answer, words: WordRange) -> Draft:
+    """Shorten an answer to its word limit.
 
-    If an answer is too long, the model shortens it, twice at most. If it is still too long, it is cut after its last
-    sentence that fits; None if no sentence fits. Fallbacks record the model's failures and the cuts.
+    If it is too long, the model shortens it, twice at most. If it is still too long, it is cut after its last sentence
+    that fits; None if no sentence fits. Fallbacks record the model's failures and the cut.
     """
-    now, fallbacks = list(answers), list[Fallback]()
-    open_places = {place for place, answer in enumerate(now) if answer}
+    fallbacks: list[Fallback] = []
     for _ in range(MOST_ROUNDS):
-        long = [
-            (place, answer, words[place])
-            for place, answer in enumerate(now)
-            if answer and place in open_places and count_words(answer.sentences) > words[place][1]
-        ]
-        requests = [
-            (request_shorter(answer.sentences, wanted), partial(read_shorter, sentences=answer.sentences, words=wanted))
-            for _, answer, wanted in long
-        ]
-        for (place, answer, _), found in zip(long, await ask_all(model, requests), strict=True):
-            if isinstance(found, Failure):
-                fallbacks.append(Fallback(answer.topic_id, "shorten", found.reason))
-                open_places.discard(place)
-            else:
-                now[place] = replace(answer, sentences=found)
-    for place, rest in enumerate(now):
-        if rest:
-            now[place], lost = cut_to_words(rest, words[place][1], "shorten")
-            fallbacks += lost
-    return now, fallbacks
+        if count_words(answer.sentences) <= words[1]:
+            break
+        read = partial(read_shorter, sentences=answer.sentences, words=words)
+        (found,) = await ask_all(model, [(request_shorter(answer.sentences, words), read)])
+        if isinstance(found, Failure):
+            fallbacks.append(Fallback(answer.topic_id, "shorten", found.reason))
+            break
+        answer = replace(answer, sentences=found)
+    kept, lost = cut_to_words(answer, words[1], "shorten")
+    return kept, fallbacks + lost

@@ -9,16 +9,16 @@ limit, it is cut, and only the first queries are answered. If it is within the l
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from keystone.fusion.coverage import choose
-from keystone.generation.answers.answer import request_answers
-from keystone.generation.answers.cite import assign_citations
+from keystone.generation.answers.answer import request_answers, shorten_and_cite
 from keystone.generation.answers.sentences import (
+    Draft,
     Passage,
     WordRange,
     allow_tokens,
@@ -29,7 +29,6 @@ from keystone.generation.answers.sentences import (
     make_sentences,
     read_rewritten,
 )
-from keystone.generation.answers.shorten import shorten_answers
 from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import delimit
 from keystone.generation.llm.model import Model
@@ -76,15 +75,14 @@ def request_edit(narrative: str, sentences: Sequence[Sentence], words: WordRange
     )
 
 
-async def edit(model: Model, tasks: Sequence[SynthesisTask]) -> tuple[list[Answer | None], list[Fallback]]:
+async def edit(model: Model, task: SynthesisTask) -> Draft:
     """Rewrite all sentences to the word limit, with their citations, and cut after the last one that fits.
 
     If the model fails to edit them, the sentences stay as they are. Fallbacks record failures and cuts, with numbers.
-    None for a topic without sub-answers.
+    None without sub-answers.
     """
-    drafts = [Answer(task.topic_id, join_sub_answers(task)) for task in tasks]
-    edited, fallbacks = await _edit_drafts(model, tasks, drafts, in_range=False)
-    return _cut_answers(edited, tasks, "edit", fallbacks)
+    sentences = join_sub_answers(task)
+    return await _edit_and_cut(model, task, sentences, "edit", partial(read_rewritten, sentences=sentences))
 
 
 def select_sentences(task: SynthesisTask, query_vectors: Vectors, sentence_vectors: Vectors) -> tuple[Sentence, ...]:
@@ -139,42 +137,33 @@ def group_repeats(texts: Sequence[str], vectors: Vectors) -> list[list[int]]:
     return groups
 
 
-async def select_edit(
-    model: Model, tasks: Sequence[SynthesisTask], query_vectors: Sequence[Vectors], sentence_vectors: Sequence[Vectors]
-) -> tuple[list[Answer | None], list[Fallback]]:
-    """Edit the sentences that `select_sentences` chooses. The vectors stand beside `tasks`.
+async def select_edit(model: Model, task: SynthesisTask, query_vectors: Vectors, sentence_vectors: Vectors) -> Draft:
+    """Edit the sentences that `select_sentences` chooses by these vectors.
 
     If the edit fails, or has more or fewer words than the task's range, the chosen sentences stay as they are. A
-    `Fallback` records that. None for a topic in which no sentence fits.
+    `Fallback` records that. None if no sentence fits.
     """
-    drafts = [
-        Answer(task.topic_id, select_sentences(task, queries, sentences) if len(sentences) else ())
-        for task, queries, sentences in zip(tasks, query_vectors, sentence_vectors, strict=True)
-    ]
-    edited, fallbacks = await _edit_drafts(model, tasks, drafts, in_range=True)
-    return _cut_answers(edited, tasks, "select_edit", fallbacks)
+    sentences = select_sentences(task, query_vectors, sentence_vectors) if len(sentence_vectors) else ()
+    read = partial(_read_edit, sentences=sentences, words=task.words)
+    return await _edit_and_cut(model, task, sentences, "select_edit", read)
 
 
-async def _edit_drafts(
-    model: Model, tasks: Sequence[SynthesisTask], drafts: Sequence[Answer], in_range: bool
-) -> tuple[list[Answer], list[Fallback]]:
-    now, fallbacks = list(drafts), list[Fallback]()
-    able = [place for place, draft in enumerate(drafts) if draft.sentences]
-    requests = [
-        (
-            request_edit(tasks[place].narrative, drafts[place].sentences, tasks[place].words),
-            partial(_read_edit, sentences=drafts[place].sentences, words=tasks[place].words)
-            if in_range
-            else partial(read_rewritten, sentences=drafts[place].sentences),
-        )
-        for place in able
-    ]
-    for place, found in zip(able, await ask_all(model, requests), strict=True):
-        if isinstance(found, Failure):
-            fallbacks.append(Fallback(tasks[place].topic_id, "edit", f"sentences left unedited: {found.reason}"))
-        else:
-            now[place] = replace(now[place], sentences=found)
-    return now, fallbacks
+async def _edit_and_cut(
+    model: Model,
+    task: SynthesisTask,
+    sentences: tuple[Sentence, ...],
+    step: str,
+    read: Callable[[Reply], tuple[Sentence, ...]],
+) -> Draft:
+    if not sentences:
+        return None, [Fallback(task.topic_id, step, "no sub-answer has a sentence that fits")]
+    (found,) = await ask_all(model, [(request_edit(task.narrative, sentences, task.words), read)])
+    fallbacks: list[Fallback] = []
+    if isinstance(found, Failure):
+        fallbacks.append(Fallback(task.topic_id, "edit", f"sentences left unedited: {found.reason}"))
+        found = sentences
+    answer, lost = cut_to_words(Answer(task.topic_id, found), task.words[1], step)
+    return answer, fallbacks + lost
 
 
 def _read_edit(reply: Reply, sentences: Sequence[Sentence], words: WordRange) -> tuple[Sentence, ...]:
@@ -183,19 +172,6 @@ def _read_edit(reply: Reply, sentences: Sequence[Sentence], words: WordRange) ->
     if not low <= count_words(found) <= high:
         raise Unusable(f"it has {count_words(found)} words, wanted are {low} to {high}")
     return found
-
-
-def _cut_answers(
-    answers: Sequence[Answer], tasks: Sequence[SynthesisTask], step: str, fallbacks: list[Fallback]
-) -> tuple[list[Answer | None], list[Fallback]]:
-    now: list[Answer | None] = []
-    for answer, task in zip(answers, tasks, strict=True):
-        kept, lost = cut_to_words(answer, task.words[1], step)
-        if not answer.sentences:
-            kept, lost = None, [Fallback(task.topic_id, step, "no sub-answer has a sentence that fits")]
-        now.append(kept)
-        fallbacks = fallbacks + lost
-    return now, fallbacks
 
 
 def request_resynthesis(task: SynthesisTask) -> Request:
@@ -218,20 +194,16 @@ def read_texts(reply: Reply) -> tuple[Sentence, ...]:
     return make_sentences(((text, ()) for text in read_list(reply, "sentences")), reply)
 
 
-async def resynthesise(
-    model: Model, tasks: Sequence[SynthesisTask], passages: Sequence[Sequence[Passage]]
-) -> tuple[list[Answer | None], list[Fallback]]:
-    """Write answers anew from the sub-answers (equation 5), shorten those that are too long, and assign citations.
+async def resynthesise(model: Model, task: SynthesisTask, passages: Sequence[Passage]) -> Draft:
+    """Write an answer anew from the sub-answers (equation 5), shorten it if it is too long, and assign citations.
 
-    `passages` has the documents of each task. Only documents that the sub-answers cite are assigned. None if a task has
-    no sub-answers, or if the model gave no answer.
+    Of the `passages`, only those of documents that the sub-answers cite are assigned. None without sub-answers, or if
+    the model gave no answer.
     """
-    requests = [
-        (task.topic_id, request_resynthesis(task) if join_sub_answers(task) else None, read_texts) for task in tasks
-    ]
-    now, fallbacks = await request_answers(model, "resynthesise", requests)
-    now, too_long = await shorten_answers(model, now, [task.words for task in tasks])
-    sources = [{c for sentence in join_sub_answers(task) for c in sentence.citations} for task in tasks]
-    own = [[p for p in given if p.doc_id in cited] for given, cited in zip(passages, sources, strict=True)]
-    now, uncited = await assign_citations(model, now, own)
-    return now, fallbacks + too_long + uncited
+    joined = join_sub_answers(task)
+    asked = [(task.topic_id, request_resynthesis(task) if joined else None, read_texts)]
+    (answer,), fallbacks = await request_answers(model, "resynthesise", asked)
+    cited = {citation for sentence in joined for citation in sentence.citations}
+    own = [passage for passage in passages if passage.doc_id in cited]
+    answer, missed = await shorten_and_cite(model, answer, task.words, own)
+    return answer, fallbacks + missed

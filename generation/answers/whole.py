@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
-from keystone.generation.answers.answer import NOTHING_TO_READ
+from keystone.generation.answers.answer import NOTHING_TO_READ, shorten_and_cite
 from keystone.generation.answers.choose_segments import MOST_CITATIONS
-from keystone.generation.answers.cite import assign_citations
 from keystone.generation.answers.claims.quotes import find_quote
 from keystone.generation.answers.sentences import (
+    Draft,
     Passage,
     WordRange,
     allow_tokens,
@@ -19,11 +19,9 @@ from keystone.generation.answers.sentences import (
     read_citations,
     read_place,
     read_text,
-    show_notes,
     show_passages,
     tidy,
 )
-from keystone.generation.answers.shorten import shorten_answers
 from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import neutralise
 from keystone.generation.llm.model import Model
@@ -73,7 +71,7 @@ def request_whole(task: WholeTask) -> Request:
     """
     user = prompt.USER.format(
         narrative=task.narrative,
-        documents=show_passages(task.passages) + show_notes(task.notes),
+        documents=show_passages(task.passages, task.notes),
         high=task.words[1],
         most=MOST_CITATIONS,
         missing=prompt.MOST_MISSING_WORDS,
@@ -102,7 +100,7 @@ def read_whole(reply: Reply, task: WholeTask) -> tuple[tuple[Sentence, ...], str
     return tuple(made), read_text(missing, reply) if isinstance(missing, str) else ""
 
 
-async def write_whole(model: Model, task: WholeTask) -> tuple[Answer | None, list[Fallback]]:
+async def write_whole(model: Model, task: WholeTask) -> Draft:
     """Write the answer to a task within its word limit; None if the model gave none. Its sentences cite documents.
 
     If reference assignment finds no support for a sentence, the sentence cites nothing.
@@ -114,17 +112,17 @@ async def write_whole(model: Model, task: WholeTask) -> tuple[Answer | None, lis
     if isinstance(found, Failure):
         return None, [Fallback(task.topic_id, "answer", found.reason)]
     (sentences, missing), drafts = found
-    answers, too_long = await shorten_answers(model, [Answer(task.topic_id, sentences, missing=missing)], [task.words])
-    (answer,), uncited = await assign_citations(model, answers, [task.passages])
+    made = Answer(task.topic_id, sentences, missing=missing)
+    answer, missed = await shorten_and_cite(model, made, task.words, task.passages)
     several = [Fallback(task.topic_id, "answer", HELD_DRAFTS)] if drafts else []
-    return answer, [*several, *too_long, *uncited]
+    return answer, several + missed
 
 
 def request_check(task: WholeTask) -> Request:
     """Make a request to check how far the documents of a task answer its questions."""
     user = check_prompt.USER.format(
         narrative=task.narrative,
-        documents=show_passages(task.passages) + show_notes(task.notes),
+        documents=show_passages(task.passages, task.notes),
         questions=list_questions(task.queries),
         most=check_prompt.MOST_SEARCHES,
     )

@@ -1,4 +1,4 @@
-"""Ratings by a model of how far passages support the sentences that cite them."""
+"""Judgments by a model how far one text supports a sentence: a passage that it cites, or a document."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.context.fit_window import share_window
 from keystone.generation.context.tokens import clip
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.evaluation import rate_citation as prompt
+from keystone.generation.prompts.evaluation import rate_citation as rating
+from keystone.generation.prompts.grading import ground
 from keystone.generation.reply_types import read_part
 from keystone.generation.types import Failure, Reply, Request, Support
 
@@ -31,11 +32,36 @@ async def rate_citations(model: Model, citations: Sequence[Citation], window: in
 
 def request_rating(one: Citation, window: int) -> Request:
     """Make the request for the rating of one citation."""
-    passage = delimit("passage", clip(one.passage, share_window(window, 1)))
-    user = prompt.USER.format(passage=passage, sentence=neutralise(" ".join(one.sentence.split())))
-    return Request("citations", (("system", prompt.SYSTEM), ("user", user)), prompt.MAX_TOKENS, prompt.SCHEMA)
+    user = rating.USER.format(passage=_show("passage", one.passage, window), sentence=_show_sentence(one.sentence))
+    return Request("citations", (("system", rating.SYSTEM), ("user", user)), rating.MAX_TOKENS, rating.SCHEMA)
 
 
 def read_rating(reply: Reply) -> Support:
     """Read the support of a reply. `Unusable` if it is not full, partial or none."""
-    return read_part(reply, prompt.Rating, lambda one: isinstance(one.get("support"), str)).support
+    return read_part(reply, rating.Rating, lambda one: isinstance(one.get("support"), str)).support
+
+
+async def judge_documents(
+    model: Model, sentence: str, texts: Sequence[str], window: int
+) -> list[ground.Verdict | Failure]:
+    """Judge whether each text supports a sentence, by a request each. A text is cut to half of `window` tokens."""
+    return await ask_all(model, [(request_verdict(sentence, text, window), read_verdict) for text in texts])
+
+
+def request_verdict(sentence: str, text: str, window: int) -> Request:
+    """Make the request for the verdict on one document."""
+    user = ground.USER.format(document=_show("document", text, window), sentence=_show_sentence(sentence))
+    return Request("ground", (("system", ground.SYSTEM), ("user", user)), ground.MAX_TOKENS, ground.SCHEMA)
+
+
+def read_verdict(reply: Reply) -> ground.Verdict:
+    """Read the verdict of a reply. `Unusable` if it is not supports, contradicts or neither."""
+    return read_part(reply, ground.Judged, lambda one: isinstance(one.get("verdict"), str)).verdict
+
+
+def _show(name: str, text: str, window: int) -> str:
+    return delimit(name, clip(text, share_window(window, 1)))
+
+
+def _show_sentence(sentence: str) -> str:
+    return neutralise(" ".join(sentence.split()))

@@ -96,13 +96,13 @@ async def compare_answers(model: Model, pairs: Sequence[AnswerPair]) -> list[tup
     The first choice is for `one` as A and `other` as B. The second choice is for the other order, so the same letter
     twice shows a preference for a slot. No name of a system is shown.
     """
-    orders = [order for pair in pairs for order in ((pair.one, pair.other), (pair.other, pair.one))]
-    questions = [pair.question for pair in pairs for _ in range(2)]
-    requests = [
-        (request_choice(question, *order), read_choice) for question, order in zip(questions, orders, strict=True)
-    ]
-    choices = await ask_all(model, requests)
+    choices = await ask_all(model, [(request_choice(*order), read_choice) for order in _list_orders(pairs)])
     return [_join_choices(*both) for both in zip(choices[::2], choices[1::2], strict=True)]
+
+
+def _list_orders(pairs: Sequence[AnswerPair]) -> list[tuple[str, str, str]]:
+    """List each question with its two answers in both orders."""
+    return [(pair.question, *order) for pair in pairs for order in ((pair.one, pair.other), (pair.other, pair.one))]
 
 
 def _join_choices(first: Choice | Failure, second: Choice | Failure) -> tuple[Choice, Choice] | Failure:
@@ -143,8 +143,7 @@ BothOrders = tuple[Battle | Failure, Battle | Failure]
 
 async def judge_battles(model: Model, pairs: Sequence[AnswerPair]) -> list[BothOrders]:
     """Judge each pair in both orders. No name of a system and no citation is shown."""
-    orders = [(pair.question, *order) for pair in pairs for order in ((pair.one, pair.other), (pair.other, pair.one))]
-    found = await ask_all(model, [(request_battle(*order), read_battle) for order in orders])
+    found = await ask_all(model, [(request_battle(*order), read_battle) for order in _list_orders(pairs)])
     return list(zip(found[::2], found[1::2], strict=True))
 
 

@@ -23,17 +23,19 @@ from typing import Any
 
 import orjson
 
-from keystone.generation.llm.batch_files import (
+from keystone.generation.llm.batch_jobs import (
     REPLIES_SUFFIX,
     REQUESTS_SUFFIX,
     FileAccount,
     RequestFile,
+    fetch_jobs,
     join_names,
+    locate_job,
     locate_replies,
     read_line,
     read_lines,
+    submit_files,
 )
-from keystone.generation.llm.batch_jobs import fetch_jobs, locate_job, submit_files
 from keystone.generation.llm.cache import Cache, keep_outcome
 from keystone.generation.llm.chat import (
     CHAT,
@@ -48,8 +50,7 @@ from keystone.generation.llm.chat import (
     read_bound,
     write_body,
 )
-from keystone.generation.llm.model import OpenModel, make_request_key
-from keystone.generation.llm.prompt_sizes import PromptSizes
+from keystone.generation.llm.model import OpenModel, PromptSizes, make_request_key
 from keystone.generation.llm.settings import BATCH_FOLDER, ModelSettings
 from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from keystone.generation.llm.cache import Cache, keep_outcome
 from keystone.generation.llm.chat import Backend, PaidReply, make_keyed_name
-from keystone.generation.llm.model import make_request_key
-from keystone.generation.llm.prompt_sizes import PromptSizes
+from keystone.generation.llm.model import PromptSizes, make_request_key
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage

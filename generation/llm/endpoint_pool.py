@@ -16,8 +16,7 @@ from keystone.generation.llm.settings import ModelSettings
 from keystone.indexing.errors import TurnedAway
 from keystone.indexing.io.http import check_url
 from keystone.indexing.io.keys import OPENAI_KEY, choose_key
-from keystone.indexing.io.limit import Limit
-from keystone.indexing.io.retry import choose_pause
+from keystone.indexing.io.retry import Limit, choose_pause
 
 MOST_FAILURES = 8
 """Failures in a row after which an endpoint rests."""

@@ -43,8 +43,8 @@ from keystone.generation.llm.tool_calls import read_call
 from keystone.generation.llm.usage import Purse, add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import TooLarge, TurnedAway, UnknownForm, UserError, WrongReply
-from keystone.indexing.io.body import Body
 from keystone.indexing.io.error_text import describe_refusal, show_value
+from keystone.indexing.io.http import Body
 from keystone.indexing.io.json_values import parse_reply
 from keystone.indexing.io.keys import remove_key
 from keystone.indexing.io.retry import (

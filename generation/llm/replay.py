@@ -10,8 +10,7 @@ import orjson
 
 from keystone.generation.llm.cache import Cache, decode_reply, encode_reply
 from keystone.generation.llm.chat import REPLY_LIMIT_BYTES, PaidReply, make_keyed_name
-from keystone.generation.llm.model import OpenModel, make_request_key
-from keystone.generation.llm.prompt_sizes import PromptSizes
+from keystone.generation.llm.model import OpenModel, PromptSizes, make_request_key
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage

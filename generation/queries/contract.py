@@ -35,7 +35,7 @@ async def understand_by_contract(
     for one, read in zip(topics, await ask_all(model, requests), strict=True):
         if isinstance(read, Failure):
             fallbacks.append(Fallback(one.id, "contract", f"{read.reason}: the narrative is its only question"))
-            read = Understanding(one.id, (" ".join(one.narrative.split()),), _extract_topic(one.narrative))
+            read = Understanding(one.id, (" ".join(one.narrative.split()),), extract_topic(one.narrative))
         found.append(read)
     return found, fallbacks
 
@@ -73,7 +73,7 @@ def read_contract(reply: Reply, topic: Topic, most: int = MOST_QUESTIONS) -> Und
     try:
         phrase, _ = fit_topic(tidy(named) if isinstance(named, str) else "", topic.narrative)
     except Unusable:
-        phrase = _extract_topic(topic.narrative)
+        phrase = extract_topic(topic.narrative)
     questions, asks = zip(*found.values(), strict=True)
     return Understanding(topic.id, questions, phrase, asks=asks)
 
@@ -103,7 +103,3 @@ def _read_terms(terms: Sequence[str], question: str) -> tuple[str, ...]:
 
 def _fold(text: str) -> str:
     return " ".join(find_words(text.casefold()))
-
-
-def _extract_topic(narrative: str) -> str:
-    return extract_topic(narrative, lambda words: [1] * len(words), 1)

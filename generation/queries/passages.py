@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from keystone.generation.answers.sentences import tidy
+from keystone.generation.answers.sentences import read_line
 from keystone.generation.ask import ask_all
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.queries import passage as prompt
 from keystone.generation.queries.compose import is_narrative_query
-from keystone.generation.structured import strip_thought
 from keystone.generation.types import Failure, Fallback, Reply, Request
-from keystone.indexing.errors import Unusable
 from keystone.retrieval.types import Query
 
 
@@ -44,7 +42,4 @@ def request_passage(query: Query, narrative: str) -> Request:
 
 def read_passage(reply: Reply) -> str:
     """Read a passage on one line, also one that was cut. `Unusable` if it is empty."""
-    passage = tidy(strip_thought(reply.text))
-    if not passage:
-        raise Unusable("it holds no passage")
-    return passage
+    return read_line(reply, "passage")

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from keystone.generation.answers.sentences import tidy
+from keystone.generation.answers.sentences import read_line
 from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import delimit
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.queries import translate as prompt
-from keystone.generation.structured import strip_thought
 from keystone.generation.types import Failure, Fallback, Reply, Request
-from keystone.indexing.errors import Unusable
 from keystone.indexing.languages import LANGUAGES
 from keystone.retrieval.types import Query
 
@@ -44,7 +42,4 @@ def request_translation(text: str, code: str) -> Request:
 
 def _read(reply: Reply) -> str:
     """Read a translation on one line. `Unusable` if it is empty, or was cut."""
-    text = tidy(strip_thought(reply.text))
-    if not text:
-        raise Unusable("it holds no translation")
-    return text
+    return read_line(reply, "translation")

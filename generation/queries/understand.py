@@ -61,7 +61,7 @@ async def understand_by_model(
             listed = (" ".join(one.narrative.split()),)
         if isinstance(extracted, Failure):
             fallbacks.append(Fallback(one.id, "topic", f"{extracted.reason}: the rules extracted it"))
-            extracted = extract_topic(one.narrative, lambda words: [1] * len(words), 1), ""
+            extracted = extract_topic(one.narrative), ""
         elif extracted[1]:
             fallbacks.append(Fallback(one.id, "topic", f"{extracted[1]!r} is not in the narrative's words: cut"))
         questions.append(listed)

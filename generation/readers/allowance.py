@@ -1,8 +1,8 @@
 """A hard limit on the calls and tokens that a reader spends on one question."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from keystone.generation.ask import request_repair
 from keystone.generation.context.tokens import count_tokens
@@ -37,6 +37,15 @@ class Allowance:
         """
         return [Allowance((self.calls + parts - 1 - n) // parts, self.tokens // parts) for n in range(parts)]
 
+    def take(self, share: "Allowance") -> None:
+        """Take a share of what is left."""
+        self.calls, self.tokens = self.calls - share.calls, self.tokens - share.tokens
+
+    def give_back(self, shares: Iterable["Allowance"]) -> None:
+        """Give back what is left of shares."""
+        for share in shares:
+            self.calls, self.tokens = self.calls + share.calls, self.tokens + share.tokens
+
     def reserve(self, request: Request) -> bool:
         """Take the cost of a request, and return True; return False if the allowance does not hold it."""
         cost = count_prompt_tokens(request) + request.max_tokens
@@ -63,6 +72,16 @@ class Asked(Generic[T]):
     reply: str = ""
     prompt_tokens: int = 0
     reply_tokens: int = 0
+
+    @property
+    def reason(self) -> str:
+        """The reason of a failure; empty if there is none."""
+        return self.found.reason if isinstance(self.found, Failure) else ""
+
+    @property
+    def stop(self) -> Literal["", "budget", "llm_error"]:
+        """The stop of a walk that ends with a failure; empty if there is none."""
+        return "budget" if isinstance(self.found, Spent) else "llm_error" if isinstance(self.found, Failure) else ""
 
 
 async def ask_within(model: Model, request: Request, read: Callable[[Reply], T], allowance: Allowance) -> Asked[T]:

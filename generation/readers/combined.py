@@ -14,22 +14,18 @@ from typing import get_args
 
 import numpy as np
 
-from keystone.fusion.evidence import fuse_reciprocal_ranks
+from keystone.fusion.rrf import fuse_reciprocal_ranks
 from keystone.generation.answers.sentences import make_messages, read_place
 from keystone.generation.ask import run_together
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.context.passages import merge_spans
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.readers import check_coverage as prompt
-from keystone.generation.readers.allowance import Allowance, Spent, ask_within
+from keystone.generation.readers.allowance import Allowance, ask_within
 from keystone.generation.readers.reader import Hits, Task, Tools, open_reader
 from keystone.generation.readers.settings import LEAST_TOKENS, READERS, EscalateSettings, FusedSettings
-from keystone.generation.readers.structure_reader import (
-    answer_from_evidence,
-    cut_to_tokens,
-    order_by_text,
-    score_by_place,
-)
+from keystone.generation.readers.structure_reader import WritesFromEvidence, order_by_text, score_by_place
+from keystone.generation.readers.write import cut_to_tokens
 from keystone.generation.reply_types import read_parts
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Failure, Reply, Request, Step, Stop
 from keystone.indexing.types import Document, Span
@@ -39,7 +35,7 @@ Unit = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(WritesFromEvidence):
     """Several readers read the same documents; the common writer answers from the fused evidence."""
 
     tools: Tools
@@ -51,10 +47,6 @@ class Fused:
         readers = [open_reader(set_reader(self.tools, name)) for name in settings.readers]
         found = await run_together([partial(reader.gather, task, hits) for reader in readers])
         return fuse_evidence(task, found, self.tools, settings.k)
-
-    async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
-        """See `keystone.generation.readers.reader.Reader`."""
-        return await answer_from_evidence(self.tools, task, evidence)
 
 
 def set_reader(tools: Tools, name: str, **limits: int) -> Tools:
@@ -139,7 +131,7 @@ CHECK_REPLY_TOKENS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Escalate:
+class Escalate(WritesFromEvidence):
     """The escalation; see the module."""
 
     tools: Tools
@@ -165,15 +157,11 @@ class Escalate:
             if share.calls < len(left) or share.tokens < LEAST_TOKENS * len(left):
                 stop = "budget"
                 break
-            allowance = Allowance(allowance.calls - share.calls, allowance.tokens - share.tokens)
+            allowance.take(share)
             found = await self._read(name, task, hits, left, share)
             evidence = fuse_evidence(task, [evidence, found], self.tools, FUSION_K)
             steps += found.steps
         return replace(evidence, stop=stop, reader="escalate", steps=tuple(steps))
-
-    async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
-        """See `keystone.generation.readers.reader.Reader`."""
-        return await answer_from_evidence(self.tools, task, evidence)
 
     async def _read(self, name: str, task: Task, hits: Hits, left: Sequence[int], share: Allowance) -> EvidenceSet:
         """Let a reader read for the open queries, within an equal share of the allowance for each."""
@@ -230,14 +218,9 @@ class Escalate:
         ]
         request = request_check(passages, [task.context.queries[place].question for place in left])
         asked = await ask_within(model, request, lambda reply: read_open(reply, len(left)), allowance)
-        stop: Stop | str = ""
-        if isinstance(asked.found, Failure):
-            stop = "budget" if isinstance(asked.found, Spent) else "llm_error"
-            still = []
-        else:
-            still = [left[place] for place in asked.found]
-        step = Step("", "", 0, 0, "check", "", asked.reply, "", "", (), asked.prompt_tokens, asked.reply_tokens, stop)
-        return step, still
+        still = [] if isinstance(asked.found, Failure) else [left[place] for place in asked.found]
+        cost = asked.prompt_tokens, asked.reply_tokens
+        return Step("", "", 0, 0, "check", "", asked.reply, "", "", (), *cost, asked.stop), still
 
 
 def request_check(passages: Sequence[str], queries: Sequence[str]) -> Request:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from keystone.generation.readers.allowance import Asked, Spent
+from keystone.generation.readers.allowance import Asked
 from keystone.generation.types import Failure, Step, Stop
 
 MOST_INVALID = 3
@@ -79,10 +79,9 @@ async def walk(
             reply_tokens=asked.reply_tokens,
         )
         if isinstance(asked.found, Failure) and not asked.reply:
-            end: Stop = "budget" if isinstance(asked.found, Spent) else "llm_error"
-            last = replace(step, action="", observation=asked.found.reason, added=(), stop=end)
+            last = replace(step, action="", observation=asked.reason, added=(), stop=asked.stop)
             tell(last)
-            return Walk(state, end, (*steps, last))
+            return Walk(state, asked.stop or "llm_error", (*steps, last))
         again = taken.key in keys
         if again:
             step = replace(step, observation=REPEATED)

@@ -9,24 +9,94 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from keystone.generation.ask import run_together
-from keystone.generation.context.tokens import count_tokens
-from keystone.generation.context.topic import embed_spans
-from keystone.generation.readers.question import Question, find_best_query, list_questions
+from keystone.generation.context.topic import TopicContext, embed_spans
 from keystone.generation.readers.reader import Hits, Task, Tools
-from keystone.generation.readers.write import write_answer
+from keystone.generation.readers.write import cut_to_tokens, write_answer
 from keystone.generation.rules.stands_alone import can_be_read
 from keystone.generation.rules.subject import read_sentence
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Stop
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.types import Document, Span
+from keystone.indexing.vectors.embed import embed_queries
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with the documents to read, best first, and its vector, float32[d].
+
+    `query_id` is empty if the question is the whole narrative.
+    """
+
+    topic_id: str
+    query_id: str
+    text: str
+    vector: NDArray[np.float32]
+    context: TopicContext
+    rows: tuple[int, ...]
+
+    @property
+    def documents(self) -> list[Document]:
+        """The documents to read, best first."""
+        return [self.context.documents[row] for row in self.rows]
+
+    def find_closest_segments(self, row: int, most: int) -> list[Span]:
+        """Find the `most` segments of a document that are closest to the question, the closest first.
+
+        Ties go to the earlier segment. A document without segments is one stretch.
+        """
+        document = self.context.documents[row]
+        if not document.segments:
+            return [Span(document.id, 0, len(document.text))]
+        order = np.argsort(-(self.context.segments[row] @ self.vector), kind="stable")[:most]
+        return [document.segments[number].span for number in order.tolist()]
+
+
+def list_questions(tools: Tools, task: Task, hits: Hits) -> list[Question]:
+    """List the questions of a task: the narrative with one list of documents, or each query with its own.
+
+    The queries of `task.context` and the lists of `hits` are in the same order.
+    """
+    context = task.context
+    if tools.settings.is_by_query:
+        return [
+            Question(task.topic.id, query.id, query.question, vector, context, rows)
+            for query, vector, rows in zip(context.queries, context.query_vectors, hits, strict=True)
+        ]
+    (vector,) = embed_queries(tools.sources.embedding, [task.topic.narrative], tools.sources.threads)
+    return [Question(task.topic.id, "", task.topic.narrative, vector, context, rows) for rows in hits]
+
+
+def find_best_query(context: TopicContext, vectors: Sequence[NDArray[np.float32]]) -> list[str]:
+    """Find for each vector the id of the query that is closest to it."""
+    if not len(vectors):
+        return []
+    best = (np.asarray(vectors) @ context.query_vectors.T).argmax(axis=1)
+    return [context.queries[int(place)].id for place in best]
+
 
 Read = Callable[[Tools, Question], Awaitable[EvidenceSet]]
 """Reads the documents of a question. Its evidence stands in the order of its worth, the best first."""
 
 
+class WritesFromEvidence:
+    """The part of a reader with `tools` that answers from evidence of any length."""
+
+    __slots__ = ()
+    tools: Tools
+
+    async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
+        """Write the answer from the evidence. Rules choose among its sentences."""
+        if self.tools.settings.method == "rules":
+            evidence = replace(evidence, items=split_evidence(task, evidence.items))
+        return await write_answer(self.tools, task, evidence)
+
+
 @dataclass(frozen=True, slots=True)
-class StructureReader:
+class StructureReader(WritesFromEvidence):
     """A structure-aware reader; see the module."""
 
     read: Read
@@ -48,41 +118,16 @@ class StructureReader:
         return EvidenceSet(
             tuple(items),
             tuple(note for one in found for note in one.notes),
-            _join_stops([one.stop for one in found]),
+            join_stops([one.stop for one in found]),
             self.tools.reader.name,
             self.tools.asks.name if self.tools.asks else "rules",
             tuple(step for one in found for step in one.steps),
         )
 
-    async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
-        """See `keystone.generation.readers.reader.Reader`."""
-        return await answer_from_evidence(self.tools, task, evidence)
-
     def _name_queries(self, task: Task, items: Sequence[Evidence]) -> list[Evidence]:
         vectors = embed_spans(self.tools.sources, task.context, [item.span for item in items])
         ids = find_best_query(task.context, list(vectors))
         return [replace(item, query_id=id) for item, id in zip(items, ids, strict=True)]
-
-
-async def answer_from_evidence(tools: Tools, task: Task, evidence: EvidenceSet) -> Answer:
-    """Write the answer from evidence of any length. Rules choose among its sentences."""
-    if tools.settings.method == "rules":
-        evidence = replace(evidence, items=split_evidence(task, evidence.items))
-    return await write_answer(tools, task, evidence)
-
-
-def cut_to_tokens(items: Sequence[Evidence], tokens: int) -> list[Evidence]:
-    """Keep the first pieces of evidence, as long as all together have at most `tokens` tokens.
-
-    A piece that does not fit is left out, and smaller ones after it may still fit. `tokens` of 0 sets no limit.
-    """
-    kept, left = [], tokens
-    for item in items:
-        cost = count_tokens(f"{item.heading}\n{item.text}")
-        if not tokens or cost <= left:
-            kept.append(item)
-            left -= cost
-    return kept
 
 
 def score_by_place(items: Sequence[Evidence]) -> list[Evidence]:
@@ -110,6 +155,6 @@ def split_evidence(task: Task, items: Sequence[Evidence]) -> tuple[Evidence, ...
     return tuple(found.values())
 
 
-def _join_stops(stops: Sequence[Stop]) -> Stop:
-    """Join the stops of all questions: `done` if one is done, or else the first."""
+def join_stops(stops: Sequence[Stop]) -> Stop:
+    """Join the stops of all questions, or of all walks: `done` if one is done, or else the first."""
     return "done" if "done" in stops else stops[0] if stops else "empty"

@@ -10,13 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from keystone.generation.answers.answer import AnswerTask, write_answers
+from keystone.generation.answers.answer import AnswerTask, SubTask, draft_answer, write_sub_answers
 from keystone.generation.answers.choose_segments import cite_segments, limit_references, list_segments
 from keystone.generation.answers.claims.collect import ClaimTask
 from keystone.generation.answers.claims.write import answer_from_claims
 from keystone.generation.answers.mend import mend_answer, strip_marks
-from keystone.generation.answers.sentences import Passage, WordRange, count_words
-from keystone.generation.answers.sub_answers import SubTask, write_sub_answers
+from keystone.generation.answers.sentences import Draft, Passage, WordRange, count_words
 from keystone.generation.answers.support import check_by_model, check_by_rules, drop_fillers, list_unchecked
 from keystone.generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
 from keystone.generation.answers.whole import WholeTask, write_whole
@@ -43,9 +42,6 @@ NOTED = "claim"
 UNSHOWN_NOTES = frozenset(("tree", "read", "seen", "found"))
 """Kinds of notes that the answer is not shown: a tree names units by numbers that the documents do not show, and what
 an agent has merely read, seen or found is no evidence."""
-
-Draft = tuple[Answer | None, list[Fallback]]
-"""An answer that cites documents, or None, and each step in which the model gave no usable reply."""
 
 
 async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: bool = True) -> Answer:
@@ -160,8 +156,7 @@ async def _write_from_all(tools: Tools, task: Task, evidence: EvidenceSet) -> Dr
     passages, notes = make_passages(task.context, evidence.items), _join_notes(evidence.notes)
     topic = task.topic
     answer_task = AnswerTask(topic.id, topic.narrative, passages, get_word_range(task), notes)
-    (made,), fallbacks = await write_answers(_require_model(tools), [answer_task])
-    return made, fallbacks
+    return await draft_answer(_require_model(tools), answer_task)
 
 
 async def _write_freely(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
@@ -215,19 +210,27 @@ def _keep_best(evidence: EvidenceSet, tokens: int) -> EvidenceSet:
     """Keep the best evidence of all queries within `tokens` tokens: each document for the first query that has it."""
     ranked = sorted(evidence.items, key=lambda item: -item.score)
     query_of = {item.span.doc_id: item.query_id for item in reversed(ranked)}
-    kept, left = set[Span](), tokens
-    for item in ranked:
+    own = [item for item in ranked if item.query_id == query_of[item.span.doc_id]]
+    kept = {(item.query_id, item.span) for item in cut_to_tokens(own, tokens)}
+    return replace(evidence, items=tuple(item for item in evidence.items if (item.query_id, item.span) in kept))
+
+
+def cut_to_tokens(items: Sequence[Evidence], tokens: int) -> list[Evidence]:
+    """Keep the first pieces of evidence, as long as all together have at most `tokens` tokens.
+
+    A piece that does not fit is left out, and smaller ones after it may still fit. `tokens` of 0 sets no limit.
+    """
+    kept, left = [], tokens
+    for item in items:
         cost = count_tokens(f"{item.heading}\n{item.text}")
-        if item.query_id == query_of[item.span.doc_id] and (not tokens or cost <= left):
-            kept.add(item.span)
+        if not tokens or cost <= left:
+            kept.append(item)
             left -= cost
-    own = (item for item in evidence.items if item.query_id == query_of[item.span.doc_id] and item.span in kept)
-    return replace(evidence, items=tuple(own))
+    return kept
 
 
 async def _edit(tools: Tools, _task: Task, synthesis: SynthesisTask, _shown: Sequence[tuple[Passage, ...]]) -> Draft:
-    (made,), missed = await edit(_require_model(tools), [synthesis])
-    return made, missed
+    return await edit(_require_model(tools), synthesis)
 
 
 async def _resynthesise(
@@ -236,8 +239,7 @@ async def _resynthesise(
     by_id = {passage.doc_id: passage for own in passages for passage in own}
     limit = share_window(tools.settings.window, len(by_id))
     shown = [passage._replace(text=clip(passage.text, limit)) for passage in by_id.values()]
-    (made,), missed = await resynthesise(_require_model(tools), [synthesis], [shown])
-    return made, missed
+    return await resynthesise(_require_model(tools), synthesis, shown)
 
 
 async def _select_edit(
@@ -245,8 +247,7 @@ async def _select_edit(
 ) -> Draft:
     texts = [sentence.text for sentence in join_sub_answers(synthesis)]
     vectors = await asyncio.to_thread(embed_passages, tools.sources.embedding, texts, tools.sources.threads)
-    (made,), missed = await select_edit(_require_model(tools), [synthesis], [task.context.query_vectors], [vectors])
-    return made, missed
+    return await select_edit(_require_model(tools), synthesis, task.context.query_vectors, vectors)
 
 
 def _show_own(task: Task, evidence: EvidenceSet, query_id: str) -> tuple[tuple[Passage, ...], str]:

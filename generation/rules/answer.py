@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from keystone.fusion.closest import find_closest_segments
 from keystone.generation.context.topic import Sources, TopicContext, embed_spans
-from keystone.generation.rules.requests import open_question
+from keystone.generation.rules.requests import open_question, split_into_questions
 from keystone.generation.rules.sentences import (
     SAME_COSINE,
     choose_likely,
     compute_worth,
+    embed_openings,
+    embed_questions,
     find_holding_segments,
     find_sentences,
     group_same_sentences,
@@ -26,7 +28,9 @@ from keystone.generation.rules.support import find_added
 from keystone.generation.rules.words import find_stems
 from keystone.generation.types import Answer, Evidence, Sentence
 from keystone.indexing.types import Document, Span
+from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.types import Vectors
+from keystone.retrieval.types import Query
 
 MOST_CITATIONS = 3
 """The most citations of one sentence."""
@@ -270,3 +274,26 @@ def _cite(
         segment_id = document.segments[in_segments[int(best[0])]].id
         found[segment_id] = max(found.get(segment_id, -1.0), float(cosine[0]))
     return tuple(sorted(found, key=lambda segment_id: (-found[segment_id], segment_id))[:MOST_CITATIONS])
+
+
+SEARCHED_TIMES = 2
+"""The number of documents to choose from, as a multiple of the number to choose."""
+
+
+def choose_documents(sources: Sources, queries: Sequence[Query], rows: Sequence[int], number: int) -> list[int]:
+    """Choose `number` documents for an answer by rules. `rows` of the store is their ranking, best first.
+
+    A narrative's best documents may lack one of its questions. So each question's closest document comes first, by the
+    embedding of its title and opening, among the `2 * number` best. Then come the others in their order. The chosen
+    ones keep the ranking's order.
+    """
+    searched = rows[: SEARCHED_TIMES * number]
+    if len(searched) <= number:
+        return list(searched)
+    documents = sources.store.get(searched)
+    vectors = embed_openings(sources, documents)
+    asked = embed_queries(sources.embedding, [query.dense_text for query in queries], sources.threads)
+    questions = embed_questions(sources, split_into_questions(queries), asked)
+    closest = np.argmax(questions @ vectors.T, axis=1).tolist()
+    places = list(dict.fromkeys([*closest, *range(len(searched))]))
+    return [searched[place] for place in sorted(places[:number])]

@@ -6,12 +6,17 @@ They replace the model's steps of Keystone-Docs RAG, section 2.1.
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from keystone.generation.context.topic import Sources
 from keystone.generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, find_content_words, find_words
+from keystone.generation.types import Understanding
 from keystone.indexing.corpora.segments import split_sentences
+from keystone.retrieval.backends import open_sparse
+from keystone.retrieval.types import Topic
 
 Frequencies = Callable[[Sequence[str]], Sequence[int]]
 """The number of documents of the corpus that hold each word."""
@@ -100,12 +105,12 @@ def _make_question(bare: str) -> str:
     return f"How {bare}?" if first == "to" else f"What about {bare}?"
 
 
-def extract_topic(narrative: str, frequencies: Frequencies, documents: int) -> str:
+def extract_topic(narrative: str, frequencies: Frequencies = lambda words: [1] * len(words), documents: int = 1) -> str:
     """Extract the phrase of one to three adjacent content words of the narrative that weighs most.
 
     A word weighs its idf among the corpus's `documents` times the square of its count in the narrative. A phrase
     weighs the sum of its words, divided by the square root of their number. Ties go to the earlier phrase. If the
-    narrative has no content word, the phrase is empty.
+    narrative has no content word, the phrase is empty. By default, nothing is known of the corpus.
     """
     counts = Counter(find_content_words(narrative))
     weights = {
@@ -164,3 +169,56 @@ def expand_topic(
             chosen.append(word)
             known.add(word[:6])
     return tuple(chosen)
+
+
+FEEDBACK_DOCUMENTS = 10
+"""The number of documents whose words may become variants of a topic."""
+
+TopicBy = Literal["lead", "phrase"]
+"""The rules that choose a topic."""
+
+TOPIC_RULES: Mapping[TopicBy | None, Callable[[str, Frequencies, int], str]] = {
+    "phrase": extract_topic,
+    "lead": lambda narrative, _frequencies, _documents: decompose(narrative, "sentences")[0],
+    None: lambda _narrative, _frequencies, _documents: "",
+}
+"""The rules by name. Each takes a narrative, the frequencies of words, and the number of documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnderstandingRules:
+    """The rules: `facets` become questions, `topic` is chosen, and `variants` words expand it.
+
+    The topic is the narrative's first sentence (`lead`), a `phrase` extracted from it, or nothing (None).
+    """
+
+    facets: Facets = "sentences"
+    topic: TopicBy | None = "lead"
+    variants: int = 0
+    questions: int = 30
+    """The most questions of a narrative. Neighbours are joined if there would be more."""
+
+
+def understand_by_rules(topics: Sequence[Topic], sources: Sources, rules: UnderstandingRules) -> list[Understanding]:
+    """Find the questions, the topic and its variants for every narrative.
+
+    The first 10 documents of BM25 for topic and narrative together are the feedback for the expansion.
+    """
+    store = sources.store
+    searcher = open_sparse(sources.index, store)
+    frequencies = searcher.document_frequencies
+    phrases = [TOPIC_RULES[rules.topic](topic.narrative, frequencies, len(store)) for topic in topics]
+    texts = [f"{phrase} {topic.narrative}".strip() for phrase, topic in zip(phrases, topics, strict=True)]
+    feedback: list[list[str]] = [[] for _ in topics]
+    if rules.variants:
+        found = searcher.search([topic.id for topic in topics], texts, FEEDBACK_DOCUMENTS, sources.threads)
+        feedback = [[document.contents for document in store.get(found.of(i))] for i in range(len(topics))]
+    return [
+        Understanding(
+            topic_id=topic.id,
+            questions=join_neighbours(decompose(topic.narrative, rules.facets), rules.questions),
+            topic=phrases[i],
+            variants=expand_topic(texts[i], feedback[i], frequencies, len(store), rules.variants),
+        )
+        for i, topic in enumerate(topics)
+    ]

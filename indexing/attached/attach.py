@@ -10,8 +10,7 @@ import orjson
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, ImpactSet, Index, open_index
 from keystone.indexing.io.json_values import digest
-from keystone.indexing.io.staged import partial_folder
-from keystone.indexing.io.writing import write_whole
+from keystone.indexing.io.staged import partial_folder, write_description
 from keystone.indexing.types import Embedding
 from keystone.indexing.vectors.embed import load_embedder
 
@@ -87,7 +86,7 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
         if existing.key != key:
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
         if existing.at != at:
-            _write_meta(out, orjson.loads((out / "index.json").read_bytes()) | {"at": at})
+            write_description(out, orjson.loads((out / "index.json").read_bytes()) | {"at": at})
         return open_index(out), False
     if embedding:
         load_embedder(embedding)  # raises for an impossible model now, though only runs use it
@@ -97,10 +96,5 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
         meta |= attachment.languages
         if attachment.impacts:
             meta["impacts"] = {name: asdict(one) for name, one in attachment.impacts.items()}
-        _write_meta(folder, meta)
+        write_description(folder, meta)
     return open_index(out), True
-
-
-def _write_meta(folder: Path, meta: dict[str, Any]) -> None:
-    with write_whole(folder / "index.json") as file:
-        file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))

@@ -1,6 +1,6 @@
 """A Lucene index that Pyserini or Anserini built, used in place: Keystone searches it and reads its stored documents.
 
-Keystone's index folder holds the rows of its documents (`keystone.indexing.lucene.rows`), and `index.json`, which names
+Keystone's index folder holds the rows of its documents (`keystone.indexing.lucene.read`), and `index.json`, which names
 it.
 
 An index of impacts holds weights of learned sparse retrieval as frequencies of terms. Its postings are copied, with our
@@ -36,8 +36,7 @@ from keystone.indexing.io.staged import stage
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.java import JAVA_LOCK, detach_thread, java_class
 from keystone.indexing.lucene.postings import write_counts, write_postings
-from keystone.indexing.lucene.read import StoredTexts
-from keystone.indexing.lucene.rows import LuceneRows, build_rows
+from keystone.indexing.lucene.read import LuceneRows, StoredTexts, build_rows
 from keystone.indexing.lucene.write import CONTENTS_FIELD, open_reader
 from keystone.indexing.store import rows_of
 from keystone.indexing.types import Document, Progress, Store, silent

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from keystone.indexing.builds.engines import open_engine
@@ -25,8 +24,8 @@ from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_w
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.index import FORMAT, SMALLEST, Index, VectorSet, open_index
 from keystone.indexing.io.json_values import digest
-from keystone.indexing.io.staged import partial_folder, stage
-from keystone.indexing.io.writing import unicode_name, write_whole
+from keystone.indexing.io.staged import partial_folder, stage, write_description
+from keystone.indexing.io.writing import unicode_name
 from keystone.indexing.languages import DEFAULT_LANGUAGE, find_code, has_languages, list_codes
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document, Embedding, Progress, silent
@@ -195,12 +194,6 @@ def _find_texts(store: DocumentStore, folder: Path) -> Texts:
     """Find the texts of a build in a folder: the passages, if it has any, else the documents."""
     passages = folder / "passages.npy"
     return Passages(store, np.load(passages, mmap_mode="r")) if passages.exists() else store
-
-
-def write_description(folder: Path, meta: Mapping[str, Any]) -> None:
-    """Write `index.json`, the description of an index, which makes its folder whole."""
-    with write_whole(folder / "index.json") as file:
-        file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
 
 
 def write_postings(store: DocumentStore, folder: Path, progress: Progress, language: str = DEFAULT_LANGUAGE) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.builds.changes import read_description, replace_index
-from keystone.indexing.builds.index import PARTS, write_description, write_impact_sets, write_vectors
+from keystone.indexing.builds.index import PARTS, write_impact_sets, write_vectors
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.io.json_values import digest
-from keystone.indexing.io.staged import recover
+from keystone.indexing.io.staged import recover, write_description
 from keystone.indexing.store import DocumentStore
 from keystone.indexing.types import Embedding, Progress, silent
 from keystone.indexing.vectors.shards import Shards, Texts, embed_store

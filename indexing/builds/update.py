@@ -31,7 +31,6 @@ from keystone.indexing.builds.index import (
     list_set_folders,
     show_segments,
     sum_segments,
-    write_description,
     write_impact_sets,
     write_postings,
     write_vectors,
@@ -42,7 +41,7 @@ from keystone.indexing.errors import Report, Unneeded, UserError, stop
 from keystone.indexing.index import FORMAT, SMALLEST, Index, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file
-from keystone.indexing.io.staged import recover, stage
+from keystone.indexing.io.staged import recover, stage, write_description
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.changed_postings import update_postings

@@ -10,19 +10,19 @@ import numpy as np
 import orjson
 
 from keystone.indexing.builds.changes import CHANGED, change_segments, open_documents, read_description, read_documents
-from keystone.indexing.builds.index import encode_impact_sets, show_segments, write_description, write_vectors
+from keystone.indexing.builds.index import encode_impact_sets, show_segments, write_vectors
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, Index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file
-from keystone.indexing.io.staged import stage
+from keystone.indexing.io.staged import stage, write_description
+from keystone.indexing.opensearch.build import replace_documents
 from keystone.indexing.opensearch.cluster import place_at
 from keystone.indexing.opensearch.index import Target
 from keystone.indexing.opensearch.load import Upload
 from keystone.indexing.opensearch.numbers import NUMBERS, load_numbers, write_numbers
 from keystone.indexing.opensearch.search import MOST_ROWS
-from keystone.indexing.opensearch.update import replace_documents
 from keystone.indexing.store import DocumentStore, build_store, from_record
 from keystone.indexing.types import Document, Embedding, Progress
 from keystone.indexing.vectors.passages import Passages

@@ -14,7 +14,7 @@ from os.path import commonpath
 from pathlib import Path, PurePath
 from typing import NamedTuple, TypeVar
 
-from keystone.indexing.corpora import archives, delimited, ir_datasets, jsonl, pyserini, tables, text, trec, wikitext
+from keystone.indexing.corpora import archives, ir_datasets, jsonl, pyserini, tables, text, trec, wikitext
 from keystone.indexing.corpora.folders import (
     find_unfollowed_links,
     is_folder,
@@ -61,7 +61,7 @@ FORMATS = OpenTable(
         "parquet": Format(tables.read_parquet, re.compile(r".*\.parquet"), has_fields=True),
         "pyserini": Format(pyserini.read, re.compile("")),
         "segments": Format(jsonl.read_segments, _JSONL_NAME),
-        "tsv": Format(delimited.read, re.compile(r".*\.(tsv|csv)")),
+        "tsv": Format(tables.read_delimited, re.compile(r".*\.(tsv|csv)")),
         "trec": Format(trec.read, re.compile(r"(?!read|\.).*(?<!\.dtd)")),
         "wikitext": Format(wikitext.read, re.compile(r".*\.(tokens|raw|txt)")),
     },

@@ -1,4 +1,4 @@
-"""Tables: Parquet files such as those of ClimbMix, and the Arrow files of a Hugging Face data set on disk.
+"""Tables: Parquet files such as those of ClimbMix, Arrow files of a Hugging Face data set on disk, and TSV and CSV.
 
 A row is one document. Its columns have the names of the keys of JSONL. If a file has no column of ids, Keystone makes
 the id of a row as in TREC RAG 2026. The id is the file's name without its ending, `_` and the row's number from 0:
@@ -14,12 +14,22 @@ from typing import Any
 from keystone.indexing.corpora.folders import strip_compression
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS, make_document
 from keystone.indexing.errors import BadRecord, Report, printable, stop
+from keystone.indexing.io.columns import Layout, read_columns
 from keystone.indexing.io.fields import find_names, reads_as_id
-from keystone.indexing.io.reading import COMPRESSIONS, DAMAGE, open_binary
+from keystone.indexing.io.reading import COMPRESSIONS, DAMAGE, open_binary, read_text_lines
 from keystone.indexing.types import Document
 
 COLUMNS = (*ID_KEYS, *TEXT_KEYS, "title", "url", "headings")
 """The names of the columns that are read of a corpus, if a file has them."""
+
+LAYOUT = Layout(
+    ID_KEYS,
+    TEXT_KEYS,
+    ("title", "url", "headings"),
+    {2: ("docid", "text"), 4: ("docid", "url", "title", "body")},
+    "an id and a text, or id, URL, title and text",
+)
+"""The columns of TSV and CSV, such as those of MS MARCO's `collection.tsv` and `msmarco-docs.tsv`."""
 
 _FRAME_INDEX = "__index_level_"
 """The beginning of the names of columns that pandas makes of a frame's index without a name."""
@@ -35,6 +45,24 @@ def read_parquet(file: Path, _name: str = "", report: Report = stop, language_fi
 def read_arrow(file: Path, _name: str = "", report: Report = stop, language_field: str = "") -> Iterator[Document]:
     """The documents of a file in Arrow's streaming format, in which `datasets` saves data, as for Parquet."""
     return _read_documents(file, "arrow", report, language_field)
+
+
+def read_delimited(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
+    """The documents of a file, one for each row.
+
+    A header has the names of the keys of JSONL. Without a header, a row is an id and a text, or has MS MARCO's four
+    columns. If a header names no ids, they are made as for the rows of Parquet.
+    """
+    rows = read_columns(file, read_text_lines(file, report), LAYOUT, report)
+    for row, (number, record) in enumerate(rows):
+        if not find_names(record, ID_KEYS):
+            if row == 0:
+                warn_of_ids(file, record)
+            record = {**record, "docid": f"{Path(strip_compression(file)).stem}_{row}"}
+        try:
+            yield make_document(record, f"{file}:{number}")
+        except BadRecord as error:
+            report(error)
 
 
 def _read_documents(file: Path, form: str, report: Report, language_field: str) -> Iterator[Document]:

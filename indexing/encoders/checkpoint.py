@@ -5,7 +5,6 @@ It is the embedded model, a folder on this machine, or a repository of the hub, 
 """
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -16,6 +15,7 @@ import orjson
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.error_text import name_members
+from keystone.indexing.io.hub import report_hub_errors
 from keystone.indexing.io.published import MINILM, find_cached, find_published
 from keystone.indexing.types import LOCAL
 
@@ -152,21 +152,17 @@ def find_here(name: str) -> Path | None:
 
 def _fetch(name: str) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-    from huggingface_hub.utils.tqdm import disable_progress_bars
 
-    if not sys.stderr.isatty():
-        disable_progress_bars()
-    try:
+    def explain(reason: str) -> str:
+        return (
+            f"model {name!r}: could not be fetched from the hub: {reason}: put the checkpoint into a folder on this "
+            "machine, and name the folder in place of the model"
+        )
+
+    with report_hub_errors(explain):
         folder = Path(snapshot_download(name, allow_patterns=[*SMALL_FILES, *WEIGHT_FILES[0]]))
         if not (list(folder.glob("*.safetensors")) or list(folder.rglob("*.onnx"))):
             folder = Path(snapshot_download(name, allow_patterns=[*SMALL_FILES, *WEIGHT_FILES[1]]))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise UserError(
-            f"model {name!r}: could not be fetched from the hub: {reason}: put the checkpoint into a folder on this "
-            "machine, and name the folder in place of the model"
-        ) from error
     return folder
 
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from keystone.indexing.encoders.checkpoint import SMALL_FILES, WEIGHT_FILES, find_here
-from keystone.indexing.encoders.safetensors import list_weights
+from keystone.indexing.encoders.weights import list_weights
 
 WEIGHT_BYTES = 4
 """The bytes of a weight in memory: a processor computes in single precision."""

@@ -3,14 +3,128 @@
 RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT have the layers of BERT (Devlin et al., 2019) under other names.
 """
 
+import pickle
 import re
+import zipfile
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import orjson
+from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import ROBERTA, Checkpoint, find_first_place, list_missing, refuse
-from keystone.indexing.encoders.safetensors import Weight, list_weights
+from keystone.indexing.errors import UserError
+
+TORCH_TYPES = {"FloatStorage": "<f4", "HalfStorage": "<f2", "DoubleStorage": "<f8", "BFloat16Storage": "<u2"}
+"""NumPy's types by those of PyTorch. NumPy lacks bfloat16: its bits are the upper half of a float32."""
+
+
+def read_pickled_layer(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Read a linear layer: its weights, float32[outputs, inputs], and its bias, float32[outputs] or zero.
+
+    `UserError` if the file is missing or damaged, names anything else than arrays, or holds numbers that are not
+    finite.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
+            with archive.open(name) as file:
+                held = _Arrays(file, archive, name.removesuffix("data.pkl")).load()
+        weight = np.asarray(held["weight"], np.float32)
+        bias = np.asarray(held.get("bias", np.zeros(1)), np.float32)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: is missing, expected a checkpoint with this file") from error
+    except Exception as error:  # a damaged file raises errors of many kinds in the two libraries
+        raise UserError(f"{path}: could not be read as a linear layer of PyTorch: {error}") from error
+    if weight.ndim != 2 or not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+        raise UserError(f"{path}: found weights that are no matrix of finite numbers: fetch the checkpoint again")
+    return weight, bias
+
+
+class _Arrays(pickle.Unpickler):
+    """Reads arrays alone: any other name in the file is an error."""
+
+    def __init__(self, file: Any, archive: zipfile.ZipFile, root: str) -> None:
+        super().__init__(file)
+        self._archive, self._root = archive, root
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return _shape
+        if module == "torch" and name in TORCH_TYPES:
+            return name
+        raise pickle.UnpicklingError(f"found {module}.{name}, expected arrays of numbers")
+
+    def persistent_load(self, pid: Any) -> NDArray[Any]:
+        _, kind, key, *_ = pid
+        values = np.frombuffer(self._archive.read(f"{self._root}data/{key}"), TORCH_TYPES[kind])
+        return (values.astype(np.uint32) << 16).view(np.float32) if kind == "BFloat16Storage" else values
+
+
+def _shape(
+    values: NDArray[Any], offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
+) -> NDArray[Any]:
+    whole = values[offset : offset + int(np.prod(shape))].reshape(shape)
+    if whole.strides != tuple(step * values.itemsize for step in strides):
+        raise pickle.UnpicklingError("found an array in another order than by rows")
+    return whole
+
+
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+"""NumPy's types by those of the form. NumPy lacks BF16: its bits are the upper half of a float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The place of an array of weights in its file: numbers of a type and a shape, from a byte to before another."""
+
+    file: Path
+    type: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the file holds the array in single precision, so that it can be mapped as it is."""
+        return self.type == "F32"
+
+    def read(self) -> NDArray[np.float32]:
+        """Map the array, or convert it to single precision."""
+        if 0 in self.shape:
+            return np.zeros(self.shape, np.float32)
+        mapped = np.asarray(np.memmap(self.file, TYPES[self.type], "r", self.begin, self.shape))
+        if self.type == "BF16":
+            return (mapped.astype(np.uint32) << 16).view(np.float32)
+        return mapped.astype(np.float32, copy=False)
+
+
+def list_weights(file: Path) -> dict[str, Weight]:
+    """List the arrays of numbers of a file by their names. `UserError` if the file is damaged or missing."""
+    try:
+        with file.open("rb") as opened:
+            start = 8 + (length := int.from_bytes(opened.read(8), "little"))
+            size = file.stat().st_size
+            header: dict[str, Any] = orjson.loads(opened.read(length if start <= size else 0))
+        found = {
+            name: Weight(file, own["dtype"], tuple(own["shape"]), *(start + place for place in own["data_offsets"]))
+            for name, own in header.items()
+            if own.get("dtype") in TYPES
+        }
+        for name, one in found.items():
+            width = np.dtype(TYPES[one.type]).itemsize
+            if one.end - one.begin != width * int(np.prod(one.shape)) or not start <= one.begin <= one.end <= size:
+                raise ValueError(f"{name} is not whole")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{file}: could not be read as weights in the form safetensors: {error}") from error
+    return found
+
 
 FAMILY = ("bert", "distilbert", *ROBERTA)
 """The values of `model_type` whose networks have BERT's layers."""

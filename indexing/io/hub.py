@@ -7,7 +7,7 @@ a branch. The hub is asked once; `HF_HUB_OFFLINE`, `HF_HOME`, `HF_TOKEN` and `HF
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -55,7 +55,7 @@ def fetch_folder(
     from huggingface_hub import constants, snapshot_download
 
     kept = Path(constants.HF_HOME) / "keystone" / "--".join([*repository.split("/"), revision or "main"])
-    with _report_hub_errors(repository):
+    with report_hub_errors(lambda reason: _explain(repository, reason)):
         found = snapshot_download(
             repository, repo_type="dataset", revision=revision, local_dir=out or kept, allow_patterns=patterns,
             ignore_patterns=list(_LEFT_OUT),
@@ -83,7 +83,7 @@ def push(path: Path, repository: str, private: bool = True) -> str:
     from huggingface_hub import CommitOperationAdd, HfApi
 
     api, root = HfApi(), path if path.is_dir() else path.parent
-    with _report_hub_errors(repository):
+    with report_hub_errors(lambda reason: _explain(repository, reason)):
         made = api.create_repo(repository, repo_type="dataset", private=private, exist_ok=True)
         api.create_commit(
             repository,
@@ -95,7 +95,8 @@ def push(path: Path, repository: str, private: bool = True) -> str:
 
 
 @contextmanager
-def _report_hub_errors(repository: str) -> Iterator[None]:
+def report_hub_errors(explain: Callable[[str], str]) -> Iterator[None]:
+    """Turn an error of the hub in the block into a `UserError`, whose message `explain` makes of its first line."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
@@ -105,5 +106,9 @@ def _report_hub_errors(repository: str) -> Iterator[None]:
         yield
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        token = "" if os.environ.get("HF_TOKEN") else "; a private data set needs the token in HF_TOKEN"
-        raise UserError(f"hf:{repository}: the hub does not give or take it: {reason}{token}") from error
+        raise UserError(explain(reason)) from error
+
+
+def _explain(repository: str, reason: str) -> str:
+    token = "" if os.environ.get("HF_TOKEN") else "; a private data set needs the token in HF_TOKEN"
+    return f"hf:{repository}: the hub does not give or take it: {reason}{token}"

@@ -16,8 +16,8 @@ from keystone.indexing.io.error_text import describe_refusal
 from keystone.indexing.io.http import HttpRequest, Sender
 from keystone.indexing.io.json_values import parse_reply
 from keystone.indexing.io.keys import remove_key
-from keystone.indexing.io.limit import Limit
 from keystone.indexing.io.retry import (
+    Limit,
     choose_pause,
     is_last,
     is_retryable,

@@ -5,7 +5,7 @@ writes its note `S.json` last. If the note is missing, the next try removes the 
 """
 
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -80,6 +80,12 @@ def stage(folder: Path, name: str, make: Callable[[Path], Any]) -> Any:
     with write_whole(note) as out:
         out.write(orjson.dumps(result))
     return result
+
+
+def write_description(folder: Path, meta: Mapping[str, Any]) -> None:
+    """Write `index.json`, the description of an index, which makes its folder whole."""
+    with write_whole(folder / "index.json") as file:
+        file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
 
 
 def _key_of(folder: Path) -> str | None:

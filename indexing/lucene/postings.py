@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import HEADER_LOCK
-from keystone.indexing.lucene.java import java_class
-from keystone.indexing.lucene.method_handles import call, class_of, handle_of, handles, lookup, type_of
+from keystone.indexing.lucene.java import call, class_of, handle_of, handles, java_class, lookup, type_of
 from keystone.indexing.lucene.read import take_content
 from keystone.indexing.lucene.write import CONTENTS_FIELD, open_reader
 from keystone.indexing.types import Progress, silent

@@ -1,25 +1,41 @@
 """Index folders over documents, postings and vectors in OpenSearch."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import asdict
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from keystone.indexing.attached.attach import AttachSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, ImpactSet, Index, open_index
 from keystone.indexing.io.error_text import show_value
 from keystone.indexing.io.json_values import digest
-from keystone.indexing.io.staged import partial_folder, stage
-from keystone.indexing.io.writing import write_whole
+from keystone.indexing.io.staged import partial_folder, stage, write_description
 from keystone.indexing.opensearch.analysis import check_analyzers
-from keystone.indexing.opensearch.cluster import Place, as_expected, close, connect, place_of
-from keystone.indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
-from keystone.indexing.opensearch.load import Upload, load
-from keystone.indexing.opensearch.numbers import NUMBERS, read_numbers, write_numbers
-from keystone.indexing.types import Embedding, Progress
+from keystone.indexing.opensearch.cluster import Node, Place, as_expected, close, connect, place_of
+from keystone.indexing.opensearch.index import (
+    Held,
+    Target,
+    check_possible,
+    clone,
+    count_deleted,
+    delete_documents,
+    describe,
+    finish,
+    held_at,
+    index_body,
+    purge,
+    refresh,
+    refuse_other,
+    remove,
+    switch,
+    version_at,
+)
+from keystone.indexing.opensearch.load import Upload, load, send_rows
+from keystone.indexing.opensearch.numbers import NUMBERS, Numbers, read_numbers, write_numbers
+from keystone.indexing.opensearch.requests import NODE_REQUESTS
+from keystone.indexing.types import Embedding, Progress, silent
 from keystone.indexing.vectors.embed import load_embedder
 
 PREFIX = "opensearch:"
@@ -74,12 +90,11 @@ def adopt_loaded(place: Place, out: Path, key_env: str | None = None) -> tuple[I
             return existing, False
         with as_expected(place):
             meta = _checked({**held.meta, "at": place.at}, key_env)
-            content, parts_key = orjson.dumps(meta, option=orjson.OPT_INDENT_2), digest(meta)
+            parts_key = digest(meta)
         with partial_folder(out, parts_key, ("index.json", NUMBERS)) as folder:
             if "numbers" in meta:
                 write_numbers(read_numbers(nodes, held.place, meta["documents"]), folder)
-            with write_whole(folder / "index.json") as file:
-                file.write(content)
+            write_description(folder, meta)
     finally:
         close(nodes)
     return open_index(out), True
@@ -104,3 +119,81 @@ def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
         if not all(isinstance(value, str) for value in asdict(ImpactSet(**one)).values()):
             raise ValueError(f"found the impacts {show_value(one)}, expected names")
     return meta
+
+
+PURGE_PATIENCE_S = 120.0
+"""The time in which a merge must have dropped the deleted documents."""
+PURGE_PAUSE_S = 5.0
+"""The pause between two merges."""
+
+
+def replace_documents(
+    place: Place,
+    meta: Mapping[str, Any],
+    older_key: str,
+    removed: Sequence[int],
+    added: Upload | None,
+    progress: Progress = silent,
+) -> Numbers:
+    """Remove the documents with these numbers from the index at a place, and add those of an upload.
+
+    Returns the numbers of all documents by row, int32[documents]. `meta` is the new description of the index, with
+    another key than `older_key`. If an earlier try has come to its end, the function only reads the numbers. A stopped
+    one begins with a new copy. `UserError` if the place holds neither of the two indexes, or if the cluster cannot copy
+    it.
+    """
+    nodes = connect(place.urls, NODE_REQUESTS * len(place.urls))
+    try:
+        held = held_at(nodes, place)
+        if held is None or not held.finished or held.meta["key"] not in (older_key, meta["key"]):
+            found = "no index" if held is None else "another index" if held.finished else "an index not yet finished"
+            raise UserError(f"{place}: found {found}, expected the one that is to be updated")
+        if held.meta["key"] != meta["key"]:
+            new = version_at(place, meta["key"])
+            remove(nodes, new)  # a stopped try has left it
+            try:
+                numbers = _fill(nodes, held, new, meta, removed, added, progress)
+            except UserError:
+                remove(nodes, new)
+                raise
+            switch(nodes, place, held.place, new)
+            return numbers
+        return read_numbers(nodes, held.place, meta["documents"])
+    finally:
+        close(nodes)
+
+
+def _fill(
+    nodes: Sequence[Node],
+    held: Held,
+    new: Place,
+    meta: Mapping[str, Any],
+    removed: Sequence[int],
+    added: Upload | None,
+    progress: Progress,
+) -> Numbers:
+    """Make the new index from a copy of the one that is held; returns the numbers of its documents by row."""
+    check_analyzers(nodes, meta)
+    clone(nodes, held.place, new)
+    describe(nodes, new, meta)
+    delete_documents(nodes, new, removed)
+    if added:
+        upload = replace(added, target=replace(added.target, place=new))
+        with progress("Loading OpenSearch", len(upload.store)) as tick:
+            send_rows(nodes, upload, [(0, len(upload.store))], tick)
+    refresh(nodes, new)
+    with progress("Merging segments", None):
+        _drop_deleted(nodes, new, held.replicas)
+    return read_numbers(nodes, new, meta["documents"])
+
+
+def _drop_deleted(nodes: Sequence[Node], new: Place, replicas: int) -> None:
+    """Merge until no segment holds a deleted document, and refuse further writes."""
+    purge(nodes, new)
+    finish(nodes, new, replicas)
+    deadline = time.monotonic() + PURGE_PATIENCE_S
+    while deleted := count_deleted(nodes, new):
+        if time.monotonic() > deadline:
+            raise UserError(f"{new}: the cluster keeps {deleted} deleted documents, which would change rankings")
+        time.sleep(PURGE_PAUSE_S)
+        finish(nodes, new, replicas)

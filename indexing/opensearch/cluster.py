@@ -9,7 +9,7 @@ them against the authorities in it.
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +18,48 @@ from urllib.parse import quote, urlencode
 
 from yarl import URL
 
-from keystone.indexing.errors import ClusterRefused, Unreached, Untrusted, UserError, printable
+from keystone.indexing.errors import ClusterRefused, MissingPackage, Unreached, Untrusted, UserError, printable
 from keystone.indexing.io.error_text import describe_refusal
 from keystone.indexing.io.http import JSON_TYPE, REPLY_LIMIT_BYTES, HttpRequest, Sender
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.keys import admit, read_key, remove_key
-from keystone.indexing.opensearch.signing import REGION, Sign, make_signer
+
+REGION = "OPENSEARCH_AWS_REGION"
+"""The environment variable with the region of the cluster, such as eu-west-1. It makes Keystone sign requests."""
+SERVICE = "es"
+
+Sign = Callable[[str, str, bytes | None], Mapping[str, str]]
+"""Makes the headers that sign a request from its method, its whole URL and its body."""
+
+
+def make_signer(region: str) -> Sign:
+    """Make the function that signs each request to a cluster in an AWS region.
+
+    `UserError` if there are no credentials, `MissingPackage` if botocore or opensearch-py is not installed.
+    """
+    try:
+        from botocore.exceptions import BotoCoreError
+        from botocore.session import Session
+        from opensearchpy.helpers.signer import AWSV4Signer
+    except ImportError as error:
+        raise MissingPackage(f"botocore is needed for {REGION}: pip install 'keystone-rag[aws]'") from error
+    expected = "expected AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role of this machine"
+    try:
+        credentials = Session().get_credentials()
+    except BotoCoreError as error:
+        raise UserError(f"{REGION}: AWS's credentials cannot be read: {error}; {expected}") from error
+    if credentials is None:
+        raise UserError(f"{REGION}: found no credentials of AWS, {expected}")
+    signer = AWSV4Signer(credentials, region, SERVICE)
+
+    def sign(method: str, url: str, body: bytes | None) -> Mapping[str, str]:
+        try:
+            return signer.sign(method, url, body or b"")
+        except BotoCoreError as error:
+            raise UserError(f"{REGION}: AWS's credentials cannot be read: {error}; {expected}") from error
+
+    return sign
+
 
 EXAMPLE = "http://localhost:9200/name"
 USER, PASSWORD, KEY, CA = "OPENSEARCH_USER", "OPENSEARCH_PASSWORD", "OPENSEARCH_API_KEY", "OPENSEARCH_CA_CERTS"

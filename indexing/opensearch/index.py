@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from keystone.indexing.errors import ClusterRefused, UserError
 from keystone.indexing.io.error_text import describe_error, show_value
 from keystone.indexing.io.retry import PATIENCE_S
-from keystone.indexing.opensearch.admin import administer
 from keystone.indexing.opensearch.analysis import CONTENTS, make_analysis, make_contents_field
 from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected
-from keystone.indexing.opensearch.requests import ask
+from keystone.indexing.opensearch.requests import administer, ask
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 
 DOCID, ROW, DOCUMENT, VECTOR = "docid", "row", "document", "vector"

@@ -21,7 +21,6 @@ from keystone.indexing.errors import GaveUp, UserError
 from keystone.indexing.impacts import RowImpacts
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S, is_retryable
-from keystone.indexing.opensearch.admin import administer
 from keystone.indexing.opensearch.analysis import CONTENTS
 from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect
 from keystone.indexing.opensearch.index import (
@@ -42,7 +41,7 @@ from keystone.indexing.opensearch.index import (
     refuse_other,
     remove,
 )
-from keystone.indexing.opensearch.requests import Dialogue, Read, ask, send_parts
+from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, administer, search_once, send_parts
 from keystone.indexing.store import DocumentStore, from_record
 from keystone.indexing.types import Progress, Tick, silent
 from keystone.indexing.vectors.passages import Offsets
@@ -66,7 +65,7 @@ def missing_rows(nodes: Sequence[Node], place: Place, count: int) -> list[int]:
 
 
 def _missing_rows(nodes: Sequence[Node], place: Place, count: int) -> list[int]:
-    held = _search(nodes, place, {"size": 0, "track_total_hits": True})["hits"]["total"]["value"]
+    held = search_once(nodes, place, {"size": 0, "track_total_hits": True})["hits"]["total"]["value"]
     missing: list[int] = []
     suspected = [(0, count)]
     while suspected:
@@ -87,7 +86,7 @@ def _missing_rows(nodes: Sequence[Node], place: Place, count: int) -> list[int]:
 
 def _counted(nodes: Sequence[Node], place: Place, ranges: Sequence[Span]) -> Iterator[tuple[Span, int]]:
     asked = {"field": ROW, "ranges": [{"from": start, "to": stop} for start, stop in ranges]}
-    found = _search(nodes, place, {"size": 0, "aggs": {"rows": {"range": asked}}})
+    found = search_once(nodes, place, {"size": 0, "aggs": {"rows": {"range": asked}}})
     counts = [bucket["doc_count"] for bucket in found["aggregations"]["rows"]["buckets"]]
     return zip(ranges, counts, strict=True)
 
@@ -96,7 +95,7 @@ def _listed(nodes: Sequence[Node], place: Place, span: Span) -> list[int]:
     """List the missing rows of a range of at most `LISTED_ROWS`."""
     query = {"range": {ROW: {"gte": span[0], "lt": span[1]}}}
     asked = {"size": LISTED_ROWS, "query": query, "_source": False, "stored_fields": "_none_", "docvalue_fields": [ROW]}
-    hits = _search(nodes, place, asked)["hits"]["hits"]
+    hits = search_once(nodes, place, asked)["hits"]["hits"]
     there = {row for hit in hits for row in hit["fields"][ROW]}
     return [row for row in range(*span) if row not in there]
 
@@ -106,13 +105,6 @@ def _parts(span: Span) -> list[Span]:
     return list(pairwise(span[0] + width * part // SPLIT_PARTS for part in range(SPLIT_PARTS + 1)))
 
 
-def _search(nodes: Sequence[Node], place: Place, body: dict[str, Any]) -> Any:
-    whole = {"allow_partial_search_results": "false"}
-    return ask(nodes, Request("POST", f"{place.path}/_search", orjson.dumps(body), whole)).checked()
-
-
-NODE_REQUESTS = 4
-"""The maximum number of requests to one node at a time."""
 NAMED_IDS = 10
 """The maximum number of ids that an error names."""
 
@@ -257,10 +249,15 @@ class Batch:
     body: bytes
     ends: Sequence[int]
 
+    @classmethod
+    def of(cls, rows: Sequence[int], lines: Sequence[bytes]) -> "Batch":
+        """Make a batch of the lines of each document."""
+        return cls(rows, b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
+
     def only(self, positions: Sequence[int]) -> "Batch":
         """Return a batch of the documents at these positions."""
         lines = [self.body[self.ends[i - 1] if i else 0 : self.ends[i]] for i in positions]
-        return Batch([self.rows[i] for i in positions], b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
+        return Batch.of([self.rows[i] for i in positions], lines)
 
 
 def batches(
@@ -279,13 +276,13 @@ def batches(
     rows, lines, size = list[int](), list[bytes](), 0
     for row, line in _lines(store, _bind_fields(vectors, offsets, impacts), wanted, first_number):
         if rows and (size + len(line) > REQUEST_BYTES or len(rows) == REQUEST_DOCUMENTS):
-            yield Batch(rows, b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
+            yield Batch.of(rows, lines)
             rows, lines, size = [], [], 0
         rows.append(row)
         lines.append(line)
         size += len(line)
     if rows:
-        yield Batch(rows, b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
+        yield Batch.of(rows, lines)
 
 
 def _bind_fields(vectors: Shards | None, offsets: Offsets | None, impacts: Mapping[str, RowImpacts]) -> FieldsOf:

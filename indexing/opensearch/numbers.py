@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.writing import map_array, reserve_array
-from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected
+from keystone.indexing.opensearch.cluster import Node, Place, as_expected
 from keystone.indexing.opensearch.index import DOCID, ROW
-from keystone.indexing.opensearch.requests import ask
+from keystone.indexing.opensearch.requests import search_once
 from keystone.indexing.types import LONGEST_DOCUMENT_ID, is_id
 
 NUMBERS = "numbers.npy"
@@ -62,8 +61,7 @@ def read_numbers(nodes: Sequence[Node], place: Place, count: int) -> Numbers:
     while True:
         asked = {"size": PAGE_DOCUMENTS, "sort": [{ROW: "asc"}], "_source": False, "docvalue_fields": [DOCID]}
         asked |= {"search_after": after} if after else {}
-        body, whole = orjson.dumps(asked), {"allow_partial_search_results": "false"}
-        answer = ask(nodes, Request("POST", f"{place.path}/_search", body, whole)).checked()
+        answer = search_once(nodes, place, asked)
         with as_expected(place):
             hits = answer["hits"]["hits"]
             for hit in hits:

@@ -7,26 +7,41 @@ pause.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from keystone.indexing.errors import GaveUp, UserError
-from keystone.indexing.io.limit import Limit
+import orjson
+
+from keystone.indexing.errors import GaveUp, MissingPackage, UserError
 from keystone.indexing.io.retry import (
     AWAY_STATUSES,
     PATIENCE_S,
+    Limit,
     choose_pause,
     is_overload,
     read_asked_pause,
     tells_overload,
 )
-from keystone.indexing.opensearch.cluster import Node, Reply, Request, as_expected, refuse_strangers
+from keystone.indexing.opensearch.cluster import (
+    REPLY_TIMEOUT_S,
+    Node,
+    Place,
+    Reply,
+    Request,
+    as_expected,
+    refuse_strangers,
+)
 
+if TYPE_CHECKING:
+    from opensearchpy import OpenSearch
+
+NODE_REQUESTS = 4
+"""The maximum number of requests to one node at a time."""
 FIRST_REQUESTS = 2
 """The number of requests at a time to begin with."""
 
@@ -243,6 +258,12 @@ def ask(nodes: Sequence[Node], request: Request, patience: float = PATIENCE_S) -
     return reply
 
 
+def search_once(nodes: Sequence[Node], place: Place, body: Mapping[str, Any]) -> Any:
+    """Send one search of an index; returns the whole answer of all its shards."""
+    whole = {"allow_partial_search_results": "false"}
+    return ask(nodes, Request("POST", f"{place.path}/_search", orjson.dumps(body), whole)).checked()
+
+
 def _free_line(lines: Sequence[_Line], now: float) -> _Line | None:
     """Choose the node for the next request; None while all nodes rest or a request tries them."""
     able = [line for line in lines if line.rests_until <= now and not (line.failures and line.flying)]
@@ -254,3 +275,41 @@ def _next_chance(lines: Sequence[_Line], waiting: Sequence[tuple[float, int, obj
     times = [line.rests_until for line in lines if line.rests_until > now]
     times += [waiting[0][0]] if waiting and waiting[0][0] > now else []
     return max(0.0, min(times) - now) + 1e-3 if times else None
+
+
+def administer(nodes: Sequence[Node], patience: float = PATIENCE_S) -> "OpenSearch":
+    """Return opensearch-py's client of a cluster. Its calls return the JSON of an answer.
+
+    A call raises `ClusterRefused` for the status of an error that it does not `ignore`, and `GaveUp` if nothing
+    succeeds for `patience` seconds. `MissingPackage` if opensearch-py is not installed.
+    """
+    try:
+        import opensearchpy
+    except ImportError as error:
+        raise MissingPackage(
+            "opensearch-py is needed to load an index or to examine a cluster: pip install 'keystone-rag[opensearch]'"
+        ) from error
+
+    class Connections(opensearchpy.Transport):
+        """The transport of the client, in place of opensearch-py's own connections."""
+
+        def __init__(self, *_: Any) -> None:
+            """Opens nothing: the nodes are connected."""
+
+        def perform_request(
+            self,
+            method: str,
+            url: str,
+            params: Mapping[str, Any] | None = None,
+            body: Any = None,
+            *_: Any,
+            **__: Any,
+        ) -> Any:
+            """Send one request; `params` may hold a status to `ignore`, and a `request_timeout` in seconds."""
+            sent = dict(params or {})
+            ignored, seconds = sent.pop("ignore", None), sent.pop("request_timeout", REPLY_TIMEOUT_S)
+            content = None if body is None else orjson.dumps(body)
+            reply = ask(nodes, Request(method, url, content, sent, seconds), patience)
+            return reply.value if reply.status == ignored else reply.checked()
+
+    return opensearchpy.OpenSearch(transport_class=Connections)

@@ -16,11 +16,9 @@ from keystone.indexing.io.retry import PATIENCE_S
 from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect, place_at
 from keystone.indexing.opensearch.index import DOCID, PASSAGES, ROW, VECTOR, held_at
 from keystone.indexing.opensearch.numbers import load_numbers
-from keystone.indexing.opensearch.requests import Dialogue, Read, ask, send_parts
+from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, ask, send_parts
 from keystone.indexing.types import Tick
 
-NODE_REQUESTS = 4
-"""The maximum number of requests to one node at a time."""
 REQUEST_SEARCHES, REQUEST_HITS = 64, 16_384
 """The maximum numbers of searches and of hits in one request, so that an answer stays below a megabyte."""
 ALL_SHARDS = {"allow_partial_search_results": False}

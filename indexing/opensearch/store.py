@@ -14,9 +14,8 @@ from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import describe_error, show_value
 from keystone.indexing.opensearch.cluster import Reply, Request
 from keystone.indexing.opensearch.index import DOCID, DOCUMENT, PASSAGES, ROW, unpack_vectors
-from keystone.indexing.opensearch.requests import Dialogue, Read, send_parts
+from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, send_parts
 from keystone.indexing.opensearch.search import (
-    NODE_REQUESTS,
     REQUEST_HITS,
     open_cluster,
     read_dimension,

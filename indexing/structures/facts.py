@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from keystone.indexing.structures.blocks import paragraphs, sentence_spans
-from keystone.indexing.structures.keys import LONGEST_KEY, normalise_key
+from keystone.indexing.structures.fact_graph import LONGEST_KEY, normalise_key
 from keystone.indexing.types import Document
 
 FEWEST_CHARACTERS = 12

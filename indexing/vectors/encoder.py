@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from keystone.indexing.encoders.checkpoint import Checkpoint, Module, list_pooling_modes, read_checkpoint, refuse
 from keystone.indexing.encoders.network import Tokens, run_batches
 from keystone.indexing.encoders.open import open_network
-from keystone.indexing.encoders.safetensors import list_weights
+from keystone.indexing.encoders.weights import list_weights
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Embedding, Tick
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid

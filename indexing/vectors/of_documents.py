@@ -7,8 +7,8 @@ import numpy as np
 from keystone.indexing.errors import TextRefused, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.types import Document, Store
-from keystone.indexing.vectors.cache import open_cache
 from keystone.indexing.vectors.embed import embed_passages, load_embedder
+from keystone.indexing.vectors.of_segments import open_cache
 from keystone.indexing.vectors.types import ONE_THREAD, Effort, Vectors
 
 CHUNK_DOCUMENTS = 1_024

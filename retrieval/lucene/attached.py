@@ -9,7 +9,7 @@ from keystone.indexing.attached.lucene_index import ROWS, lucene_folder
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.lucene.java import JAVA_LOCK
-from keystone.indexing.lucene.rows import LuceneRows
+from keystone.indexing.lucene.read import LuceneRows
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
 from keystone.retrieval.lucene.search import open_searcher
@@ -38,8 +38,10 @@ class PrebuiltSearcher:
     """
 
     def __init__(self, folder: Path, rows: LuceneRows, bm25: Bm25 = BM25) -> None:
-        self._rows = rows
-        self._searcher = open_searcher(folder, bm25)
+        self._rows, self._searcher = rows, open_searcher(folder, bm25)
+        self.stems = self._searcher.stems
+        self.stem_frequencies = self._searcher.stem_frequencies
+        self.document_frequencies = self._searcher.document_frequencies
 
     def search(
         self,
@@ -64,18 +66,3 @@ class PrebuiltSearcher:
 
         hits = search_past_ties(find, len(queries), depth)
         return ranked(query_ids, [rows for rows, _ in hits], [scores for _, scores in hits], depth)
-
-    def stems(self, text: str) -> list[str]:
-        """Return the stems of a text in order, as the index holds them."""
-        with JAVA_LOCK:
-            return self._searcher.stems(text)
-
-    def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
-        """Count the documents that hold each stem."""
-        with JAVA_LOCK:
-            return self._searcher.stem_frequencies(stems)
-
-    def document_frequencies(self, words: Sequence[str]) -> list[int]:
-        """Count the documents that hold the stem of each word; 0 for a stop word."""
-        with JAVA_LOCK:
-            return self._searcher.document_frequencies(words)

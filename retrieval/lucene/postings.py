@@ -26,6 +26,7 @@ from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.postings import Postings, open_postings
 from keystone.indexing.types import Tick
+from keystone.retrieval.backends import Sparse
 from keystone.retrieval.types import BM25, Bm25, Rankings, offsets_of
 
 CHUNK_QUERIES = 64
@@ -61,7 +62,7 @@ class _Terms(NamedTuple):
     """Whether the weight is the inverse document frequency alone, so that the kept weights of its postings count."""
 
 
-class PostingsSearcher:
+class PostingsSearcher(Sparse):
     """BM25 with Anserini's analyzer for a language over mapped postings. Rankings hold rows."""
 
     def __init__(self, postings: Postings, bm25: Bm25 = BM25, language: str = DEFAULT_LANGUAGE) -> None:
@@ -228,12 +229,6 @@ class PostingsSearcher:
         places, offsets = self._postings.find_terms(stems), self._postings.offsets
         counts: list[int] = np.where(places >= 0, offsets[places + 1] - offsets[places], 0).tolist()
         return counts
-
-    def document_frequencies(self, words: Sequence[str]) -> list[int]:
-        """Count the documents that hold the stem of each word; 0 for a stop word."""
-        found = [self.stems(word) for word in words]
-        counts = iter(self.stem_frequencies([stems[0] for stems in found if len(stems) == 1]))
-        return [next(counts) if len(stems) == 1 else 0 for stems in found]
 
 
 class ImpactSearcher(PostingsSearcher):

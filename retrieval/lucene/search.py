@@ -17,12 +17,14 @@ import numpy as np
 from keystone.indexing.index import Index
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.lucene.analyzer import stems_of
-from keystone.indexing.lucene.java import JAVA_LOCK, java_class, java_error
-from keystone.indexing.lucene.method_handles import (
+from keystone.indexing.lucene.java import (
+    JAVA_LOCK,
     call,
     class_of,
     handle_of,
     handles,
+    java_class,
+    java_error,
     lookup,
     privileged_lookup,
     type_of,
@@ -82,7 +84,7 @@ def _keep_some(make: Callable[[Bm25], S]) -> Callable[[Bm25], S]:
     return lru_cache(KEPT_SEARCHERS)(make)
 
 
-class LuceneSearcher:
+class LuceneSearcher(Sparse):
     """BM25 with Anserini's analyzer for a language over the Lucene index in a folder.
 
     Rankings hold Lucene's document numbers, which are rows if `build_lucene` made the index. A `reader` of the index
@@ -168,11 +170,6 @@ class LuceneSearcher:
         """Count the documents that hold each stem."""
         with JAVA_LOCK:
             return [int(self._reader.docFreq(self._term(stem))) for stem in stems]
-
-    def document_frequencies(self, words: Sequence[str]) -> list[int]:
-        """Count the documents that hold the stem of each word; 0 for a stop word."""
-        found = [self.stems(word) for word in words]
-        return [self.stem_frequencies(stems)[0] if len(stems) == 1 else 0 for stems in found]
 
     def _term(self, stem: str) -> Any:
         return java_class("org.apache.lucene.index.Term")(CONTENTS_FIELD, stem)

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keystone.indexing.impacts import open_impact_encoder
 from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import show_value
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.opensearch.analysis import name_contents_field
 from keystone.indexing.opensearch.cluster import Request, as_expected, place_at
-from keystone.indexing.opensearch.index import ROW
+from keystone.indexing.opensearch.index import IMPACTS, ROW
 from keystone.indexing.opensearch.requests import ask
 from keystone.indexing.opensearch.search import open_cluster, search_each, search_of
 from keystone.indexing.types import Store, Tick
-from keystone.retrieval.backends import Sparse
+from keystone.retrieval.backends import Impacts, Sparse
 from keystone.retrieval.languages import LanguagesSearcher
 from keystone.retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
 from keystone.retrieval.types import K1, Bm25, Rankings, Statistics, ranked
@@ -41,7 +42,7 @@ def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
     return LanguagesSearcher(found) if index.languages and not index.language_part else found[0]
 
 
-class OpenSearchSparse:
+class OpenSearchSparse(Sparse):
     """BM25 with k1=0.9, b=0.4 over an index in a cluster; `statistics` names the shards that count words.
 
     Texts are analyzed here, as the cluster has analyzed the documents. Of an index in several languages, one is
@@ -141,13 +142,6 @@ class OpenSearchSparse:
             )
         return found
 
-    def document_frequencies(self, words: Sequence[str]) -> list[int]:
-        """Count the documents that hold the stem of each word; 0 for a stop word."""
-        own = [stems[0] if len(stems := self.stems(word)) == 1 else "" for word in words]
-        known = sorted({stem for stem in own if stem})
-        frequency = dict(zip(known, self.stem_frequencies(known), strict=True))
-        return [frequency.get(stem, 0) for stem in own]
-
     def _ask_stems(self, weights: Mapping[str, float]) -> dict[str, Any]:
         if not weights:
             return {"match_none": {}}
@@ -181,3 +175,21 @@ def find_best_sums(
         if not last or (len(order) == depth and totals[order[-1]] > sum(last)):
             return rows[order], totals[order]
         deep *= DEPTH_FACTOR
+
+
+def open_impacts(index: Index, name: str) -> Impacts:
+    """Open the search of a set of impacts of an index in OpenSearch. `UserError` as from `open_cluster`."""
+    return OpenSearchImpacts(index, name)
+
+
+class OpenSearchImpacts(OpenSearchSparse):
+    """Inner products of the impacts of queries and of documents in a cluster. The words of queries are tokens."""
+
+    def __init__(self, index: Index, name: str) -> None:
+        super().__init__(index)
+        self._reading = HitReading(lambda scores: scores.astype(np.float32))
+        vocabulary = open_impact_encoder(index.impacts[name]).vocabulary
+        self._fields = {token: f"{IMPACTS}.{name}.{entry}" for entry, token in enumerate(vocabulary)}
+
+    def _ask_stem(self, stem: str, weight: float) -> dict[str, Any]:
+        return {"rank_feature": {"field": self._fields[stem], "linear": {}, "boost": weight}}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from yarl import URL
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.opensearch.admin import administer
 from keystone.indexing.opensearch.analysis import ANALYSIS, ANALYZER
 from keystone.indexing.opensearch.cluster import Node, Place, as_expected, close, connect, place_of
 from keystone.indexing.opensearch.index import SIMILARITY, held_at
+from keystone.indexing.opensearch.requests import administer
 from keystone.indexing.opensearch.search import version_of
 from keystone.runs.doctor.machine import Finding
 from keystone.runs.wording import plural

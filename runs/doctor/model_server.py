@@ -17,7 +17,7 @@ import orjson
 from keystone.generation.grading.umbrela import read_grades, request_grades
 from keystone.generation.llm.chat import RESPONSES, PaidReply
 from keystone.generation.llm.endpoints import Endpoints
-from keystone.generation.llm.prompt_sizes import LEAST_TOKENS
+from keystone.generation.llm.model import LEAST_TOKENS
 from keystone.generation.llm.settings import LEAST_WINDOW, ModelSettings
 from keystone.generation.rerank.listwise import read_ranking, request_ranking
 from keystone.generation.types import Failure, Reply, Request

@@ -14,9 +14,8 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from keystone.generation import prompts
-from keystone.generation.llm.model import Model, OpenModel
+from keystone.generation.llm.model import CutPrompt, Model, OpenModel
 from keystone.generation.llm.open import open_model
-from keystone.generation.llm.prompt_sizes import CutPrompt
 from keystone.generation.llm.usage import add_usage, report_usage
 from keystone.generation.types import Usage
 from keystone.indexing.io.json_values import digest

@@ -12,7 +12,7 @@ from keystone.generation.queries.contract import keep_held_terms, understand_by_
 from keystone.generation.queries.passages import write_passages
 from keystone.generation.queries.translate import translate_queries
 from keystone.generation.queries.understand import understand_by_model
-from keystone.generation.rules.understand import UnderstandingRules, understand_by_rules
+from keystone.generation.rules.queries import UnderstandingRules, understand_by_rules
 from keystone.generation.types import Fallback, Understanding
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index

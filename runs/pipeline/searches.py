@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from keystone.generation.grading.deeper import FindNeighbours
+from keystone.generation.grading.grade import FindNeighbours
 from keystone.generation.llm.model import Model
 from keystone.generation.rerank.candidates import Rerank
 from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text

@@ -7,10 +7,8 @@ from functools import cache, partial
 from threading import Lock
 
 from keystone.generation.context.topic import TopicContext, keep_closest_segments, read_context, skip_blank
-from keystone.generation.grading.deeper import Beyond, FindNeighbours
-from keystone.generation.grading.grade import SELECTIONS, Candidates, GradedTopic, grade_topic
-from keystone.generation.llm.in_language import InLanguage
-from keystone.generation.llm.model import Model
+from keystone.generation.grading.grade import SELECTIONS, Beyond, Candidates, FindNeighbours, GradedTopic, grade_topic
+from keystone.generation.llm.model import InLanguage, Model
 from keystone.generation.queries.compose import find_places
 from keystone.generation.readers.loop import tell_nobody
 from keystone.generation.readers.reader import (
@@ -23,7 +21,7 @@ from keystone.generation.readers.reader import (
     list_rows,
     open_reader,
 )
-from keystone.generation.rules.documents import SEARCHED_TIMES, choose_documents
+from keystone.generation.rules.answer import SEARCHED_TIMES, choose_documents
 from keystone.generation.types import Sentence
 from keystone.generation.types import Step as AgentStep
 from keystone.indexing.vectors.of_documents import document_vectors

@@ -12,12 +12,20 @@ from keystone.generation.context.topic import Sources, TopicContext
 from keystone.generation.queries.compose import compose_queries, is_narrative_query, make_narrative_query
 from keystone.generation.rules.answer import (
     CandidateSentences,
+    choose_documents,
     choose_sentences,
     gather_sentences,
     quote_closest_segment,
 )
-from keystone.generation.rules.documents import choose_documents
-from keystone.generation.rules.queries import decompose, expand_topic, extract_topic, join_neighbours
+from keystone.generation.rules.queries import (
+    TopicBy,
+    UnderstandingRules,
+    decompose,
+    expand_topic,
+    extract_topic,
+    join_neighbours,
+    understand_by_rules,
+)
 from keystone.generation.rules.requests import split_into_questions
 from keystone.generation.rules.sentences import (
     SAME_COSINE,
@@ -29,7 +37,6 @@ from keystone.generation.rules.sentences import (
     group_same_sentences,
 )
 from keystone.generation.rules.subject import include_subject, read_sentence
-from keystone.generation.rules.understand import TopicBy, UnderstandingRules, understand_by_rules
 from keystone.generation.rules.words import find_content_words, find_words
 from keystone.generation.types import Sentence, Understanding
 from keystone.indexing.corpora.segments import cut_segments

@@ -19,7 +19,6 @@ from keystone.generation.answers.sentences import (
     make_messages,
     read_place,
     read_text,
-    show_notes,
     show_passages,
     tidy,
 )
@@ -70,7 +69,7 @@ def request_claims(task: ClaimTask) -> Request:
     user = prompt.USER.format(
         query=task.query,
         narrative=task.narrative,
-        documents=show_passages(task.passages) + show_notes(task.notes),
+        documents=show_passages(task.passages, task.notes),
         most=MOST_CLAIMS,
     )
     return Request("claims", make_messages(prompt.SYSTEM, user), allow_tokens(REPLY_WORDS), prompt.SCHEMA)

@@ -28,20 +28,14 @@ from keystone.generation.readers.agent.desk import Desk
 from keystone.generation.readers.agent.judge import Judging, Judgment, ask_judge, judge_by_notes
 from keystone.generation.readers.agent.rules import judge_by_rules, walk_by_rules
 from keystone.generation.readers.agent.tools import TOOLS, NoteTaken, State, World, search_text, take_notes
-from keystone.generation.readers.allowance import Allowance, Asked, Spent, ask_within
+from keystone.generation.readers.allowance import Allowance, Asked, ask_within
 from keystone.generation.readers.loop import REPEATED, Taken, Walk, walk
 from keystone.generation.readers.reader import Hits, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
-from keystone.generation.readers.structure_reader import (
-    answer_from_evidence,
-    cut_to_tokens,
-    order_by_text,
-    score_by_place,
-)
-from keystone.generation.readers.write import NOTED
+from keystone.generation.readers.structure_reader import WritesFromEvidence, order_by_text, score_by_place
+from keystone.generation.readers.write import NOTED, cut_to_tokens
 from keystone.generation.reply_types import read_part
 from keystone.generation.types import (
-    Answer,
     Evidence,
     EvidenceSet,
     Failure,
@@ -96,7 +90,7 @@ class Research:
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(WritesFromEvidence):
     """The reader; see the module."""
 
     tools: Tools
@@ -117,10 +111,6 @@ class Agent:
         research.steps.append(Step("", "", number, 0, "agent", "", "", f"end: {why}", "", (), 0, 0, STOPS[why]))
         self.tools.tell(research.steps[-1])
         return await asyncio.to_thread(self._make_evidence, desk, research, STOPS[why])
-
-    async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
-        """See `keystone.generation.readers.reader.Reader`."""
-        return await answer_from_evidence(self.tools, task, evidence)
 
     async def _work_through_round(self, desk: Desk, research: Research, allowance: Allowance, number: int) -> None:
         """Let an agent work on each open question, then judge by the notes of all."""
@@ -145,29 +135,11 @@ class Agent:
             research.judged |= await judge_by_rules(desk, judging, settings.least_cosine)
         else:
             asked = await ask_judge(model, judging, shares[-1])
-            failed = isinstance(asked.found, Failure)
             research.judged |= judge_by_notes(judging) if isinstance(asked.found, Failure) else asked.found
-            stop = ("budget" if isinstance(asked.found, Spent) else "llm_error") if failed else ""
-            research.steps.append(self._make_judge_step(research, queries, places, asked, number, stop))
+            research.steps.append(_make_judge_step(research, queries, places, asked, number))
             self.tools.tell(research.steps[-1])
-        allowance.calls, allowance.tokens = sum(one.calls for one in shares), sum(one.tokens for one in shares)
-
-    def _make_judge_step(
-        self,
-        research: Research,
-        queries: Sequence[Query],
-        places: Sequence[int],
-        asked: Asked[dict[int, Judgment]],
-        number: int,
-        stop: str,
-    ) -> Step:
-        said = "; ".join(f"{queries[place].id}: {research.judged[place].found}" for place in places)
-        shown = "\n".join(f"[{at}] {note.claim}" for at, note in enumerate(research.notes))
-        why = asked.found.reason if isinstance(asked.found, Failure) else ""
-        return Step(
-            "", "", len(queries) * number, 0, "agent_judge", shown, asked.reply, said, why, (),
-            asked.prompt_tokens, asked.reply_tokens, stop,
-        )  # fmt: skip
+        allowance.calls = allowance.tokens = 0
+        allowance.give_back(shares)
 
     def _make_evidence(self, desk: Desk, research: Research, stop: Stop) -> EvidenceSet:
         """Make evidence of the segments that hold the notes' quotes; without notes, of all that was shown."""
@@ -201,6 +173,17 @@ class Agent:
             make_checks(research, queries),
             tuple(doc_id for doc_id in cited if doc_id not in known),
         )
+
+
+def _make_judge_step(
+    research: Research, queries: Sequence[Query], places: Sequence[int], asked: Asked[dict[int, Judgment]], number: int
+) -> Step:
+    said = "; ".join(f"{queries[place].id}: {research.judged[place].found}" for place in places)
+    shown = "\n".join(f"[{at}] {note.claim}" for at, note in enumerate(research.notes))
+    return Step(
+        "", "", len(queries) * number, 0, "agent_judge", shown, asked.reply, said, asked.reason, (),
+        asked.prompt_tokens, asked.reply_tokens, asked.stop,
+    )  # fmt: skip
 
 
 def list_asked_places(queries: Sequence[Query]) -> list[int]:

@@ -14,8 +14,7 @@ from keystone.generation.answers.sentences import read_place, tidy
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.prompts.readers.agent import Action, TakenNote
-from keystone.generation.readers.agent.demands import Demands, read_demands
-from keystone.generation.readers.agent.desk import Desk
+from keystone.generation.readers.agent.desk import Demands, Desk, read_demands
 from keystone.generation.readers.graphreader.material import split_chunks
 from keystone.generation.rules.words import find_stems
 from keystone.indexing.errors import Unusable

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keystone.generation.context.delimit import delimit
-from keystone.generation.readers.question import Question
-from keystone.generation.readers.structure_reader import cut_to_tokens
+from keystone.generation.readers.structure_reader import Question
+from keystone.generation.readers.write import cut_to_tokens
 from keystone.generation.types import Evidence
 from keystone.indexing.structures.blocks import trim
 from keystone.indexing.types import Span

@@ -6,12 +6,18 @@ from itertools import combinations, permutations
 from random import Random
 
 from keystone.generation.readers.disco_rag.chunks import Chunk
-from keystone.generation.readers.disco_rag.relations import INTER, UNRELATED, name_relation, report_unknown
-from keystone.generation.readers.disco_rag.replies import Found, tidy_lines
+from keystone.generation.readers.disco_rag.relations import (
+    INTER,
+    UNRELATED,
+    Found,
+    name_relation,
+    report_unknown,
+    tidy_lines,
+)
 from keystone.generation.rules.words import STEM_LETTERS, find_content_words
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
-from keystone.indexing.structures.connectives import signal_across
+from keystone.indexing.structures.discourse import signal_across
 
 LEAST_OVERLAP = 0.2
 """The least share of the smaller chunk's content words that two related chunks have in common."""

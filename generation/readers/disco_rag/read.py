@@ -10,16 +10,24 @@ from functools import partial
 from typing import Any
 
 from keystone.generation.ask import run_together
-from keystone.generation.readers.allowance import Asked, Spent
-from keystone.generation.readers.disco_rag.blueprint import Blueprint, list_notes, show_structures, shuffle_labels
+from keystone.generation.readers.allowance import Asked
 from keystone.generation.readers.disco_rag.chunks import choose_chunks, list_evidence, show_chunks
 from keystone.generation.readers.disco_rag.graph import Graph, show_graph
-from keystone.generation.readers.disco_rag.parts import Part, make_graph, make_plans, make_tree, share_allowance
+from keystone.generation.readers.disco_rag.parts import (
+    Blueprint,
+    Part,
+    list_notes,
+    make_graph,
+    make_plans,
+    make_tree,
+    share_allowance,
+    show_structures,
+    shuffle_labels,
+)
 from keystone.generation.readers.disco_rag.tree_reply import show_tree
-from keystone.generation.readers.question import Question
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import RhetoricalSettings
-from keystone.generation.readers.structure_reader import StructureReader
+from keystone.generation.readers.structure_reader import Question, StructureReader
 from keystone.generation.types import EvidenceSet, Failure, Step, Stop
 from keystone.indexing.structures.tree import Tree
 
@@ -82,8 +90,8 @@ def _record(purpose: str, part: Part[Any], action: str, shown: str, doc_id: str 
 
 def _record_plans(plans: Sequence[Asked[str]], blueprint: Blueprint) -> Iterable[Step]:
     for asked, shown in zip(plans, (show_structures(blueprint), "no structures"), strict=False):
-        plan, failure = ("", asked.found.reason) if isinstance(asked.found, Failure) else (asked.found, "")
-        part = Part(plan, [failure] if failure else [], asked)
+        plan = "" if isinstance(asked.found, Failure) else asked.found
+        part = Part(plan, [asked.reason] if asked.reason else [], asked)
         yield _record("rhetorical_plan", part, plan, shown.strip())
 
 
@@ -92,7 +100,5 @@ def _find_plan(plans: Sequence[Asked[str]]) -> str:
 
 
 def _find_stop(asked: Sequence[Asked[Any]]) -> Stop:
-    found = [one.found for one in asked]
-    if any(isinstance(one, Spent) for one in found):
-        return "budget"
-    return "llm_error" if any(isinstance(one, Failure) for one in found) else "done"
+    stops = {one.stop for one in asked}
+    return "budget" if "budget" in stops else "llm_error" if "llm_error" in stops else "done"

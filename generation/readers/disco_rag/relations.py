@@ -1,17 +1,40 @@
-"""The inventories of rhetorical relations, which are data files, and the relation that a label means."""
+"""The inventories of rhetorical relations, which are data files, and the relation that a line of a reply means."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import yaml
 
+from keystone.generation.structured import strip_thought
+from keystone.generation.types import Reply
 from keystone.indexing.errors import printable
 from keystone.indexing.structures.tree import Nuclearity
+
+T = TypeVar("T")
+
+_PLAIN = str.maketrans(
+    {**dict.fromkeys("*`#{}|"), **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"), "\u2192": "->"}
+)
+
+
+class Found(NamedTuple, Generic[T]):
+    """A value that is read from a reply or made by rules, with remarks for the record of the step."""
+
+    value: T
+    remarks: list[str]
+
+
+def tidy_lines(reply: Reply) -> Iterator[str]:
+    """Yield the lines of a reply that are not empty, without thoughts, markup and spaces around them."""
+    for line in strip_thought(reply.text).translate(_PLAIN).splitlines():
+        if tidied := " ".join(line.split()).lstrip("->\u2022 "):
+            yield tidied
+
 
 LONGEST_LABEL_CHARACTERS = 60
 """The characters of a label that are looked at. The rest is a remark of the model."""

@@ -12,8 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from keystone.generation.context.tokens import FIRST_WIDE_CHARACTER
-from keystone.generation.readers.disco_rag.relations import INTRA, name_relation, report_unknown
-from keystone.generation.readers.disco_rag.replies import Found, tidy_lines
+from keystone.generation.readers.disco_rag.relations import INTRA, Found, name_relation, report_unknown, tidy_lines
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.blocks import sentence_spans, trim

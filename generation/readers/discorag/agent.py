@@ -12,8 +12,8 @@ from keystone.generation.readers.allowance import Allowance, Asked, ask_within
 from keystone.generation.readers.discorag.parse import Action, cut_reply, read_action
 from keystone.generation.readers.discorag.tools import TOOLS, State, World, show_leaf
 from keystone.generation.readers.loop import Taken, Walk, walk
-from keystone.generation.readers.question import Question
 from keystone.generation.readers.settings import DiscoRagSettings
+from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import Failure, Message, Request, Step
 from keystone.indexing.errors import Unusable
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.generation.context.topic import Sources, embed_spans
-from keystone.generation.readers.question import Question
+from keystone.generation.readers.structure_reader import Question
 from keystone.indexing.structures.cached import read_discourse_trees
 from keystone.indexing.structures.tree import Node, Tree, leaves
 from keystone.indexing.types import Document, Span

@@ -20,17 +20,27 @@ from keystone.generation.ask import run_together
 from keystone.generation.context.topic import Sources, embed_spans
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.allowance import Allowance
-from keystone.generation.readers.graphreader.choose import choose_by_model, choose_by_rules, choose_neighbours_at_random
-from keystone.generation.readers.graphreader.extract import ask_for_facts, make_rule_facts
 from keystone.generation.readers.graphreader.material import Chunk, ChunkFact, Material, list_chunks
-from keystone.generation.readers.graphreader.start import choose_nodes, draw_nodes, make_plan, rate_keys
-from keystone.generation.readers.graphreader.walk import State, walk_from
+from keystone.generation.readers.graphreader.start import (
+    ask_for_facts,
+    choose_nodes,
+    draw_nodes,
+    make_plan,
+    make_rule_facts,
+    rate_keys,
+)
+from keystone.generation.readers.graphreader.walk import (
+    State,
+    choose_by_model,
+    choose_by_rules,
+    choose_neighbours_at_random,
+    walk_from,
+)
 from keystone.generation.readers.loop import Walk
-from keystone.generation.readers.question import Question
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import GraphReaderSettings
-from keystone.generation.readers.structure_reader import StructureReader
-from keystone.generation.types import Evidence, EvidenceSet, Note, Step, Stop
+from keystone.generation.readers.structure_reader import Question, StructureReader, join_stops
+from keystone.generation.types import Evidence, EvidenceSet, Note, Step
 from keystone.indexing.structures.cached import read_facts
 from keystone.indexing.types import Span
 
@@ -53,7 +63,7 @@ async def read_graph(tools: Tools, question: Question) -> EvidenceSet:
     return EvidenceSet(
         tuple(items or await asyncio.to_thread(choose_closest, tools.sources, material, paths)),
         make_notes(material, paths),
-        _join_stops(walks),
+        join_stops([walk.stop for walk in walks]),
         steps=(*steps, *(step for walk in walks for step in walk.steps)),
     )
 
@@ -96,7 +106,7 @@ async def _prepare(
 ) -> tuple[dict[int, list[ChunkFact]], str, list[Step]]:
     """Ask for facts and plan at one time. Returns the facts of each chunk, the plan and the steps of both."""
     (share, _) = allowance.split(2)
-    allowance.calls, allowance.tokens = allowance.calls - share.calls, allowance.tokens - share.tokens
+    allowance.take(share)
     read: list[tuple[dict[int, list[ChunkFact]], list[Step]]] = []
     plans: list[tuple[str, Step]] = []
 
@@ -107,15 +117,9 @@ async def _prepare(
         plans.append(await make_plan(question, model, settings.temperature, allowance))
 
     await run_together([read_chunks, plan])
-    allowance.calls, allowance.tokens = allowance.calls + share.calls, allowance.tokens + share.tokens
+    allowance.give_back([share])
     ((facts, steps),), ((written, step),) = read, plans
     return facts, written, [*steps, step]
-
-
-def _join_stops(walks: Sequence[Walk[State]]) -> Stop:
-    """Join the stops of all paths: `done` if one is done, or else the first."""
-    stops = [walk.stop for walk in walks]
-    return "done" if "done" in stops else stops[0] if stops else "empty"
 
 
 GraphReader = partial(StructureReader, read_graph)

@@ -12,7 +12,7 @@ from keystone.generation.structured import strip_thought
 from keystone.generation.types import Reply
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.errors import Unusable
-from keystone.indexing.structures.keys import normalise_key, tidy_key
+from keystone.indexing.structures.fact_graph import normalise_key, tidy_key
 
 MOST_LINES = 300
 """How many lines of a list are read."""

@@ -1,4 +1,7 @@
-"""The reader RDR2: the router walks through each document, and the paragraphs that it answers with are the evidence."""
+"""The reader RDR2: the router walks through each document, and the paragraphs that it answers with are the evidence.
+
+The router is a model that reads a view, or, without a model, the similarity of its lines to the question.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -6,21 +9,74 @@ from collections.abc import Sequence
 from functools import partial
 from typing import get_args
 
-from keystone.fusion.evidence import interleave
+import numpy as np
+
+from keystone.fusion.rrf import interleave
+from keystone.generation.answers.sentences import make_messages
 from keystone.generation.ask import run_together
+from keystone.generation.context.delimit import delimit
 from keystone.generation.context.passages import merge_spans
-from keystone.generation.context.topic import embed_spans
-from keystone.generation.readers.allowance import Allowance
-from keystone.generation.readers.question import Question
-from keystone.generation.readers.rdr2.routers import ask_model, compare
-from keystone.generation.readers.rdr2.view import flatten
-from keystone.generation.readers.rdr2.walk import Site, Walk, walk
+from keystone.generation.context.topic import Sources, embed_spans
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.readers import route as prompt
+from keystone.generation.readers.allowance import Allowance, ask_within
+from keystone.generation.readers.rdr2.reply import Choice, read_choice
+from keystone.generation.readers.rdr2.view import View, flatten
+from keystone.generation.readers.rdr2.walk import Routed, Site, Walk, walk
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import Rdr2Settings
-from keystone.generation.readers.structure_reader import StructureReader
-from keystone.generation.types import Evidence, EvidenceSet, Stop
+from keystone.generation.readers.structure_reader import Question, StructureReader
+from keystone.generation.types import Evidence, EvidenceSet, Request, Stop
 from keystone.indexing.structures.cached import read_section_trees
 from keystone.indexing.types import Document, Span
+from keystone.indexing.vectors.of_segments import sentence_vectors
+
+LEAST_COSINE = 0.2
+"""Without a model, the lines that have at least this cosine with the question are chosen.
+
+Measured with the local embedding on 30 questions about 6 stories of SQuALITY, with 1,000 tokens of evidence: from 0.2
+on, the evidence held 25 % of the references' words. From 0.3 on it held 18 %, and half of the tokens were left.
+"""
+
+
+async def ask_model(model: Model, site: Site, view: View, allowance: Allowance) -> Routed:
+    """Ask a model for its choice. If its reply cannot be used, also after a repair, that is a refusal."""
+    expand, refuse = site.may_expand, site.settings.refuse
+    outline = delimit(site.document.id, view.text)
+    user = prompt.USER.format(asked=site.question.text, document=outline)
+    request = Request("route", make_messages(prompt.write_system(expand, refuse), user), prompt.MAX_TOKENS)
+    asked = await ask_within(model, request, partial(read_choice, view=view, expand=expand, refuse=refuse), allowance)
+    cost = asked.prompt_tokens, asked.reply_tokens
+    if isinstance(asked.found, Choice):
+        return Routed(asked.found, asked.reply, "", *cost)
+    stop: Stop = "done" if asked.reply and asked.stop == "llm_error" else asked.stop or "done"
+    return Routed(Choice(), asked.reply, asked.reason, *cost, stop)
+
+
+async def compare(sources: Sources, site: Site, view: View, _allowance: Allowance) -> Routed:
+    """Choose the lines that are similar to the question, the most similar first. A heading counts with those above it.
+
+    If the router may not refuse, and no line is similar enough, the most similar one is chosen.
+    """
+    return Routed(await asyncio.to_thread(_choose_similar, sources, site, view))
+
+
+def _choose_similar(sources: Sources, site: Site, view: View) -> Choice:
+    question, content = site.question, list(view.content)
+    headings = list(view.headings) if site.may_expand else []
+    paths = [" > ".join([site.tree.nodes[0].label, *site.list_headings(id), site.tree[id].label]) for id in headings]
+    vectors = np.concatenate(
+        [
+            embed_spans(sources, question.context, [site.get_span(id) for id in content]),
+            sentence_vectors(sources.index, paths, sources.threads),
+        ]
+    )
+    cosines = (vectors @ question.vector).tolist()
+    ranked = sorted(zip(cosines, content + headings, strict=True), key=lambda each: (-each[0], each[1]))
+    similar = [id for cosine, id in ranked if cosine >= LEAST_COSINE]
+    if not similar and not site.settings.refuse:
+        similar = [id for _, id in ranked[:1]]
+    return Choice(tuple(id for id in similar if id in view.content), tuple(id for id in similar if id in view.headings))
 
 
 async def read_routed(tools: Tools, question: Question) -> EvidenceSet:
@@ -41,7 +97,7 @@ async def read_routed(tools: Tools, question: Question) -> EvidenceSet:
     return EvidenceSet(items, stop=_join_stops(walks, items), steps=tuple(step for one in walks for step in one.steps))
 
 
-Choice = tuple[Span, str, str]
+Chosen = tuple[Span, str, str]
 """A stretch, the headings above it, and the reason why it was chosen."""
 
 Rdr2 = partial(StructureReader, read_routed)
@@ -72,21 +128,21 @@ def _list_sites(tools: Tools, question: Question) -> list[Site]:
     ]
 
 
-def _list_answers(found: Walk) -> list[list[Choice]]:
+def _list_answers(found: Walk) -> list[list[Chosen]]:
     """List the answered nodes of each step of a walk, as far as an answer can cite them."""
-    site, by_step = found.site, defaultdict[int, list[Choice]](list)
+    site, by_step = found.site, defaultdict[int, list[Chosen]](list)
     for id, step in found.answers.items():
         if is_citable(site.document, span := site.get_span(id)):
             by_step[step].append((span, " > ".join(site.list_headings(id)), f"answered node {id} in step {step}"))
     return list(by_step.values())
 
 
-def _list_hits(site: Site) -> list[Choice]:
+def _list_hits(site: Site) -> list[Chosen]:
     spans = merge_spans([(span.start, span.end) for span in site.hits])
     return [(Span(site.document.id, *span), "", "is close to the question") for span in spans]
 
 
-def _rank(tools: Tools, question: Question, found: Sequence[Sequence[Choice]]) -> tuple[Evidence, ...]:
+def _rank(tools: Tools, question: Question, found: Sequence[Sequence[Chosen]]) -> tuple[Evidence, ...]:
     """Rank the choices of all steps: each step gives its best in turn, so that no step is cut off by the others.
 
     In a step, the order is that of the cosine with the question. Ties go to the earlier place.

@@ -11,10 +11,10 @@ from hashlib import sha256
 
 from keystone.generation.ask import run_together
 from keystone.generation.readers.allowance import Allowance
-from keystone.generation.readers.question import Question
 from keystone.generation.readers.rdr2.reply import Choice
 from keystone.generation.readers.rdr2.view import View, find_hit_nodes, light, list_section, order_by_nearness, show
 from keystone.generation.readers.settings import Rdr2Settings
+from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import Step, Stop
 from keystone.indexing.structures.tree import Tree, ancestors
 from keystone.indexing.types import Document, Span

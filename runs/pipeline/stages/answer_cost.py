@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from keystone.generation.answers.answer import AnswerTask, request_answer
+from keystone.generation.answers.answer import SUB_ANSWER_WORDS, AnswerTask, SubTask, request_answer, request_sub_answer
 from keystone.generation.answers.cite import request_citations
 from keystone.generation.answers.claims.collect import MOST_CLAIMS, REPLY_WORDS, ClaimTask, request_claims
 from keystone.generation.answers.claims.write import ProseTask, request_prose
 from keystone.generation.answers.mend import request_mending
 from keystone.generation.answers.sentences import MOST_SENTENCES, allow_tokens, make_messages
 from keystone.generation.answers.shorten import MOST_ROUNDS, request_shorter
-from keystone.generation.answers.sub_answers import SUB_ANSWER_WORDS, SubTask, request_sub_answer
 from keystone.generation.answers.support import GROUP_SENTENCES
 from keystone.generation.answers.synthesise import SynthesisTask, request_edit, request_resynthesis
 from keystone.generation.answers.whole import QUESTION_TOKENS, WholeTask, request_check, request_whole

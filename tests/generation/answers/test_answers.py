@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.answer import AnswerTask, write_answers
+from keystone.generation.answers.answer import AnswerTask, PromptWith, SubTask, draft_answer, write_sub_answers
 from keystone.generation.answers.answer import request_answer as answer_request
 from keystone.generation.answers.sentences import (
     Passage,
@@ -19,8 +19,7 @@ from keystone.generation.answers.sentences import (
     read_rewritten,
     tidy,
 )
-from keystone.generation.answers.shorten import shorten_answers
-from keystone.generation.answers.sub_answers import PromptWith, SubTask, write_sub_answers
+from keystone.generation.answers.shorten import shorten_answer
 from keystone.generation.context.delimit import delimit
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
@@ -213,11 +212,10 @@ def test_answers(
     sentences: list[tuple[str, tuple[str, ...]]] | None,
     recorded: list[tuple[str, str]],
 ) -> None:
-    answers, fallbacks = asyncio.run(
-        write_answers(Scripted(by_purpose(**{purpose: [said] for purpose, said in replies.items()})), [task()])
-    )
+    model = Scripted(by_purpose(**{purpose: [said] for purpose, said in replies.items()}))
+    answer, fallbacks = asyncio.run(draft_answer(model, task()))
     wanted = None if sentences is None else Answer("1", tuple(Sentence(*sentence) for sentence in sentences))
-    assert answers == [wanted]
+    assert answer == wanted
     assert fallbacks == [Fallback("1", *record) for record in recorded]
 
 
@@ -225,7 +223,7 @@ def test_an_answer_is_shortened_twice_at_most() -> None:
     lengths = iter([12, 11, 10, 9])
     model = Scripted(lambda _: make_rewritten_reply((0, "x " * next(lengths)), (1, "y")))
     answer = Answer("1", (Sentence("x " * 19, ("bees",)), Sentence("y", ("ants",))))
-    (found,), fallbacks = asyncio.run(shorten_answers(model, [answer], [(3, 8)]))
+    found, fallbacks = asyncio.run(shorten_answer(model, answer, (3, 8)))
     assert len(model.requests) == 2
     assert found is None
     assert [fallback.step for fallback in fallbacks] == ["shorten"]
@@ -233,9 +231,9 @@ def test_an_answer_is_shortened_twice_at_most() -> None:
 
 def test_without_documents_the_model_is_not_asked() -> None:
     model = Scripted(lambda _: make_reply(("From memory.", [])))
-    answers, fallbacks = asyncio.run(write_answers(model, [task(passages=())]))
+    answer, fallbacks = asyncio.run(draft_answer(model, task(passages=())))
     subs, more = asyncio.run(write_sub_answers(model, [SubTask("1", "N?", "Q?", ())]))
-    assert (answers, subs, model.requests) == ([None], [None], [])
+    assert (answer, subs, model.requests) == (None, [None], [])
     assert [fallback.step for fallback in fallbacks + more] == ["answer", "sub_answer"]
 
 
@@ -243,8 +241,8 @@ def test_results_follow_the_order_of_the_tasks() -> None:
     def echo(request: Request) -> str:
         return make_reply((request.messages[1][1].split("<document")[1].split("\n")[1], [0]))
 
-    tasks = [task(str(n), passages=[Passage(f"d{n}", "", f"Text {n}.")]) for n in range(9)]
-    answers, fallbacks = asyncio.run(write_answers(Scripted(echo), tasks))
+    tasks = [SubTask(str(n), "N?", "Q?", (Passage(f"d{n}", "", f"Text {n}."),)) for n in range(9)]
+    answers, fallbacks = asyncio.run(write_sub_answers(Scripted(echo), tasks))
     assert answers == [Answer(str(n), (Sentence(f"Text {n}.", (f"d{n}",)),)) for n in range(9)]
     assert fallbacks == []
 
@@ -276,10 +274,9 @@ def test_sentences_of_sub_answers_all_cite() -> None:
 @given(st.lists(REPLY, min_size=1, max_size=6))
 def test_no_reply_breaks_an_answer(replies: list[Said]) -> None:
     turns = iter(replies * 20)
-    answers, fallbacks = asyncio.run(
-        write_answers(Scripted(lambda _: next(turns)), [task("1"), task("2", passages=[HOSTILE]), task("3")])
-    )
-    for number, answer in enumerate(answers, 1):
+    model = Scripted(lambda _: next(turns))
+    for number, own in enumerate([task("1"), task("2", passages=[HOSTILE]), task("3")], 1):
+        answer, fallbacks = asyncio.run(draft_answer(model, own))
         if answer is None:
             assert any(fallback.topic_id == str(number) for fallback in fallbacks)
         else:

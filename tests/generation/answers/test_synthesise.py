@@ -68,7 +68,7 @@ def six_words(text: str) -> str:
 def test_edit_cannot_meet_its_limit_on_seven_sub_answers() -> None:
     """A sentence that states a fact has at least six words. 126 such sentences have 756 words, and 400 are allowed."""
     assert (len(join_sub_answers(SEVEN)), count_words(join_sub_answers(SEVEN))) == (126, 2646)
-    (answer,), fallbacks = asyncio.run(edit(Scripted(editor(six_words)), [SEVEN]))
+    answer, fallbacks = asyncio.run(edit(Scripted(editor(six_words)), SEVEN))
     assert fallbacks == [
         Fallback("1", "edit", "756 words in 126 sentences, at most 400 wanted: cut after sentence 66, 396 words")
     ]
@@ -78,7 +78,7 @@ def test_edit_cannot_meet_its_limit_on_seven_sub_answers() -> None:
 
 def test_select_edit_answers_all_seven_queries_within_the_limit() -> None:
     queries, sentences = vectors(SEVEN)
-    (answer,), fallbacks = asyncio.run(select_edit(Scripted(editor(str.upper)), [SEVEN], [queries], [sentences]))
+    answer, fallbacks = asyncio.run(select_edit(Scripted(editor(str.upper)), SEVEN, queries, sentences))
     assert answer
     assert 350 <= count_words(answer.sentences) <= 400
     assert [sentence.citations[0] for sentence in answer.sentences] == sorted(s.citations[0] for s in answer.sentences)
@@ -150,8 +150,8 @@ def test_a_sentence_near_no_query_still_serves_its_own_query() -> None:
 def test_an_edit_that_fails_leaves_the_chosen_sentences(reply: str | Failure, reason: str) -> None:
     task = synthesis([sub_answer(0, 1, 5), sub_answer(1, 1, 5)], (5, 12))
     queries, sentences = vectors(task)
-    answers, fallbacks = asyncio.run(select_edit(Scripted(lambda _: reply), [task], [queries], [sentences]))
-    assert answers == [Answer("1", join_sub_answers(task))]
+    answer, fallbacks = asyncio.run(select_edit(Scripted(lambda _: reply), task, queries, sentences))
+    assert answer == Answer("1", join_sub_answers(task))
     assert fallbacks == [Fallback("1", "edit", f"sentences left unedited: {reason}")]
 
 
@@ -159,11 +159,11 @@ def test_without_sub_answers_the_model_is_not_asked() -> None:
     task, model = synthesis([None, None]), Scripted(lambda _: make_reply())
     queries, sentences = np.eye(2, dtype=np.float32), np.empty((0, 2), dtype=np.float32)
     results = [
-        asyncio.run(edit(model, [task])),
-        asyncio.run(select_edit(model, [task], [queries], [sentences])),
-        asyncio.run(resynthesise(model, [task], [[]])),
+        asyncio.run(edit(model, task)),
+        asyncio.run(select_edit(model, task, queries, sentences)),
+        asyncio.run(resynthesise(model, task, [])),
     ]
-    assert [answers for answers, _ in results] == [[None]] * 3
+    assert [answer for answer, _ in results] == [None] * 3
     assert [[fallback.step for fallback in fallbacks] for _, fallbacks in results] == [
         ["edit"],
         ["select_edit"],
@@ -182,8 +182,8 @@ def test_resynthesise_writes_anew_and_assigns_documents_that_the_sub_answers_cit
             cite=['{"sentences": [{"id": 0, "citations": [2, 0]}]}'],
         )
     )
-    answers, fallbacks = asyncio.run(resynthesise(model, [task], [passages]))
-    assert answers == [Answer("1", (Sentence("One new text.", ("d2", "d0")), Sentence("Two.", ())))]
+    answer, fallbacks = asyncio.run(resynthesise(model, task, passages))
+    assert answer == Answer("1", (Sentence("One new text.", ("d2", "d0")), Sentence("Two.", ())))
     assert fallbacks == [Fallback("1", "cite", "1 of 2 sentences are left without citation")]
     assert "unused" not in model.requests[-1].messages[1][1]
     user = model.requests[0].messages[1][1]
@@ -219,11 +219,11 @@ def test_no_edit_changes_a_citation_or_exceeds_the_limit(
     queries, sentences = vectors(task)
     every = [sentence.citations for sentence in join_sub_answers(task)]
     model = Scripted(lambda _: reply)
-    (edited,), recorded = asyncio.run(edit(model, [task]))
+    edited, recorded = asyncio.run(edit(model, task))
     assert (
         [sentence.citations for sentence in edited.sentences] == every[: len(edited.sentences)] if edited else recorded
     )
-    (selected,), recorded = asyncio.run(select_edit(model, [task], [queries], [sentences]))
+    selected, recorded = asyncio.run(select_edit(model, task, queries, sentences))
     if selected is None:
         assert recorded
     else:
@@ -239,7 +239,7 @@ def test_no_reply_breaks_a_resynthesis(lengths: list[list[int] | None], high: in
     turns = iter(replies * 20)
     task = of(lengths, high)
     documents = [Passage(citation, "", "Text.") for s in join_sub_answers(task) for citation in s.citations]
-    (answer,), fallbacks = asyncio.run(resynthesise(Scripted(lambda _: next(turns)), [task], [documents]))
+    answer, fallbacks = asyncio.run(resynthesise(Scripted(lambda _: next(turns)), task, documents))
     assert fallbacks if answer is None else 0 < count_words(answer.sentences) <= high
 
 

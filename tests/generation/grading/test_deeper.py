@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.fusion.parasol import Floats, Top, extend_top, parasol
-from keystone.generation.grading.deeper import GROUP_DOCUMENTS, Beyond, choose_group, grade_deeper
+from keystone.generation.grading.grade import GROUP_DOCUMENTS, Beyond, choose_group, grade_deeper
 
 GRADES = st.sampled_from([0.0, 1.0, 2.0, 3.0, float("nan")])
 

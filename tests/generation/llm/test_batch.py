@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from keystone.generation.ask import ask_all, run_together
-from keystone.generation.llm import batch_files
-from keystone.generation.llm.batch_files import locate_replies
+from keystone.generation.llm import batch_jobs
+from keystone.generation.llm.batch_jobs import locate_replies
 from keystone.generation.llm.cache import Cache
 from keystone.generation.llm.chat import read_bound, read_reply
 from keystone.generation.llm.model import make_request_key
@@ -350,7 +350,7 @@ def test_a_reply_is_read_for_any_token_limit_in_its_request(tokens: Any) -> None
 
 
 def test_files_keep_the_limits_of_services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_files, "MOST_REQUESTS", 4)
+    monkeypatch.setattr(batch_jobs, "MOST_REQUESTS", 4)
     asked = [asking(str(i)) for i in range(10)]
     with pytest.raises(Waits) as error:
         ask_steps(settings(tmp_path), asked)

@@ -27,7 +27,7 @@ from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import UserError
 from keystone.indexing.io import keys, retry
 from keystone.indexing.io.keys import is_guarded, read_key, remove_key
-from keystone.indexing.io.limit import FIRST_REQUESTS
+from keystone.indexing.io.retry import FIRST_REQUESTS
 from tests.support import programs
 from tests.support.models.client import SECRET, complete, make_settings, open_beside_cache
 from tests.support.servers.chat import (

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from keystone.generation.llm import vllm
-from keystone.generation.llm.batch_files import locate_replies
+from keystone.generation.llm.batch_jobs import locate_replies
 from keystone.generation.llm.cache import Cache
 from keystone.generation.llm.model import make_request_key
 from keystone.generation.llm.settings import ModelSettings

@@ -1,6 +1,6 @@
 """A track's language is named in every request of its answers, and in no other track's."""
 
-from keystone.generation.llm.in_language import name_language
+from keystone.generation.llm.model import name_language
 from keystone.generation.types import Request
 from keystone.runs.track_rules import LATER_RULES, TRACKS, encode_rules
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.llm.prompt_sizes import LEAST_CHARACTERS, LEAST_TOKENS, CutPrompt, PromptSizes
+from keystone.generation.llm.model import LEAST_CHARACTERS, LEAST_TOKENS, CutPrompt, PromptSizes
 from keystone.generation.types import Request, Usage
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from keystone.indexing.builds import ray as ray_engine
 from keystone.indexing.builds.index import build_index
-from keystone.indexing.builds.ray_cluster import cluster
+from keystone.indexing.builds.ray import cluster
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.corpora.corpus import list_corpus_files, read_files
 from keystone.indexing.corpora.forms import CorpusFile
@@ -380,7 +380,7 @@ def test_java_works_beside_ray_and_after_it() -> None:
     code = """if True:
         import ctypes, signal
         from keystone.indexing.lucene.java import java_class
-        from keystone.indexing.builds.ray_cluster import cluster
+        from keystone.indexing.builds.ray import cluster
 
         def handlers():
             found = [ctypes.create_string_buffer(1024) for _ in range(4)]

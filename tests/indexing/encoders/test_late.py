@@ -16,8 +16,8 @@ from keystone.generation.rerank.settings import RerankSettings
 from keystone.indexing.encoders.checkpoint import read_checkpoint
 from keystone.indexing.encoders.late import compute_maxsim, is_late, open_late_encoder
 from keystone.indexing.encoders.pairs import open_pair_scorer
-from keystone.indexing.encoders.pickled import read_pickled_layer
 from keystone.indexing.encoders.sparse import M3_FACTOR, open_sparse_encoder
+from keystone.indexing.encoders.weights import read_pickled_layer
 from keystone.indexing.errors import UserError
 from keystone.indexing.vectors.encoder import Encoder
 from tests.support import programs

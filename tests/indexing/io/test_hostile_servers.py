@@ -22,9 +22,8 @@ from keystone.indexing.attached.rest_server import Server
 from keystone.indexing.errors import TooLarge, Unreached, UserError, printable
 from keystone.indexing.io import keys as access
 from keystone.indexing.io import retry
-from keystone.indexing.io.body import read_body
 from keystone.indexing.io.error_text import describe_error
-from keystone.indexing.io.http import HttpRequest, Sender
+from keystone.indexing.io.http import HttpRequest, Sender, read_body
 from keystone.indexing.opensearch import cluster as opensearch
 from keystone.indexing.opensearch.cluster import Request, connect
 from keystone.indexing.opensearch.requests import ask

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from keystone.generation.llm.usage import Prices, add_usage, compute_cost, report_usage
 from keystone.generation.types import Usage
-from keystone.indexing.io.limit import LEAST_REQUESTS, Limit
-from keystone.indexing.io.retry import LONGEST_RETRY_AFTER_S, draw_pause, parse_retry_after
+from keystone.indexing.io.retry import LEAST_REQUESTS, LONGEST_RETRY_AFTER_S, Limit, draw_pause, parse_retry_after
 
 
 def simulate(limit: Limit, calls: int, seconds: Callable[[int], float], room: int = 10**9) -> tuple[float, list[int]]:

@@ -9,10 +9,10 @@ import pytest
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import ClusterRefused, MissingPackage, UserError
-from keystone.indexing.opensearch.admin import administer
 from keystone.indexing.opensearch.build import adopt_loaded
 from keystone.indexing.opensearch.cluster import close, connect, place_of
 from keystone.indexing.opensearch.index import Target
+from keystone.indexing.opensearch.requests import administer
 from keystone.indexing.store import to_record
 from keystone.retrieval.backends import open_store
 from keystone.runs.doctor.cluster import check_addresses

@@ -13,11 +13,10 @@ from keystone.indexing.errors import GaveUp, UserError
 from keystone.indexing.io import retry
 from keystone.indexing.opensearch import load as opensearch_bulk
 from keystone.indexing.opensearch import requests
-from keystone.indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Reply, Request, connect, place_of
+from keystone.indexing.opensearch.cluster import CA, KEY, PASSWORD, REGION, USER, Reply, Request, connect, place_of
 from keystone.indexing.opensearch.index import Target
 from keystone.indexing.opensearch.load import Upload, acknowledged, gaps, load
 from keystone.indexing.opensearch.requests import Read
-from keystone.indexing.opensearch.signing import REGION
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document
 from tests.support import programs

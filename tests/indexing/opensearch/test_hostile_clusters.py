@@ -16,8 +16,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, Index
 from keystone.indexing.opensearch import store as opensearch_store
 from keystone.indexing.opensearch.build import adopt_loaded
-from keystone.indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Place
-from keystone.indexing.opensearch.signing import REGION
+from keystone.indexing.opensearch.cluster import CA, KEY, PASSWORD, REGION, USER, Place
 from keystone.indexing.opensearch.store import OpenSearchStore
 from keystone.indexing.store import to_record
 from keystone.indexing.types import Document, Embedding, Segment, Span

@@ -12,8 +12,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from keystone.indexing.errors import MissingPackage, UserError
-from keystone.indexing.opensearch.cluster import KEY, connect
-from keystone.indexing.opensearch.signing import REGION
+from keystone.indexing.opensearch.cluster import KEY, REGION, connect
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone

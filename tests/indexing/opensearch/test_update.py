@@ -18,7 +18,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.builds.update import update_index
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
-from keystone.indexing.opensearch import update as replacing
+from keystone.indexing.opensearch import build as replacing
 from keystone.indexing.opensearch.build import adopt_loaded
 from keystone.indexing.opensearch.cluster import close, connect, place_at, place_of
 from keystone.indexing.opensearch.index import Target, switch, version_at

@@ -7,20 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.structures.blocks import LONGEST_SENTENCE, sentence_spans
-from keystone.indexing.structures.connectives import CONNECTIVES, Signal, find_connective, signal_across, signal_within
 from keystone.indexing.structures.discourse import (
     AFTER_HEADING,
     BEFORE_HEADING,
     BETWEEN_PARAGRAPHS,
     BETWEEN_SENTENCES,
+    CONNECTIVES,
     IN_SENTENCE,
     LONGEST_CHAIN,
     MOST_SENTENCES,
     Leaf,
     Related,
+    Signal,
     binary_tree,
     discourse_tree,
+    find_connective,
     relations_from,
+    signal_across,
+    signal_within,
 )
 from keystone.indexing.structures.sections import section_tree
 from keystone.indexing.structures.tree import Node, Tree, children, depths, leaves

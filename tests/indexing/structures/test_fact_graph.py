@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.indexing.structures.fact_graph import find_key, find_neighbours, join_graphs, make_graph
-from keystone.indexing.structures.keys import DEMONYMS, find_numbers, fold_key, is_slip, normalise_key
+from keystone.indexing.structures.fact_graph import (
+    DEMONYMS,
+    find_key,
+    find_neighbours,
+    find_numbers,
+    fold_key,
+    is_slip,
+    join_graphs,
+    make_graph,
+    normalise_key,
+)
 
 FACTS = {
     6: ("Never Too Loud", "studio album", "Canadian", "hard rock band", "Danko Jones"),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keystone.indexing.structures.fact_graph import normalise_key
 from keystone.indexing.structures.facts import MOST_KEYS, decode_facts, encode_facts, find_fact_spans, make_facts
-from keystone.indexing.structures.keys import normalise_key
 from keystone.indexing.types import Document
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.indexing.structures.headings import normal_form, place_headings
+from keystone.indexing.structures.sections import normal_form, place_headings
 
 PROSE = "It began a long time ago, and nobody knows for certain how it went on."
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from keystone.indexing.errors import UserError
 from keystone.indexing.io import kept as kept_module
 from keystone.indexing.types import MINILM
-from keystone.indexing.vectors.cache import open_cache
+from keystone.indexing.vectors.of_segments import open_cache
 from keystone.indexing.vectors.types import Vectors
 
 DIMENSION = 384

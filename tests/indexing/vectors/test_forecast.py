@@ -10,8 +10,8 @@ from keystone.indexing.builds.parts import change_parts
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.types import Embedding
-from keystone.indexing.vectors import forecast
-from keystone.indexing.vectors.forecast import FIRST_TEXTS, TRIED_SHARE, foretell
+from keystone.indexing.vectors import shards
+from keystone.indexing.vectors.shards import FIRST_TEXTS, TRIED_SHARE, foretell
 from keystone.indexing.vectors.types import Effort, Forecast
 from tests.support.models.checkpoints import write_checkpoint
 from tests.support.servers.embeddings import serving
@@ -23,7 +23,7 @@ LEAST_TEXTS = int(FIRST_TEXTS / TRIED_SHARE)
 @pytest.mark.parametrize("pace", [0.0001, 0.02, 3.0])
 def test_the_speed_of_a_trial_is_that_of_the_whole(texts: int, pace: float, monkeypatch: pytest.MonkeyPatch) -> None:
     now, tried, said = [100.0], list[Sequence[int]](), list[Forecast]()
-    monkeypatch.setattr(forecast, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(shards, "perf_counter", lambda: now[0])
 
     def measure(places: Sequence[int]) -> int:
         tried.append(places)
@@ -37,7 +37,7 @@ def test_the_speed_of_a_trial_is_that_of_the_whole(texts: int, pace: float, monk
     for places in tried:
         assert (min(places), max(places), len(set(places))) == (0, texts - 1, len(places))
         assert len(places) <= texts * TRIED_SHARE
-    assert sum(map(len, tried[:-1])) * pace < 2 * forecast.TRIAL_SECONDS, "the trials before the last one are short"
+    assert sum(map(len, tried[:-1])) * pace < 2 * shards.TRIAL_SECONDS, "the trials before the last one are short"
 
 
 @pytest.mark.parametrize(("texts", "listens"), [(LEAST_TEXTS - 1, True), (0, True), (10_000, False)])

@@ -12,9 +12,8 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.types import MINILM, Embedding
-from keystone.indexing.vectors.cache import hash_texts
 from keystone.indexing.vectors.of_documents import document_vectors
-from keystone.indexing.vectors.of_segments import segment_vectors
+from keystone.indexing.vectors.of_segments import hash_texts, segment_vectors
 from keystone.retrieval.backends import open_dense, open_sparse, open_store
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config

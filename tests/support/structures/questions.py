@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.readers.question import Question
+from keystone.generation.readers.structure_reader import Question
 from keystone.indexing.types import Document, Segment, Span
 from keystone.retrieval.types import Query
 

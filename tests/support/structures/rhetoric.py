@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.readers.question import Question
+from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import Request
 from keystone.indexing.structures.blocks import sentence_spans
 from keystone.indexing.types import Document, Segment, Span

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.fusion.coverage import choose
-from keystone.generation.answers.claims.choose import (
+from keystone.generation.answers.claims.collect import Claim
+from keystone.generation.answers.claims.write import (
     choose_claims,
     compute_claim_utilities,
     join_citations,
     merge_claims,
 )
-from keystone.generation.answers.claims.collect import Claim
 
 LEAST_SHARE = (1 - 1 / math.e) / 2
 

@@ -11,7 +11,7 @@ from keystone.generation.readers.disco_rag.graph import infer_graph, read_graph,
 from keystone.generation.readers.disco_rag.relations import INTER, INTRA, name_relation
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
-from keystone.indexing.structures.connectives import CONNECTIVES
+from keystone.indexing.structures.discourse import CONNECTIVES
 from keystone.indexing.types import Span
 from tests.support.structures.rhetoric import write_graph
 

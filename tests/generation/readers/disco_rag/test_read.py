@@ -14,9 +14,9 @@ from keystone.generation.context.topic import Sources
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.allowance import count_prompt_tokens
 from keystone.generation.readers.disco_rag.read import read_rhetorically
-from keystone.generation.readers.question import Question
 from keystone.generation.readers.reader import AnswerSettings, Tools
 from keystone.generation.readers.settings import RhetoricalSettings
+from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request
 from keystone.indexing.errors import Waits
 from tests.support.models.scripted import Said, Scripted

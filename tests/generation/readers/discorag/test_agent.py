@@ -14,13 +14,12 @@ from keystone.generation.context.tokens import count_tokens
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.readers.allowance import Allowance, count_prompt_tokens
 from keystone.generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore, make_scratchpad
-from keystone.generation.readers.discorag.choose import Pick
 from keystone.generation.readers.discorag.forest import Discourse, Vector
-from keystone.generation.readers.discorag.read import merge
+from keystone.generation.readers.discorag.read import Pick, merge
 from keystone.generation.readers.discorag.tools import State, World
 from keystone.generation.readers.loop import REPEATED, Walk
-from keystone.generation.readers.question import Question
 from keystone.generation.readers.settings import DiscoRagSettings
+from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import Failure, Step, Stop
 from keystone.indexing.vectors.types import Vectors
 from tests.support.fuzz import FUZZ_CASES

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.readers.discorag.choose import (
+from keystone.generation.readers.discorag.forest import Discourse, rank_leaves
+from keystone.generation.readers.discorag.read import (
     LEAVES_OF_INNER_NODE,
     PICKS,
     choose_entries,
@@ -16,7 +17,6 @@ from keystone.generation.readers.discorag.choose import (
     pick_by_nodes,
     pick_with_neighbours,
 )
-from keystone.generation.readers.discorag.forest import Discourse, rank_leaves
 from keystone.generation.readers.settings import DiscoRagSettings
 from keystone.indexing.structures.tree import leaves
 from tests.support.structures.discourse_trees import Sketch, draw_chain, make_discourse, number_nodes

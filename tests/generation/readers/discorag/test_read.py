@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from keystone.generation.context.topic import Sources, read_context
-from keystone.generation.readers.discorag.choose import Pick, choose_entries
 from keystone.generation.readers.discorag.forest import Discourse, read_forest
-from keystone.generation.readers.discorag.read import SIBLINGS, merge, read_discourse
-from keystone.generation.readers.question import Question, list_questions
+from keystone.generation.readers.discorag.read import SIBLINGS, Pick, choose_entries, merge, read_discourse
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
 from keystone.generation.readers.settings import DiscoRagSettings
+from keystone.generation.readers.structure_reader import Question, list_questions
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings

@@ -15,9 +15,9 @@ from keystone.generation.llm.model import Model
 from keystone.generation.readers.allowance import Allowance, count_prompt_tokens
 from keystone.generation.readers.graphreader import reader
 from keystone.generation.readers.graphreader import reader as reader_module
-from keystone.generation.readers.graphreader.extract import ask_for_facts, make_facts_reader
 from keystone.generation.readers.graphreader.material import list_chunks
 from keystone.generation.readers.graphreader.reader import read_graph
+from keystone.generation.readers.graphreader.start import ask_for_facts, make_facts_reader
 from keystone.generation.readers.reader import AnswerSettings, Tools
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request, Stop

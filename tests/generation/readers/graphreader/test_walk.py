@@ -11,18 +11,21 @@ from hypothesis import strategies as st
 
 from keystone.generation.context.tokens import count_tokens
 from keystone.generation.readers.allowance import Allowance, Asked
-from keystone.generation.readers.graphreader.choose import (
+from keystone.generation.readers.graphreader.material import Material, list_chunks, split_chunks
+from keystone.generation.readers.graphreader.replies import Call
+from keystone.generation.readers.graphreader.start import make_rule_facts, rate_keys
+from keystone.generation.readers.graphreader.walk import (
     FUNCTIONS,
+    Move,
+    State,
+    View,
     choose_by_model,
     choose_by_rules,
     choose_neighbours_at_random,
+    find_view,
     make_step_reader,
+    walk_from,
 )
-from keystone.generation.readers.graphreader.extract import make_rule_facts
-from keystone.generation.readers.graphreader.material import Material, list_chunks, split_chunks
-from keystone.generation.readers.graphreader.replies import Call
-from keystone.generation.readers.graphreader.start import rate_keys
-from keystone.generation.readers.graphreader.walk import Move, State, View, find_view, walk_from
 from keystone.generation.readers.loop import Walk
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import Failure, Reply, Stop

@@ -11,11 +11,10 @@ import pytest
 
 from keystone.generation.context.passages import merge_spans
 from keystone.generation.context.topic import Sources, TopicContext, read_context
-from keystone.generation.readers.question import list_questions
-from keystone.generation.readers.rdr2.read import Rdr2, read_routed
-from keystone.generation.readers.rdr2.routers import LEAST_COSINE
+from keystone.generation.readers.rdr2.read import LEAST_COSINE, Rdr2, read_routed
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
 from keystone.generation.readers.settings import Rdr2Settings
+from keystone.generation.readers.structure_reader import list_questions
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request
 from keystone.indexing.errors import Waits
 from keystone.indexing.index import Index

@@ -11,7 +11,7 @@ import pytest
 
 from keystone.generation.context.tokens import count_tokens
 from keystone.generation.readers.allowance import Allowance, count_prompt_tokens
-from keystone.generation.readers.rdr2.routers import ask_model
+from keystone.generation.readers.rdr2.read import ask_model
 from keystone.generation.readers.rdr2.walk import Site, Walk, walk
 from keystone.generation.types import Failure, Request
 from tests.support.models.scripted import Said, Scripted
