@@ -53,7 +53,16 @@ def expand(word: str, folder: Path) -> list[str]:
     return found or [word]
 
 
-RUN = [block for block in BLOCKS if not all(map(find_reason, block.commands))]
+RUN = [
+    pytest.param(
+        block,
+        id=block.place,
+        # tests/test_readme.py runs these lines by bash, as they stand
+        marks=pytest.mark.nightly if block.commands[0].startswith("source .venv/bin/activate") else (),
+    )
+    for block in BLOCKS
+    if not all(map(find_reason, block.commands))
+]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
@@ -75,7 +84,7 @@ def model() -> Iterator[Server]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", RUN, ids=lambda block: block.place)
+@pytest.mark.parametrize("block", RUN)
 def test_the_commands_of_a_block_run_in_their_order(
     block: Block, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, model: Server
 ) -> None:

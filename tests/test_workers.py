@@ -1,4 +1,4 @@
-"""A test that ends its process: it alone fails, every other test runs, and the run of all tests ends."""
+"""Files that use one server have one process. A test that ends its process fails alone, and every other test runs."""
 
 import sys
 from pathlib import Path
@@ -7,8 +7,7 @@ import pytest
 
 from tests.support import programs
 from tests.support.places import ROOT
-
-pytestmark = pytest.mark.slow
+from tests.support.scheduling import TOGETHER, FileScheduling
 
 CONFTEST = """
 from tests.support.scheduling import FileScheduling
@@ -28,9 +27,17 @@ def test_{name}():
 """
 
 
+def test_one_process_runs_the_files_that_use_one_server() -> None:
+    scheduling = object.__new__(FileScheduling)
+    for file, other in TOGETHER.items():
+        assert all((ROOT / name).exists() for name in (file, other))
+        assert {scheduling._split_scope(f"{name}::test_a[b::c]") for name in (file, other)} == {other}
+
+
 FEW: list[list[str]] = [["k"], ["pk", "kp"], ["pp", "pp", "pkp"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "files",
     [["pkkp", "ppp", "k"], ["pkpkp", "pkpkp"], *(pytest.param(files, marks=pytest.mark.nightly) for files in FEW)],

@@ -5,6 +5,9 @@ from typing import Any
 
 from xdist.scheduler import LoadFileScheduling
 
+TOGETHER = {"tests/generation/readers/agent/test_agent_on_vllm.py": "tests/generation/llm/test_vllm.py"}
+"""Files that the process of another file runs, too, since both use one server of vLLM."""
+
 
 class FileScheduling(LoadFileScheduling):  # type: ignore[misc]
     """A process gets a whole file. A test that ends its process fails, and is not run again.
@@ -12,6 +15,10 @@ class FileScheduling(LoadFileScheduling):  # type: ignore[misc]
     xdist itself gives such a test to process after process. It then also waits forever for a process that has one test
     left to run.
     """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = str(super()._split_scope(nodeid))
+        return TOGETHER.get(file, file)
 
     def remove_node(self, node: Any) -> str | None:
         """Remove a process; returns the test that it was running, if any. Other processes run the rest of its tests."""

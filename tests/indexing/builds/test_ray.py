@@ -41,7 +41,7 @@ from tests.support.waiting import LIMIT_S, join, wait_until
 
 pytestmark = pytest.mark.slow
 
-WORKERS, SHARD, FILES, LINES = 2, 20, 5, 50
+WORKERS, SHARD, FILES, LINES = 2, 8, 5, 20
 SENTENCES = [sentence for _, text in CORPUS.values() for sentence in text.split(". ")]
 
 
@@ -312,25 +312,28 @@ def _written(out: Path, name: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # Ray's last process ends a minute after the build, later on a busy machine
-def test_a_local_ray_listens_only_on_the_loopback_and_ends_with_the_command(corpus: Path, tmp_path: Path) -> None:
-    families = set[int]()
+@pytest.mark.parametrize(
+    "end", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)], ids=lambda one: one.name
+)
+def test_a_local_ray_listens_only_on_the_loopback_and_ends_with_the_command(
+    corpus: Path, tmp_path: Path, end: signal.Signals
+) -> None:
+    """`test_interrupts.py` interrupts a local build also in `make test`."""
+    out, goes_on = tmp_path / "index", Event()
     with serving() as server:
-        for end, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
-            out, goes_on = tmp_path / f"index-{code}", Event()
-            server.always = held(out, goes_on)
-            with command(corpus, out, "ray", url=server.url, RAY_ADDRESS="") as process:
-                wait_until(partial(_begun, out, 2), "two shards")
-                family = _family(process.pid)
-                assert len(family) >= 2 + WORKERS
-                hosts = _listening(family)
-                assert hosts
-                assert hosts <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
-                os.killpg(process.pid, end) if end == signal.SIGINT else process.kill()
-                assert process.wait(LIMIT_S) == code
-            goes_on.set()
-            families |= family
-        # the last of them look for their parent now and then, those of both commands at the same time
-        wait_until(partial(_gone, families), "the end of Ray", 2 * LIMIT_S)
+        server.always = held(out, goes_on)
+        with command(corpus, out, "ray", url=server.url, RAY_ADDRESS="") as process:
+            wait_until(partial(_begun, out, 2), "two shards")
+            family = _family(process.pid)
+            assert len(family) >= 2 + WORKERS
+            hosts = _listening(family)
+            assert hosts
+            assert hosts <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+            os.killpg(process.pid, end) if end == signal.SIGINT else process.kill()
+            assert process.wait(LIMIT_S) == (130 if end == signal.SIGINT else -end)
+        goes_on.set()
+        # the last of them look for their parent now and then
+        wait_until(partial(_gone, family), "the end of Ray", 2 * LIMIT_S)
 
 
 def _gone(pids: set[int]) -> bool:

@@ -145,7 +145,7 @@ def update_after_stops(monkeypatch: pytest.MonkeyPatch, stage: str, *arguments: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(200 if FUZZ_CASES else 28))
+@pytest.mark.parametrize("number", range(200 if FUZZ_CASES else len(KINDS)))
 def test_any_sequence_of_updates_ends_in_the_index_of_a_new_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

@@ -15,6 +15,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.report.explain import explain, format_explanation
 from tests.support import programs
+from tests.support.fuzz import FUZZ_CASES
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.runs.command_line import keystone_here
 
@@ -35,7 +36,7 @@ SLOW_IMPORTS = (
     "yarl",
 )
 """Packages that none of the three needs."""
-PAIRS = 200
+PAIRS = 200 if FUZZ_CASES else 60
 TOPICS = 24
 SETTINGS: dict[str, Any] = {"retrieval": {"depth": 7}, "fusion": {"depth": 6}, "track": "none"}
 

@@ -20,12 +20,12 @@ from tests.support.waiting import LIMIT_S
 def keystone(
     *arguments: str | Path, cwd: Path | None = None, code: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own, which begins at the start where an environment is given.
+    """Run the command line in a process of its own. `code` is Python that is run before, unless a path is given.
 
-    Without an environment, `code` is Python that is run before. One that hangs is ended, with the stacks of its threads
-    on standard error.
+    A process to which a path for programs or packages is given begins at the start; others are forked. One that hangs
+    is ended, with the stacks of its threads on standard error.
     """
-    if environment:
+    if environment.keys() & {"PATH", "PYTHONPATH"}:
         return programs.run(
             [sys.executable, "-m", "keystone.runs.cli.main", *map(str, arguments)],
             capture_output=True,
@@ -35,6 +35,7 @@ def keystone(
             cwd=cwd,
             env={**os.environ, "NO_COLOR": "1", **environment},
         )
+    code = f"import os; os.environ.update({environment})\n{code}"
     with TemporaryDirectory() as folder:
         streams = Path(folder, "out"), Path(folder, "err")
         pid = start(*arguments, cwd=cwd, out=str(streams[0]), err=str(streams[1]), code=code)
