@@ -14,7 +14,7 @@ from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.config.read import read_config
-from keystone.runs.config.run_config import RunConfig
+from keystone.runs.config.run_config import MISSING_MODEL, RunConfig
 from keystone.runs.evaluation.arena.tournament import Judgment
 from keystone.runs.evaluation.sheet.join import COLUMNS
 from keystone.runs.evaluation.sheet.make import Asked, Sheet, make_sheet, read_given
@@ -192,8 +192,7 @@ def _read_judge(settings: Mapping[str, Any], llm_config: Any) -> RunConfig | Non
         return None
     if path is not None:
         config = read_config(path, [])
-        if config.model is None:
-            raise UserError(f"{path}: model: missing; expected a language model, with its name and urls")
+        config.require_model(f"{path}: {MISSING_MODEL}")
         return config
     if not llm_config.base_url:
         raise UserError("settings: expected judge, the YAML file of a model, or rules: true, or OPENAI_BASE_URL")

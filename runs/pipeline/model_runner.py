@@ -19,9 +19,10 @@ from keystone.generation.llm.open import open_model
 from keystone.generation.llm.prompt_sizes import CutPrompt
 from keystone.generation.llm.usage import add_usage, report_usage
 from keystone.generation.types import Usage
+from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.writing import write_whole
-from keystone.runs.config.run_config import RunConfig
+from keystone.runs.config.run_config import MISSING_MODEL, RunConfig
 from keystone.runs.pipeline.run_model import RunModel, StepCount
 
 T = TypeVar("T")
@@ -47,6 +48,17 @@ class RunWithModel(Protocol):
     def __call__(self, work: Callable[[Model | None], Awaitable[T]]) -> T:
         """Run the work; returns its result."""
         ...
+
+
+def ask_model(run_with_model: RunWithModel, work: Callable[[Model], Awaitable[T]], missing: str = MISSING_MODEL) -> T:
+    """Run work that cannot do without the model. `UserError` with the text `missing` if the configuration has none."""
+
+    async def check(model: Model | None) -> T:
+        if model is None:
+            raise UserError(missing)
+        return await work(model)
+
+    return run_with_model(check)
 
 
 def describe_model(config: RunConfig, asks: Collection[str] | None = None) -> Any:

@@ -82,8 +82,7 @@ def judge(
     """
     if cascade and repeats > 1:
         raise UserError(f"judge: found cascade and repeats {repeats}, expected one of them")
-    if check_config(config).model is None:
-        raise UserError("model: missing; expected a language model, with its name and urls")
+    check_config(config).require_model()
     if isinstance(runs, str | Mapping) or not isinstance(runs, Sequence) or not runs:
         raise UserError(f"runs: found {type(runs).__name__}, expected a list of runs")
     pool = pool_runs([to_run(run) for run in runs], depth)
@@ -120,12 +119,10 @@ def judge_battles(
     sets, narratives = read_answer_sets(paths, known)
     if config is None:
         done = run_battles(sets, narratives, played)
-    elif check_config(config).model is None:
-        raise UserError("model: missing; expected a language model, with its name and urls")
     else:
-        assert config.model is not None
+        judge_name = check_config(config).require_model().name
         with open_model_runner(config, None) as ask:
-            done = run_battles(sets, narratives, played, ask, config.model.name)
+            done = run_battles(sets, narratives, played, ask, judge_name)
     for caution in done.cautions:
         warn(caution, stacklevel=2)
     return done.board

@@ -1,6 +1,5 @@
 """The command `keystone evaluate`."""
 
-import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -123,6 +122,7 @@ def evaluate(
     """
     import orjson
 
+    from keystone.runs.cli.model import read_model_settings
     from keystone.runs.cli.outputs import check_outputs, check_run_outputs
     from keystone.runs.evaluation.batch import Cut
     from keystone.runs.evaluation.judging.redraw import find_judge_intervals
@@ -230,14 +230,6 @@ def _evaluate_runs(
 
     add = treat_otherwise if len(runs) > 1 else None
     return evaluate_files(runs, qrels, wanted, skip_own, condensed, add), []
-
-
-def read_model_settings(config: Path | None, overrides: list[str] | None) -> "RunConfig":
-    """Read the configuration for its model. Without a file, the paths that a run needs lead nowhere."""
-    from keystone.runs.config.read import read_config
-
-    unread = ["run_id=evaluate", f"index={os.devnull}", f"topics={os.devnull}"] if config is None else []
-    return read_config(config, [*unread, *(overrides or [])])
 
 
 def _evaluate_answers(

@@ -54,8 +54,8 @@ def score(
 
     Example: keystone score out/a out/b other.jsonl --nuggets nuggets.jsonl --judge model.yaml --out sheet
     """
-    from keystone.runs.cli.commands.nuggets_commands import open_runner
-    from keystone.runs.cli.outputs import check_outputs, check_run_outputs
+    from keystone.runs.cli.model import open_runner
+    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation.sheet.make import Asked, make_sheet, read_given
     from keystone.runs.report.leaderboard import print_rows
     from keystone.runs.report.sheet import describe_sheet, list_rows, write_sheet
@@ -64,11 +64,7 @@ def score(
     if track not in TRACKS:
         raise UserError(f"--track {track}: unknown; expected one of {', '.join(TRACKS)}")
     settings = _read_judge(judge, rules, set, budget)
-    read = [*answers, topics, nuggets, rubrics, qrels, judge]
-    if settings is None:
-        check_outputs(read, {"--out": out})
-    else:
-        check_run_outputs(settings, read, {"--out": out})
+    check_run_outputs(settings, [*answers, topics, nuggets, rubrics, qrels, judge], {"--out": out})
     asked = Asked(answers, TRACKS[track], topics, nuggets, rubrics, qrels, settings, rules)
     given = read_given(asked)
     if dry_run:
@@ -94,7 +90,8 @@ def _read_judge(
     judge: Path | None, rules: bool, overrides: list[str] | None, budget: list[str] | None
 ) -> "RunConfig | None":
     """Read the configuration of the judge; None if no model is to judge."""
-    from keystone.runs.cli.commands.evaluate_command import read_model_settings
+    from keystone.runs.cli.model import read_model_settings
+    from keystone.runs.config.run_config import MISSING_MODEL
 
     if judge is None and not overrides:
         if budget:
@@ -104,8 +101,7 @@ def _read_judge(
         raise UserError("--rules: found a model too, expected either --rules or --judge and --set")
     source = str(judge or "--set")
     settings = read_with_budget(lambda own: read_model_settings(judge, [*own]), overrides or [], budget, source)
-    if settings.model is None:
-        raise UserError(f"{source}: model: missing; expected a language model, with its name and urls")
+    settings.require_model(f"{source}: {MISSING_MODEL}")
     return settings
 
 

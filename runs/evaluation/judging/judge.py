@@ -12,14 +12,13 @@ from keystone.generation.context.tokens import clip
 from keystone.generation.context.topic import read_context
 from keystone.generation.grading.grade import choose_graded_spans
 from keystone.generation.grading.judge import JudgeSettings, choose_grade, judge_texts
-from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import make_narrative_query
 from keystone.generation.types import Failure
 from keystone.indexing.types import Store, document_id
 from keystone.retrieval.types import Topic
 from keystone.runs.pipeline.grading.grade_files import Judgment
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.trec.run_files import sort_as_trec_eval
 from keystone.runs.trec.types import Run
 
@@ -57,17 +56,11 @@ def judge_pool(
     If the model gives no grade for a document, the document has no judgment.
     """
     texts = {topic.id: _read_texts(job, topic, pool.get(topic.id, ())) for topic in job.topics}
-
-    async def judge(model: Model | None) -> list[list[list[int | Failure]]]:
-        assert model is not None  # the command has checked the configuration
-        work = (
-            partial(judge_texts, model, topic.narrative, [*texts[topic.id].values()], settings) for topic in job.topics
-        )
-        return await run_together(work)
-
-    found = run_with_model(judge)
-    assert job.config.model is not None
-    by = "_".join(job.config.model.name.split())
+    asked = [(topic.narrative, [*texts[topic.id].values()]) for topic in job.topics]
+    found = ask_model(
+        run_with_model, lambda model: run_together(partial(judge_texts, model, *one, settings) for one in asked)
+    )
+    by = "_".join(job.config.require_model().name.split())
     judged = Judged([], [], [], [], {topic.id for topic in job.topics})
     for topic, of_topic in zip(job.topics, found, strict=True):
         judged.unknown.extend(doc_id for doc_id in pool.get(topic.id, ()) if doc_id not in texts[topic.id])

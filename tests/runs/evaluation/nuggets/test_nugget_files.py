@@ -110,7 +110,13 @@ SENTENCES = st.lists(
 
 
 @few
-@given(st.lists(st.builds(CitedAnswer, TEXT, TEXT, SENTENCES.map(tuple)), max_size=3))
+@given(
+    st.lists(
+        st.builds(CitedAnswer, TEXT, TEXT, SENTENCES.map(tuple)),
+        max_size=3,
+        unique_by=lambda one: (one.topic_id, one.run_id),
+    )
+)
 def test_rated_citations_survive_their_file(answers: list[CitedAnswer]) -> None:
     with TemporaryDirectory() as folder:
         write_cited_answers(Path(folder, "support"), answers)
