@@ -14,6 +14,8 @@ from keystone.runs.wording import plural
 CONSTANT_SHARE = 10 * np.finfo(np.float64).eps
 """If the standard error of differences is a smaller share of them, they are constant, as in R's t.test."""
 
+LEVEL = 0.05
+"""The p-value below which two runs differ."""
 JUDGED_GAP = 0.2
 """The difference of two runs' judged@10 from which a warning says so."""
 TURN = 0.01

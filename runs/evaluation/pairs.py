@@ -8,14 +8,12 @@ from string import ascii_lowercase
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.runs.evaluation.compare import compute_t_p_value, correct_by_holm
+from keystone.runs.evaluation.compare import LEVEL, compute_t_p_value, correct_by_holm
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.resample import SEED, TOLERANCE, draw_below
 from keystone.runs.trec.kernels import kernel
 
 Floats = NDArray[np.float64]
-LEVEL = 0.05
-"""The p-value below which two systems differ."""
 PERMUTATIONS = 20_000
 """The number of permutations of systems. The smallest possible p is then 0.00005."""
 

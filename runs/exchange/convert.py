@@ -17,7 +17,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.columns import choose_delimiter, name_columns
 from keystone.indexing.io.reading import COMPRESSIONS, STDIN, read_text_lines
 from keystone.indexing.io.writing import write_whole
-from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
+from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank
 from keystone.runs.exchange.records import read_records
 from keystone.runs.exchange.table import FORMS, Form, get_form
 from keystone.runs.exchange.types import Candidate, CitedAnswer, Handover, Kind, Request, find_text_key, get_text

@@ -13,7 +13,7 @@ from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis
 from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, add_judged_share, parse_measures
-from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.python.checks import check_path
 from keystone.runs.python.files import AnyPath
 from keystone.runs.python.incoming import to_qrels, to_run

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation import evaluate as evaluation
-from keystone.runs.evaluation.agreement import compare_judgments
+from keystone.runs.evaluation.agreement import compare_boards, compare_judgments
 from keystone.runs.evaluation.batch import find_team
-from keystone.runs.evaluation.board_files import compare_boards
 from keystone.runs.evaluation.bounds import bound_measures
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.leaderboard import sort_runs

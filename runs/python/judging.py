@@ -18,11 +18,11 @@ from keystone.runs.evaluation.arena.tournament import Leaderboard, Settings
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.judging.judge import judge_pool, pool_runs
 from keystone.runs.evaluation.measures import add_judged_share, parse_measures
-from keystone.runs.evaluation.nuggets import read, write
+from keystone.runs.evaluation.nuggets import files as nugget_files
 from keystone.runs.evaluation.nuggets.citations import assign_banks
 from keystone.runs.evaluation.nuggets.create import Judgments, create_banks_for
+from keystone.runs.evaluation.nuggets.files import NuggetBank
 from keystone.runs.evaluation.nuggets.score import score_banks
-from keystone.runs.evaluation.nuggets.types import NuggetBank
 from keystone.runs.evaluation.rubrics import assign as rubric_grading
 from keystone.runs.evaluation.rubrics import files as rubric_files
 from keystone.runs.evaluation.rubrics import score as rubric_scores
@@ -158,14 +158,14 @@ def score_nuggets(assigned: Sequence[NuggetBank], topics: Collection[str] = ()) 
 
 def read_nuggets(path: AnyPath) -> list[NuggetBank]:
     """Read nuggets in any form of `docs/judge.md`. `UserError` names file and line of a bad record."""
-    return read.read_nuggets(check_path(path, "path"))
+    return nugget_files.read_nuggets(check_path(path, "path"))
 
 
 def write_nuggets(path: AnyPath, nuggets: Sequence[NuggetBank], form: str = "nuggetizer") -> None:
     """Write nuggets as a file of `nuggetizer`, `nuggetbank` or `ragtime`. `UserError` for another form."""
-    if form not in write.FORMS:
-        raise UserError(f"form: found {form!r}, expected one of {', '.join(write.FORMS)}")
-    write.write_nuggets(check_path(path, "path"), nuggets, form)
+    if form not in nugget_files.FORMS:
+        raise UserError(f"form: found {form!r}, expected one of {', '.join(nugget_files.FORMS)}")
+    nugget_files.write_nuggets(check_path(path, "path"), nuggets, form)
 
 
 def assign_rubrics(answers: Sequence[AnyPath], rubrics: Sequence[Rubric], config: RunConfig | None) -> list[Rubric]:

@@ -11,7 +11,7 @@ from keystone.runs.report.terminal import format_mean
 from keystone.runs.wording import escape_controls, plural
 
 if TYPE_CHECKING:
-    from keystone.runs.evaluation.judging.files import Comparison
+    from keystone.runs.evaluation.judging.judge import Comparison
     from keystone.runs.evaluation.judging.redraw import JudgeInterval, NoisyMeans
 
 

@@ -193,7 +193,7 @@ def judge(
     from keystone.runs.cli.model import open_runner, refuse_fixed_samples
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.judging.files import compare_with, judge_files, read_pool
+    from keystone.runs.evaluation.judging.judge import compare_with, judge_files, read_pool
     from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.pipeline.job import open_job
     from keystone.runs.report.judging import list_comparison, print_comparison

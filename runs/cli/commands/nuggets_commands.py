@@ -49,7 +49,7 @@ nuggets = typer.Typer(
 
 
 class NuggetForm(StrEnum):
-    """The forms of files of nuggets; `keystone.runs.evaluation.nuggets.write.FORMS` has them all."""
+    """The forms of files of nuggets; `keystone.runs.evaluation.nuggets.files.FORMS` has them all."""
 
     NUGGETIZER = "nuggetizer"
     NUGGETBANK = "nuggetbank"
@@ -88,7 +88,7 @@ def create(
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.nuggets.create import create_banks, create_banks_from_run
-    from keystone.runs.evaluation.nuggets.write import write_nuggets
+    from keystone.runs.evaluation.nuggets.files import write_nuggets
 
     if (qrels is None) == (run is None):
         raise UserError("expected --qrels with judgments, or --run with the run whose documents give nuggets")
@@ -121,8 +121,7 @@ def assign(
     from keystone.runs.cli.model import open_runner, read_model_settings
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation.nuggets.citations import assign_banks
-    from keystone.runs.evaluation.nuggets.read import read_nuggets
-    from keystone.runs.evaluation.nuggets.write import write_nuggets
+    from keystone.runs.evaluation.nuggets.files import read_nuggets, write_nuggets
 
     settings = read_model_settings(config, set)
     check_run_outputs(settings, [*files, nuggets, config], {"--out": out})
@@ -238,8 +237,7 @@ def convert(
     Example: keystone nuggets convert nuggets.jsonl --to nuggetbank --out bank.jsonl
     """
     from keystone.runs.cli.outputs import check_outputs
-    from keystone.runs.evaluation.nuggets.read import read_nuggets
-    from keystone.runs.evaluation.nuggets.write import write_nuggets
+    from keystone.runs.evaluation.nuggets.files import read_nuggets, write_nuggets
 
     check_outputs([file], {"--out": out})
     write_nuggets(out, read_nuggets(file), to)

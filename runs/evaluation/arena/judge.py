@@ -10,14 +10,16 @@ from keystone.generation.rules.battles import compare_coverage
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.arena.answers import AnswerSet
-from keystone.runs.evaluation.arena.choose import MOST_SHARE
 from keystone.runs.evaluation.arena.files import Shown, check_folder
-from keystone.runs.evaluation.arena.tasks import Task, list_matches, list_tasks
 from keystone.runs.evaluation.arena.tournament import (
+    MOST_SHARE,
     Judge,
     Judgment,
     Leaderboard,
     Settings,
+    Task,
+    list_matches,
+    list_tasks,
     make_leaderboard,
     play,
 )

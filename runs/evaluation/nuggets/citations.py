@@ -21,11 +21,9 @@ from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation.answers.files import Submission, read_submission
+from keystone.runs.evaluation.answers.files import NamedRun, Submission, name_apart, read_submission
 from keystone.runs.evaluation.cautions import caution_about_topics
-from keystone.runs.evaluation.nuggets.read import TOPIC_KEYS, get_id, list_objects
-from keystone.runs.evaluation.nuggets.types import NuggetBank, read_texts
-from keystone.runs.evaluation.run_names import NamedRun, name_apart
+from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS, NuggetBank, get_id, list_objects, read_texts
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.wording import plural

@@ -18,7 +18,7 @@ from keystone.indexing.types import Store, document_id
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank, Source, read_texts
+from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank, Source, read_texts
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.pipeline.table import find_ranking
 from keystone.runs.trec.run_files import read_qrels, read_run

@@ -8,9 +8,17 @@ from typing import Any
 import orjson
 
 from keystone.indexing.io.writing import write_json_lines, write_whole
-from keystone.runs.evaluation.nuggets.read import BANKS, DOC_KEYS, QUERY_KEYS, SUB_NARRATIVES, TOPIC_KEYS, read_nuggets
-from keystone.runs.evaluation.nuggets.types import NuggetBank, Source
-from keystone.runs.evaluation.nuggets.write import write_nuggets
+from keystone.runs.evaluation.nuggets.files import (
+    BANKS,
+    DOC_KEYS,
+    QUERY_KEYS,
+    SUB_NARRATIVES,
+    TOPIC_KEYS,
+    NuggetBank,
+    Source,
+    read_nuggets,
+    write_nuggets,
+)
 from keystone.runs.exchange.records import count_unread, fill, has, read_records
 from keystone.runs.exchange.types import Form, Handover
 

@@ -13,7 +13,7 @@ import numpy as np
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.batch import find_team
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.standings import Standings, rank_all
+from keystone.runs.evaluation.leaderboard import Standings, rank_all
 from keystone.runs.report.html.frame import render_page_of
 from keystone.runs.report.html.markup import Html, element
 from keystone.runs.report.leaderboard import summarise_variance

@@ -11,7 +11,7 @@ from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Document, Segment, Span, Store, document_id
 from keystone.runs.evaluation.diagnosis.wanted import Wanted, list_nuggets
-from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.trec.run_files import read_qrels
 
 Stage = Literal["surfaced", "read", "cited"]

@@ -20,9 +20,7 @@ from keystone.runs.evaluation.nuggets.citations import (
     read_cited_answers,
     write_cited_answers,
 )
-from keystone.runs.evaluation.nuggets.read import read_nuggets
-from keystone.runs.evaluation.nuggets.types import GoldAnswer, Nugget, NuggetBank, Source
-from keystone.runs.evaluation.nuggets.write import write_nuggets
+from keystone.runs.evaluation.nuggets.files import GoldAnswer, Nugget, NuggetBank, Source, read_nuggets, write_nuggets
 from tests.support.places import SHARED
 from tests.support.runs.answer_files import JSON
 

@@ -19,10 +19,8 @@ from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.diagnosis.wanted import list_nuggets
 from keystone.runs.evaluation.nuggets.citations import assign_banks
 from keystone.runs.evaluation.nuggets.create import create_banks, find_sources
-from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank, read_nuggets, read_texts, write_nuggets
 from keystone.runs.evaluation.nuggets.score import CITATION_MEASURES
-from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank, read_texts
-from keystone.runs.evaluation.nuggets.write import write_nuggets
 from keystone.runs.evaluation.scored_answers import score_answers
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.trec.topics import read_topics
