@@ -23,7 +23,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import unicode_name
 from keystone.retrieval.types import offsets_of
 from keystone.runs.evaluation import cautions
-from keystone.runs.evaluation.cautions import find_circular_rows
+from keystone.runs.evaluation.circular import find_circular_rows
 from keystone.runs.evaluation.delegated import list_grades, measure_by_function, measure_by_name
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, LEAST_AP, Measure, is_geometric
 from keystone.runs.evaluation.resample import find_bootstrap_interval

@@ -122,7 +122,6 @@ def evaluate(
     """
     import orjson
 
-    from keystone.runs.cli.model import read_model_settings
     from keystone.runs.cli.outputs import check_outputs, check_run_outputs
     from keystone.runs.evaluation.batch import Cut
     from keystone.runs.evaluation.judging.redraw import find_judge_intervals
@@ -148,6 +147,8 @@ def evaluate(
     take_measures: Callable[[], Measured]
     wanted: Sequence[Measure] = [] if answers else _parse_measures(measure, relevant_from, len(runs) > 1)
     if answers:
+        from keystone.runs.cli.model import read_model_settings
+
         settings = read_model_settings(config, set)
         check_run_outputs(settings, [*runs, references, config], {"--out": out})
         take_measures = partial(_evaluate_answers, runs, references, measure or [], settings)

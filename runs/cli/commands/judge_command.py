@@ -293,7 +293,7 @@ def pair(
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation.answers.asked import read_narratives
     from keystone.runs.evaluation.battles import judge_pair, summarise_pair, write_verdicts
-    from keystone.runs.report.battles import describe_summary, print_pair
+    from keystone.runs.report.judging import describe_summary, print_pair
 
     settings = read_model_settings(config, set)
     check_run_outputs(settings, [first, second, topics, config], {"--out": out})

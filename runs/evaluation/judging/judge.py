@@ -22,7 +22,7 @@ from keystone.indexing.io.reading import hash_file
 from keystone.indexing.types import Store, document_id
 from keystone.retrieval.types import Topic
 from keystone.runs.evaluation.agreement import Agreement, compare_judgments, compute_tau
-from keystone.runs.evaluation.cautions import count_circular_rows, find_shaping_grades
+from keystone.runs.evaluation.circular import count_circular_rows, find_shaping_grades
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.grading.grade_files import Judgment, read_judgments, write_judgments

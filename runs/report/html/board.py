@@ -14,8 +14,7 @@ from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.batch import find_team
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.leaderboard import Standings, rank_all
-from keystone.runs.report.html.frame import render_page_of
-from keystone.runs.report.html.markup import Html, element
+from keystone.runs.report.html.markup import Html, element, render_page_of
 from keystone.runs.report.leaderboard import summarise_variance
 from keystone.runs.report.terminal import format_p_value, mark_circle
 from keystone.runs.wording import plural

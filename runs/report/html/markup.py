@@ -3,7 +3,7 @@
 import json
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -83,3 +83,32 @@ def make_policy(style: str, script: str) -> str:
 
 def _hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def render_page_of(title: str, sections: Mapping[str, Html], styles: Sequence[str], scripts: Sequence[str]) -> Html:
+    """Render a page of sections by their ids, with links to those that are not empty.
+
+    `styles` and `scripts` are files of the folder `page`. All styles become one, and all scripts, in their order.
+    """
+    style, script = (Html(read_parts("keystone.runs.report.html", names)) for names in (styles, scripts))
+    links = [element("a", name.capitalize(), href=f"#{name}") for name, section in sections.items() if section]
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=make_policy(style, script)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("style", style),
+    )
+    scripted = [
+        element("div", id="tip", role="status", hidden=True),
+        element("noscript", element("p", "Further plots, the table of documents and the search need JavaScript.")),
+        element("script", script),
+    ]
+    body = element(
+        "body",
+        element("header", element("p", "Keystone report"), element("nav", *links, aria_label="Sections")),
+        element("main", *sections.values()),
+        *(scripted if script else []),
+    )
+    return join(Html("<!doctype html>"), element("html", head, body, lang="en"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.cautions import count_circular_rows
+from keystone.runs.evaluation.circular import count_circular_rows
 from keystone.runs.evaluation.evaluate import evaluate_files
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.pipeline.grading.grade_files import Judgment

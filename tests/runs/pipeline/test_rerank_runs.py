@@ -14,7 +14,7 @@ import keystone as api
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.config.read import read_config
-from keystone.runs.evaluation.cautions import find_shaping_grades
+from keystone.runs.evaluation.circular import find_shaping_grades
 from keystone.runs.pipeline.answering.bulk import answer_to_file
 from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.file_names import GRADED, KEYSTONE, NARRATIVE, QRELS, RERANKED, RERANKS
