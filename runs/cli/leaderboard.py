@@ -113,8 +113,7 @@ def _check_sort(names: Sequence[str], sort: str | None) -> str:
 def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) -> Board:
     """Make the tables of measured runs. `agreements` has one for each pair of judges."""
     from keystone.runs.evaluation import leaderboard as boards
-    from keystone.runs.evaluation.compare import build_report, collect_cautions, compare_runs
-    from keystone.runs.evaluation.pairs import compare_all_pairs
+    from keystone.runs.evaluation.compare import build_report, collect_cautions, compare_all_pairs, compare_runs
     from keystone.runs.report import leaderboard as rows
 
     measure = _check_sort(list(batch.evaluations[0][0].values), asked.sort)

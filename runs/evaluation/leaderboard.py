@@ -1,4 +1,4 @@
-"""A leaderboard of runs, its topics, and what several judges say about it: pure functions of evaluations."""
+"""A leaderboard of runs, its topics, what ties, and what several judges say about it: pure functions of evaluations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,8 @@ from keystone.runs.evaluation.agreement import (
     compute_tau_ap,
     find_tau_interval,
 )
-from keystone.runs.evaluation.compare import LEVEL, Difference
+from keystone.runs.evaluation.compare import LEVEL, Difference, Pair, compare_all_pairs, find_letters
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.pairs import Pair, compare_all_pairs, find_letters
 
 Floats = NDArray[np.float64]
 BEST = "best"

@@ -1,4 +1,4 @@
-"""The pool of a test collection: the documents of each topic that assessors are to judge, and who brought them."""
+"""The pool of a test collection: the documents that assessors are to judge, who brought them, and teams left out."""
 
 import random
 from collections.abc import Collection, Mapping, Sequence

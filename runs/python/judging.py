@@ -31,8 +31,8 @@ from keystone.runs.evaluation.tune import Trials, Tuning
 from keystone.runs.evaluation.weights import tune_weights
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.python.checks import check_config, check_path
+from keystone.runs.python.conversions import to_qrels, to_run, to_topics
 from keystone.runs.python.files import AnyPath
-from keystone.runs.python.incoming import to_qrels, to_run, to_topics
 from keystone.runs.python.steps import THREADS, open_job_of
 from keystone.runs.trec.types import Qrels, make_qrels
 

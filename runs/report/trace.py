@@ -1,4 +1,4 @@
-"""The trace of a reader as lines for a person: each step with its text, the action, the cost and the end."""
+"""The trace of a reader as lines for a person: each step of reading or research with its action, cost and end."""
 
 import re
 from collections import Counter

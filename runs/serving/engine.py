@@ -27,7 +27,7 @@ from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import get_queries
 from keystone.runs.pipeline.table import NARRATIVE_STAGES, perform
 from keystone.runs.pipeline.values import MemoryValues
-from keystone.runs.serving.batches import Batches
+from keystone.runs.serving.bm25 import Batches
 
 T = TypeVar("T")
 MOST_QUERIES = 64

@@ -91,14 +91,14 @@ def run(
     settings = read_with_budget(lambda own: read_config(config, [*own], preset), set, budget, str(source))
 
     from keystone.runs.cli.outputs import check_run_outputs
-    from keystone.runs.pipeline.manifest import list_remarks
-    from keystone.runs.pipeline.run import run as make_run
-    from keystone.runs.pipeline.warnings import (
+    from keystone.runs.pipeline.manifest import (
+        list_remarks,
         warn_of_cut_prompts,
         warn_of_idle_model,
         warn_of_reranker,
         warn_of_unusable_replies,
     )
+    from keystone.runs.pipeline.run import run as make_run
     from keystone.runs.report.terminal import progress_bars
 
     check_run_outputs(settings, [config], {"the run directory": settings.out / settings.run_id})

@@ -50,8 +50,7 @@ def serve(
     from keystone.runs.config.read import make_config
     from keystone.runs.serving.agents.stdio import serve_stdio
     from keystone.runs.serving.app import make_app
-    from keystone.runs.serving.call_log import open_call_log
-    from keystone.runs.serving.keys import make_settings_key
+    from keystone.runs.serving.call_log import make_settings_key, open_call_log
     from keystone.runs.serving.served import open_served
     from keystone.runs.serving.server.guard import choose_guard
     from keystone.runs.serving.server.listen import listen, open_socket
@@ -108,17 +107,20 @@ def replay(
     from keystone.indexing.index import open_index
     from keystone.retrieval.backends import open_store
     from keystone.runs.config.read import make_config
-    from keystone.runs.serving.agents.replay import check_keys, collect_ids, read_calls, repeat_calls, select_session
-    from keystone.runs.serving.agents.score import (
+    from keystone.runs.serving.agents.replay import (
+        check_keys,
+        collect_ids,
         format_scores,
         locate,
+        read_calls,
         read_relevant,
         read_wanted_nuggets,
+        repeat_calls,
         score_session,
+        select_session,
     )
     from keystone.runs.serving.app import open_fronts
-    from keystone.runs.serving.call_log import open_call_log
-    from keystone.runs.serving.keys import make_settings_key
+    from keystone.runs.serving.call_log import make_settings_key, open_call_log
     from keystone.runs.serving.service import open_service
     from keystone.runs.wording import plural
 

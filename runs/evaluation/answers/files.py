@@ -1,4 +1,4 @@
-"""Reading of references, and of answers with the evidence behind them, from files of any team."""
+"""Reading of references, and of answers with their evidence, from files of any team, whose runs get different names."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from keystone.runs.pipeline.file_names import EVIDENCE
 from keystone.runs.track_rules import TRACKS, Track
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, is_integer, read_answer_file
 from keystone.runs.tracks.violations import shorten_value
-from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS
+from keystone.runs.trec.topics import ID_KEYS, NARRATIVE_KEYS
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Judgments of the pool of several runs: its documents, graded by a model for each narrative."""
+"""Judgments by a model of the pool of several run files, their record, and their agreement with other judgments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

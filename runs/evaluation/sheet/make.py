@@ -1,4 +1,4 @@
-"""The making of a score sheet: each part by the function that its own command has, and what its calls can cost."""
+"""A score sheet: each part by the function of its own command, the join of all parts, and what calls can cost."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""HTML out of text: every foreign text becomes markup in `element`, and nowhere else."""
+"""HTML out of text: every foreign text becomes markup in `element`, and nowhere else. The frame of all pages."""
 
 import json
 import re

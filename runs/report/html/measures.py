@@ -1,4 +1,4 @@
-"""The measures of a report: a table of means with intervals, and the values of each narrative for the plots."""
+"""The measures of a report: means with intervals, the values of each narrative for the plots, and judgments of use."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Reading of a run directory for the report: its settings, its costs and its narratives."""
+"""What the report shows of a run, and how a run directory is read for it: settings, costs and narratives."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Writing of the report: one HTML file that needs nothing else, and may load nothing."""
+"""Writing of the report with its table of battles: one HTML file that needs nothing else, and may load nothing."""
 
 import math
 from collections.abc import Sequence

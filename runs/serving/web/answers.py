@@ -17,8 +17,7 @@ from keystone.retrieval.types import Topic
 from keystone.runs.pipeline.ranking.rank import Hits
 from keystone.runs.pipeline.stage import Step
 from keystone.runs.serving.call_log import Call, Reply, log_call
-from keystone.runs.serving.server.json_replies import make_error
-from keystone.runs.serving.server.leaving import start
+from keystone.runs.serving.server.json_replies import make_error, start
 from keystone.runs.serving.service import TOPIC_ID, Service, Titled, answer, doubt, find_quotes, find_titles
 from keystone.runs.serving.web.steps import DESCRIPTIONS, add_quotes, list_shown_ids
 from keystone.runs.track_rules import set_topic_limits
