@@ -91,6 +91,11 @@ def compute_tau(first: Sequence[float] | Floats, second: Sequence[float] | Float
     return float(kendalltau(a[known], b[known]).statistic) if known.sum() > 1 else float("nan")
 
 
+def rank_means(means: Sequence[float]) -> list[int]:
+    """Rank the means of runs from 1, the highest first. Equal means share the first of their ranks."""
+    return [1 + sum(other > mean for other in means) for mean in means]
+
+
 def compute_plain_tau(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> float:
     """Compute Kendall's tau (tau-a): pairs in the same order minus pairs in opposite order, of all pairs.
 

@@ -7,6 +7,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +63,8 @@ class KeystoneJudge:
         folder.mkdir(parents=True, exist_ok=True)
         asked = _write_files(rag_responses, rag_topics, nugget_banks, folder, settings, llm_config)
         given = read_given(asked)
-        if asked.judge is None:
-            sheet = make_sheet(asked, given, None, folder)
-        else:
-            with open_model_runner(asked.judge, folder) as run_with_model:
-                sheet = make_sheet(asked, given, run_with_model, folder)
+        with open_model_runner(asked.judge, folder) if asked.judge else nullcontext() as run_with_model:
+            sheet = make_sheet(asked, given, run_with_model, folder)
         topic_ids = [topic.request_id for topic in rag_topics]
         run_ids = [one.run_id for one in given.submissions]
         values = list_values(sheet, run_ids, topic_ids)

@@ -233,6 +233,14 @@ def evaluate(
     )
 
 
+def take_mean(name: str, run: Run, qrels: Qrels, measure: Measure) -> float:
+    """Take the mean of one measure; NaN if no topic has a relevant document for it, or a judgment."""
+    try:
+        return evaluate(name, run, qrels, [measure]).mean(str(measure)) if len(qrels) else float("nan")
+    except UserError:
+        return float("nan")
+
+
 def _count_rows(run: Run, places: NDArray[np.int64]) -> Counts:
     lengths = np.diff(run.offsets)
     answered = lengths[lengths > 0]

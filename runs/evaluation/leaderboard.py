@@ -14,6 +14,7 @@ from keystone.runs.evaluation.agreement import (
     compute_tau,
     compute_tau_ap,
     find_tau_interval,
+    rank_means,
 )
 from keystone.runs.evaluation.compare import LEVEL, Difference, Pair, compare_all_pairs, find_letters
 from keystone.runs.evaluation.evaluate import Evaluation
@@ -30,8 +31,7 @@ def sort_runs(evaluations: Sequence[Evaluation], measure: str) -> list[Evaluatio
 
 def rank_runs(evaluations: Sequence[Evaluation], measure: str) -> list[int]:
     """Rank sorted runs from 1. Runs with the same mean share the first of their ranks."""
-    means = [one.mean(measure) for one in evaluations]
-    return [1 + sum(other > mean for other in means) for mean in means]
+    return rank_means([one.mean(measure) for one in evaluations])
 
 
 def put_first(evaluations: Sequence[Evaluation], names: Mapping[str, str], baseline: str) -> list[Evaluation]:

@@ -8,11 +8,10 @@ from statistics import mean
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.indexing.errors import UserError
 from keystone.indexing.types import Progress, silent
 from keystone.retrieval.types import offsets_of
-from keystone.runs.evaluation.agreement import compute_tau
-from keystone.runs.evaluation.evaluate import evaluate
+from keystone.runs.evaluation.agreement import compute_tau, rank_means
+from keystone.runs.evaluation.evaluate import take_mean
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.trec.types import Qrels, Run, SubtopicGrades
 
@@ -165,12 +164,12 @@ def leave_teams_out(
     marks_of_runs = mark_documents(rankings, depth, {topic: [*qrels[topic]] for topic in qrels})
     unique = find_unique(join_teams(marks_of_runs, teams))
     means = _take_means(runs, qrels, measure)
-    ranks = _rank(means)
+    ranks = rank_means(means)
     found = []
     with progress("Leaving out", len(unique)) as tick:
         for team, marks in unique.items():
             changed = _take_means(runs, keep_judgments(qrels, ~marks), measure) if marks.any() else means
-            tau, changed_ranks = compute_tau(means, changed), _rank(changed)
+            tau, changed_ranks = compute_tau(means, changed), rank_means(changed)
             found += [
                 LeftOutRun(team, run, int(marks.sum()), means[i], changed[i], ranks[i], changed_ranks[i], tau)
                 for i, (run, own) in enumerate(zip(runs, teams, strict=True))
@@ -195,14 +194,4 @@ def keep_judgments(qrels: Qrels, kept: NDArray[np.bool_]) -> Qrels:
 
 
 def _take_means(runs: Mapping[str, Run], qrels: Qrels, measure: Measure) -> list[float]:
-    """Take the mean of each run; NaN if no topic has a relevant document."""
-    if not len(qrels):
-        return [float("nan")] * len(runs)
-    try:
-        return [evaluate(name, run, qrels, [measure]).mean(str(measure)) for name, run in runs.items()]
-    except UserError:
-        return [float("nan")] * len(runs)
-
-
-def _rank(means: Sequence[float]) -> list[int]:
-    return [1 + sum(other > mean for other in means) for mean in means]
+    return [take_mean(name, run, qrels, measure) for name, run in runs.items()]

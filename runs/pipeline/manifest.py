@@ -79,9 +79,11 @@ def _list_servers(config: RunConfig) -> list[dict[str, Any]]:
 
 def describe_outcome(values: Values) -> dict[str, Any]:
     """Describe the outcome of a run for its manifest: segments, saved grades, support, fallbacks, and a cut prompt."""
-    cut = read_cut_prompt(values.directory) if values.job.config.model else None
+    config = values.job.config
+    cut = read_cut_prompt(values.directory) if config.model else None
+    chooses_rows = config.track is not None and config.fusion.choice is not None
     return {
-        **({"depths": [asdict(one) for one in values.get(DEPTHS_FILE)]} if _chooses_rows(values) else {}),
+        **({"depths": [asdict(one) for one in values.get(DEPTHS_FILE)]} if chooses_rows else {}),
         **_count_segments(values),
         **_collect_model_facts(values),
         **({"cut_prompt": asdict(cut)} if cut else {}),
@@ -95,11 +97,6 @@ def _find_doubts(values: Values) -> dict[str, str]:
         return {}
     warning = next((record.warning for record in values.get(RERANKS_FILE) if record.warning), "")
     return {"reranker_warning": warning} if warning else {}
-
-
-def _chooses_rows(values: Values) -> bool:
-    config = values.job.config
-    return config.track is not None and config.fusion.choice is not None
 
 
 def _count_segments(values: Values) -> dict[str, Any]:
@@ -141,7 +138,7 @@ def _collect_model_facts(values: Values) -> dict[str, Any]:
 
 def list_remarks(directory: Path) -> Iterator[str]:
     """List remarks on a run for the user: unknown documents and segments, saved grades, support, fallbacks."""
-    manifest = orjson.loads((directory / MANIFEST).read_bytes())
+    manifest = _read_manifest(directory)
     for number, given in enumerate(manifest.get("runs", ()), 1):
         if given["unknown"]:
             lines = plural(given["unknown"], "line")

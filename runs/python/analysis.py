@@ -29,7 +29,7 @@ from keystone.runs.report import explain as explanation
 from keystone.runs.report import leaderboard as rows
 from keystone.runs.report.explain import Explanation
 from keystone.runs.report.pooling import list_kappas
-from keystone.runs.trec.types import Run
+from keystone.runs.trec.types import Qrels, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,11 +67,8 @@ def list_topics(runs: Any, qrels: Any = None, measure: Any = "") -> "DataFrame":
 def bound(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Any] = ()) -> "DataFrame":
     """Measure runs with unjudged documents as not relevant and as relevant, with the residual of each RBP."""
     judged, wanted = to_qrels(qrels), parse_measures(map(str, measures)) or DEFAULT_MEASURES
-    found = []
-    for name, run in _read(runs).items():
-        measured = evaluation.evaluate(name, run, judged, wanted)
-        found.append(bound_measures(measured, run, judged, wanted))
-    return _frame(rows.list_bounds(found))
+    measured = _evaluate(runs, judged, wanted)
+    return _frame(rows.list_bounds([bound_measures(one, run, judged, wanted) for one, run in measured]))
 
 
 def pool(runs: Mapping[str, Any], depth: int = 100, *, without: Any = None, seed: int = 0) -> "DataFrame":
@@ -122,8 +119,7 @@ def _measure(runs: Any, qrels: Any, measures: Sequence[Any], sort: str) -> tuple
             raise UserError(f"runs: found {type(runs).__name__}, expected evaluations, or runs by name with qrels")
     else:
         wanted: Sequence[Measure] = add_judged_share(parse_measures(map(str, measures)) or DEFAULT_MEASURES)
-        judged = to_qrels(qrels)
-        found = [evaluation.evaluate(name, run, judged, wanted) for name, run in _read(runs).items()]
+        found = [one for one, _ in _evaluate(runs, to_qrels(qrels), wanted)]
         sort = str(parse_measures([sort])[0]) if sort else ""
     names = list(found[0].values)
     if sort and sort not in names:
@@ -135,6 +131,11 @@ def _read(runs: Any) -> dict[str, Run]:
     if not isinstance(runs, Mapping) or not runs:
         raise UserError(f"runs: found {type(runs).__name__}, expected a dictionary with runs by name")
     return {str(name): to_run(run) for name, run in runs.items()}
+
+
+def _evaluate(runs: Any, qrels: Qrels, measures: Sequence[Measure]) -> list[tuple[Evaluation, Run]]:
+    """Measure runs by name; returns each with its run."""
+    return [(evaluation.evaluate(name, run, qrels, measures), run) for name, run in _read(runs).items()]
 
 
 def _list_rankings(runs: Mapping[str, Run], depth: int) -> dict[str, dict[str, list[str]]]:
@@ -165,8 +166,7 @@ def compare(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Any] = ()) -
     if not isinstance(runs, Mapping) or len(runs) < 2:
         raise UserError(f"runs: found {type(runs).__name__}, expected a dictionary with two runs or more by name")
     judged, wanted = to_qrels(qrels), add_judged_share(parse_measures(map(str, measures)) or DEFAULT_MEASURES)
-    own = [(str(name), to_run(run)) for name, run in runs.items()]
-    found = [treat_otherwise(evaluation.evaluate(name, run, judged, wanted), run, judged, wanted) for name, run in own]
+    found = [treat_otherwise(one, run, judged, wanted) for one, run in _evaluate(runs, judged, wanted)]
     for caution in collect_cautions(found):
         warn(caution, stacklevel=2)
     return dict(zip(list(runs)[1:], compare_runs(found), strict=True))
@@ -179,11 +179,10 @@ def plot(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Any] = ("nDCG@1
     """
     from keystone.runs.report.plots import RECALL_DEPTHS, draw_runs
 
-    if not isinstance(runs, Mapping) or not runs:
-        raise UserError(f"runs: found {type(runs).__name__}, expected a dictionary with runs by name")
     bars = parse_measures(map(str, measures))
     depths = parse_measures(f"R@{depth}" for depth in RECALL_DEPTHS)
-    return draw_runs(_evaluate(runs, qrels, list(dict.fromkeys([*bars, *depths]))), list(map(str, bars)))
+    measured = _evaluate(runs, to_qrels(qrels), list(dict.fromkeys([*bars, *depths])))
+    return draw_runs([one for one, _ in measured], list(map(str, bars)))
 
 
 def explain(directory: AnyPath, topic_id: str, doc_id: str) -> Explanation:
@@ -209,8 +208,3 @@ def diagnose(
         raise UserError("diagnose: expected either qrels or nuggets")
     path = check_path(qrels, "qrels")
     return diagnosis.diagnose(folder, lambda store: read_relevant_documents(path, relevant_from, store))
-
-
-def _evaluate(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Measure]) -> list[Evaluation]:
-    judged = to_qrels(qrels)
-    return [evaluation.evaluate(str(name), to_run(run), judged, measures) for name, run in runs.items()]

@@ -1,6 +1,7 @@
 """What `keystone tune`, `judge` and `nuggets` find, as values: settings, judgments and nuggets."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 from warnings import warn
 
@@ -13,7 +14,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation import tune as tuning
 from keystone.runs.evaluation.answers.asked import find_narratives
 from keystone.runs.evaluation.arena.answers import read_answer_sets
-from keystone.runs.evaluation.arena.judge import run_battles
+from keystone.runs.evaluation.arena.judge import RULES, run_battles
 from keystone.runs.evaluation.arena.tournament import Leaderboard, Settings
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.judging.judge import judge_pool, pool_runs
@@ -117,12 +118,9 @@ def judge_battles(
     known = {one.id: one.narrative for one in to_topics(topics)} if topics is not None else find_narratives(paths)
     played = Settings(both_orders=both_orders, repeats=repeats, adaptive=adaptive)
     sets, narratives = read_answer_sets(paths, known)
-    if config is None:
-        done = run_battles(sets, narratives, played)
-    else:
-        judge_name = check_config(config).require_model().name
-        with open_model_runner(config, None) as ask:
-            done = run_battles(sets, narratives, played, ask, judge_name)
+    judge_name = RULES if config is None else check_config(config).require_model().name
+    with open_model_runner(config, None) if config else nullcontext() as ask:
+        done = run_battles(sets, narratives, played, ask, judge_name)
     for caution in done.cautions:
         warn(caution, stacklevel=2)
     return done.board
@@ -171,9 +169,7 @@ def write_nuggets(path: AnyPath, nuggets: Sequence[NuggetBank], form: str = "nug
 def assign_rubrics(answers: Sequence[AnyPath], rubrics: Sequence[Rubric], config: RunConfig | None) -> list[Rubric]:
     """Grade the answers of files or run directories by rubrics, by a model, or without a configuration by rules."""
     paths = [check_path(path, "answers") for path in answers]
-    if config is None:
-        return _warned(rubric_grading.assign_rubrics(paths, rubrics, "rubrics", None))
-    with open_model_runner(check_config(config), None) as ask:
+    with open_model_runner(check_config(config), None) if config is not None else nullcontext() as ask:
         return _warned(rubric_grading.assign_rubrics(paths, rubrics, "rubrics", ask))
 
 

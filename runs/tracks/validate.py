@@ -61,7 +61,8 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             found.append(path)
             continue
-        inner = [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file.relative_to(path))]
+        visible = (file for file in sorted(path.rglob("*")) if "/." not in f"/{file.relative_to(path).as_posix()}")
+        inner = [file for file in visible if file.is_file()]
         submissions = [file for file in inner if find_tracks_by_name(file)] or [
             file for file in inner if file.parent == path
         ]
@@ -169,10 +170,6 @@ def detect_track(path: Path) -> Track:
         return _choose_form(best[0])
     found = " and ".join(track.name for track in best) or "no track"
     raise UnclearTrack(f"{path}: its format fits {found}, expected that of one of {', '.join(TRACKS)}")
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def find_tracks_by_name(path: Path) -> list[Track]:

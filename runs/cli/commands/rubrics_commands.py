@@ -1,5 +1,6 @@
 """The commands `keystone rubrics create`, `assign`, `score` and `convert`."""
 
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -101,11 +102,8 @@ def assign(
         raise UserError("--rules: found a model too, expected either --rules or --config and --set")
     settings = None if rules else read_model_settings(config, set)
     check_run_outputs(settings, [*files, rubrics, config], {"--out": out})
-    if settings is None:
-        graded, cautions = assign_rubrics(files, read_rubrics(rubrics), str(rubrics), None)
-    else:
-        with open_runner(settings, "Grading answers", quiet) as run_with_model:
-            graded, cautions = assign_rubrics(files, read_rubrics(rubrics), str(rubrics), run_with_model)
+    with open_runner(settings, "Grading answers", quiet) if settings else nullcontext() as run_with_model:
+        graded, cautions = assign_rubrics(files, read_rubrics(rubrics), str(rubrics), run_with_model)
     write_rubrics(out, graded)
     say_output("rubrics assign", files, out, json, cautions)
 

@@ -1,5 +1,6 @@
 """The command `keystone score`: everything that a track would measure of several runs, in one table."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,11 +71,8 @@ def score(
     if dry_run:
         _tell_foreseen(asked, given, json)
         return
-    if settings is None:
-        sheet = make_sheet(asked, given, None, out)
-    else:
-        with open_runner(settings, "Judging", quiet, out) as run_with_model:
-            sheet = make_sheet(asked, given, run_with_model, out)
+    with open_runner(settings, "Judging", quiet, out) if settings else nullcontext() as run_with_model:
+        sheet = make_sheet(asked, given, run_with_model, out)
     write_sheet(out, sheet)
     say_warnings(sheet.cautions, REPORTED_WARNINGS)
     for part, reason in sheet.left_out.items():

@@ -23,14 +23,14 @@ from keystone.indexing.types import Store, document_id
 from keystone.retrieval.types import Topic
 from keystone.runs.evaluation.agreement import Agreement, compare_judgments, compute_tau
 from keystone.runs.evaluation.circular import count_circular_rows, find_shaping_grades
-from keystone.runs.evaluation.evaluate import evaluate
+from keystone.runs.evaluation.evaluate import take_mean
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.grading.grade_files import Judgment, read_judgments, write_judgments
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.trec.judge_record import JudgeRecord, PooledRun, read_record, write_record
 from keystone.runs.trec.run_files import read_qrels, read_unsorted_run, sort_as_trec_eval
-from keystone.runs.trec.types import Qrels, Run
+from keystone.runs.trec.types import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,15 +209,7 @@ def compare_with(out: Path, against: Path, pool: Pool, measure: Measure) -> Comp
         write_record(out, replace(record, against=str(against), compared=compared))
     topics = [topic for topic in own.query_ids if topic in other.query_ids]
     means = [
-        [_take_mean(str(path), run, one.select(topics), measure) for path, run in pool.runs.items()]
+        [take_mean(str(path), run, one.select(topics), measure) for path, run in pool.runs.items()]
         for one in (own, other)
     ]
     return Comparison(agreement, *means)
-
-
-def _take_mean(name: str, run: Run, qrels: Qrels, measure: Measure) -> float:
-    """Take the mean of a measure; NaN if no topic has a relevant document for it."""
-    try:
-        return evaluate(name, run, qrels, [measure]).mean(str(measure))
-    except UserError:
-        return float("nan")
