@@ -24,8 +24,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.answering.one_topic import answer_topic
 from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job, open_job
 from keystone.runs.pipeline.model_runner import RunWithModel, describe_model, open_model_runner
-from keystone.runs.pipeline.ranking.rerank import open_job_reranker
-from keystone.runs.pipeline.searches import Searches
+from keystone.runs.pipeline.searches import Searches, open_job_reranker
 from keystone.runs.track_rules import set_topic_limits
 from keystone.runs.tracks.answer_files import cite_by_track_ids, get_metadata, make_answer_record
 from keystone.runs.trec.topics import read_topics, stream_topics

@@ -23,8 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keystone.generation.context.tokens import clip
 from keystone.indexing.errors import NotFound, UserError
-from keystone.runs.serving.agents.budget import LEAST_REPLY_TOKENS
-from keystone.runs.serving.agents.tools import DATA, TOOLS
+from keystone.runs.serving.agents.tools import DATA, LEAST_REPLY_TOKENS, TOOLS
 from keystone.runs.serving.call_log import Call, Front, Reply, log_call
 from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.json_replies import run_until_left
