@@ -61,7 +61,10 @@ HOSTS = (
 
 
 def name_host(url: str, owners: Iterable[str] = ()) -> Host | None:
-    """Name the host of a base URL, whose list of models names these owners; None for an unknown one."""
+    """Name the host of a base URL; None for an unknown one.
+
+    A host is told by its URL, or by the owner that its list of models names (`owned_by` in `GET /models`).
+    """
     listed = {owner.casefold() for owner in owners}
     by_owner = (host for host in HOSTS if listed & set(host.owners))
     by_url = (host for host in HOSTS if host.urls and re.search(host.urls, url + "/"))

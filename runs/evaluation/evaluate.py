@@ -43,9 +43,10 @@ _METRICS: dict[str, ModuleType] = {}
 def open_metrics(topics: int) -> Iterator[Any]:
     """Open `ranx.metrics` alone, for this number of topics. While it is open, an empty package stands in for `ranx`.
 
-    Numba imports a function's module anew when it loads its compiled code, so measures are computed while it is open.
-    Afterwards no trace of it is left, so a later `import ranx` is whole. Numba gets the same setting as by ranx. Fewer
-    topics than `LEAST_PARALLEL_TOPICS` are measured by a single thread.
+    To import all of ranx takes seconds and 100 MB, for plots and data frames that no measure needs. Numba imports a
+    function's module anew when it loads its compiled code, so measures are computed while it is open. Afterwards no
+    trace of it is left, so a later `import ranx` is whole. Numba gets the same setting as by ranx. Fewer topics than
+    `LEAST_PARALLEL_TOPICS` are measured by a single thread.
     """
     import numba
 

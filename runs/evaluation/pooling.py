@@ -156,10 +156,11 @@ def leave_teams_out(
     measure: Measure,
     progress: Progress = silent,
 ) -> list[LeftOutRun]:
-    """Leave out each team in turn, and measure all runs again.
+    """Leave out each team in turn, and measure all runs again (Zobel, SIGIR 1998).
 
-    `rankings` has the documents of the same runs, and `teams` the team of each. A document counts as brought by a run
-    that has it among its first `depth`. A topic that loses all of its judgments is not measured.
+    A team's runs are then measured without the judgments of documents that only the team brought. `rankings` has
+    the documents of the same runs, and `teams` the team of each. A document counts as brought by a run that has it
+    among its first `depth`. A topic that loses all of its judgments is not measured.
     """
     marks_of_runs = mark_documents(rankings, depth, {topic: [*qrels[topic]] for topic in qrels})
     unique = find_unique(join_teams(marks_of_runs, teams))

@@ -45,7 +45,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The score of a stage: how many it
+    """The score of a stage: what it found, how much of that is relevant, and how much of what was wanted it covers.
 
     If the judgments are nuggets, `wanted` and `covered` count nuggets.
     """
