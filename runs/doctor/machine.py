@@ -24,6 +24,8 @@ from keystone.indexing.types import MINILM, Document
 from keystone.retrieval.backends import open_store
 from keystone.runs.wording import plural
 
+OWN = "keystone-rag"
+"""Keystone's own package."""
 FAISS = ("faiss-cpu", "faiss-gpu")
 """The packages of FAISS. Keystone requires the first; the second takes its place."""
 
@@ -43,7 +45,7 @@ def examine_machine() -> Iterator[Finding]:
     yield _check_java()
     yield from _check_faiss()
     yield _check_embedding_model()
-    yield _check_package("evaluation", "ranx")
+    yield _check_ranx()
     yield _check_memory()
     yield from _check_clashes()
 
@@ -90,13 +92,10 @@ def _check_embedding_model() -> Finding:
         return Finding("problem", "embedding model", str(error))
 
 
-def _check_package(subject: str, name: str) -> Finding:
-    found = _find_version(name)
-    return (
-        Finding("ok", subject, f"{name} {found}")
-        if found
-        else Finding("problem", subject, f"{name} is not installed: pip install {name}")
-    )
+def _check_ranx() -> Finding:
+    if found := _find_version("ranx"):
+        return Finding("ok", "evaluation", f"ranx {found}")
+    return Finding("problem", "evaluation", "ranx is not installed: pip install ranx")
 
 
 def _check_memory() -> Finding:
@@ -108,21 +107,18 @@ def _check_memory() -> Finding:
 
 def _check_clashes() -> Iterator[Finding]:
     """Check for versions that other packages exclude, and for distributions that ship a package of the same name."""
-    problems = [
-        *_list_unmet_requirements("keystone-rag"),
-        *_list_shadowed_packages("keystone"),
-    ]
+    problems = [*_list_unmet_requirements(), *_list_shadowed_packages()]
     for problem in problems:
         yield Finding("problem", "packages", problem)
     if not problems:
         yield Finding("ok", "packages", "every package accepts the versions of the others")
 
 
-def _list_unmet_requirements(root: str) -> list[str]:
+def _list_unmet_requirements() -> list[str]:
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
-    seen, waiting, unmet = {root}, [root], []
+    seen, waiting, unmet = {OWN}, [OWN], []
     while waiting:
         name = waiting.pop()
         for requirement in map(Requirement, importlib.metadata.requires(name) or ()):
@@ -141,10 +137,12 @@ def _list_unmet_requirements(root: str) -> list[str]:
     return unmet
 
 
-def _list_shadowed_packages(name: str) -> list[str]:
-    others = {owner for owner in importlib.metadata.packages_distributions().get(name, ()) if owner != "keystone-rag"}
-    return [f"{owner} also ships a package {name!r}: uninstall it, or use an environment of its own"
-            for owner in sorted(others)]  # fmt: skip
+def _list_shadowed_packages() -> list[str]:
+    others = {*importlib.metadata.packages_distributions().get("keystone", ())} - {OWN}
+    return [
+        f"{owner} also ships a package 'keystone': uninstall it, or use an environment of its own"
+        for owner in sorted(others)
+    ]
 
 
 def _find_version(name: str) -> str | None:

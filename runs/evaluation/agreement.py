@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -124,10 +124,8 @@ def compute_tau_ap(reference: Sequence[float] | Floats, predicted: Sequence[floa
     return float(2 * np.mean(kept[ranked] / count[ranked]) - 1)
 
 
-def find_tau_interval(
-    first: Floats, second: Floats, compute: Callable[[Floats, Floats], float] = compute_tau
-) -> tuple[float, float]:
-    """Find the 95 % interval of a tau of systems' means, by bootstrap samples of topics that both judges share.
+def find_tau_interval(first: Floats, second: Floats) -> tuple[float, float]:
+    """Find the 95 % interval of `compute_tau` of systems' means, by bootstrap samples of topics that both judges share.
 
     `first` and `second` are float64[systems, topics], of the same topics. NaN marks a value that was not measured.
     """
@@ -135,7 +133,7 @@ def find_tau_interval(
     if topics < 2 or len(first) < 2:
         return float("nan"), float("nan")
     drawn = np.random.default_rng(SEED).multinomial(topics, np.full(topics, 1 / topics), size=DRAWS)
-    taus = [compute(*pair) for pair in zip(_take_means(first, drawn), _take_means(second, drawn), strict=True)]
+    taus = [compute_tau(*pair) for pair in zip(_take_means(first, drawn), _take_means(second, drawn), strict=True)]
     low, high = np.nanpercentile(taus, (2.5, 97.5)).tolist() if np.isfinite(taus).any() else (np.nan, np.nan)
     return low, high
 

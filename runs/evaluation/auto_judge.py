@@ -17,7 +17,7 @@ from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import MISSING_MODEL, RunConfig
 from keystone.runs.evaluation.arena.tournament import Judgment
-from keystone.runs.evaluation.sheet.make import COLUMNS, Asked, Sheet, make_sheet, read_given
+from keystone.runs.evaluation.sheet import COLUMNS, Asked, Sheet, make_sheet, read_given
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.violations import shorten_value

@@ -259,7 +259,7 @@ def compare_all_pairs(evaluations: Sequence[Evaluation], measure: str) -> list[P
     return found
 
 
-def run_tukey_test(values: Floats, permutations: int = PERMUTATIONS) -> Floats:
+def run_tukey_test(values: Floats) -> Floats:
     """Run the randomised Tukey HSD test of systems (float64[systems, topics]); returns p: float64[systems, systems].
 
     p is the share of permutations of the systems within each topic whose highest mean is at least as far above the
@@ -268,13 +268,13 @@ def run_tukey_test(values: Floats, permutations: int = PERMUTATIONS) -> Floats:
     systems, topics = values.shape
     if topics < 2 or systems < 2:
         return np.full((systems, systems), np.nan)
-    ranges = np.empty(permutations)
+    ranges = np.empty(PERMUTATIONS)
     _fill_ranges(np.ascontiguousarray(values.T), SEED, np.empty(systems), np.empty(systems), ranges)
     means = values.mean(axis=1)
     gaps = np.abs(means[:, None] - means)
     ranges = np.sort(ranges + TOLERANCE * np.abs(values).sum() / topics)
-    extreme = permutations - np.searchsorted(ranges, gaps, side="left")
-    return np.asarray((extreme + 1) / (permutations + 1), dtype=np.float64)
+    extreme = PERMUTATIONS - np.searchsorted(ranges, gaps, side="left")
+    return np.asarray((extreme + 1) / (PERMUTATIONS + 1), dtype=np.float64)
 
 
 @kernel
@@ -300,7 +300,7 @@ def _fill_ranges(values: Floats, seed: int, row: Floats, sums: Floats, ranges: F
         ranges[number] = (high - low) / topics
 
 
-def find_letters(names: Sequence[str], pairs: Sequence[Pair], level: float = LEVEL) -> dict[str, str]:
+def find_letters(names: Sequence[str], pairs: Sequence[Pair]) -> dict[str, str]:
     """Find letters for runs, best first: two runs share one exactly if Tukey's test finds no difference.
 
     This is the compact letter display by insertion and absorption (Piepho, Journal of Computational and Graphical
@@ -309,7 +309,7 @@ def find_letters(names: Sequence[str], pairs: Sequence[Pair], level: float = LEV
     place = {name: number for number, name in enumerate(names)}
     groups = [frozenset(range(len(names)))]
     for pair in pairs:
-        if pair.p_tukey < level:
+        if pair.p_tukey < LEVEL:
             i, j = place[pair.first], place[pair.second]
             split = [part for own in groups for part in ([own - {i}, own - {j}] if {i, j} <= own else [own])]
             distinct = list(dict.fromkeys(split))

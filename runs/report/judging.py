@@ -1,14 +1,13 @@
 """Printing of what judges say: agreement with others, intervals, and battles of two answer files."""
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keystone.runs.report.say import say
-from keystone.runs.report.terminal import format_mean, format_p_value
+from keystone.runs.report.terminal import format_mean, format_p_value, print_table
 from keystone.runs.wording import escape_controls, plural
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 def print_comparison(comparison: "Comparison", against: Path, relevant_from: int, measure: str) -> None:
     """Print the confusion matrix, Cohen's kappa of grades and of relevance, and Kendall's tau of several runs."""
-    from rich.console import Console
     from rich.table import Table
 
     agreement = comparison.agreement
@@ -27,7 +25,7 @@ def print_comparison(comparison: "Comparison", against: Path, relevant_from: int
     table = Table("", *map(str, agreement.grades), box=None, pad_edge=False)
     for grade, row in zip(agreement.grades, agreement.counts.tolist(), strict=True):
         table.add_row(str(grade), *(f"{number:,}" for number in row))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    print_table(table)
     say(f"\nCohen's kappa: {format_mean(agreement.compute_kappa())}")
     say(f"Cohen's kappa of relevance (from grade {relevant_from}): "
         f"{format_mean(agreement.compute_binary_kappa(relevant_from))}")  # fmt: skip
@@ -71,14 +69,13 @@ def _format_interval(found: "JudgeInterval", form: str) -> str:
 
 def print_pair(pair: "Pair", summary: "Summary") -> None:
     """Print a heading with the files and the judge, then a row for each number with its interval or its test."""
-    from rich.console import Console
     from rich.table import Table
 
     say(f"{pair.first} against {pair.second}: {plural(len(pair.fights), 'narrative')}, judged by {pair.judge}")
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, value, test in _list_rows(summary):
         table.add_row(escape_controls(name), value, test)
-    Console(width=None if sys.stdout.isatty() else 200, markup=False).print(table)
+    print_table(table)
 
 
 def describe_summary(pair: "Pair", summary: "Summary") -> dict[str, Any]:

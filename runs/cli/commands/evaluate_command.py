@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from keystone.runs.evaluation.measures import Measure
 
     Measured = tuple[list[Evaluation], list[Comparison]]
-    from keystone.runs.evaluation.sheet import make as sheets
+    from keystone.runs.evaluation import sheet as sheets
 
 
 def evaluate(
@@ -294,7 +294,7 @@ def score(
     """
     from keystone.runs.cli.model import open_runner
     from keystone.runs.cli.outputs import check_run_outputs
-    from keystone.runs.evaluation.sheet import make as sheets
+    from keystone.runs.evaluation import sheet as sheets
     from keystone.runs.report.leaderboard import print_rows
     from keystone.runs.report.sheet import describe_sheet, list_rows, write_sheet
     from keystone.runs.track_rules import TRACKS
@@ -341,7 +341,7 @@ def _read_judge(
 
 
 def _tell_foreseen(asked: "sheets.Asked", given: "sheets.Given", json: bool) -> None:
-    from keystone.runs.evaluation.sheet.make import foresee_sheet
+    from keystone.runs.evaluation.sheet import foresee_sheet
     from keystone.runs.report.foresight import format_budget, format_calls, join_calls, list_calls
 
     model = asked.judge.model if asked.judge else None

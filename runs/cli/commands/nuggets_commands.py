@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -23,9 +23,6 @@ from keystone.runs.cli.options import (
     complete_setting,
 )
 from keystone.runs.report.say import say_output
-
-if TYPE_CHECKING:
-    pass
 
 Config = Annotated[Path, typer.Argument(help="The YAML file of a run, with its topics, its index and its model.")]
 ModelConfig = Annotated[Path | None, typer.Option(help="A YAML file, as for run, whose model assigns the nuggets.")]

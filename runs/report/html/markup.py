@@ -3,7 +3,7 @@
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -43,6 +43,13 @@ def join(*children: str | int) -> Html:
 def isolate(text: str, tag: str = "bdi", **attributes: str | int | bool | None) -> Html:
     """Make an element of a foreign text, whose direction of writing its own letters decide."""
     return element(tag, text, dir=None if tag == "bdi" else "auto", **attributes)
+
+
+def render_numbers(columns: Sequence[str], rows: Iterable[Html], name: str) -> Html:
+    """Render a table of numbers that scrolls by itself, with the names of its columns and with a name for readers."""
+    head = element("thead", element("tr", *(element("th", column, scope="col") for column in columns)))
+    table = element("table", head, element("tbody", *rows), class_="numbers")
+    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=name)
 
 
 def embed_numbers(value: Any, **attributes: str | int | bool | None) -> Html:

@@ -17,7 +17,7 @@ from keystone.runs.evaluation.compare import Difference, collect_cautions, compa
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.use import UseRecord, measure_use, name_use_file
 from keystone.runs.pipeline.table import find_last_ranking
-from keystone.runs.report.html.markup import Html, element, embed_numbers, isolate, join
+from keystone.runs.report.html.markup import Html, element, embed_numbers, isolate, join, render_numbers
 from keystone.runs.report.html.read_run import RunView
 from keystone.runs.report.html.settings import render_run_name, sum_usage
 from keystone.runs.report.terminal import format_p_value
@@ -103,12 +103,7 @@ def render_table(measures: Measures, views: Sequence[RunView]) -> Html:
         head = element("th", render_run_name(one.name, number), scope="row")
         spent = [element("td", describe(view) or ("\u2013" if view.usage else "0")) for describe in costs.values()]
         rows.append(element("tr", head, *_render_means(one, own), *spent))
-    head = element("tr", *(element("th", name, scope="col") for name in names))
-    table = element("table", element("thead", head), element("tbody", *rows), class_="numbers")
-    return join(
-        element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Measures"),
-        element("p", NOTE, class_="note"),
-    )
+    return join(render_numbers(names, rows, "Measures"), element("p", NOTE, class_="note"))
 
 
 def render_plots(measures: Measures, labels: Sequence[str], topic_ids: Sequence[str]) -> Html:
@@ -203,12 +198,7 @@ def render_use_table(views: Sequence[RunView]) -> Html:
     if not rows:
         return Html("")
     names = ["Run", "judged", *FAMILIES["use"].columns]
-    head = element("tr", *(element("th", name, scope="col") for name in names))
-    table = element("table", element("thead", head), element("tbody", *rows), class_="numbers")
-    return join(
-        element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Use of the answers"),
-        element("p", USE_NOTE, class_="note"),
-    )
+    return join(render_numbers(names, rows, "Use of the answers"), element("p", USE_NOTE, class_="note"))
 
 
 def _format_mean(values: NDArray[np.float64]) -> str:

@@ -8,7 +8,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.arena.tournament import Leaderboard
 from keystone.runs.report.arena import count_battles, format_interval, tell_notes
-from keystone.runs.report.html.markup import Html, element, render_page_of
+from keystone.runs.report.html.markup import Html, element, render_numbers, render_page_of
 from keystone.runs.report.html.measures import Measures, add_use, take_measures
 from keystone.runs.report.html.narratives import list_topic_ids, render_narratives
 from keystone.runs.report.html.opening.answer import render_answer
@@ -41,15 +41,13 @@ def render_leaderboard(board: Leaderboard | None, labels: Sequence[str] = ()) ->
         )
         for one in board.standings
     ]
-    head = element("tr", *(element("th", name, scope="col") for name in COLUMNS))
-    table = element("table", element("thead", head), element("tbody", *body), class_="numbers")
     told = f"{count_battles(board)}, judged by "
     return element(
         "section",
         element("h2", "Battles"),
         element("p", told, element("bdi", board.judge), ". 400 more in rating are ten wins to one loss."),
         render_picture(rows, "Rating of each run, with its 95 % interval", _choose_ticks(rows)),
-        element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Leaderboard"),
+        render_numbers(COLUMNS, body, "Leaderboard"),
         *(element("p", note, class_="note") for note in tell_notes(board)),
         id="battles",
     )
