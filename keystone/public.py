@@ -7,19 +7,22 @@ from keystone.indexing.types import Document
 from keystone.retrieval.types import Query, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.python.analysis import compare, diagnose, explain, plot
-from keystone.runs.python.boards import (
+from keystone.runs.python.analysis import (
     agree,
     bound,
+    compare,
     compare_pairs,
     describe_pooled,
+    diagnose,
+    explain,
     leaderboard,
     list_topics,
+    plot,
     pool,
 )
+from keystone.runs.python.conversions import to_ir_measures, to_pandas, to_qrels, to_ranx, to_run, to_topics
 from keystone.runs.python.files import evaluate, read_qrels, read_run, read_topics, validate, write_qrels, write_run
 from keystone.runs.python.frame_steps import as_pyterrier_transformer
-from keystone.runs.python.incoming import to_qrels, to_run, to_topics
 from keystone.runs.python.judging import (
     assign_nuggets,
     assign_rubrics,
@@ -34,7 +37,6 @@ from keystone.runs.python.judging import (
     write_nuggets,
     write_rubrics,
 )
-from keystone.runs.python.outgoing import to_ir_measures, to_pandas, to_ranx
 from keystone.runs.python.steps import (
     Grades,
     answer,

@@ -49,7 +49,7 @@ from keystone.generation.llm.replay import read_recorded
 from keystone.runs.config.read import parse_value, read_config
 from keystone.runs.exchange.records import read_records
 from keystone.runs.serving.agents.replay import read_calls
-from keystone.runs.serving.rest.payloads import ENCODERS
+from keystone.runs.serving.rest.calls import ENCODERS
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import detect_track, validate
 from keystone.runs.trec.topics import read_topics

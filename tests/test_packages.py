@@ -14,7 +14,7 @@ from keystone.indexing import plugins
 from keystone.indexing.corpora.forms import FORMATS
 from keystone.indexing.errors import UserError
 from keystone.retrieval.search import KINDS
-from keystone.runs.doctor.packages import TABLES, examine_packages
+from keystone.runs.doctor.machine import TABLES, examine_packages
 from keystone.runs.exchange.table import get_form
 from tests.support import programs
 from tests.support.places import ROOT

@@ -48,8 +48,16 @@ from keystone.runs.evaluation.reproduce_track import MOST_DIFFERENCE
 from keystone.runs.evaluation.resample import RESAMPLES
 from keystone.runs.evaluation.weights import LEAST_GAIN
 from keystone.runs.exchange.bundle.reproduce import MOST_GB
-from keystone.runs.serving.agents.budget import DEFAULT_REPLY_TOKENS, LEAST_REPLY_TOKENS, MOST_REPLY_TOKENS
-from keystone.runs.serving.agents.tools import DEEPEST_RANK, MOST_RESULTS, Fetch, Narrative, Search
+from keystone.runs.serving.agents.tools import (
+    DEEPEST_RANK,
+    DEFAULT_REPLY_TOKENS,
+    LEAST_REPLY_TOKENS,
+    MOST_REPLY_TOKENS,
+    MOST_RESULTS,
+    Fetch,
+    Narrative,
+    Search,
+)
 from keystone.runs.serving.server.guard import Guard
 from keystone.runs.serving.server.listen import HEAD_BYTES, HEAD_S, MOST_CONNECTIONS, READ_S, STOP_S
 from keystone.runs.serving.service import MOST_CHARACTERS, MOST_HITS

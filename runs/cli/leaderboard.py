@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.errors import UserError
-from keystone.runs.report.say import say, say_report
+from keystone.runs.report.say import say, say_report, say_warnings
 
 if TYPE_CHECKING:
     from keystone.indexing.types import Progress
@@ -113,8 +113,7 @@ def _check_sort(names: Sequence[str], sort: str | None) -> str:
 def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) -> Board:
     """Make the tables of measured runs. `agreements` has one for each pair of judges."""
     from keystone.runs.evaluation import leaderboard as boards
-    from keystone.runs.evaluation.compare import build_report, collect_cautions, compare_runs
-    from keystone.runs.evaluation.pairs import compare_all_pairs
+    from keystone.runs.evaluation.compare import build_report, collect_cautions, compare_all_pairs, compare_runs
     from keystone.runs.report import leaderboard as rows
 
     measure = _check_sort(list(batch.evaluations[0][0].values), asked.sort)
@@ -177,8 +176,7 @@ def print_board(board: Board, form: str, asked: Asked, quiet: bool) -> None:
         print_rows(_narrow(rows) if title.startswith("Topics") and form == "text" else rows, form, title)
     for fault in board.faults:
         _say_left_out(fault)
-    for caution in board.cautions:
-        say(f"warning: {caution}", err=True)
+    say_warnings(board.cautions)
     if not quiet:
         whole = sum(one.counts.answered_topics == one.counts.judged_topics for one in board.runs)
         say(f"{whole} of {len(board.runs)} runs answer every judged topic", err=True)

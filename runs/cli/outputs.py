@@ -29,11 +29,16 @@ def check_outputs(inputs: Iterable[str | Path | None], outputs: Mapping[str, Pat
             raise UserError(f"{option} {out}: {overlap} {found}, which the command reads; expected another place")
 
 
-def check_run_outputs(config: "RunConfig", read: Iterable[Path | None], outputs: Mapping[str, Path | None]) -> None:
-    """Check the outputs of a command that reads the inputs of a configuration besides the files `read`.
+def check_run_outputs(
+    config: "RunConfig | None", read: Iterable[Path | None], outputs: Mapping[str, Path | None]
+) -> None:
+    """Check the outputs of a command that reads the inputs of a configuration, if it has one, besides the files `read`.
 
     A run may read the configuration in its own run directory. `UserError` as from `check_outputs`.
     """
+    if config is None:
+        check_outputs(read, outputs)
+        return
     from keystone.runs.pipeline.file_names import CONFIG
 
     model, kept = config.model, os.path.realpath(config.out / config.run_id / CONFIG)

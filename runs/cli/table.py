@@ -14,25 +14,21 @@ from typer.core import TyperGroup
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.hub import to_local
-from keystone.runs.cli.command_line import Command as CommandLine
 from keystone.runs.cli.commands.ask_commands import ask, search, show
-from keystone.runs.cli.commands.convert_command import convert
-from keystone.runs.cli.commands.evaluate_command import evaluate
+from keystone.runs.cli.commands.convert_command import convert, pull, push
+from keystone.runs.cli.commands.evaluate_command import evaluate, score
 from keystone.runs.cli.commands.file_commands import explain, fuse, trace, validate
-from keystone.runs.cli.commands.hub_commands import pull, push
 from keystone.runs.cli.commands.index_command import index
 from keystone.runs.cli.commands.judge_command import judging
 from keystone.runs.cli.commands.machine_commands import demo, doctor
 from keystone.runs.cli.commands.nuggets_commands import nuggets
 from keystone.runs.cli.commands.pool_command import agree, pool
-from keystone.runs.cli.commands.replay_command import replay
 from keystone.runs.cli.commands.report_command import diagnose, plot, report
-from keystone.runs.cli.commands.reproduce_track_command import reproduce_track
 from keystone.runs.cli.commands.rubrics_commands import rubrics
-from keystone.runs.cli.commands.run_commands import answer, bundle, record, reproduce, run
-from keystone.runs.cli.commands.score_command import score
-from keystone.runs.cli.commands.serve_command import serve
+from keystone.runs.cli.commands.run_commands import answer, bundle, record, reproduce, reproduce_track, run
+from keystone.runs.cli.commands.serve_command import replay, serve
 from keystone.runs.cli.commands.tune_commands import sweep, tune
+from keystone.runs.cli.options import Command as CommandLine
 from keystone.runs.report.say import say
 
 

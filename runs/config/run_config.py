@@ -9,6 +9,7 @@ from keystone.fusion.methods import METHODS
 from keystone.generation.llm.settings import AnyPath, ModelSettings
 from keystone.generation.readers.settings import BY_QUERY, BY_RANKING, AnswerMethod, PlainSettings, ReaderSettings
 from keystone.generation.rerank.settings import RerankSettings
+from keystone.indexing.errors import UserError
 from keystone.indexing.settings import NoneNamed, StrictSettings
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.system import System
@@ -23,6 +24,8 @@ from keystone.runs.config.sections import (
     ShortName,
 )
 from keystone.runs.track_rules import DEFAULT_TEAM, TRACKS
+
+MISSING_MODEL = "model: missing; expected a language model, with its name and urls"
 
 
 class RunConfig(StrictSettings):
@@ -242,6 +245,12 @@ class RunConfig(StrictSettings):
         if self.track is None or not (self.has_answers or self.grounds):
             return False
         return TRACKS[self.track].is_default_team(self.team_id)
+
+    def require_model(self, missing: str = MISSING_MODEL) -> ModelSettings:
+        """Return the settings of the language model. `UserError` with the text `missing` without one."""
+        if self.model is None:
+            raise UserError(missing)
+        return self.model
 
     def find_model_step(self) -> str:
         """Find the first setting that needs a language model, as `key: value`; empty if none does."""

@@ -1,12 +1,20 @@
-"""Agreement of judges and of rankings of systems: confusion, Cohen's kappa, Kendall's tau, tau-b and tau_AP."""
+"""Agreement of judges and of leaderboards: confusion, Cohen's kappa, Kendall's tau, tau-b and tau_AP."""
 
-from collections.abc import Callable, Sequence
+import csv
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.reading import open_binary, read_text
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.trec.collections import find_folder, is_data_set
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.types import Qrels, pair_bounds
 
@@ -83,6 +91,11 @@ def compute_tau(first: Sequence[float] | Floats, second: Sequence[float] | Float
     return float(kendalltau(a[known], b[known]).statistic) if known.sum() > 1 else float("nan")
 
 
+def rank_means(means: Sequence[float]) -> list[int]:
+    """Rank the means of runs from 1, the highest first. Equal means share the first of their ranks."""
+    return [1 + sum(other > mean for other in means) for mean in means]
+
+
 def compute_plain_tau(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> float:
     """Compute Kendall's tau (tau-a): pairs in the same order minus pairs in opposite order, of all pairs.
 
@@ -111,10 +124,8 @@ def compute_tau_ap(reference: Sequence[float] | Floats, predicted: Sequence[floa
     return float(2 * np.mean(kept[ranked] / count[ranked]) - 1)
 
 
-def find_tau_interval(
-    first: Floats, second: Floats, compute: Callable[[Floats, Floats], float] = compute_tau
-) -> tuple[float, float]:
-    """Find the 95 % interval of a tau of systems' means, by bootstrap samples of topics that both judges share.
+def find_tau_interval(first: Floats, second: Floats) -> tuple[float, float]:
+    """Find the 95 % interval of `compute_tau` of systems' means, by bootstrap samples of topics that both judges share.
 
     `first` and `second` are float64[systems, topics], of the same topics. NaN marks a value that was not measured.
     """
@@ -122,7 +133,7 @@ def find_tau_interval(
     if topics < 2 or len(first) < 2:
         return float("nan"), float("nan")
     drawn = np.random.default_rng(SEED).multinomial(topics, np.full(topics, 1 / topics), size=DRAWS)
-    taus = [compute(*pair) for pair in zip(_take_means(first, drawn), _take_means(second, drawn), strict=True)]
+    taus = [compute_tau(*pair) for pair in zip(_take_means(first, drawn), _take_means(second, drawn), strict=True)]
     low, high = np.nanpercentile(taus, (2.5, 97.5)).tolist() if np.isfinite(taus).any() else (np.nan, np.nan)
     return low, high
 
@@ -131,3 +142,107 @@ def _take_means(values: Floats, drawn: NDArray[np.int64]) -> Floats:
     """Take the means of systems over the topics of each draw, NaN left out: float64[draws, systems]."""
     weights = drawn @ (~np.isnan(values)).T.astype(np.float64)
     return np.divide(drawn @ np.nan_to_num(values).T, weights, out=np.full_like(weights, np.nan), where=weights > 0)
+
+
+Board = dict[str, dict[str, float]]
+"""Measure -> run -> mean."""
+
+_JSON = re.compile(rb'\s*\{\s*"(runs|command)"\s*:')
+_CSV = re.compile(rb"(rank,)?run( \(condensed lists\))?,")
+_HEAD_BYTES = 200
+_OTHER_COLUMNS = ("rank", "run", "team", "95 % low", "95 % high", "ties by Tukey")
+
+
+def read_board(path: Path) -> Board | None:
+    """Read a leaderboard; None if the file, folder or data set is none.
+
+    `UserError` with the line of a mean that is no number and of a run that stands there twice.
+    """
+    if is_data_set(path) or find_folder(path):
+        return None
+    with open_binary(path) as file:
+        head = file.read(_HEAD_BYTES)
+    if not (_JSON.match(head) or _CSV.match(head)):
+        return None
+    board: Board = {}
+    for place, run, measure, mean in _list_json(path) if _JSON.match(head) else _list_csv(path):
+        own = board.setdefault(measure, {})
+        if run in own:
+            raise UserError(f"{place}: found {measure} of {run} again; expected each run once")
+        try:
+            own[run] = float(mean) if mean not in (None, "") else float("nan")
+        except (TypeError, ValueError):
+            raise UserError(f"{place}: found {mean!r} as {measure} of {run}; expected a number") from None
+    if not board:
+        raise UserError(f"{path}: holds no mean; expected a leaderboard of keystone evaluate")
+    return board
+
+
+_Means = Iterator[tuple[str, str, str, Any]]
+"""The place, the run, the measure and the mean."""
+
+
+def _list_json(path: Path) -> _Means:
+    try:
+        report = parse_json(read_text(path))
+        report = report.get("result", report)
+        for run in report["runs"]:
+            for measure, mean in run["mean"].items():
+                yield str(path), str(run["name"]), measure, mean
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON: {error}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: expected `runs` with `name` and `mean` each, as keystone evaluate writes") from error
+
+
+def _list_csv(path: Path) -> _Means:
+    """List the cells of a leaderboard, with a column for each measure, or those of rows with one measure each."""
+    rows = csv.reader(read_text(path).splitlines())
+    head = [name.removesuffix(" (condensed lists)") for name in next(rows)]
+    for cells in rows:
+        place = f"{path}:{rows.line_num}"
+        if len(cells) != len(head):
+            raise UserError(f"{place}: found {len(cells)} columns; expected {len(head)}, as in the first line")
+        row = dict(zip(head, cells, strict=True))
+        run = row["run"].removesuffix("*")
+        if {"measure", "mean"} <= row.keys():
+            yield place, run, row["measure"], row["mean"]
+        else:
+            yield from ((place, run, name, mean) for name, mean in row.items() if name not in _OTHER_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class BoardAgreement:
+    """How far two leaderboards put the same runs in the same order by a measure."""
+
+    measure: str
+    runs: int
+    """The runs with a mean in both."""
+    tau: float
+    """Kendall's tau, to which a tie counts as neither order."""
+    tau_b: float
+    """Kendall's tau-b, corrected for ties."""
+    tau_ap: float
+    """tau_AP, with the first leaderboard as reference."""
+
+
+def list_means(evaluations: Sequence[Evaluation]) -> Board:
+    """List the means of runs as a leaderboard."""
+    return {name: {one.name: one.mean(name) for one in evaluations} for name in evaluations[0].values}
+
+
+def compare_boards(first: Board, second: Board) -> list[BoardAgreement]:
+    """Compare two leaderboards by each measure of quality that both have. There may be none.
+
+    The share of judged documents is no measure of quality.
+    """
+    found = []
+    for measure, own in first.items():
+        other = second.get(measure)
+        if other is None or measure.startswith("judged@"):
+            continue
+        pairs = [(own[run], other[run]) for run in own if run in other]
+        a, b = np.array([pair for pair in pairs if not np.isnan(pair).any()], dtype=float).reshape(-1, 2).T
+        taus = compute_plain_tau(a, b), compute_tau(a, b), compute_tau_ap(a, b)
+        found.append(BoardAgreement(measure, len(a), *taus))
+    return found

@@ -7,6 +7,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,9 @@ from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.config.read import read_config
-from keystone.runs.config.run_config import RunConfig
+from keystone.runs.config.run_config import MISSING_MODEL, RunConfig
 from keystone.runs.evaluation.arena.tournament import Judgment
-from keystone.runs.evaluation.sheet.join import COLUMNS
-from keystone.runs.evaluation.sheet.make import Asked, Sheet, make_sheet, read_given
+from keystone.runs.evaluation.sheet import COLUMNS, Asked, Sheet, make_sheet, read_given
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.violations import shorten_value
@@ -63,11 +63,8 @@ class KeystoneJudge:
         folder.mkdir(parents=True, exist_ok=True)
         asked = _write_files(rag_responses, rag_topics, nugget_banks, folder, settings, llm_config)
         given = read_given(asked)
-        if asked.judge is None:
-            sheet = make_sheet(asked, given, None, folder)
-        else:
-            with open_model_runner(asked.judge, folder) as run_with_model:
-                sheet = make_sheet(asked, given, run_with_model, folder)
+        with open_model_runner(asked.judge, folder) if asked.judge else nullcontext() as run_with_model:
+            sheet = make_sheet(asked, given, run_with_model, folder)
         topic_ids = [topic.request_id for topic in rag_topics]
         run_ids = [one.run_id for one in given.submissions]
         values = list_values(sheet, run_ids, topic_ids)
@@ -192,8 +189,7 @@ def _read_judge(settings: Mapping[str, Any], llm_config: Any) -> RunConfig | Non
         return None
     if path is not None:
         config = read_config(path, [])
-        if config.model is None:
-            raise UserError(f"{path}: model: missing; expected a language model, with its name and urls")
+        config.require_model(f"{path}: {MISSING_MODEL}")
         return config
     if not llm_config.base_url:
         raise UserError("settings: expected judge, the YAML file of a model, or rules: true, or OPENAI_BASE_URL")

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.generation.grading.rate_answers import AnswerPair, Battle, BothOrders, judge_battles
-from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
@@ -17,7 +16,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.answers.files import Submission, read_submission
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.resample import find_bootstrap_interval
-from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 
 CREDIT: Mapping[str, float] = {"A": 1.0, "tie": 0.5, "B": 0.0}
 """What a verdict gives the answer that was shown first."""
@@ -62,8 +61,7 @@ def judge_pair(
     missing answers tie. `UserError` without a model, if no such topic has a narrative, and if no narrative has an
     outcome.
     """
-    if config.model is None:
-        raise UserError("model: missing; expected a language model, with its name and urls")
+    judge = config.require_model().name
     first, second = map(read_submission, paths)
     answered = {**first.answers, **second.answers}
     asked = {topic_id: text for topic_id, text in narratives.items() if topic_id in answered}
@@ -72,12 +70,7 @@ def judge_pair(
         raise UserError(f"{first.name}, {second.name}: none of their topics has a narrative: {ids}")
     texts = {topic_id: (first.get_text(topic_id), second.get_text(topic_id)) for topic_id in asked}
     both = {topic_id: AnswerPair(asked[topic_id], *own) for topic_id, own in texts.items() if all(own)}
-
-    async def judge(model: Model | None) -> list[BothOrders]:
-        assert model is not None
-        return await judge_battles(model, list(both.values()))
-
-    found = run_with_model(judge)
+    found = ask_model(run_with_model, lambda model: judge_battles(model, list(both.values())))
     battles = dict(zip(both, found, strict=True))
     fights = tuple(
         Fight(topic_id, battles[topic_id], decide(*battles[topic_id]))
@@ -89,7 +82,7 @@ def judge_pair(
     cautions += [f"{one.topic_id}: no verdict: {reason}" for one in fights if (reason := _find_failure(one))]
     if all(one.outcome is None for one in fights):
         raise UserError(f"the model gave no verdict: {cautions[-1]}")
-    return Pair(*_name(first, second), config.model.name, fights, tuple(cautions)), asked
+    return Pair(*_name(first, second), judge, fights, tuple(cautions)), asked
 
 
 def _caution(file: Submission, asked: Sequence[str]) -> list[str]:

@@ -137,7 +137,8 @@ def calibrate_run(
 
 def describe_calibration(found: Calibration) -> dict[str, Any]:
     """Describe a calibration for its file, which `fusion.depth.calibration` names."""
-    curve = zip(*(column.tolist() for column in _list_columns(found.reliability)), strict=True)
+    one = found.reliability
+    curve = zip(one.rows.tolist(), one.probability.tolist(), one.relevant.tolist(), strict=True)
     return {
         "features": list(FEATURES),
         "weights": found.weights.tolist(),
@@ -151,7 +152,3 @@ def describe_calibration(found: Calibration) -> dict[str, Any]:
             "reliability": [{"rows": n, "probability": p, "relevant": share} for n, p, share in curve],
         },
     }
-
-
-def _list_columns(one: Reliability) -> tuple[NDArray[Any], ...]:
-    return one.rows, one.probability, one.relevant

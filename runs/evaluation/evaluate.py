@@ -4,10 +4,17 @@
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import RLock
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +26,57 @@ from keystone.runs.evaluation import cautions
 from keystone.runs.evaluation.circular import find_circular_rows
 from keystone.runs.evaluation.delegated import list_grades, measure_by_function, measure_by_name
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, LEAST_AP, Measure, is_geometric
-from keystone.runs.evaluation.ranx_metrics import open_metrics
 from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
 from keystone.runs.trec.types import Qrels, Run, make_run, pair_bounds, show_as_html
+
+LEAST_PARALLEL_TOPICS = 1_000
+"""Below this number of topics, the threads of a metric would wait for each other longer than they work."""
+_LOCK = RLock()
+_METRICS: dict[str, ModuleType] = {}
+"""The modules of ranx that `open_metrics` has imported."""
+
+
+@contextmanager
+def open_metrics(topics: int) -> Iterator[Any]:
+    """Open `ranx.metrics` alone, for this number of topics. While it is open, an empty package stands in for `ranx`.
+
+    To import all of ranx takes seconds and 100 MB, for plots and data frames that no measure needs. Numba imports a
+    function's module anew when it loads its compiled code, so measures are computed while it is open. Afterwards no
+    trace of it is left, so a later `import ranx` is whole. Numba gets the same setting as by ranx. Fewer topics than
+    `LEAST_PARALLEL_TOPICS` are measured by a single thread.
+    """
+    import numba
+
+    with _LOCK:
+        numba.config.THREADING_LAYER = "workqueue"
+        threads = numba.get_num_threads()
+        numba.set_num_threads(1 if topics < LEAST_PARALLEL_TOPICS else threads)
+        try:
+            with _stand_in_for_ranx():
+                yield import_module("ranx.metrics")
+        finally:
+            numba.set_num_threads(threads)
+
+
+@contextmanager
+def _stand_in_for_ranx() -> Iterator[None]:
+    if "ranx" in sys.modules:
+        yield
+        return
+    if not _METRICS:
+        found = find_spec("ranx")
+        _METRICS["ranx"] = ModuleType("ranx")
+        _METRICS["ranx"].__path__ = list(found.submodule_search_locations or []) if found else []
+    sys.modules.update(_METRICS)
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if name == "ranx" or name.startswith("ranx.")]:
+            _METRICS[name] = sys.modules.pop(name)
+
 
 HEAD_RANKS = 10
 """The ranks of `Evaluation.judged_head`."""
@@ -180,6 +232,14 @@ def evaluate(
     return Evaluation(
         name, tuple(topics), values, counts, tuple(found), 0, condensed, float(head.mean()) if len(head) else np.nan
     )
+
+
+def take_mean(name: str, run: Run, qrels: Qrels, measure: Measure) -> float:
+    """Take the mean of one measure; NaN if no topic has a relevant document for it, or a judgment."""
+    try:
+        return evaluate(name, run, qrels, [measure]).mean(str(measure)) if len(qrels) else float("nan")
+    except UserError:
+        return float("nan")
 
 
 def _count_rows(run: Run, places: NDArray[np.int64]) -> Counts:

@@ -1,4 +1,4 @@
-"""A leaderboard of runs, its topics, and what several judges say about it: pure functions of evaluations."""
+"""A leaderboard of runs, its topics, what ties, and what several judges say about it: pure functions of evaluations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from keystone.runs.evaluation.agreement import (
     compute_tau,
     compute_tau_ap,
     find_tau_interval,
+    rank_means,
 )
-from keystone.runs.evaluation.compare import Difference
+from keystone.runs.evaluation.compare import LEVEL, Difference, Pair, compare_all_pairs, find_letters
 from keystone.runs.evaluation.evaluate import Evaluation
 
 Floats = NDArray[np.float64]
-LEVEL = 0.05
 BEST = "best"
 """The name of a baseline that stands for the run with the highest mean."""
 
@@ -31,8 +31,7 @@ def sort_runs(evaluations: Sequence[Evaluation], measure: str) -> list[Evaluatio
 
 def rank_runs(evaluations: Sequence[Evaluation], measure: str) -> list[int]:
     """Rank sorted runs from 1. Runs with the same mean share the first of their ranks."""
-    means = [one.mean(measure) for one in evaluations]
-    return [1 + sum(other > mean for other in means) for mean in means]
+    return rank_means([one.mean(measure) for one in evaluations])
 
 
 def put_first(evaluations: Sequence[Evaluation], names: Mapping[str, str], baseline: str) -> list[Evaluation]:
@@ -170,3 +169,40 @@ def _judge(difference: Difference) -> str:
     if difference.p_randomisation >= LEVEL:
         return "no difference"
     return "better" if difference.mean > 0 else "worse"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A run with its place: its rank, its interval, whether it ties with the best, and its letters."""
+
+    run: Evaluation
+    rank: int
+    low: float
+    high: float
+    ties: bool
+    letters: str
+    against_best: Pair | None
+    """The best run against this one; None for the best."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """All runs by one measure, best first, and all topics, hardest first."""
+
+    measure: str
+    runs: list[Standing]
+    topics: list[TopicRow]
+
+
+def rank_all(evaluations: Sequence[Evaluation], measure: str) -> Standings:
+    """Sort runs by a measure, and test all pairs once."""
+    runs = sort_runs(evaluations, measure)
+    pairs = compare_all_pairs(runs, measure) if len(runs) > 1 else []
+    letters = find_letters([one.name for one in runs], pairs)
+    against = {pair.second: pair for pair in pairs[: len(runs) - 1]}
+    standings = []
+    for one, rank in zip(runs, rank_runs(runs, measure), strict=True):
+        pair = against.get(one.name)
+        ties = pair is None or not pair.p_tukey < LEVEL
+        standings.append(Standing(one, rank, *one.interval(measure), ties, letters[one.name], pair))
+    return Standings(measure, standings, list_topics(runs, measure))

@@ -1,4 +1,4 @@
-"""The pool of a test collection: the documents of each topic that assessors are to judge, and who brought them."""
+"""The pool of a test collection: the documents that assessors are to judge, who brought them, and teams left out."""
 
 import random
 from collections.abc import Collection, Mapping, Sequence
@@ -7,6 +7,13 @@ from statistics import mean
 
 import numpy as np
 from numpy.typing import NDArray
+
+from keystone.indexing.types import Progress, silent
+from keystone.retrieval.types import offsets_of
+from keystone.runs.evaluation.agreement import compute_tau, rank_means
+from keystone.runs.evaluation.evaluate import take_mean
+from keystone.runs.evaluation.measures import Measure
+from keystone.runs.trec.types import Qrels, Run, SubtopicGrades
 
 Rankings = Mapping[str, Mapping[str, Sequence[str]]]
 """Run -> topic -> document ids, best first."""
@@ -122,3 +129,70 @@ def describe_pool(
         [PooledTeam(team, teams.count(team), int(own.sum()), int(only[team].sum())) for team, own in of_teams.items()],
         overlaps.tolist(),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutRun:
+    """A run before and after its team is left out: its mean, and its rank among all runs."""
+
+    team: str
+    run: str
+    judgments: int
+    """The judgments that are taken away: those of documents that no other team brought."""
+    mean: float
+    mean_without: float
+    rank: int
+    rank_without: int
+    tau: float
+    """Kendall's tau-b between all runs before and after."""
+
+
+def leave_teams_out(
+    runs: Mapping[str, Run],
+    rankings: Rankings,
+    teams: Sequence[str],
+    qrels: Qrels,
+    depth: int,
+    measure: Measure,
+    progress: Progress = silent,
+) -> list[LeftOutRun]:
+    """Leave out each team in turn, and measure all runs again (Zobel, SIGIR 1998).
+
+    A team's runs are then measured without the judgments of documents that only the team brought. `rankings` has
+    the documents of the same runs, and `teams` the team of each. A document counts as brought by a run that has it
+    among its first `depth`. A topic that loses all of its judgments is not measured.
+    """
+    marks_of_runs = mark_documents(rankings, depth, {topic: [*qrels[topic]] for topic in qrels})
+    unique = find_unique(join_teams(marks_of_runs, teams))
+    means = _take_means(runs, qrels, measure)
+    ranks = rank_means(means)
+    found = []
+    with progress("Leaving out", len(unique)) as tick:
+        for team, marks in unique.items():
+            changed = _take_means(runs, keep_judgments(qrels, ~marks), measure) if marks.any() else means
+            tau, changed_ranks = compute_tau(means, changed), rank_means(changed)
+            found += [
+                LeftOutRun(team, run, int(marks.sum()), means[i], changed[i], ranks[i], changed_ranks[i], tau)
+                for i, (run, own) in enumerate(zip(runs, teams, strict=True))
+                if own == team
+            ]
+            tick(1)
+    return found
+
+
+def keep_judgments(qrels: Qrels, kept: NDArray[np.bool_]) -> Qrels:
+    """Keep the judgments that `kept` (bool[rows]) marks, also by subtopic, and the topics that have one."""
+    topics = np.repeat(qrels.query_ids, np.diff(qrels.offsets))[kept].tolist()
+    subtopics = qrels.subtopics
+    if subtopics is not None:
+        pairs = set(zip(topics, qrels.docs[kept].decode_ids(), strict=True))
+        own = np.array([(topic, doc) in pairs for topic, _, doc, _ in subtopics.list_rows()], dtype=bool)
+        offsets = offsets_of(own)[subtopics.offsets]
+        columns = subtopics.subtopics[own], subtopics.docs[own], subtopics.grades[own]
+        subtopics = SubtopicGrades(subtopics.query_ids, offsets, *columns)
+    rest = Qrels(qrels.query_ids, offsets_of(kept)[qrels.offsets], qrels.docs[kept], qrels.grades[kept], subtopics)
+    return rest.select(list(dict.fromkeys(topics)))
+
+
+def _take_means(runs: Mapping[str, Run], qrels: Qrels, measure: Measure) -> list[float]:
+    return [take_mean(name, run, qrels, measure) for name, run in runs.items()]

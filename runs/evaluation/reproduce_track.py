@@ -6,11 +6,55 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
+import yaml
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.board_files import read_board
-from keystone.runs.tracks.baselines import Baseline, TrackBaselines, read_baselines
+from keystone.runs.evaluation.agreement import read_board
+
+DATA = "baselines.yaml"
+
+
+class Baseline(BaseModel):
+    """A published run. Keystone makes it by a preset over an index, or `left_out` says why it does not."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    expected: Mapping[str, Mapping[str, float | None]]
+    """Measure -> figure, by the judgments; None if no figure was published."""
+    source: str
+    preset: str = ""
+    settings: Sequence[str] = ()
+    index: str = ""
+    """The name of the prebuilt index."""
+    server: str = ""
+    """The corpus of the first command, if the index is on a server."""
+    impacts: str = ""
+    """`NAME=MODEL`, if the index holds the impacts of a model."""
+    left_out: str = ""
+
+
+class TrackBaselines(BaseModel):
+    """The baselines of a track, and the names of its files of topics and of judgments, in which `*` is anything."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    topics: str
+    judgments: Mapping[str, str]
+    baselines: Sequence[Baseline]
+
+
+@cache
+def read_baselines() -> Mapping[str, TrackBaselines]:
+    """Read the published baselines of each track."""
+    text = files(__package__ or "").joinpath(DATA).read_text(encoding="utf-8")
+    return TypeAdapter(Mapping[str, TrackBaselines]).validate_python(yaml.safe_load(text))
+
 
 MOST_DIFFERENCE = 0.001
 """The most by which a figure may differ from the published one. Ties in another order change the fourth decimal."""

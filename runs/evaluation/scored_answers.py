@@ -18,8 +18,8 @@ from keystone.indexing.io.reading import open_binary
 from keystone.runs.evaluation.agreement import Agreement
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.nuggets.citations import CitedAnswer, read_cited_answers
+from keystone.runs.evaluation.nuggets.files import NuggetBank
 from keystone.runs.evaluation.nuggets.score import add_cautions, name_runs, read_assigned, score_banks, score_cited
-from keystone.runs.evaluation.nuggets.types import NuggetBank
 from keystone.runs.evaluation.rubrics.files import Rubric, read_rubrics
 from keystone.runs.evaluation.rubrics.score import score_rubrics
 from keystone.runs.wording import plural
@@ -115,15 +115,21 @@ def find_kind(paths: Sequence[Path]) -> Kind:
 
 def read_all(paths: Sequence[Path], kind: Kind) -> list[tuple[Path, Record]]:
     """Read all files, and give each record its file. `UserError` has the fault of each bad file."""
-    found, faults = list[tuple[Path, Record]](), list[str]()
-    for path in paths:
-        try:
-            found += [(path, record) for record in kind.read(path)]
-        except UserError as error:
-            faults.append(str(error))
+    good, faults = _read_each_file(paths, kind)
     if faults:
         raise UserError("\n".join(faults))
-    return found
+    return [(path, record) for path, own in good.items() for record in own]
+
+
+def _read_each_file(paths: Sequence[Path], kind: Kind) -> tuple[dict[Path, Sequence[Record]], list[str]]:
+    """Read the good files, and list the fault of each bad one."""
+    good, faults = dict[Path, Sequence[Record]](), list[str]()
+    for path in paths:
+        try:
+            good[path] = kind.read(path)
+        except UserError as error:
+            faults.append(str(error))
+    return good, faults
 
 
 def leave_out_bad(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
@@ -131,17 +137,10 @@ def leave_out_bad(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
 
     `UserError` with all faults if no file can be read.
     """
-    kind, good, faults = find_kind(paths), list[Path](), list[str]()
-    for path in paths:
-        try:
-            kind.read(path)
-        except UserError as error:
-            faults.append(str(error))
-        else:
-            good.append(path)
+    good, faults = _read_each_file(paths, find_kind(paths))
     if not good:
         raise UserError("\n".join(faults))
-    return good, faults
+    return [*good], faults
 
 
 def read_scored(paths: Sequence[Path], kind: Kind) -> tuple[list[Record], list[str]]:

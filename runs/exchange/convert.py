@@ -5,11 +5,11 @@ The form of a file is recognised from its first record or its first lines. Losse
 
 import shutil
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
@@ -17,7 +17,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.columns import choose_delimiter, name_columns
 from keystone.indexing.io.reading import COMPRESSIONS, STDIN, read_text_lines
 from keystone.indexing.io.writing import write_whole
-from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
+from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank
 from keystone.runs.exchange.records import read_records
 from keystone.runs.exchange.table import FORMS, Form, get_form
 from keystone.runs.exchange.types import Candidate, CitedAnswer, Handover, Kind, Request, find_text_key, get_text
@@ -143,9 +143,6 @@ def _drop_empty(key: Hashable, values: Mapping[str, Any], before: str = "") -> I
             yield f"{before}{name}", key, value if isinstance(value, Hashable) else orjson.dumps(value)
 
 
-T = TypeVar("T", Request, CitedAnswer, NuggetBank)
-
-
 @dataclass(frozen=True, slots=True)
 class ConversionSettings:
     """The form to write (`to`) and the form to read (`source`; None: recognised from the content).
@@ -226,13 +223,12 @@ def name_author(content: Handover, named: Mapping[KeyContent, str]) -> Handover:
             raise UserError(f"{OPTIONS[lacking[0]]}: found it for content that has no {lacking[0]}")
         return replace(one, **own)
 
-    return replace(
-        content,
-        requests=tuple(map(name, content.requests)),
-        answers=tuple(map(name, content.answers)),
-        nuggets=tuple(map(name, content.nuggets)),
-        scores=tuple(map(name, content.scores)),
-    )
+    return _change_each(content, name, ("requests", "answers", "nuggets", "scores"))
+
+
+def _change_each(content: Handover, change: Callable[[Any], Any], kinds: Sequence[Kind]) -> Handover:
+    changed: dict[str, Any] = {kind: tuple(map(change, getattr(content, kind))) for kind in kinds}
+    return replace(content, **changed)
 
 
 def find_missing(content: Handover, target: Form) -> dict[str, int]:
@@ -262,15 +258,10 @@ def describe_missing(done: Conversion) -> list[str]:
 def fill_queries(content: Handover, queries: Mapping[str, str]) -> Handover:
     """Fill in the queries of topics that have none."""
 
-    def fill(one: T) -> T:
+    def fill(one: Any) -> Any:
         return one if one.query else replace(one, query=queries.get(one.topic_id, ""))
 
-    return replace(
-        content,
-        requests=tuple(map(fill, content.requests)),
-        answers=tuple(map(fill, content.answers)),
-        nuggets=tuple(map(fill, content.nuggets)),
-    )
+    return _change_each(content, fill, ("requests", "answers", "nuggets"))
 
 
 DERIVED = "Keystone makes requests from answers or nuggets, and nothing else from another kind"

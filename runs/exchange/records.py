@@ -127,13 +127,15 @@ def get_list(record: Mapping[str, Any], key: str, where: str = "") -> list[Any]:
     return _get(record, key, where, "a list", lambda value: isinstance(value, list)) or []
 
 
-def get_objects(record: Mapping[str, Any], key: str, where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def get_objects(record: Mapping[str, Any], key: str, required: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
     """Get the objects in the list under a key, each with the prefix of its keys in messages.
 
-    `ValueError` for a value that is no list, and for an item that is no object.
+    `ValueError` for a value that is no list, for an item that is no object, and if a `required` key is missing.
     """
-    for number, one in enumerate(get_list(record, key, where)):
-        place = f"{where}{key}[{number}]"
+    if required and key not in record:
+        raise ValueError(f"{key}: expected a list, found the keys {', '.join(record) or 'none'}")
+    for number, one in enumerate(get_list(record, key)):
+        place = f"{key}[{number}]"
         if not isinstance(one, dict):
             raise ValueError(f"{place}: expected an object, found {shorten_value(one)}")
         yield f"{place}.", one

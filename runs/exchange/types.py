@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from keystone.generation.types import Support
-from keystone.runs.evaluation.nuggets.types import NuggetBank
+from keystone.runs.evaluation.nuggets.files import NuggetBank
 
 Kind = Literal["requests", "answers", "nuggets", "scores"]
 """The content of a file. Each form holds one kind."""

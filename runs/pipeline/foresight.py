@@ -38,8 +38,7 @@ class Asked:
     @property
     def model(self) -> ModelSettings:
         """The settings of the model, which the configuration must have."""
-        assert self.job.config.model is not None
-        return self.job.config.model
+        return self.job.config.require_model()
 
     @property
     def documents(self) -> int:

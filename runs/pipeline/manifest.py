@@ -1,4 +1,4 @@
-"""The facts in the manifest of a run besides its artifacts, and the remarks that the user reads."""
+"""The manifest of a run directory, what is remarkable in it, and warnings for the user."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from typing import Any, get_args
 import orjson
 
 from keystone.fusion.methods import METHODS
+from keystone.generation.llm.usage import BUDGET_SPENT
 from keystone.generation.readers.settings import READERS
 from keystone.generation.types import Answered, Support, SupportAction
 from keystone.indexing.corpora.segments import is_window
@@ -18,7 +19,7 @@ from keystone.indexing.vectors.faiss_index import import_faiss
 from keystone.retrieval.search import KINDS
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.doctor.server_records import select_facts
-from keystone.runs.pipeline.directory import MANIFEST
+from keystone.runs.pipeline.directory import MANIFEST, count_steps
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import read_cut_prompt
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
@@ -78,9 +79,11 @@ def _list_servers(config: RunConfig) -> list[dict[str, Any]]:
 
 def describe_outcome(values: Values) -> dict[str, Any]:
     """Describe the outcome of a run for its manifest: segments, saved grades, support, fallbacks, and a cut prompt."""
-    cut = read_cut_prompt(values.directory) if values.job.config.model else None
+    config = values.job.config
+    cut = read_cut_prompt(values.directory) if config.model else None
+    chooses_rows = config.track is not None and config.fusion.choice is not None
     return {
-        **({"depths": [asdict(one) for one in values.get(DEPTHS_FILE)]} if _chooses_rows(values) else {}),
+        **({"depths": [asdict(one) for one in values.get(DEPTHS_FILE)]} if chooses_rows else {}),
         **_count_segments(values),
         **_collect_model_facts(values),
         **({"cut_prompt": asdict(cut)} if cut else {}),
@@ -94,11 +97,6 @@ def _find_doubts(values: Values) -> dict[str, str]:
         return {}
     warning = next((record.warning for record in values.get(RERANKS_FILE) if record.warning), "")
     return {"reranker_warning": warning} if warning else {}
-
-
-def _chooses_rows(values: Values) -> bool:
-    config = values.job.config
-    return config.track is not None and config.fusion.choice is not None
 
 
 def _count_segments(values: Values) -> dict[str, Any]:
@@ -140,7 +138,7 @@ def _collect_model_facts(values: Values) -> dict[str, Any]:
 
 def list_remarks(directory: Path) -> Iterator[str]:
     """List remarks on a run for the user: unknown documents and segments, saved grades, support, fallbacks."""
-    manifest = orjson.loads((directory / MANIFEST).read_bytes())
+    manifest = _read_manifest(directory)
     for number, given in enumerate(manifest.get("runs", ()), 1):
         if given["unknown"]:
             lines = plural(given["unknown"], "line")
@@ -172,3 +170,56 @@ def list_remarks(directory: Path) -> Iterator[str]:
     if fallbacks := manifest.get("fallbacks"):
         counted = ", ".join(f"{step} {n}" for step, n in sorted(Counter(f["step"] for f in fallbacks).items()))
         yield f"fallbacks: {len(fallbacks)} ({counted}), listed in {directory / MANIFEST}"
+
+
+def warn_of_idle_model(config: RunConfig) -> str:
+    """Say that a configuration has a model, but no step that asks it; empty if a step does, or without a model."""
+    if config.model is None or config.find_model_step():
+        return ""
+    return (
+        f"model: no step of this run asks {config.model.name!r}: choose a preset such as --preset listwise, "
+        "or set queries.method, rerank.method, grading.method or answer.method"
+    )
+
+
+def warn_of_unusable_replies(directory: Path) -> str:
+    """Say in how many steps of a run the model gave no usable reply, and why; empty if it always gave one."""
+    entries = _read_manifest(directory)["artifacts"].values()
+    asked, unusable, cut = (sum(count_steps(entry, what) for entry in entries) for what in ("asked", "unusable", "cut"))
+    if not unusable:
+        return ""
+    reasons = Counter[str]()
+    for entry in entries:
+        reasons.update(entry.get("steps", {}).get("reasons", {}))
+    ((reason, _),) = reasons.most_common(1)
+    text = f"the model gave no usable reply in {unusable:,} of {asked:,} steps (most often: {reason})"
+    if cut == unusable:
+        text += (
+            ". All these replies were cut at their limit, max_tokens: raise model.thinking, the tokens that a reply "
+            "may have beyond those of its step, as models that think first need them"
+        )
+    advice = "" if reason.startswith(BUDGET_SPENT) else ". keystone run --retry-unusable asks for them again"
+    return f"{text}{advice}"
+
+
+def warn_of_cut_prompts(directory: Path) -> str:
+    """Say that the server has cut prompts, and what to do; empty if it read all of them whole."""
+    cut = _read_manifest(directory).get("cut_prompt")
+    if not cut:
+        return ""
+    return (
+        f"the model's server seems to cut long prompts: it counted {cut['tokens']:,} tokens for "
+        f"{cut['characters']:,} characters. Raise the window of the server (such as num_ctx of Ollama), or set "
+        "model.window to the one that keystone doctor --model finds; then make the run with another out, because "
+        "replies to cut prompts are kept"
+    )
+
+
+def warn_of_reranker(directory: Path) -> str:
+    """Say that the scores of the reranker's server are doubtful, and why; empty if they are not."""
+    return str(_read_manifest(directory).get("reranker_warning", ""))
+
+
+def _read_manifest(directory: Path) -> dict[str, Any]:
+    manifest: dict[str, Any] = orjson.loads((directory / MANIFEST).read_bytes())
+    return manifest

@@ -1,10 +1,21 @@
 """The language model of a run. It is opened at its first use, and closed when the run ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from collections import Counter
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AsyncExitStack, contextmanager, suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -14,14 +25,64 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from keystone.generation import prompts
-from keystone.generation.llm.model import CutPrompt, Model, OpenModel
+from keystone.generation.llm.model import CutPrompt, Model, OpenModel, tell_outcome
 from keystone.generation.llm.open import open_model
 from keystone.generation.llm.usage import add_usage, report_usage
-from keystone.generation.types import Usage
+from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.writing import write_whole
-from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.run_model import RunModel, StepCount
+from keystone.runs.config.run_config import MISSING_MODEL, RunConfig
+
+MOST_REASONS = 5
+"""How many reasons the manifest has for steps of one stage without a usable reply. Its `fallbacks` have all of them."""
+
+
+@dataclass(slots=True)
+class StepCount:
+    """The number of steps that asked the model, and the reasons why some of them have no usable reply."""
+
+    asked: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
+    cut: int = 0
+    """How many of those have a reply that was cut at `max_tokens`."""
+
+    def take(self) -> dict[str, Any]:
+        """Return the numbers as values of JSON, with the most frequent reasons, and begin anew."""
+        if not self.asked:
+            return {}
+        numbers = {"asked": self.asked, "unusable": self.refusals.total(), "cut": self.cut}
+        reasons = dict(sorted(self.refusals.most_common(), key=lambda one: (-one[1], one[0]))[:MOST_REASONS])
+        self.asked, self.refusals, self.cut = 0, Counter(), 0
+        return {"steps": numbers | {"reasons": reasons}}
+
+
+@dataclass(slots=True)
+class RunModel:
+    """The model of a run. Each request allows it `thinking` tokens more, and `steps` counts the outcomes."""
+
+    name: str
+    model: Model
+    thinking: int
+    steps: StepCount
+
+    def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
+        """See `keystone.generation.llm.model.Model`."""
+        return self.model.complete(self._widen(requests))
+
+    def take_outcome(self, asked: Sequence[Request], refusal: str, cut: bool, /) -> None:
+        """See `keystone.generation.llm.model.TakesOutcomes`."""
+        self.steps.asked += 1
+        if refusal:
+            self.steps.refusals[refusal] += 1
+            self.steps.cut += cut
+        tell_outcome(self.model, list(self._widen(asked)), refusal, cut)
+
+    def _widen(self, requests: Iterable[Request]) -> Iterable[Request]:
+        if not self.thinking:
+            return requests
+        return (replace(one, max_tokens=one.max_tokens + self.thinking) for one in requests)
+
 
 T = TypeVar("T")
 
@@ -46,6 +107,17 @@ class RunWithModel(Protocol):
     def __call__(self, work: Callable[[Model | None], Awaitable[T]]) -> T:
         """Run the work; returns its result."""
         ...
+
+
+def ask_model(run_with_model: RunWithModel, work: Callable[[Model], Awaitable[T]], missing: str = MISSING_MODEL) -> T:
+    """Run work that cannot do without the model. `UserError` with the text `missing` if the configuration has none."""
+
+    async def check(model: Model | None) -> T:
+        if model is None:
+            raise UserError(missing)
+        return await work(model)
+
+    return run_with_model(check)
 
 
 def describe_model(config: RunConfig, asks: Collection[str] | None = None) -> Any:

@@ -54,6 +54,13 @@ async def understand_topics(job: Job, model: Model | None, search_lock: SearchLo
     queries, missed = await write_passages(
         model, list_queries(found), {topic.id: topic.narrative for topic in job.topics}
     )
+    return _share_out(found, queries, missed)
+
+
+def _share_out(
+    found: Sequence[UnderstoodTopic], queries: Sequence[Query], missed: Sequence[Fallback]
+) -> list[UnderstoodTopic]:
+    """Share out rewritten queries, and the steps without a usable reply, to their topics."""
     return [
         replace(
             one,
@@ -77,14 +84,7 @@ async def _translate(job: Job, model: Model | None, found: list[UnderstoodTopic]
         return found
     assert model is not None  # the configuration has been checked
     queries, missed = await translate_queries(model, list_queries(found), list_query_languages(job.index))
-    return [
-        replace(
-            one,
-            queries=tuple(query for query in queries if query.topic_id == one.understanding.topic_id),
-            fallbacks=(*one.fallbacks, *(own for own in missed if own.topic_id == one.understanding.topic_id)),
-        )
-        for one in found
-    ]
+    return _share_out(found, queries, missed)
 
 
 def list_translations(topic: Topic) -> tuple[tuple[str, str], ...]:

@@ -10,8 +10,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.directory import Stage, Watch, perform_stages
 from keystone.runs.pipeline.job import open_job
 from keystone.runs.pipeline.manifest import describe_inputs, describe_outcome
-from keystone.runs.pipeline.model_runner import open_model_runner
-from keystone.runs.pipeline.run_model import StepCount
+from keystone.runs.pipeline.model_runner import StepCount, open_model_runner
 from keystone.runs.pipeline.table import bind_stages
 from keystone.runs.pipeline.values import Values
 

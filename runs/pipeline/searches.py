@@ -11,18 +11,45 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from keystone.generation.context.topic import read_context
 from keystone.generation.grading.grade import FindNeighbours
 from keystone.generation.llm.model import Model
-from keystone.generation.rerank.candidates import Rerank
+from keystone.generation.queries.compose import make_narrative_query
+from keystone.generation.rerank.candidates import Candidates, Rerank, Reranked
+from keystone.generation.rerank.candidates import Means as RerankMeans
+from keystone.generation.rerank.open import open_reranker
 from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
-from keystone.retrieval.types import Query, Rankings, offsets_of
+from keystone.retrieval.types import Query, Rankings, Topic, offsets_of
+from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.queries import NO_LOCK, SearchLock
 from keystone.runs.pipeline.ranking.fuse import fuse_each_query
-from keystone.runs.pipeline.ranking.rerank import open_job_reranker
 from keystone.runs.pipeline.ranking.search import search_systems
 from keystone.runs.pipeline.topic_steps import open_neighbours
+
+
+def open_configured_reranker(
+    config: RunConfig, model: Model | None, threads: int = 1
+) -> AbstractAsyncContextManager[Rerank | None]:
+    """Open the reranker of a configuration, or None if it has none."""
+    settings, window = config.rerank, config.model.window if config.model else 0
+    means = RerankMeans(config.out, model, window, threads)
+    return nullcontext() if settings.method is None else open_reranker(settings, means)
+
+
+def open_job_reranker(job: Job, model: Model | None) -> AbstractAsyncContextManager[Rerank | None]:
+    """Open the reranker of a job, or None if it has none."""
+    return open_configured_reranker(job.config, model, job.threads)
+
+
+async def rerank_rows(job: Job, rerank: Rerank, topic: Topic, rows: Sequence[int]) -> tuple[list[int], Reranked]:
+    """Rank the first `rerank.depth` documents of a topic again; returns all rows of its ranking, best first."""
+    first = rows[: job.config.rerank.depth]
+    context = await asyncio.to_thread(read_context, job.sources, first, [make_narrative_query(topic)])
+    found = await rerank(Candidates(topic.id, topic.narrative, context))
+    return [*(first[place] for place in found.order), *rows[len(first) :]], found
+
 
 S = TypeVar("S")
 T = TypeVar("T")

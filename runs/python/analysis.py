@@ -1,27 +1,158 @@
-"""What `keystone evaluate`, `plot`, `explain` and `diagnose` find, as values: comparisons, figures and explanations."""
+"""The organiser's tables as data frames, by the functions of `keystone evaluate`, `pool` and `agree`.
 
-from collections.abc import Mapping, Sequence
+`runs` are runs by name, each anything that `to_run` takes, with `qrels`; or evaluations, such as those of
+`score_nuggets`, without. The columns are those of the commands' CSV.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation import evaluate as evaluation
-from keystone.runs.evaluation.bounds import treat_otherwise
-from keystone.runs.evaluation.compare import Difference, collect_cautions, compare_runs
+from keystone.runs.evaluation.agreement import compare_boards, compare_judgments
+from keystone.runs.evaluation.batch import find_team
+from keystone.runs.evaluation.bounds import bound_measures, treat_otherwise
+from keystone.runs.evaluation.compare import Difference, collect_cautions, compare_all_pairs, compare_runs
 from keystone.runs.evaluation.diagnosis import diagnose as diagnosis
 from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis
 from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
 from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.leaderboard import sort_runs
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, add_judged_share, parse_measures
-from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.evaluation.nuggets.files import read_nuggets
+from keystone.runs.evaluation.pooling import describe_pool, pool_documents
 from keystone.runs.python.checks import check_path
+from keystone.runs.python.conversions import to_qrels, to_run
 from keystone.runs.python.files import AnyPath
-from keystone.runs.python.incoming import to_qrels, to_run
 from keystone.runs.report import explain as explanation
+from keystone.runs.report import leaderboard as rows
 from keystone.runs.report.explain import Explanation
+from keystone.runs.report.pooling import list_kappas
+from keystone.runs.trec.types import Qrels, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+
+COUNTS = {"rank", "wins", "ties", "losses"}
+"""The columns of whole numbers, which tables have as texts."""
+
+
+def leaderboard(
+    runs: Any, qrels: Any = None, measures: Sequence[Any] = (), *, sort: str = "", pairs: bool = False
+) -> "DataFrame":
+    """Rank runs by `sort`, or by the first measure: rank, run, team, means, and the interval of that measure.
+
+    With `pairs`, the last column has letters of what ties with what by randomised Tukey HSD.
+    """
+    found, measure = _measure(runs, qrels, measures, sort)
+    compared = compare_all_pairs(found, measure) if pairs and len(found) > 1 else []
+    return _frame(rows.list_leaderboard(found, {one.name: one.name for one in found}, measure, compared))
+
+
+def compare_pairs(runs: Any, qrels: Any = None, measure: Any = "") -> "DataFrame":
+    """Test all pairs of runs by a measure: difference, topics won, tied and lost, and p of Tukey's HSD and of t."""
+    found, name = _measure(runs, qrels, [measure] if measure and qrels is not None else [], str(measure))
+    return _frame(rows.list_pairs(compare_all_pairs(found, name) if len(found) > 1 else []))
+
+
+def list_topics(runs: Any, qrels: Any = None, measure: Any = "") -> "DataFrame":
+    """List the topics, hardest first, with the values of all runs, best run first."""
+    found, name = _measure(runs, qrels, [measure] if measure and qrels is not None else [], str(measure))
+    return _frame(rows.list_topic_rows(found, name))
+
+
+def bound(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Any] = ()) -> "DataFrame":
+    """Measure runs with unjudged documents as not relevant and as relevant, with the residual of each RBP."""
+    judged, wanted = to_qrels(qrels), parse_measures(map(str, measures)) or DEFAULT_MEASURES
+    measured = _evaluate(runs, judged, wanted)
+    return _frame(rows.list_bounds([bound_measures(one, run, judged, wanted) for one, run in measured]))
+
+
+def pool(runs: Mapping[str, Any], depth: int = 100, *, without: Any = None, seed: int = 0) -> "DataFrame":
+    """Pool the first documents of runs for assessors, in random order: `qid`, `docno`. `without` has judgments."""
+    from pandas import DataFrame
+
+    judged = None if without is None else to_qrels(without)
+    known = {topic: judged[topic] for topic in judged} if judged is not None else {}
+    documents = pool_documents(_list_rankings(_read(runs), depth), depth, known, seed)
+    return DataFrame([(topic, doc) for topic, own in documents.items() for doc in own], columns=["qid", "docno"])
+
+
+def describe_pooled(runs: Mapping[str, Any], depth: int = 100) -> "DataFrame":
+    """Describe what each run brings to a pool: team, documents, documents of no other run, and mean overlap."""
+    from pandas import DataFrame
+
+    rankings = _list_rankings(_read(runs), depth)
+    teams = [find_team(name) or name for name in rankings]
+    return DataFrame(describe_pool(pool_documents(rankings, depth), rankings, teams, depth).runs)
+
+
+def agree(first: Any, second: Any) -> "DataFrame":
+    """Compare two judges, or two leaderboards: a row with kappas, or one with taus for each measure of both.
+
+    Leaderboards are data frames with a column `run`. `UserError` if the two have nothing in common.
+    """
+    from pandas import DataFrame
+
+    if all(isinstance(one, DataFrame) and "run" in one.columns for one in (first, second)):
+        boards = [one.set_index("run").select_dtypes("number").to_dict() for one in (first, second)]
+        skipped = {*COUNTS, *rows.INTERVAL_HEADS}
+        found = compare_boards(*({key: own for key, own in one.items() if key not in skipped} for one in boards))
+        if not any(one.runs for one in found):
+            raise UserError("agree: found no run of both by the same measure, expected the same runs")
+        return DataFrame(found)
+    agreement = compare_judgments(to_qrels(first), to_qrels(second))
+    documents = int(agreement.counts.sum())
+    if not documents:
+        raise UserError("agree: found no document that both have judged, expected judgments of the same documents")
+    return DataFrame([{"documents": documents, **list_kappas(agreement)}])
+
+
+def _measure(runs: Any, qrels: Any, measures: Sequence[Any], sort: str) -> tuple[list[Evaluation], str]:
+    """Measure and sort runs; returns also the measure that sorts."""
+    if qrels is None:
+        found = [runs] if isinstance(runs, Evaluation) else list(runs) if isinstance(runs, Iterable) else []
+        if not found or not all(isinstance(one, Evaluation) for one in found):
+            raise UserError(f"runs: found {type(runs).__name__}, expected evaluations, or runs by name with qrels")
+    else:
+        wanted: Sequence[Measure] = add_judged_share(parse_measures(map(str, measures)) or DEFAULT_MEASURES)
+        found = [one for one, _ in _evaluate(runs, to_qrels(qrels), wanted)]
+        sort = str(parse_measures([sort])[0]) if sort else ""
+    names = list(found[0].values)
+    if sort and sort not in names:
+        raise UserError(f"sort: found {sort!r}, expected one of {', '.join(names)}")
+    return sort_runs(found, sort or names[0]), sort or names[0]
+
+
+def _read(runs: Any) -> dict[str, Run]:
+    if not isinstance(runs, Mapping) or not runs:
+        raise UserError(f"runs: found {type(runs).__name__}, expected a dictionary with runs by name")
+    return {str(name): to_run(run) for name, run in runs.items()}
+
+
+def _evaluate(runs: Any, qrels: Qrels, measures: Sequence[Measure]) -> list[tuple[Evaluation, Run]]:
+    """Measure runs by name; returns each with its run."""
+    return [(evaluation.evaluate(name, run, qrels, measures), run) for name, run in _read(runs).items()]
+
+
+def _list_rankings(runs: Mapping[str, Run], depth: int) -> dict[str, dict[str, list[str]]]:
+    if depth < 1:
+        raise UserError(f"depth: found {depth}, expected at least 1")
+    return {
+        name: {topic: [doc for doc, _ in hits] for topic, hits in run.top(depth).list_hits().items()}
+        for name, run in runs.items()
+    }
+
+
+def _frame(table: rows.Rows) -> "DataFrame":
+    """Make a data frame of a table, with whole numbers in the columns of counts."""
+    from pandas import DataFrame
+
+    frame = DataFrame(table[1:], columns=table[0])
+    return frame.astype({name: int for name in frame.columns if name in COUNTS})
 
 
 def compare(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Any] = ()) -> dict[str, dict[str, Difference]]:
@@ -35,8 +166,7 @@ def compare(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Any] = ()) -
     if not isinstance(runs, Mapping) or len(runs) < 2:
         raise UserError(f"runs: found {type(runs).__name__}, expected a dictionary with two runs or more by name")
     judged, wanted = to_qrels(qrels), add_judged_share(parse_measures(map(str, measures)) or DEFAULT_MEASURES)
-    own = [(str(name), to_run(run)) for name, run in runs.items()]
-    found = [treat_otherwise(evaluation.evaluate(name, run, judged, wanted), run, judged, wanted) for name, run in own]
+    found = [treat_otherwise(one, run, judged, wanted) for one, run in _evaluate(runs, judged, wanted)]
     for caution in collect_cautions(found):
         warn(caution, stacklevel=2)
     return dict(zip(list(runs)[1:], compare_runs(found), strict=True))
@@ -49,11 +179,10 @@ def plot(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Any] = ("nDCG@1
     """
     from keystone.runs.report.plots import RECALL_DEPTHS, draw_runs
 
-    if not isinstance(runs, Mapping) or not runs:
-        raise UserError(f"runs: found {type(runs).__name__}, expected a dictionary with runs by name")
     bars = parse_measures(map(str, measures))
     depths = parse_measures(f"R@{depth}" for depth in RECALL_DEPTHS)
-    return draw_runs(_evaluate(runs, qrels, list(dict.fromkeys([*bars, *depths]))), list(map(str, bars)))
+    measured = _evaluate(runs, to_qrels(qrels), list(dict.fromkeys([*bars, *depths])))
+    return draw_runs([one for one, _ in measured], list(map(str, bars)))
 
 
 def explain(directory: AnyPath, topic_id: str, doc_id: str) -> Explanation:
@@ -79,8 +208,3 @@ def diagnose(
         raise UserError("diagnose: expected either qrels or nuggets")
     path = check_path(qrels, "qrels")
     return diagnosis.diagnose(folder, lambda store: read_relevant_documents(path, relevant_from, store))
-
-
-def _evaluate(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Measure]) -> list[Evaluation]:
-    judged = to_qrels(qrels)
-    return [evaluation.evaluate(str(name), to_run(run), judged, measures) for name, run in runs.items()]

@@ -12,7 +12,7 @@ from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, parse_measures
 from keystone.runs.pipeline.track_of_file import find_track
 from keystone.runs.python.checks import check_distinct, check_id, check_path
-from keystone.runs.python.incoming import to_qrels, to_run, to_topics
+from keystone.runs.python.conversions import to_qrels, to_run, to_topics
 from keystone.runs.track_rules import TRACKS, set_topic_limits
 from keystone.runs.tracks import validate as validation
 from keystone.runs.tracks.validate import Verdict

@@ -13,8 +13,7 @@ from keystone.indexing.index import Index
 from keystone.retrieval.types import Query, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.python import steps
-from keystone.runs.python.incoming import to_run, to_topics
-from keystone.runs.python.outgoing import to_pandas
+from keystone.runs.python.conversions import to_pandas, to_run, to_topics
 from keystone.runs.python.texts import documents
 
 Step = Callable[[Index, RunConfig, Any], Any]

@@ -1,6 +1,7 @@
 """What `keystone tune`, `judge` and `nuggets` find, as values: settings, judgments and nuggets."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 from warnings import warn
 
@@ -13,16 +14,16 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation import tune as tuning
 from keystone.runs.evaluation.answers.asked import find_narratives
 from keystone.runs.evaluation.arena.answers import read_answer_sets
-from keystone.runs.evaluation.arena.judge import run_battles
+from keystone.runs.evaluation.arena.judge import RULES, run_battles
 from keystone.runs.evaluation.arena.tournament import Leaderboard, Settings
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.judging.judge import judge_pool, pool_runs
 from keystone.runs.evaluation.measures import add_judged_share, parse_measures
-from keystone.runs.evaluation.nuggets import read, write
+from keystone.runs.evaluation.nuggets import files as nugget_files
 from keystone.runs.evaluation.nuggets.citations import assign_banks
 from keystone.runs.evaluation.nuggets.create import Judgments, create_banks_for
+from keystone.runs.evaluation.nuggets.files import NuggetBank
 from keystone.runs.evaluation.nuggets.score import score_banks
-from keystone.runs.evaluation.nuggets.types import NuggetBank
 from keystone.runs.evaluation.rubrics import assign as rubric_grading
 from keystone.runs.evaluation.rubrics import files as rubric_files
 from keystone.runs.evaluation.rubrics import score as rubric_scores
@@ -31,8 +32,8 @@ from keystone.runs.evaluation.tune import Trials, Tuning
 from keystone.runs.evaluation.weights import tune_weights
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.python.checks import check_config, check_path
+from keystone.runs.python.conversions import to_qrels, to_run, to_topics
 from keystone.runs.python.files import AnyPath
-from keystone.runs.python.incoming import to_qrels, to_run, to_topics
 from keystone.runs.python.steps import THREADS, open_job_of
 from keystone.runs.trec.types import Qrels, make_qrels
 
@@ -82,8 +83,7 @@ def judge(
     """
     if cascade and repeats > 1:
         raise UserError(f"judge: found cascade and repeats {repeats}, expected one of them")
-    if check_config(config).model is None:
-        raise UserError("model: missing; expected a language model, with its name and urls")
+    check_config(config).require_model()
     if isinstance(runs, str | Mapping) or not isinstance(runs, Sequence) or not runs:
         raise UserError(f"runs: found {type(runs).__name__}, expected a list of runs")
     pool = pool_runs([to_run(run) for run in runs], depth)
@@ -118,14 +118,9 @@ def judge_battles(
     known = {one.id: one.narrative for one in to_topics(topics)} if topics is not None else find_narratives(paths)
     played = Settings(both_orders=both_orders, repeats=repeats, adaptive=adaptive)
     sets, narratives = read_answer_sets(paths, known)
-    if config is None:
-        done = run_battles(sets, narratives, played)
-    elif check_config(config).model is None:
-        raise UserError("model: missing; expected a language model, with its name and urls")
-    else:
-        assert config.model is not None
-        with open_model_runner(config, None) as ask:
-            done = run_battles(sets, narratives, played, ask, config.model.name)
+    judge_name = RULES if config is None else check_config(config).require_model().name
+    with open_model_runner(config, None) if config else nullcontext() as ask:
+        done = run_battles(sets, narratives, played, ask, judge_name)
     for caution in done.cautions:
         warn(caution, stacklevel=2)
     return done.board
@@ -161,22 +156,20 @@ def score_nuggets(assigned: Sequence[NuggetBank], topics: Collection[str] = ()) 
 
 def read_nuggets(path: AnyPath) -> list[NuggetBank]:
     """Read nuggets in any form of `docs/judge.md`. `UserError` names file and line of a bad record."""
-    return read.read_nuggets(check_path(path, "path"))
+    return nugget_files.read_nuggets(check_path(path, "path"))
 
 
 def write_nuggets(path: AnyPath, nuggets: Sequence[NuggetBank], form: str = "nuggetizer") -> None:
     """Write nuggets as a file of `nuggetizer`, `nuggetbank` or `ragtime`. `UserError` for another form."""
-    if form not in write.FORMS:
-        raise UserError(f"form: found {form!r}, expected one of {', '.join(write.FORMS)}")
-    write.write_nuggets(check_path(path, "path"), nuggets, form)
+    if form not in nugget_files.FORMS:
+        raise UserError(f"form: found {form!r}, expected one of {', '.join(nugget_files.FORMS)}")
+    nugget_files.write_nuggets(check_path(path, "path"), nuggets, form)
 
 
 def assign_rubrics(answers: Sequence[AnyPath], rubrics: Sequence[Rubric], config: RunConfig | None) -> list[Rubric]:
     """Grade the answers of files or run directories by rubrics, by a model, or without a configuration by rules."""
     paths = [check_path(path, "answers") for path in answers]
-    if config is None:
-        return _warned(rubric_grading.assign_rubrics(paths, rubrics, "rubrics", None))
-    with open_model_runner(check_config(config), None) as ask:
+    with open_model_runner(check_config(config), None) if config is not None else nullcontext() as ask:
         return _warned(rubric_grading.assign_rubrics(paths, rubrics, "rubrics", ask))
 
 

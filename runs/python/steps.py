@@ -55,8 +55,8 @@ from keystone.runs.python.checks import (
     lower_depths,
     read_settings,
 )
+from keystone.runs.python.conversions import to_run, to_topics
 from keystone.runs.python.files import AnyPath
-from keystone.runs.python.incoming import to_run, to_topics
 from keystone.runs.trec.doc_ids import encode_ids
 from keystone.runs.trec.types import Qrels, Run, make_qrels
 

@@ -33,8 +33,8 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.python import steps
 from keystone.runs.python.callables import Encode, name_encoder
 from keystone.runs.python.checks import check_id, check_index, check_path
+from keystone.runs.python.conversions import to_topics
 from keystone.runs.python.files import AnyPath
-from keystone.runs.python.incoming import to_topics
 from keystone.runs.trec.types import Run
 
 SHOWN_CHARACTERS = 300

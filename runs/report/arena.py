@@ -1,7 +1,6 @@
 """The leaderboard of a tournament on the terminal, as values of JSON and as a picture."""
 
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import numpy as np
 from keystone.generation.llm.usage import compute_cost
 from keystone.runs.report.plots import COLOURS, PANEL_WIDTH_INCHES, STYLE
 from keystone.runs.report.say import say
-from keystone.runs.report.terminal import format_p_value
+from keystone.runs.report.terminal import format_p_value, print_table
 from keystone.runs.wording import escape_controls, plural
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ ROW_HEIGHT_INCHES = 0.3
 
 def print_leaderboard(board: "Leaderboard") -> None:
     """Print a heading with the judge, a row for each run by rank, and below it what the ratings rest on."""
-    from rich.console import Console
     from rich.table import Table
 
     say(f"{count_battles(board)}, judged by {escape_controls(board.judge)}")
@@ -38,7 +36,7 @@ def print_leaderboard(board: "Leaderboard") -> None:
         numbers = one.battles, one.wins, one.losses, one.ties
         rating, interval = f"{one.rating:.0f}", format_interval(one.interval)
         table.add_row(str(one.rank), escape_controls(one.run_id), rating, interval, *map(str, numbers))
-    Console(width=None if sys.stdout.isatty() else 200, markup=False).print(table)
+    print_table(table)
     for line in tell_notes(board):
         say(line)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from keystone.runs.evaluation.batch import Batch, find_team
 from keystone.runs.evaluation.bounds import Bounds
+from keystone.runs.evaluation.compare import Pair, find_letters
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.leaderboard import (
     Conclusion,
@@ -19,7 +20,6 @@ from keystone.runs.evaluation.leaderboard import (
     rank_runs,
     split_variance,
 )
-from keystone.runs.evaluation.pairs import Pair, find_letters
 from keystone.runs.report.terminal import format_mean, mark_circle, mark_lists
 
 Rows = list[list[str | float]]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis
     from keystone.runs.evaluation.evaluate import Evaluation
-    from keystone.runs.evaluation.standings import Standings
+    from keystone.runs.evaluation.leaderboard import Standings
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 """Colours that people with any colour vision tell apart (Okabe and Ito, 2008)."""

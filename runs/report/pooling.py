@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from keystone.runs.evaluation.agreement import Agreement
-from keystone.runs.evaluation.board_files import BoardAgreement
-from keystone.runs.evaluation.leave_out import LeftOutRun
-from keystone.runs.evaluation.pooling import PoolStatistics
+from keystone.runs.evaluation.agreement import Agreement, BoardAgreement
+from keystone.runs.evaluation.pooling import LeftOutRun, PoolStatistics
 from keystone.runs.report.leaderboard import Rows, print_rows
 from keystone.runs.report.say import say
 from keystone.runs.report.terminal import format_mean

@@ -16,11 +16,11 @@ def say(text: str | Path, err: bool = False) -> None:
     typer.echo(escape_controls(str(text)), err=err)
 
 
-def say_warnings(warnings: Sequence[str], most: int) -> None:
-    """Print the first `most` warnings on standard error, and the number of further ones."""
+def say_warnings(warnings: Sequence[str], most: int | None = None) -> None:
+    """Print warnings on standard error: the first `most`, and the number of further ones."""
     for warning in warnings[:most]:
         say(f"warning: {warning}", err=True)
-    if (left := len(warnings) - most) > 0:
+    if left := len(warnings[len(warnings) if most is None else most :]):
         say(f"warning: {plural(left, 'further warning')}", err=True)
 
 
@@ -40,8 +40,9 @@ def say_report(command: str, given: Any, report: Any) -> None:
     say_result(command, given, orjson.loads(orjson.dumps(report)))
 
 
-def say_output(command: str, given: Any, out: Path, as_json: bool) -> None:
-    """Print the file or folder that a command has written: its path, or as JSON the object of `say_result`."""
+def say_output(command: str, given: Any, out: Path, as_json: bool, warnings: Sequence[str] = ()) -> None:
+    """Print warnings, and the file or folder that a command has written: its path, or the object of `say_result`."""
+    say_warnings(warnings)
     if as_json:
         say_result(command, given, {"out": out})
     else:

@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 
 from keystone.indexing.io.writing import write_whole
-from keystone.runs.evaluation.sheet.join import Row
-from keystone.runs.evaluation.sheet.make import Sheet
+from keystone.runs.evaluation.sheet import Row, Sheet
 from keystone.runs.report.leaderboard import Rows, format_rows
 
 SHEET_CSV, SHEET_JSON, RAGDOLL_CSV = "sheet.csv", "sheet.json", "ragdoll.csv"

@@ -14,7 +14,6 @@ from keystone.runs.wording import plural
 if TYPE_CHECKING:
     from keystone.runs.evaluation.evaluate import Evaluation
 
-LEVEL = 0.05
 """The p-value below which a difference is marked."""
 
 
@@ -77,7 +76,7 @@ def _list_cells(
     evaluations: "Sequence[Evaluation]", bold: str, mark: str, escape: Callable[[str], str]
 ) -> list[list[str]]:
     """List the cells of a table: the names of the measures, then the name and the means of each run."""
-    from keystone.runs.evaluation.compare import compare_runs
+    from keystone.runs.evaluation.compare import LEVEL, compare_runs
 
     measures = list(evaluations[0].values)
     best = {measure: max((one.mean(measure) for one in evaluations), key=_sort_key) for measure in measures}
@@ -98,6 +97,8 @@ def _sort_key(mean: float) -> float:
 
 
 def _explain_marks(evaluations: "Sequence[Evaluation]", mark: str, circle: str = "*") -> str:
+    from keystone.runs.evaluation.compare import LEVEL
+
     others, notes = len(evaluations) - 1, []
     if others:
         corrected = f", corrected by Holm for {plural(others, 'run')}" if others > 1 else ""

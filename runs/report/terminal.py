@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
+    from rich.table import Table
 
     from keystone.indexing.vectors.types import Forecast
     from keystone.runs.evaluation.evaluate import Evaluation
@@ -132,7 +133,7 @@ def _make_bars() -> "Bars":
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    return Bars(*columns, console=Console(stderr=True), transient=True)
+    return Bars(*columns, console=Console(stderr=True, emoji=False), transient=True)
 
 
 def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True) -> None:
@@ -140,8 +141,6 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
 
     If there are more than `MOST_COLUMNS` measures, each of them is a row.
     """
-    from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     from keystone.runs.evaluation.compare import run_paired_test
@@ -158,18 +157,23 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     head, *others = zip(*rows, strict=True) if wide else rows
     table = Table(box=None, pad_edge=False)
     for place, name in enumerate(head):
-        table.add_column(escape(name), overflow="fold", justify="right" if place else "left")
+        table.add_column(name, overflow="fold", justify="right" if place else "left")
     for row in others:
-        table.add_row(*map(escape, row), style="dim" if row[0] == P_VALUES else None)
-    width = None if sys.stdout.isatty() else 200
-    Console(width=width).print(table)
+        table.add_row(*row, style="dim" if row[0] == P_VALUES else None)
+    print_table(table)
     if any(map(mark_circle, evaluations)):
         print(f"\n{CIRCLE_TEXT}")
 
 
+def print_table(table: "Table") -> None:
+    """Print a table as wide as the terminal, or else 200 columns wide. Its texts are neither markup nor emoji."""
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False).print(table)
+
+
 def print_topics(evaluation: "Evaluation") -> None:
     """Print the values of a run: a row for each topic, a last row of means, and a column for each measure."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -180,13 +184,12 @@ def print_topics(evaluation: "Evaluation") -> None:
         values = (format_mean(float(own[place])) for own in evaluation.values.values())
         table.add_row(escape_controls(topic), *values)
     table.add_row("mean", *(format_mean(evaluation.mean(measure)) for measure in evaluation.values))
-    Console(width=None if sys.stdout.isatty() else 200).print(table, markup=False)
+    print_table(table)
     print()
 
 
 def print_differences(evaluations: "Sequence[Evaluation]") -> None:
     """Print how each later run differs from the first: a row for each measure, with interval, effect and tests."""
-    from rich.console import Console
     from rich.table import Table
 
     from keystone.runs.evaluation.compare import compare_runs
@@ -201,7 +204,7 @@ def print_differences(evaluations: "Sequence[Evaluation]") -> None:
             numbers = f"{own.mean:+.4f}", f"{own.low:+.4f} to {own.high:+.4f}", f"{own.effect:+.2f}"
             cells = ("-" if "nan" in number else number for number in numbers)
             table.add_row(measure, *cells, format_p_value(own.p_t), format_p_value(own.p_randomisation))
-        Console(width=None if sys.stdout.isatty() else 200).print(table, markup=False)
+        print_table(table)
     corrected = f", corrected by Holm for {len(others)} runs" if len(others) > 1 else ""
     print(f"\nThe tests are paired and two-sided{corrected}.")
 
@@ -278,7 +281,6 @@ def print_choice(tuning: "Tuning") -> None:
 
 def print_sweep(sweep: "Sweep") -> None:
     """Print each setting with its measures, its cost and the folder of its run, best first; then the choice."""
-    from rich.console import Console
     from rich.table import Table
 
     tuning = sweep.tuning
@@ -294,7 +296,7 @@ def print_sweep(sweep: "Sweep") -> None:
         cost = f"{point.cost.calls:,}", f"{point.cost.tokens:,}", f"{point.cost.seconds:,.1f}"
         name = " ".join(setting) or "as configured"
         table.add_row(escape_controls(name), *means, *cost, point.directory.parent.name)
-    Console(width=None if sys.stdout.isatty() else 200, markup=False).print(table)
+    print_table(table)
     if any(map(mark_circle, evaluations.values())):
         print(f"\n{CIRCLE_TEXT}")
     print_choice(tuning)

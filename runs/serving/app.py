@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from keystone.runs.serving.agents.open_front import open_sessions
-from keystone.runs.serving.front import Front
+from keystone.runs.serving.agents.server import open_sessions
+from keystone.runs.serving.call_log import Front
 from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard, GuardedApp
 from keystone.runs.serving.server.metrics import Metrics, make_routes
@@ -21,7 +21,7 @@ from keystone.runs.serving.service import Service
 FRONTS = {
     "web": "keystone.runs.serving.web.front:open_front",
     "rest": "keystone.runs.serving.rest.routes:open_front",
-    "mcp": "keystone.runs.serving.agents.open_front:open_front",
+    "mcp": "keystone.runs.serving.agents.server:open_front",
 }
 """The fronts by their names in the log, each as the import path of a function of (service) that returns a `Front`.
 

@@ -1,11 +1,11 @@
-"""The log of calls: one line of JSON for each, with which `keystone replay` repeats a session byte for byte."""
+"""The calls of all fronts and their log: one line of JSON for each, so that `keystone replay` repeats a session."""
 
 import asyncio
 import hashlib
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from mmap import ACCESS_READ, mmap
@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from keystone.indexing.errors import NotWritten
+from keystone.indexing.io.json_values import digest
+from keystone.runs.config.run_config import RunConfig
 
 RETRY_S = 5.0
 """The pause after the file could not be written."""
@@ -153,3 +157,22 @@ def _end_last_line(path: Path, descriptor: int) -> None:
             os.truncate(path, size - len(last))
             return
     os.write(descriptor, b"\n")
+
+
+def make_settings_key(config: RunConfig) -> str:
+    """Make the key of a configuration: the digest of all its settings but the paths."""
+    return digest(config.model_dump(mode="json", exclude={"out", "index", "topics"}))
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """A front of one service. Its routes turn a request into a `Call`, perform it, and log it with its `Reply`."""
+
+    routes: Sequence[BaseRoute]
+    perform: Callable[[Call], Awaitable[Reply]]
+    """Performs a call, from a request or from the log: the same call on the same index has a reply of equal bytes."""
+    direct: Mapping[str, ASGIApp] = field(default_factory=dict)
+    """Applications by a path, or by the beginning of all their paths if that ends with `/`.
+
+    They are asked in the order of the fronts, before any route and without its cost.
+    """

@@ -16,8 +16,7 @@ from keystone.indexing.index import open_index
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.serving.call_log import CallLog
-from keystone.runs.serving.engine import open_models
-from keystone.runs.serving.service import Service, make_service
+from keystone.runs.serving.service import Service, make_service, open_models
 from keystone.runs.wording import plural
 
 LOOK_S = 1.0

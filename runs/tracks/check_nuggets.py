@@ -12,7 +12,7 @@ from keystone.runs.track_rules import Aggregator, Track
 from keystone.runs.tracks.answer_files import get_metadata, is_integer
 from keystone.runs.tracks.check_answers import check_metadata, find_topic, read_id
 from keystone.runs.tracks.check_run import check_ids
-from keystone.runs.tracks.fix import encode_repaired, fix_ids
+from keystone.runs.tracks.fix import fix_ids, fix_objects
 from keystone.runs.tracks.violations import (
     Lines,
     Repair,
@@ -149,25 +149,20 @@ def fix_nuggets(content: Lines, track: Track, _topics: Mapping[str, str]) -> tup
 
     Ids that are numbers become text, repeated references of an answer and blank lines are dropped.
     """
-    lines, repairs = [], []
-    for number, line in content:
-        if not line.strip():
-            repairs.append(Repair(number, "blank line dropped"))
-            continue
-        record = parse_object(line)
-        metadata = get_metadata(record or {}, track)
+
+    def repair(record: dict[str, Any]) -> list[str]:
+        metadata = get_metadata(record, track)
         done = fix_ids(metadata, track) if isinstance(metadata, dict) else []
-        for answer in _list_answers(record or {}):
+        for answer in _list_answers(record):
             given = answer.get("references")
             if not isinstance(given, list) or not all(map(read_id, given)):
                 continue
             if (kept := list(dict.fromkeys(map(str, given)))) != given:
                 answer["references"] = kept
                 done.append(f"references: {shorten_value(given)} is now {shorten_value(kept)}")
-        fixed, done = encode_repaired(record, line, done)
-        lines.append(fixed)
-        repairs += [Repair(number, message) for message in done]
-    return lines, repairs
+        return done
+
+    return fix_objects(content, repair)
 
 
 def describe_nuggets(content: Lines, track: Track, topics: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ document.
 """
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,6 +172,23 @@ def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tupl
             done = [f"dropped: it repeats line {first}"]
         else:
             lines.append(fixed)
+        repairs += [Repair(number, message) for message in done]
+    return lines, repairs
+
+
+def fix_objects(content: Lines, repair: Callable[[dict[str, Any]], list[str]]) -> tuple[list[str], list[Repair]]:
+    """Repair each object by a function, which changes it in place and returns a message for each repair.
+
+    Blank lines are dropped, and lines that are no object stay. Returns the new lines, and the repairs by line.
+    """
+    lines, repairs = list[str](), list[Repair]()
+    for number, line in content:
+        if not line.strip():
+            repairs.append(Repair(number, "blank line dropped"))
+            continue
+        record = parse_object(line)
+        fixed, done = encode_repaired(record, line, [] if record is None else repair(record))
+        lines.append(fixed)
         repairs += [Repair(number, message) for message in done]
     return lines, repairs
 

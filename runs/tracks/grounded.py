@@ -12,7 +12,7 @@ from keystone.retrieval.types import Topic
 from keystone.runs.track_rules import CONTRADICTED, EXISTING, SUPPORTED, KeyContent, Track, find_given_answer
 from keystone.runs.tracks.answer_files import Author, get_metadata, is_integer
 from keystone.runs.tracks.check_answers import check_metadata, list_sentences, read_id
-from keystone.runs.tracks.fix import encode_repaired, fix_ids
+from keystone.runs.tracks.fix import fix_ids, fix_objects
 from keystone.runs.tracks.violations import (
     Lines,
     Repair,
@@ -175,27 +175,20 @@ def fix_grounded(content: Lines, track: Track, _topics: Mapping[str, str]) -> tu
     Numbers become text, repeated ids and those that exist already are dropped, and so are those beyond the limit. An id
     in both lists stays, since nobody can know which was meant.
     """
-    lines, repairs = [], []
-    for number, line in content:
-        record = parse_object(line)
-        if record is None or not isinstance(record.get(track.sentences), list):
-            if line.strip():
-                lines.append(line)
-            else:
-                repairs.append(Repair(number, "blank line dropped"))
-            continue
+
+    def repair(record: dict[str, Any]) -> list[str]:
+        if not isinstance(record.get(track.sentences), list):
+            return []
         metadata = get_metadata(record, track)
         done = fix_ids(metadata, track) if isinstance(metadata, dict) else []
-        done += [
+        return done + [
             f"{track.sentences}[{place}].{message}"
             for place, one in enumerate(record[track.sentences])
             if isinstance(one, dict)
             for message in _fix_sentence(one, track)
         ]
-        fixed, done = encode_repaired(record, line, done)
-        lines.append(fixed)
-        repairs += [Repair(number, message) for message in done]
-    return lines, repairs
+
+    return fix_objects(content, repair)
 
 
 def _fix_sentence(one: dict[str, Any], track: Track) -> Iterator[str]:

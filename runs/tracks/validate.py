@@ -1,4 +1,4 @@
-"""Judging and repair of any team's submission files: it finds each violation of a track's rules with its line.
+"""Judging and repair of any team's submission files: each violation of a track's rules with its line.
 
 The rules come from the tracks' guidelines and their organisers' validators. Keystone adds rules of the whole file:
 missing, repeated and unknown topics, one run tag, exact narratives. docs/submit.md lists all rules.
@@ -8,15 +8,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from keystone.indexing.errors import UnclearTrack, UserError
+from keystone.indexing.types import Store, document_id
 from keystone.retrieval.types import Topic
 from keystone.runs.track_rules import SHARED_FORM, TRACKS, Track
-from keystone.runs.tracks.answer_files import get_metadata
+from keystone.runs.tracks.answer_files import get_metadata, list_cited_ids, list_references
 from keystone.runs.tracks.check_answers import check_answers, describe_answers, find_topic, read_id
 from keystone.runs.tracks.check_nuggets import check_nuggets, describe_nuggets, fix_nuggets, holds_nuggets
+from keystone.runs.tracks.check_nuggets import list_references as list_nugget_references
 from keystone.runs.tracks.check_run import check_run, describe_run, is_row
 from keystone.runs.tracks.fix import fix_answers, fix_run
 from keystone.runs.tracks.grounded import check_grounded, describe_grounded, fix_grounded
@@ -29,6 +32,7 @@ from keystone.runs.tracks.violations import (
     parse_json,
     parse_object,
     read_lines,
+    shorten_value,
     write_lines,
 )
 from keystone.runs.trec.rows import split_columns
@@ -57,7 +61,8 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             found.append(path)
             continue
-        inner = [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file.relative_to(path))]
+        visible = (file for file in sorted(path.rglob("*")) if "/." not in f"/{file.relative_to(path).as_posix()}")
+        inner = [file for file in visible if file.is_file()]
         submissions = [file for file in inner if find_tracks_by_name(file)] or [
             file for file in inner if file.parent == path
         ]
@@ -165,10 +170,6 @@ def detect_track(path: Path) -> Track:
         return _choose_form(best[0])
     found = " and ".join(track.name for track in best) or "no track"
     raise UnclearTrack(f"{path}: its format fits {found}, expected that of one of {', '.join(TRACKS)}")
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def find_tracks_by_name(path: Path) -> list[Track]:
@@ -294,3 +295,39 @@ def _find_array(content: Lines) -> Violation | None:
             number, "JSON array", "found a JSON array, expected one JSON object on each line: jq -c '.[]' converts it"
         )
     return None
+
+
+def check_index(path: Path, track: Track, store: Store) -> Iterator[Violation]:
+    """Find ids of a run, an answer file or a file of nuggets that the index lacks, each at its first line.
+
+    The id of a segment may also stand for its document.
+    """
+    content = read_lines(path)
+    named: dict[str, int] = {}
+    if not holds_answers(path, content):
+        listed = _list_ranked(content)
+    else:
+        listed = _list_of_nuggets(content) if holds_nuggets(content) else _list_cited(content, track)
+    for number, name in listed:
+        named.setdefault(name, number)
+    own, documents = (store.rows(ids).tolist() for ids in (list(named), list(map(document_id, named))))
+    for (name, number), *rows in zip(named.items(), own, documents, strict=True):
+        if max(rows) < 0:
+            yield make_error(number, "not in the index", f"{shorten_value(name)}: no document of the index")
+
+
+def _list_cited(content: Lines, track: Track) -> Iterator[tuple[int, str]]:
+    for number, line in content:
+        if record := parse_object(line):
+            references = list_references(record, track)
+            listed = map(read_id, references if isinstance(references, list) else ())
+            yield from ((number, name) for name in filter(None, chain(listed, list_cited_ids(record, track))))
+
+
+def _list_of_nuggets(content: Lines) -> Iterator[tuple[int, str]]:
+    for number, line in content:
+        yield from ((number, name) for name in list_nugget_references(parse_object(line) or {}))
+
+
+def _list_ranked(content: Lines) -> Iterator[tuple[int, str]]:
+    return ((number, split_columns(line)[2]) for number, line in content if is_row(line))

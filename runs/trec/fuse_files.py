@@ -15,8 +15,7 @@ from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import offsets_of
 from keystone.runs.trec.doc_ids import Ids, concatenate_ids, match_ids
 from keystone.runs.trec.run_files import read_run
-from keystone.runs.trec.trec_eval_order import place_by_id, sort_best_first
-from keystone.runs.trec.types import Run, pair_bounds
+from keystone.runs.trec.types import Run, pair_bounds, place_by_id, sort_best_first
 from keystone.runs.wording import plural
 
 

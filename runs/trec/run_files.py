@@ -27,8 +27,15 @@ from keystone.runs.trec.kernels import THREADS
 from keystone.runs.trec.render import render_rows
 from keystone.runs.trec.rows import Rows, read_rows
 from keystone.runs.trec.scan import QRELS_COLUMNS, RUN_COLUMNS
-from keystone.runs.trec.trec_eval_order import sort_best_first
-from keystone.runs.trec.types import Qrels, Run, SubtopicGrades, find_first_rows, pair_bounds, sort_qrels
+from keystone.runs.trec.types import (
+    Qrels,
+    Run,
+    SubtopicGrades,
+    find_first_rows,
+    pair_bounds,
+    sort_best_first,
+    sort_qrels,
+)
 
 PART_ROWS = 1 << 14
 """Rows rendered at once: few enough that their bytes stay in the processor's cache until they are written."""

@@ -1,6 +1,6 @@
-"""The command `keystone evaluate`."""
+"""The commands `keystone evaluate` and `keystone score`."""
 
-import os
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -20,20 +20,24 @@ from keystone.runs.cli.leaderboard import (
 )
 from keystone.runs.cli.options import (
     Baseline,
+    BudgetLimits,
     ByTopic,
     Form,
     Format,
     Json,
     JsonFile,
     OnlyTable,
+    Overrides,
     Pairs,
     Quiet,
     SkipBad,
     SkipOwn,
     Sort,
     complete_setting,
+    read_with_budget,
 )
-from keystone.runs.report.say import say, say_report
+from keystone.runs.report.say import say, say_report, say_result, say_warnings
+from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from keystone.runs.evaluation.measures import Measure
 
     Measured = tuple[list[Evaluation], list[Comparison]]
+    from keystone.runs.evaluation import sheet as sheets
 
 
 def evaluate(
@@ -148,6 +153,8 @@ def evaluate(
     take_measures: Callable[[], Measured]
     wanted: Sequence[Measure] = [] if answers else _parse_measures(measure, relevant_from, len(runs) > 1)
     if answers:
+        from keystone.runs.cli.model import read_model_settings
+
         settings = read_model_settings(config, set)
         check_run_outputs(settings, [*runs, references, config], {"--out": out})
         take_measures = partial(_evaluate_answers, runs, references, measure or [], settings)
@@ -232,14 +239,6 @@ def _evaluate_runs(
     return evaluate_files(runs, qrels, wanted, skip_own, condensed, add), []
 
 
-def read_model_settings(config: Path | None, overrides: list[str] | None) -> "RunConfig":
-    """Read the configuration for its model. Without a file, the paths that a run needs lead nowhere."""
-    from keystone.runs.config.read import read_config
-
-    unread = ["run_id=evaluate", f"index={os.devnull}", f"topics={os.devnull}"] if config is None else []
-    return read_config(config, [*unread, *(overrides or [])])
-
-
 def _evaluate_answers(
     files: list[Path], references: Path | None, names: list[str], settings: "RunConfig"
 ) -> "Measured":
@@ -251,3 +250,114 @@ def _evaluate_answers(
         return evaluate_grounded(files, references), []
     with open_model_runner(settings, None) as run_with_model:
         return evaluate_answer_files(files, references, names, run_with_model)
+
+
+REPORTED_WARNINGS = 20
+"""The number of warnings that are printed; `sheet.json` has all of them."""
+
+
+def score(
+    answers: Annotated[
+        list[Path], typer.Argument(metavar="ANSWERS...", help="Run directories, or answer files of any track.")
+    ],
+    out: Annotated[Path, typer.Option(help="The folder for the sheet, and for what the judge says of each answer.")],
+    track: Annotated[str, typer.Option(help="The track whose rules the files are checked by.")] = "rag26",
+    topics: Annotated[
+        Path | None,
+        typer.Option(
+            help="The narratives, in any form (see the page on corpora).",
+            show_default="those of the runs, or of the answers",
+        ),
+    ] = None,
+    nuggets: Annotated[Path | None, typer.Option(help="Nuggets, in any form (see the page on judging).")] = None,
+    rubrics: Annotated[Path | None, typer.Option(help="Rubrics, as rows of ResearchRubrics or of RAGDoll.")] = None,
+    qrels: Annotated[Path | None, typer.Option(help="Judgments, for the rankings of run directories.")] = None,
+    judge: Annotated[
+        Path | None, typer.Option(help="A YAML file, as for run, whose model judges and whose index has cited texts.")
+    ] = None,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="Judge rubrics and battles by shared words, without a model.")
+    ] = False,
+    set: Overrides = None,
+    budget: BudgetLimits = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print calls, tokens and cost at most. Write nothing and ask no model.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Score answers of several runs by all that a track measures, as one table with a row for each run.
+
+    A part that cannot be made is left out, and a line says why.
+
+    Example: keystone score out/a out/b other.jsonl --nuggets nuggets.jsonl --judge model.yaml --out sheet
+    """
+    from keystone.runs.cli.model import open_runner
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.evaluation import sheet as sheets
+    from keystone.runs.report.leaderboard import print_rows
+    from keystone.runs.report.sheet import describe_sheet, list_rows, write_sheet
+    from keystone.runs.track_rules import TRACKS
+
+    if track not in TRACKS:
+        raise UserError(f"--track {track}: unknown; expected one of {', '.join(TRACKS)}")
+    settings = _read_judge(judge, rules, set, budget)
+    check_run_outputs(settings, [*answers, topics, nuggets, rubrics, qrels, judge], {"--out": out})
+    asked = sheets.Asked(answers, TRACKS[track], topics, nuggets, rubrics, qrels, settings, rules)
+    given = sheets.read_given(asked)
+    if dry_run:
+        _tell_foreseen(asked, given, json)
+        return
+    with open_runner(settings, "Judging", quiet, out) if settings else nullcontext() as run_with_model:
+        sheet = sheets.make_sheet(asked, given, run_with_model, out)
+    write_sheet(out, sheet)
+    say_warnings(sheet.cautions, REPORTED_WARNINGS)
+    for part, reason in sheet.left_out.items():
+        say(f"left out: {part}: {reason}", err=True)
+    if json:
+        say_result("score", answers, {"out": out, **describe_sheet(sheet)})
+        return
+    print_rows(list_rows(sheet.rows), "text")
+    say(out)
+
+
+def _read_judge(
+    judge: Path | None, rules: bool, overrides: list[str] | None, budget: list[str] | None
+) -> "RunConfig | None":
+    """Read the configuration of the judge; None if no model is to judge."""
+    from keystone.runs.cli.model import read_model_settings
+    from keystone.runs.config.run_config import MISSING_MODEL
+
+    if judge is None and not overrides:
+        if budget:
+            raise UserError("--budget: found no model, expected --judge with the YAML file of one")
+        return None
+    if rules:
+        raise UserError("--rules: found a model too, expected either --rules or --judge and --set")
+    source = str(judge or "--set")
+    settings = read_with_budget(lambda own: read_model_settings(judge, [*own]), overrides or [], budget, source)
+    settings.require_model(f"{source}: {MISSING_MODEL}")
+    return settings
+
+
+def _tell_foreseen(asked: "sheets.Asked", given: "sheets.Given", json: bool) -> None:
+    from keystone.runs.evaluation.sheet import foresee_sheet
+    from keystone.runs.report.foresight import format_budget, format_calls, join_calls, list_calls
+
+    model = asked.judge.model if asked.judge else None
+    found, left_out = foresee_sheet(asked, given)
+    calls, prices = join_calls(found), model.prices if model else None
+    if json:
+        foreseen = list_calls(calls, prices)
+        say_result("score", asked.answers, {**foreseen, "left_out": left_out})
+        return
+    say(f"{plural(len(asked.answers), 'run')}; nothing is written, no model is asked")
+    for part, reason in left_out.items():
+        say(f"left out: {part}: {reason}", err=True)
+    if not calls:
+        say("the sheet needs no language model")
+        return
+    for line in format_calls(calls, prices, "without repairs, with four characters a token"):
+        say(line)
+    if model and model.budget:
+        say(format_budget(model.budget))

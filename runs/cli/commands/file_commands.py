@@ -95,7 +95,7 @@ def validate(
     from keystone.runs.pipeline.track_of_file import find_track
     from keystone.runs.track_rules import TRACKS, set_topic_limits
     from keystone.runs.tracks import validate as rules
-    from keystone.runs.tracks.check_index import check_index
+    from keystone.runs.tracks.validate import check_index
     from keystone.runs.trec.topics import read_topics
 
     if track is not None and track not in TRACKS:

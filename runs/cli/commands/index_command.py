@@ -265,6 +265,7 @@ def index(
     from keystone.runs.cli.make_index import (
         attach_index,
         is_attached,
+        keep_updated,
         list_kinds,
         make_index,
         make_structures,
@@ -273,7 +274,6 @@ def index(
         target_of,
     )
     from keystone.runs.cli.outputs import check_outputs
-    from keystone.runs.cli.watch_index import keep_updated
     from keystone.runs.report.terminal import progress_bars, show_forecast
 
     updates, changes_parts = bool(update or delete), bool(add or drop)

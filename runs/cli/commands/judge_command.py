@@ -1,6 +1,5 @@
 """The commands `keystone judge`, `judge use`, `judge pair` and `judge battles`, which make judgments."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,15 +7,127 @@ import typer
 from typer.core import TyperGroup
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.commands.battles_command import battles
+from keystone.runs.cli.commands.report_command import check_picture
 from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Json, Overrides, Quiet, Threads, find_run_files
-from keystone.runs.report.say import say, say_result
+from keystone.runs.report.say import say, say_result, say_warnings
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from keystone.runs.evaluation.judging.judge import Judged
+
+
+def battles(
+    answers: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="ANSWERS...",
+            help="Run directories, answer files of any track, or rows of RAGDoll, each with one run.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the files of the arena.")] = Path("arena"),
+    judgments: Annotated[
+        Path | None,
+        typer.Option(help="Judge nothing: rank by this judgments.jsonl, pairwise.csv, or folder of an arena."),
+    ] = None,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="Judge without a model, by the words of the request that answers cover.")
+    ] = False,
+    both_orders: Annotated[
+        bool,
+        typer.Option("--both-orders", help="Judge each pair in both orders, and fit the worth of the first slot."),
+    ] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="How often the model judges each battle.")] = 1,
+    adaptive: Annotated[
+        bool,
+        typer.Option("--adaptive", help="Judge the battles that say most about the order, at most half of all."),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="The seed of the order in which two answers are shown.")] = 13,
+    plot: Annotated[Path | None, typer.Option(help="Draw the leaderboard: a .svg or .png file.")] = None,
+    topics: Annotated[
+        Path | None,
+        typer.Option(
+            help="The narratives, in any form (see the page on corpora).",
+            show_default="those of the answers, or of the run",
+        ),
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A YAML file, as for run, whose model judges.")] = None,
+    set: Overrides = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print battles, calls, tokens and cost at most. Ask no model.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Judge answers of several runs against each other, and rank the runs by Bradley-Terry.
+
+    Example: keystone judge battles out/first out/second other.jsonl --config model.yaml --out arena --plot arena.svg
+    """
+    from keystone.runs.cli.model import read_model_settings, refuse_fixed_samples
+    from keystone.runs.cli.outputs import check_outputs, check_run_outputs
+    from keystone.runs.config.run_config import MISSING_MODEL
+    from keystone.runs.evaluation.answers.asked import find_narratives, read_narratives
+    from keystone.runs.evaluation.arena.answers import read_answer_sets
+    from keystone.runs.evaluation.arena.files import read_arena, write_arena
+    from keystone.runs.evaluation.arena.judge import RULES, foresee_battles, run_battles
+    from keystone.runs.evaluation.arena.tournament import Settings, make_leaderboard
+    from keystone.runs.pipeline.model_runner import open_model_runner
+    from keystone.runs.report.arena import describe_leaderboard, draw_leaderboard, print_leaderboard, tell_foreseen
+    from keystone.runs.report.plots import write_figure
+    from keystone.runs.report.terminal import progress_bars
+
+    if plot is not None:
+        check_picture(plot)
+    if judgments is not None:
+        if answers:
+            raise UserError("--judgments: expected without answers, since nothing is judged")
+        check_outputs([judgments], {"--plot": plot})
+        arena = read_arena(judgments)
+        board, files = make_leaderboard(arena.judgments, arena.run_ids, arena.judge), [judgments]
+    else:
+        if not answers:
+            raise UserError("expected answers to judge, or --judgments")
+        if rules and (config is not None or set or repeats > 1):
+            raise UserError("--rules: expected without a model and without --repeats, since rules always say the same")
+        files, played = answers, Settings(seed, both_orders, repeats, adaptive)
+        settings = None if rules else read_model_settings(config, set)
+        if settings is not None:
+            refuse_fixed_samples(settings, repeats)
+            settings.require_model(f"{MISSING_MODEL}, or --rules")
+        read = [*(path for path in answers if not path.is_dir()), topics, config]
+        check_run_outputs(settings, read, {"--out": out, "--plot": plot})
+        known = read_narratives(answers, topics) if topics else find_narratives(answers)
+        sets, narratives = read_answer_sets(answers, known)
+        model = settings.model if settings else None
+        if dry_run:
+            for line in tell_foreseen(
+                *foresee_battles(sets, narratives, played, model), model.prices if model else None
+            ):
+                say(line)
+            return
+        with progress_bars(quiet) as progress, progress("Judging", None):
+            if settings is None or settings.model is None:
+                done, provider = run_battles(sets, narratives, played, folder=out), RULES
+            else:
+                provider = settings.model.backend
+                with open_model_runner(settings, None) as ask:
+                    done = run_battles(sets, narratives, played, ask, settings.model.name, out)
+        board = done.board
+        write_arena(out, done.judgments, done.shown, board, provider)
+        say_warnings(done.cautions, REPORTED_RECORDS)
+    if plot is not None:
+        write_figure(draw_leaderboard(board), plot)
+    if json:
+        written = {} if judgments is not None else {"out": out}
+        say_result("judge battles", files, {**written, **describe_leaderboard(board)})
+        return
+    print_leaderboard(board)
+    if judgments is None:
+        say(out)
+    if plot is not None:
+        say(plot)
 
 
 class JudgeCommands(TyperGroup):
@@ -79,14 +190,13 @@ def judge(
     Example: keystone judge a.trec b.trec --config model.yaml --depth 20 --out judged.qrels --against qrels.txt
     """
     from keystone.generation.grading.judge import JudgeSettings
+    from keystone.runs.cli.model import open_runner, refuse_fixed_samples
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.judging.files import compare_with, judge_files, read_pool
+    from keystone.runs.evaluation.judging.judge import compare_with, judge_files, read_pool
     from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.pipeline.job import open_job
-    from keystone.runs.pipeline.model_runner import open_model_runner
     from keystone.runs.report.judging import list_comparison, print_comparison
-    from keystone.runs.report.terminal import progress_bars
     from keystone.runs.trec.judge_record import name_record
     from keystone.runs.trec.run_files import read_qrels
 
@@ -94,20 +204,18 @@ def judge(
         raise UserError(f"found --cascade and --repeats {repeats}, expected one of them")
     ordered_by, runs = parse_measure(measure), find_run_files(runs)
     settings = read_config(config, ["run_id=judge", *(set or ())] if config is None else set)
-    if settings.model is None:
-        raise UserError("model: missing; expected a language model, with its name and urls")
-    if repeats > 1 and (fixed := {"temperature", "seed"} & settings.model.extra.keys()):
-        raise UserError(f"model.extra.{min(fixed)}: expected none with --repeats, whose replies are samples")
+    settings.require_model()
+    refuse_fixed_samples(settings, repeats)
     check_run_outputs(settings, [*runs, config, against], {"--out": out, "the record of --out": name_record(out)})
     pool = read_pool(runs, depth)
     if against is not None:
         read_qrels(against)
-    with progress_bars(quiet) as progress, progress("Judging", None), open_model_runner(settings, None) as with_model:
+    with open_runner(settings, "Judging", quiet) as with_model:
         judged = judge_files(open_job(settings, threads), with_model, pool, JudgeSettings(repeats, cascade), out)
     number, judge_name = len(judged.judgments), judged.judgments[0].graded_by
     if not json:
         say(f"{out}: {plural(number, 'judgment')} by {judge_name}")
-    _warn(_list_warnings(judged, pool.topics))
+    say_warnings(_list_warnings(judged, pool.topics))
     comparison = None if against is None else compare_with(out, against, pool, ordered_by)
     if json:
         agreement = comparison and list_comparison(comparison, relevant_from)
@@ -142,20 +250,19 @@ def use(
 
     Example: keystone judge use out/my-run --config model.yaml
     """
-    from keystone.runs.cli.commands.evaluate_command import read_model_settings
+    from keystone.runs.cli.model import open_runner, read_model_settings
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation.answers.asked import read_asked
     from keystone.runs.evaluation.answers.judge_use import judge_files
     from keystone.runs.evaluation.tune import list_means
     from keystone.runs.evaluation.use import name_use_file
-    from keystone.runs.pipeline.model_runner import open_model_runner
-    from keystone.runs.report.terminal import print_cautions, print_evaluations, progress_bars
+    from keystone.runs.report.terminal import print_cautions, print_evaluations
 
     settings = read_model_settings(config, set)
     read = [*(path for path in [*files, questions] if path is None or not path.is_dir()), topics, references, config]
     check_run_outputs(settings, read, {f"the judgments of {path}:": name_use_file(path) for path in files})
     asked = read_asked(files, questions, topics)
-    with progress_bars(quiet) as progress, progress("Judging", None), open_model_runner(settings, None) as with_model:
+    with open_runner(settings, "Judging", quiet) as with_model:
         evaluations = judge_files(files, asked, references, settings, with_model)
     written = list(map(name_use_file, files))
     if json:
@@ -182,32 +289,25 @@ def pair(
 
     Example: keystone judge pair out/first out/second --config model.yaml --out battles.jsonl
     """
-    from keystone.runs.cli.commands.evaluate_command import read_model_settings
+    from keystone.runs.cli.model import open_runner, read_model_settings
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation.answers.asked import read_narratives
     from keystone.runs.evaluation.battles import judge_pair, summarise_pair, write_verdicts
-    from keystone.runs.pipeline.model_runner import open_model_runner
-    from keystone.runs.report.battles import describe_summary, print_pair
-    from keystone.runs.report.terminal import progress_bars
+    from keystone.runs.report.judging import describe_summary, print_pair
 
     settings = read_model_settings(config, set)
     check_run_outputs(settings, [first, second, topics, config], {"--out": out})
     narratives = read_narratives([first, second], topics)
-    with progress_bars(quiet) as progress, progress("Judging", None), open_model_runner(settings, None) as with_model:
+    with open_runner(settings, "Judging", quiet) as with_model:
         found, judged = judge_pair((first, second), narratives, settings, with_model)
     write_verdicts(out, found, judged)
-    _warn(found.cautions)
+    say_warnings(found.cautions)
     summary = summarise_pair(found)
     if json:
         say_result("judge pair", [first, second], {"out": out, **describe_summary(found, summary)})
     else:
         print_pair(found, summary)
         say(out)
-
-
-def _warn(cautions: Sequence[str]) -> None:
-    for caution in cautions:
-        say(f"warning: {caution}", err=True)
 
 
 def _list_warnings(judged: "Judged", topics: "AbstractSet[str]") -> list[str]:

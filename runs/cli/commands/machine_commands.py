@@ -69,10 +69,7 @@ def doctor(
     Example: keystone doctor --model http://localhost:8000/v1
     """
     from keystone.runs.doctor.cluster import examine_cluster
-    from keystone.runs.doctor.documents import examine_index
-    from keystone.runs.doctor.machine import Finding, examine_machine
-    from keystone.runs.doctor.packages import examine_packages
-    from keystone.runs.doctor.speed import measure_speeds
+    from keystone.runs.doctor.machine import Finding, examine_index, examine_machine, examine_packages, measure_speeds
 
     if sum(map(bool, (opensearch, index, model))) > 1:
         raise UserError("found several of --opensearch, --index and --model, expected one of them")

@@ -1,18 +1,16 @@
 """The commands `keystone nuggets create`, `assign`, `support`, `score` and `convert`."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.command_line import Command
 from keystone.runs.cli.options import (
     Baseline,
     ByTopic,
+    Command,
     Form,
     Format,
     Json,
@@ -24,11 +22,7 @@ from keystone.runs.cli.options import (
     Sort,
     complete_setting,
 )
-from keystone.runs.report.say import say, say_output
-
-if TYPE_CHECKING:
-    from keystone.runs.config.run_config import RunConfig
-    from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.report.say import say_output
 
 Config = Annotated[Path, typer.Argument(help="The YAML file of a run, with its topics, its index and its model.")]
 ModelConfig = Annotated[Path | None, typer.Option(help="A YAML file, as for run, whose model assigns the nuggets.")]
@@ -52,7 +46,7 @@ nuggets = typer.Typer(
 
 
 class NuggetForm(StrEnum):
-    """The forms of files of nuggets; `keystone.runs.evaluation.nuggets.write.FORMS` has them all."""
+    """The forms of files of nuggets; `keystone.runs.evaluation.nuggets.files.FORMS` has them all."""
 
     NUGGETIZER = "nuggetizer"
     NUGGETBANK = "nuggetbank"
@@ -87,10 +81,11 @@ def create(
 
     Example: keystone nuggets create model.yaml --run out/my-run --to ragtime --out nuggets.jsonl
     """
+    from keystone.runs.cli.model import open_runner
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.nuggets.create import create_banks, create_banks_from_run
-    from keystone.runs.evaluation.nuggets.write import write_nuggets
+    from keystone.runs.evaluation.nuggets.files import write_nuggets
 
     if (qrels is None) == (run is None):
         raise UserError("expected --qrels with judgments, or --run with the run whose documents give nuggets")
@@ -103,7 +98,7 @@ def create(
             assert qrels is not None
             banks, cautions = create_banks(settings, qrels, relevant_from, run_with_model)
     write_nuggets(out, banks, to.value)
-    tell_output("nuggets create", config, out, cautions, json)
+    say_output("nuggets create", config, out, json, cautions)
 
 
 @nuggets.command(cls=Command)
@@ -120,17 +115,17 @@ def assign(
 
     Example: keystone nuggets assign out/my-run --nuggets nuggets.jsonl --config model.yaml --out assigned.jsonl
     """
-    from keystone.runs.cli.commands.evaluate_command import read_model_settings
+    from keystone.runs.cli.model import open_runner, read_model_settings
     from keystone.runs.cli.outputs import check_run_outputs
-    from keystone.runs.evaluation.nuggets.citations import assign_to_files
-    from keystone.runs.evaluation.nuggets.write import write_nuggets
+    from keystone.runs.evaluation.nuggets.citations import assign_banks
+    from keystone.runs.evaluation.nuggets.files import read_nuggets, write_nuggets
 
     settings = read_model_settings(config, set)
     check_run_outputs(settings, [*files, nuggets, config], {"--out": out})
     with open_runner(settings, "Assigning nuggets", quiet) as run_with_model:
-        banks, cautions = assign_to_files(files, nuggets, run_with_model)
+        banks, cautions = assign_banks(files, read_nuggets(nuggets), str(nuggets), run_with_model)
     write_nuggets(out, banks)
-    tell_output("nuggets assign", files, out, cautions, json)
+    say_output("nuggets assign", files, out, json, cautions)
 
 
 @nuggets.command(cls=Command)
@@ -148,6 +143,7 @@ def support(
 
     Example: keystone nuggets support out/my-run --config model.yaml --out support.jsonl
     """
+    from keystone.runs.cli.model import open_runner
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.nuggets.citations import rate_files, write_cited_answers
@@ -157,7 +153,7 @@ def support(
     with open_runner(settings, "Rating citations", quiet) as run_with_model:
         answers, cautions = rate_files(files, settings, run_with_model)
     write_cited_answers(out, answers)
-    tell_output("nuggets support", files, out, cautions, json)
+    say_output("nuggets support", files, out, json, cautions)
 
 
 @nuggets.command(cls=Command)
@@ -238,26 +234,8 @@ def convert(
     Example: keystone nuggets convert nuggets.jsonl --to nuggetbank --out bank.jsonl
     """
     from keystone.runs.cli.outputs import check_outputs
-    from keystone.runs.evaluation.nuggets.read import read_nuggets
-    from keystone.runs.evaluation.nuggets.write import write_nuggets
+    from keystone.runs.evaluation.nuggets.files import read_nuggets, write_nuggets
 
     check_outputs([file], {"--out": out})
     write_nuggets(out, read_nuggets(file), to)
     say_output("nuggets convert", file, out, json)
-
-
-@contextmanager
-def open_runner(settings: "RunConfig", step: str, quiet: bool, folder: Path | None = None) -> Iterator["RunWithModel"]:
-    """Open a runner of the configuration's model, with a progress bar of this step. `folder` keeps the cost."""
-    from keystone.runs.pipeline.model_runner import open_model_runner
-    from keystone.runs.report.terminal import progress_bars
-
-    with progress_bars(quiet) as progress, progress(step, None), open_model_runner(settings, folder) as run_with_model:
-        yield run_with_model
-
-
-def tell_output(command: str, given: Path | list[Path], out: Path, cautions: Sequence[str], json: bool) -> None:
-    """Print the cautions of a command, and the file that it has written."""
-    for caution in cautions:
-        say(f"warning: {caution}", err=True)
-    say_output(command, given, out, json)

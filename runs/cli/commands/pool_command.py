@@ -13,8 +13,7 @@ from keystone.runs.report.say import say, say_report
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from keystone.runs.evaluation.agreement import Agreement
-    from keystone.runs.evaluation.board_files import Board, BoardAgreement
+    from keystone.runs.evaluation.agreement import Agreement, Board, BoardAgreement
     from keystone.runs.trec.types import Run
 
 
@@ -50,9 +49,8 @@ def pool(
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.batch import find_team
     from keystone.runs.evaluation.evaluate import check_run
-    from keystone.runs.evaluation.leave_out import leave_teams_out
     from keystone.runs.evaluation.measures import parse_measure
-    from keystone.runs.evaluation.pooling import describe_pool, pool_documents
+    from keystone.runs.evaluation.pooling import describe_pool, leave_teams_out, pool_documents
     from keystone.runs.report.pooling import print_left_out, print_pool
     from keystone.runs.report.terminal import progress_bars
     from keystone.runs.trec.run_files import read_qrels
@@ -136,8 +134,7 @@ def agree(
     Example: keystone agree first.qrels second.qrels
     """
     from keystone.runs.cli.leaderboard import list_files
-    from keystone.runs.evaluation.agreement import compare_judgments
-    from keystone.runs.evaluation.board_files import read_board
+    from keystone.runs.evaluation.agreement import compare_judgments, read_board
     from keystone.runs.evaluation.scored_answers import holds_scored_answers
     from keystone.runs.trec.run_files import read_qrels
 
@@ -187,7 +184,7 @@ def _tell_agreement(
 
 def _tell_agreement_of_answers(paths: "Sequence[Path]", files: "Sequence[Sequence[Path]]", json: bool) -> None:
     """Tell the agreement of two judges of answers on the labels of the same items."""
-    from keystone.runs.evaluation.board_files import compare_boards, list_means
+    from keystone.runs.evaluation.agreement import compare_boards, list_means
     from keystone.runs.evaluation.scored_answers import compare_labels, judge_answers
 
     found = compare_labels(*files)
@@ -200,7 +197,7 @@ def _tell_board_agreement(
     paths: "Sequence[Path]", first: "Board", second: "Board", measures: "Sequence[str] | None", json: bool
 ) -> None:
     """Tell the agreement of two leaderboards by each measure, or by one measure in each."""
-    from keystone.runs.evaluation.board_files import compare_boards
+    from keystone.runs.evaluation.agreement import compare_boards
     from keystone.runs.report.pooling import print_board_agreement
 
     if measures:

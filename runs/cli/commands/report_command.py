@@ -135,7 +135,7 @@ def diagnose(
     from keystone.runs.evaluation.diagnosis.diagnose import measure_worth
     from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
     from keystone.runs.evaluation.measures import parse_measure
-    from keystone.runs.evaluation.nuggets.read import read_nuggets
+    from keystone.runs.evaluation.nuggets.files import read_nuggets
     from keystone.runs.report.diagnosis import describe_diagnosis, print_diagnosis
     from keystone.runs.report.plots import draw_losses, write_figure
 
@@ -214,8 +214,8 @@ def plot(
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.batch import evaluate_batch, name_by_tags
     from keystone.runs.evaluation.evaluate import evaluate_files
+    from keystone.runs.evaluation.leaderboard import rank_all
     from keystone.runs.evaluation.measures import parse_measures
-    from keystone.runs.evaluation.standings import rank_all
     from keystone.runs.report.plots import RECALL_DEPTHS, draw_runs, draw_standings, write_figure
     from keystone.runs.report.terminal import print_cautions, progress_bars
 

@@ -1,5 +1,6 @@
 """The commands `keystone rubrics create`, `assign`, `score` and `convert`."""
 
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,6 @@ from typing import Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.command_line import Command
 from keystone.runs.cli.commands.nuggets_commands import (
     Answers,
     Config,
@@ -16,12 +16,11 @@ from keystone.runs.cli.commands.nuggets_commands import (
     Overrides,
     Qrels,
     RelevantFrom,
-    open_runner,
-    tell_output,
 )
 from keystone.runs.cli.options import (
     Baseline,
     ByTopic,
+    Command,
     Form,
     Format,
     Json,
@@ -63,6 +62,7 @@ def create(
 
     Example: keystone rubrics create model.yaml --qrels qrels.txt --out rubrics.jsonl
     """
+    from keystone.runs.cli.model import open_runner
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.rubrics.assign import create_rubrics
@@ -75,7 +75,7 @@ def create(
     if not made:
         raise UserError(f"{config}: the model gave no usable criterion: {cautions[-1]}")
     write_rubrics(out, made, to.value)
-    tell_output("rubrics create", config, out, cautions, json)
+    say_output("rubrics create", config, out, json, cautions)
 
 
 @rubrics.command(cls=Command)
@@ -93,23 +93,19 @@ def assign(
 
     Example: keystone rubrics assign out/my-run --rubrics rubrics.jsonl --config model.yaml --out graded.jsonl
     """
-    from keystone.runs.cli.commands.evaluate_command import read_model_settings
-    from keystone.runs.cli.outputs import check_outputs, check_run_outputs
+    from keystone.runs.cli.model import open_runner, read_model_settings
+    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation.rubrics.assign import assign_rubrics
     from keystone.runs.evaluation.rubrics.files import read_rubrics, write_rubrics
 
     if rules and (config is not None or set):
         raise UserError("--rules: found a model too, expected either --rules or --config and --set")
-    if rules:
-        check_outputs([*files, rubrics], {"--out": out})
-        graded, cautions = assign_rubrics(files, read_rubrics(rubrics), str(rubrics), None)
-    else:
-        settings = read_model_settings(config, set)
-        check_run_outputs(settings, [*files, rubrics, config], {"--out": out})
-        with open_runner(settings, "Grading answers", quiet) as run_with_model:
-            graded, cautions = assign_rubrics(files, read_rubrics(rubrics), str(rubrics), run_with_model)
+    settings = None if rules else read_model_settings(config, set)
+    check_run_outputs(settings, [*files, rubrics, config], {"--out": out})
+    with open_runner(settings, "Grading answers", quiet) if settings else nullcontext() as run_with_model:
+        graded, cautions = assign_rubrics(files, read_rubrics(rubrics), str(rubrics), run_with_model)
     write_rubrics(out, graded)
-    tell_output("rubrics assign", files, out, cautions, json)
+    say_output("rubrics assign", files, out, json, cautions)
 
 
 @rubrics.command(cls=Command)

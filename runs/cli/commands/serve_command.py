@@ -1,13 +1,14 @@
-"""The command `keystone serve`."""
+"""The commands `keystone serve`, and `replay` for its logs of calls."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from keystone.indexing.errors import UserError
 from keystone.runs.cli.commands.ask_commands import IndexFolder
-from keystone.runs.cli.options import CORES, Overrides, Preset, Quiet, Threads
-from keystone.runs.report.say import say
+from keystone.runs.cli.options import CORES, Json, Overrides, Preset, Quiet, Threads
+from keystone.runs.report.say import say, say_result
 from keystone.runs.serving.server import REPLY_S
 
 LOG_FILE = "calls.jsonl"
@@ -49,8 +50,7 @@ def serve(
     from keystone.runs.config.read import make_config
     from keystone.runs.serving.agents.stdio import serve_stdio
     from keystone.runs.serving.app import make_app
-    from keystone.runs.serving.call_log import open_call_log
-    from keystone.runs.serving.keys import make_settings_key
+    from keystone.runs.serving.call_log import make_settings_key, open_call_log
     from keystone.runs.serving.served import open_served
     from keystone.runs.serving.server.guard import choose_guard
     from keystone.runs.serving.server.listen import listen, open_socket
@@ -74,3 +74,99 @@ def serve(
         address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
         told = f"{folder.resolve().name} is served at {address}; log: {path}"
         listen(make_app(served, guard), bound, lambda: None if quiet else say(told))
+
+
+def replay(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="A log of calls, which `keystone serve --log` wrote.")],
+    folder: IndexFolder,
+    config: Annotated[Path | None, typer.Option(help="A YAML file, as for serve.")] = None,
+    preset: Annotated[str | None, typer.Option(help="A preset, as for serve.")] = None,
+    set: Overrides = None,
+    allow_other: Annotated[
+        bool, typer.Option("--allow-other", help="Repeat calls of another index or of other settings, too.")
+    ] = False,
+    session: Annotated[str | None, typer.Option(help="Repeat and score only the calls of this session.")] = None,
+    qrels: Annotated[Path | None, typer.Option(help="Judgments in TREC form, of documents or segments.")] = None,
+    nuggets: Annotated[
+        Path | None, typer.Option(help="Nuggets with their documents, in any form (see the page on judging).")
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="The topic of the session, if the judgments have several.")] = None,
+    relevant_from: Annotated[
+        int, typer.Option(min=1, help="The grade from which a document of the judgments is relevant.")
+    ] = 1,
+    json: Json = False,
+    threads: Threads = CORES,
+    quiet: Quiet = False,
+) -> None:
+    """Repeat the calls of a log, compare the replies, and score the documents that the session found.
+
+    Example: keystone replay calls.jsonl index --qrels qrels.txt --topic 1
+    """
+    import asyncio
+
+    from keystone.indexing.index import open_index
+    from keystone.retrieval.backends import open_store
+    from keystone.runs.config.read import make_config
+    from keystone.runs.serving.agents.replay import (
+        check_keys,
+        collect_ids,
+        format_scores,
+        locate,
+        read_calls,
+        read_relevant,
+        read_wanted_nuggets,
+        repeat_calls,
+        score_session,
+        select_session,
+    )
+    from keystone.runs.serving.app import open_fronts
+    from keystone.runs.serving.call_log import make_settings_key, open_call_log
+    from keystone.runs.serving.service import open_service
+    from keystone.runs.wording import plural
+
+    if qrels is not None and nuggets is not None:
+        raise UserError("expected either --qrels with judgments or --nuggets with nuggets")
+    if qrels is None and nuggets is None and topic is not None:
+        raise UserError("--topic: expected with --qrels or --nuggets")
+    calls, torn = read_calls(log)
+    if torn and not quiet:
+        say(torn, err=True)
+    if session is not None:
+        calls = select_session(log, calls, session)
+    if not calls:
+        raise UserError(f"{log}: found no call, expected one or more")
+    settings = make_config(config, set or [], preset, Path("-"), folder)
+    with (
+        open_call_log(None, open_index(folder).key, make_settings_key(settings)) as unwritten,
+        open_service(settings, unwritten, threads) as service,
+    ):
+        if not allow_other:
+            check_keys(log, calls, unwritten)
+        judged, store = None, open_store(service.index)
+        if qrels is not None:
+            judged = read_relevant(qrels, topic, relevant_from, store)
+        elif nuggets is not None:
+            judged = read_wanted_nuggets(nuggets, topic)
+
+        differing = []
+
+        async def repeat() -> None:
+            async for number, difference in repeat_calls(log, calls, open_fronts(service)):
+                if difference:
+                    call = calls[number].call
+                    differing.append({"line": number, "operation": call.operation, "difference": difference})
+                    if not json:
+                        say(f"{log}:{number}: {call.front} {call.operation}: the reply differs: {difference}")
+
+        asyncio.run(repeat())
+        same = len(calls) - len(differing)
+        scores = score_session(locate(collect_ids(calls), store), judged) if judged else []
+        if json:
+            told = {"calls": len(calls), "same": same, "differing": differing}
+            say_result("replay", log, {**told, "scores": scores})
+        else:
+            say(f"{same} of {plural(len(calls), 'call')} have replies of the same bytes")
+            for line in ["", *format_scores(scores)] if judged else []:
+                say(line)
+    if same < len(calls):
+        raise typer.Exit(1)

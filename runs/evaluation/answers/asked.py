@@ -11,8 +11,7 @@ from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.answers.files import get_topic_id, read_by_topic
 from keystone.runs.pipeline.file_names import CONFIG, QUERIES
 from keystone.runs.tracks.violations import shorten_value
-from keystone.runs.trec.json_topics import ID_KEYS
-from keystone.runs.trec.topics import read_topics
+from keystone.runs.trec.topics import ID_KEYS, read_topics
 
 QUESTION_KEYS = ("question", "text")
 """The keys under which a question stands that has further properties."""

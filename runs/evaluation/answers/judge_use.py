@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from keystone.generation.grading.use import AskedAnswer, Use, judge_use
-from keystone.generation.llm.model import Model
+from keystone.generation.grading.use import AskedAnswer, judge_use
 from keystone.generation.types import Answer, Failure
 from keystone.indexing.errors import UserError
 from keystone.runs.config.run_config import RunConfig
@@ -15,7 +14,7 @@ from keystone.runs.evaluation.answers.families import FAMILIES
 from keystone.runs.evaluation.answers.files import Reference, Submission, read_references, read_submission
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.use import UseRecord, list_texts, name_use_file, write_use_records
-from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 
 
 def judge_files(
@@ -31,8 +30,7 @@ def judge_files(
     gives no usable reply, an answer has no judgment, and a caution says why. `UserError` without a model, for a file
     with none of the topics, and for a file without any judgment.
     """
-    if config.model is None:
-        raise UserError("model: missing; expected a language model, with its name and urls")
+    judge = config.require_model().name
     submissions = [read_submission(path) for path in paths]
     references = {one.topic_id: one for one in read_references(references_path)} if references_path else {}
     for one in submissions:
@@ -42,12 +40,9 @@ def judge_files(
     requests = [
         [_make_request(one, topic_id, asked[topic_id], references) for topic_id in asked] for one in submissions
     ]
-
-    async def judge(model: Model | None) -> list[Use | Failure]:
-        assert model is not None
-        return await judge_use(model, [request for of_file in requests for request in of_file])
-
-    found, judged = iter(run_with_model(judge)), list[tuple[Submission, list[str]]]()
+    every = [request for of_file in requests for request in of_file]
+    found = iter(ask_model(run_with_model, lambda model: judge_use(model, every)))
+    judged = list[tuple[Submission, list[str]]]()
     for path, one, of_file in zip(paths, submissions, requests, strict=True):
         records, failures = {}, []
         for topic_id, request, use in zip(asked, of_file, found, strict=False):
@@ -55,7 +50,7 @@ def judge_files(
                 failures.append(f"{one.name}: {topic_id}: no judgment: {use.reason}")
             else:
                 texts = tuple(request.questions), tuple(request.sentences)
-                records[topic_id] = UseRecord(topic_id, config.model.name, *texts, use)
+                records[topic_id] = UseRecord(topic_id, judge, *texts, use)
         if not records:
             raise UserError(failures[0])
         write_use_records(name_use_file(path), [*records.values()])

@@ -8,8 +8,7 @@ from typing import Any
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import unicode_name
-from keystone.runs.evaluation.answers.files import find_answer_file
-from keystone.runs.evaluation.run_names import NamedRun, name_apart
+from keystone.runs.evaluation.answers.files import NamedRun, find_answer_file, name_apart
 from keystone.runs.track_rules import DEFAULT_TEAM
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value

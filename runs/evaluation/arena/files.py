@@ -15,8 +15,7 @@ from keystone.indexing.errors import NotWritten, UserError
 from keystone.indexing.io.reading import read_json_lines, read_text_lines
 from keystone.indexing.io.writing import reason_of, write_json_lines, write_whole
 from keystone.runs.evaluation.arena.answers import AnswerSet
-from keystone.runs.evaluation.arena.tasks import Task
-from keystone.runs.evaluation.arena.tournament import PLACES, Judgment, Leaderboard
+from keystone.runs.evaluation.arena.tournament import PLACES, Judgment, Leaderboard, Task
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
 

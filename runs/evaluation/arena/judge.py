@@ -5,25 +5,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keystone.generation.grading.arena import ArenaVerdict, judge_shown_pairs, request_verdict
-from keystone.generation.llm.model import Model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.rules.battles import compare_coverage
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.arena.answers import AnswerSet
-from keystone.runs.evaluation.arena.choose import MOST_SHARE
 from keystone.runs.evaluation.arena.files import Shown, check_folder
-from keystone.runs.evaluation.arena.tasks import Task, list_matches, list_tasks
 from keystone.runs.evaluation.arena.tournament import (
+    MOST_SHARE,
     Judge,
     Judgment,
     Leaderboard,
     Settings,
+    Task,
+    list_matches,
+    list_tasks,
     make_leaderboard,
     play,
 )
 from keystone.runs.pipeline.foresight import Ask, Foreseen, foresee
-from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 
 RULES = "rules"
 """The name of the judge that needs no model."""
@@ -53,12 +54,8 @@ def judge_by_model(shown: Shown, run_with_model: RunWithModel) -> Judge:
     """Make the judge that asks the model of a configuration."""
 
     def judge(tasks: Sequence[Task]) -> list[ArenaVerdict | Failure]:
-        async def ask(model: Model | None) -> list[ArenaVerdict | Failure]:
-            if model is None:
-                raise UserError("model: missing; expected a language model, with its name and urls")
-            return await judge_shown_pairs(model, [shown.show(task) for task in tasks])
-
-        return run_with_model(ask) if tasks else []
+        pairs = [shown.show(task) for task in tasks]
+        return ask_model(run_with_model, lambda model: judge_shown_pairs(model, pairs)) if tasks else []
 
     return judge
 

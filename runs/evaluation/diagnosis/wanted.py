@@ -8,7 +8,7 @@ import numpy as np
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Span, Store, document_id
-from keystone.runs.evaluation.nuggets.types import NuggetBank
+from keystone.runs.evaluation.nuggets.files import NuggetBank
 from keystone.runs.trec.run_files import read_qrels
 
 

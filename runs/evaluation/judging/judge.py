@@ -1,8 +1,10 @@
-"""Judgments of the pool of several runs: its documents, graded by a model for each narrative."""
+"""Judgments by a model of the pool of several run files, their record, and their agreement with other judgments."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -12,15 +14,22 @@ from keystone.generation.context.tokens import clip
 from keystone.generation.context.topic import read_context
 from keystone.generation.grading.grade import choose_graded_spans
 from keystone.generation.grading.judge import JudgeSettings, choose_grade, judge_texts
-from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import make_narrative_query
 from keystone.generation.types import Failure
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.reading import hash_file
 from keystone.indexing.types import Store, document_id
 from keystone.retrieval.types import Topic
-from keystone.runs.pipeline.grading.grade_files import Judgment
+from keystone.runs.evaluation.agreement import Agreement, compare_judgments, compute_tau
+from keystone.runs.evaluation.circular import count_circular_rows, find_shaping_grades
+from keystone.runs.evaluation.evaluate import take_mean
+from keystone.runs.evaluation.measures import Measure
+from keystone.runs.pipeline.grading.grade_files import Judgment, read_judgments, write_judgments
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.model_runner import RunWithModel
-from keystone.runs.trec.run_files import sort_as_trec_eval
+from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
+from keystone.runs.trec.judge_record import JudgeRecord, PooledRun, read_record, write_record
+from keystone.runs.trec.run_files import read_qrels, read_unsorted_run, sort_as_trec_eval
 from keystone.runs.trec.types import Run
 
 
@@ -57,17 +66,11 @@ def judge_pool(
     If the model gives no grade for a document, the document has no judgment.
     """
     texts = {topic.id: _read_texts(job, topic, pool.get(topic.id, ())) for topic in job.topics}
-
-    async def judge(model: Model | None) -> list[list[list[int | Failure]]]:
-        assert model is not None  # the command has checked the configuration
-        work = (
-            partial(judge_texts, model, topic.narrative, [*texts[topic.id].values()], settings) for topic in job.topics
-        )
-        return await run_together(work)
-
-    found = run_with_model(judge)
-    assert job.config.model is not None
-    by = "_".join(job.config.model.name.split())
+    asked = [(topic.narrative, [*texts[topic.id].values()]) for topic in job.topics]
+    found = ask_model(
+        run_with_model, lambda model: run_together(partial(judge_texts, model, *one, settings) for one in asked)
+    )
+    by = "_".join(job.config.require_model().name.split())
     judged = Judged([], [], [], [], {topic.id for topic in job.topics})
     for topic, of_topic in zip(job.topics, found, strict=True):
         judged.unknown.extend(doc_id for doc_id in pool.get(topic.id, ()) if doc_id not in texts[topic.id])
@@ -105,3 +108,108 @@ def _find_rows(store: Store, ids: Sequence[str]) -> list[int]:
     rows, parents = store.rows(ids), store.rows([document_id(name) for name in ids])
     found: list[int] = np.where(rows < 0, parents, rows).tolist()
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The run files to judge, to the depth `depth`."""
+
+    runs: dict[Path, Run]
+    depth: int
+
+    @property
+    def topics(self) -> set[str]:
+        """The ids of all topics of the runs."""
+        return {topic_id for run in self.runs.values() for topic_id in run.query_ids}
+
+
+def read_pool(paths: Sequence[Path], depth: int) -> Pool:
+    """Read the run files of a pool. `UserError` for a file that is no run."""
+    return Pool({path: read_unsorted_run(path) for path in paths}, depth)
+
+
+def judge_files(job: Job, run_with_model: RunWithModel, pool: Pool, settings: JudgeSettings, out: Path) -> Judged:
+    """Judge the pool, and write the judgments with their record.
+
+    `UserError` if the runs have no topic of the job, or if no pooled document gets a grade.
+    """
+    topics = [topic for topic in job.topics if topic.id in pool.topics]
+    if not topics:
+        found = (
+            f"those of the runs look like {min(pool.topics, default='')!r}, those to judge like {job.topics[0].id!r}"
+        )
+        raise UserError(f"{job.config.topics}: holds no topic of the runs: {found}")
+    judged = judge_pool(
+        replace(job, topics=topics), run_with_model, pool_runs([*pool.runs.values()], pool.depth), settings
+    )
+    if not judged.judgments:
+        reason = judged.failures[0] if judged.failures else f"the index has no document {judged.unknown[0]}"
+        raise UserError(f"{out}: not written, because no document has a grade: {reason}")
+    write_judgments(out, judged.judgments)
+    write_record(out, _describe(out, pool, settings, judged))
+    return judged
+
+
+def _describe(out: Path, pool: Pool, settings: JudgeSettings, judged: Judged) -> JudgeRecord:
+    model, lines = judged.judgments[0].graded_by, set(judged.judgments)
+    runs = []
+    for path, run in pool.runs.items():
+        grades = find_shaping_grades(path, out)
+        rows = count_circular_rows(run, lines, grades, model) if grades else 0
+        runs.append(PooledRun(str(path), hash_file(path), rows))
+    record = JudgeRecord(
+        model=model,
+        prompts={name: digest(prompt) for name, prompt in settings.prompts.items()},
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        sha256=hash_file(out),
+        depth=pool.depth,
+        repeats=settings.repeats,
+        cascade=settings.cascade,
+        failed=len(judged.failures),
+        runs=runs,
+        grades=judged.grades if settings.repeats > 1 or settings.cascade else [],
+    )
+    return _keep_date(out, record)
+
+
+def _keep_date(out: Path, record: JudgeRecord) -> JudgeRecord:
+    """Keep the date of the same judgments, so that a repeated command writes the same bytes."""
+    known = read_record(out)
+    return replace(record, date=known.date) if known and known.sha256 == record.sha256 else record
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """The agreement of judgments with others, and the means of the runs by either, in the order of the runs."""
+
+    agreement: Agreement
+    own_means: list[float]
+    other_means: list[float]
+
+    @property
+    def tau(self) -> float:
+        """Kendall's tau between the orders of the runs."""
+        return compute_tau(self.own_means, self.other_means)
+
+
+def compare_with(out: Path, against: Path, pool: Pool, measure: Measure) -> Comparison:
+    """Compare judgments with others, and add the grades of these to the record.
+
+    The means are of a measure, over the topics that both judged. `UserError` if the two have judged no document in
+    common.
+    """
+    own, other = read_qrels(out), read_qrels(against)
+    agreement = compare_judgments(other, own)
+    if not agreement.counts.sum():
+        raise UserError(f"{against}: has judged no document of {out}; expected judgments of the same documents")
+    topic_of = np.repeat(other.query_ids, np.diff(other.offsets)).tolist()
+    grade_of = dict(zip(zip(topic_of, other.docs.decode_ids(), strict=True), other.grades.tolist(), strict=True))
+    compared = [grade_of.get((judgment.query_id, judgment.doc_id)) for judgment in read_judgments(out)]
+    if record := read_record(out):
+        write_record(out, replace(record, against=str(against), compared=compared))
+    topics = [topic for topic in own.query_ids if topic in other.query_ids]
+    means = [
+        [take_mean(str(path), run, one.select(topics), measure) for path, run in pool.runs.items()]
+        for one in (own, other)
+    ]
+    return Comparison(agreement, *means)

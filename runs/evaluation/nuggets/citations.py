@@ -21,12 +21,10 @@ from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation.answers.files import Submission, read_submission
+from keystone.runs.evaluation.answers.files import NamedRun, Submission, name_apart, read_submission
 from keystone.runs.evaluation.cautions import caution_about_topics
-from keystone.runs.evaluation.nuggets.read import TOPIC_KEYS, get_id, list_objects, read_nuggets
-from keystone.runs.evaluation.nuggets.types import NuggetBank, read_texts
-from keystone.runs.evaluation.run_names import NamedRun, name_apart
-from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS, NuggetBank, get_id, list_objects, read_texts
+from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.wording import plural
 
@@ -61,21 +59,17 @@ def rate_files(
     The index of the configuration has the texts of the cited documents or segments. `UserError` without a model, and
     `NoCitedTexts` if the index has none of them.
     """
-    settings, submissions = config.model, read_submissions(paths)
-    if settings is None:
-        raise UserError("support: needs a language model; expected one under the key model")
+    submissions = read_submissions(paths)
+    window = config.require_model("support: needs a language model; expected one under the key model").window
     answers = [(one.run_id, answer) for one in submissions for answer in one.answers.values()]
     pairs = [(s.text, cited) for _, answer in answers for s in answer.sentences for cited in s.citations]
     texts = read_texts(open_store(open_index(config.index)), [cited for _, cited in pairs])
     if pairs and not texts:
         raise NoCitedTexts(f"{config.index}: has no cited document or segment, such as {pairs[0][1]!r}")
     asked = [pair for pair in dict.fromkeys(pairs) if pair[1] in texts]
-
-    async def rate(model: Model | None) -> list[Support | Failure]:
-        assert model is not None
-        return await rate_citations(model, [Citation(text, texts[cited]) for text, cited in asked], settings.window)
-
-    ratings = dict(zip(asked, run_with_model(rate), strict=True))
+    citations = [Citation(text, texts[cited]) for text, cited in asked]
+    rated = ask_model(run_with_model, lambda model: rate_citations(model, citations, window))
+    ratings = dict(zip(asked, rated, strict=True))
     support = {pair: one for pair, one in ratings.items() if not isinstance(one, Failure)}
     found = [
         CitedAnswer(
@@ -165,23 +159,13 @@ def _parse_code(code: Any, where: str) -> Support | None:
     return CODES[str(code)]
 
 
-def assign_to_files(
-    paths: Sequence[Path], nuggets_path: Path, run_with_model: RunWithModel
-) -> tuple[list[NuggetBank], list[str]]:
-    """Assign the nuggets of each topic to the answers of files or run directories; also cautions about topics.
-
-    A missing answer states no nugget, and the model is not asked. `UserError` without a model, for two files of one
-    run, and for a file without a topic of the nuggets.
-    """
-    return assign_banks(paths, read_nuggets(nuggets_path), str(nuggets_path), run_with_model)
-
-
 def assign_banks(
     paths: Sequence[Path], banks: Sequence[NuggetBank], name: str, run_with_model: RunWithModel
 ) -> tuple[list[NuggetBank], list[str]]:
-    """Assign nuggets to the answers of files or run directories, as `assign_to_files` does.
+    """Assign the nuggets of each topic to the answers of files or run directories; also cautions about topics.
 
-    `name` is the name of the nuggets in messages.
+    A missing answer states no nugget, and the model is not asked. `name` is that of the nuggets in messages.
+    `UserError` without a model, for two files of one run, and for a file without a topic of the nuggets.
     """
     submissions = read_submissions(paths)
     topics, cautions = [bank.topic_id for bank in banks], list[str]()
@@ -194,13 +178,12 @@ def assign_banks(
             ids = f"its topics look like {own!r}, those of the nuggets like {topics[0]!r}"
             raise UserError(f"{one.name}: none of its topics has nuggets: {ids}")
         cautions += caution_about_topics(one.name, list(one.answers), topics, "an answer", "nugget")
-
-    async def assign(model: Model | None) -> list[NuggetBank]:
-        if model is None:
-            raise UserError("nuggets: needs a language model; expected one under the key model (--set)")
-        return await run_together([partial(_assign_bank, model, one, bank) for one in submissions for bank in banks])
-
-    return run_with_model(assign), cautions
+    assigned = ask_model(
+        run_with_model,
+        lambda model: run_together(partial(_assign_bank, model, one, bank) for one in submissions for bank in banks),
+        "nuggets: needs a language model; expected one under the key model (--set)",
+    )
+    return assigned, cautions
 
 
 def read_submissions(paths: Sequence[Path]) -> list[Submission]:

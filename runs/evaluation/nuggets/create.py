@@ -18,8 +18,8 @@ from keystone.indexing.types import Store, document_id
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank, Source, read_texts
-from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank, Source, read_texts
+from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.pipeline.table import find_ranking
 from keystone.runs.trec.run_files import read_qrels, read_run
 from keystone.runs.trec.topics import read_topics
@@ -73,8 +73,6 @@ def create_banks_for(
     topics: Sequence[Topic], store: Store, judged: Judgments, config: RunConfig, run_with_model: RunWithModel
 ) -> tuple[list[NuggetBank], list[str]]:
     """Create the nuggets of these topics, as `create_banks` does. The configuration names the model."""
-    if config.model is None:
-        raise UserError("nuggets: needs a language model; expected one under the key model")
     nothing = f"{judged.name}: names no document of grade {judged.relevant_from} or more"
     return _create_all(topics, read_passages(store, topics, judged), nothing, config, run_with_model)
 
@@ -87,19 +85,15 @@ def _create_all(
     run_with_model: RunWithModel,
 ) -> tuple[list[NuggetBank], list[str]]:
     """Create the nuggets of topics from their passages by id, read with cautions. `nothing` says that none is there."""
-    model_settings, (passages, cautions) = config.model, read
-    if model_settings is None:
-        raise UserError("nuggets: needs a language model; expected one under the key model")
+    window = config.require_model("nuggets: needs a language model; expected one under the key model").window
+    passages, cautions = read
     asked = [topic for topic in topics if passages.get(topic.id)]
     if not asked:
         raise UserError(f"{nothing} that the index has, for any of {plural(len(topics), 'topic')}")
-
-    async def create(model: Model | None) -> list[tuple[NuggetBank, list[str]]]:
-        assert model is not None
-        window = model_settings.window
-        return await run_together([partial(_create_bank, model, one, passages[one.id], window) for one in asked])
-
-    found = run_with_model(create)
+    found = ask_model(
+        run_with_model,
+        lambda model: run_together(partial(_create_bank, model, one, passages[one.id], window) for one in asked),
+    )
     if left := len(topics) - len(asked):
         cautions.append(f"{plural(left, 'topic')} without a relevant document, which get no nuggets")
     return [bank for bank, _ in found], [*cautions, *(caution for _, own in found for caution in own)]

@@ -11,12 +11,11 @@ import numpy as np
 from keystone.generation.types import Support
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import unicode_name
+from keystone.runs.evaluation.answers.files import NamedRun, caution_about_names, name_apart
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.evaluate import Counts, Evaluation
 from keystone.runs.evaluation.nuggets.citations import CitedAnswer, CitedSentence
-from keystone.runs.evaluation.nuggets.read import read_nuggets
-from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
-from keystone.runs.evaluation.run_names import NamedRun, caution_about_names, name_apart
+from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank, read_nuggets
 
 
 class Graded(Protocol):

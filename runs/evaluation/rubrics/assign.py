@@ -6,17 +6,18 @@ from functools import partial
 from pathlib import Path
 
 from keystone.generation.ask import run_together
-from keystone.generation.grading.rubrics import Verdict, create_criteria, grade_by_rules, grade_criteria
+from keystone.generation.grading.rubrics import create_criteria, grade_by_rules, grade_criteria
 from keystone.generation.llm.model import Model
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
 from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.nuggets.citations import read_submissions
 from keystone.runs.evaluation.nuggets.create import Judgments, read_passages
 from keystone.runs.evaluation.rubrics.files import Criterion, Rubric
-from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.topics import read_topics
 from keystone.runs.wording import plural
@@ -29,34 +30,25 @@ def create_rubrics(
 
     A topic without a relevant document gets a rubric from its narrative alone. `UserError` without a model.
     """
-    topics, settings = read_topics(config.topics), config.model
-    if settings is None:
-        raise UserError("rubrics: needs a language model; expected one under the key model")
+    topics = read_topics(config.topics)
+    window = config.require_model("rubrics: needs a language model; expected one under the key model").window
     judged = Judgments(str(qrels_path), read_qrels(qrels_path), relevant_from)
     passages, cautions = read_passages(open_store(open_index(config.index)), topics, judged)
-    shown = [list(passages.get(topic.id, {}).values()) for topic in topics]
-
-    async def create(model: Model | None) -> list[tuple[Rubric, list[str]]]:
-        assert model is not None
-        work = [
-            partial(_create_rubric, model, topic.id, topic.narrative, own, settings.window)
-            for topic, own in zip(topics, shown, strict=True)
-        ]
-        return await run_together(work)
-
-    if bare := shown.count([]):
+    shown = [(topic, list(passages.get(topic.id, {}).values())) for topic in topics]
+    if bare := sum(not own for _, own in shown):
         cautions.append(f"{plural(bare, 'topic')} without a relevant document, whose rubrics are from narratives alone")
-    found = run_with_model(create)
+    found = ask_model(
+        run_with_model,
+        lambda model: run_together(partial(_create_rubric, model, topic, own, window) for topic, own in shown),
+    )
     return [rubric for rubric, _ in found if rubric.criteria], [*cautions, *(one for _, own in found for one in own)]
 
 
-async def _create_rubric(
-    model: Model, topic_id: str, narrative: str, passages: Sequence[str], window: int
-) -> tuple[Rubric, list[str]]:
-    made, failures = await create_criteria(model, narrative, passages, window)
+async def _create_rubric(model: Model, topic: Topic, passages: Sequence[str], window: int) -> tuple[Rubric, list[str]]:
+    made, failures = await create_criteria(model, topic.narrative, passages, window)
     criteria = tuple(Criterion(one.text.strip(), float(one.weight), one.type) for one in made)
-    cautions = [f"{topic_id}: the model gave no criteria of some passages: {one.reason}" for one in failures]
-    return Rubric(topic_id, criteria, narrative), cautions
+    cautions = [f"{topic.id}: the model gave no criteria of some passages: {one.reason}" for one in failures]
+    return Rubric(topic.id, criteria, topic.narrative), cautions
 
 
 def assign_rubrics(
@@ -82,18 +74,15 @@ def assign_rubrics(
         for rubric in rubrics
         if rubric.topic_id in one.answers
     ]
-    texts = [[criterion.text for criterion in rubric.criteria] for rubric in asked]
-
-    async def grade(model: Model | None) -> list[list[Verdict]]:
-        if model is None:
-            raise UserError("rubrics: needs a language model; expected one under the key model, or --rules")
-        pairs = zip(asked, texts, strict=True)
-        return await run_together([partial(grade_criteria, model, r.query, r.answer_text, own) for r, own in pairs])
-
+    texts = [(rubric, [criterion.text for criterion in rubric.criteria]) for rubric in asked]
     if run_with_model is None:
-        verdicts = [grade_by_rules(r.answer_text, own) for r, own in zip(asked, texts, strict=True)]
+        verdicts = [grade_by_rules(rubric.answer_text, own) for rubric, own in texts]
     else:
-        verdicts = run_with_model(grade)
+        verdicts = ask_model(
+            run_with_model,
+            lambda model: run_together(partial(grade_criteria, model, r.query, r.answer_text, own) for r, own in texts),
+            "rubrics: needs a language model; expected one under the key model, or --rules",
+        )
     found = [
         replace(one, criteria=tuple(replace(c, verdict=v) for c, v in zip(one.criteria, own, strict=True)))
         for one, own in zip(asked, verdicts, strict=True)

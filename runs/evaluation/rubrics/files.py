@@ -14,7 +14,7 @@ from keystone.generation.grading.rubrics import VERDICTS, Verdict
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
-from keystone.runs.evaluation.nuggets.read import TOPIC_KEYS, get_id, list_objects
+from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS, get_id, list_objects
 from keystone.runs.tracks.violations import shorten_value
 
 TYPE_BY_AXIS: Mapping[str, str] = {

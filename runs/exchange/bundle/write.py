@@ -30,9 +30,15 @@ from keystone.indexing.vectors.of_segments import segment_vectors, sentence_vect
 from keystone.indexing.vectors.types import Effort, Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.exchange.bundle.archive import pack
-from keystone.runs.exchange.bundle.parts import KnownVectors, PartStore, describe_index, open_sealed_index, save_vectors
-from keystone.runs.exchange.bundle.remake import (
+from keystone.runs.exchange.bundle.parts import (
+    KnownVectors,
+    PartStore,
+    describe_index,
+    open_sealed_index,
+    pack,
+    save_vectors,
+)
+from keystone.runs.exchange.bundle.reproduce import (
     DOCUMENTS,
     FACTS,
     FORMAT,

@@ -5,8 +5,7 @@ RAGDoll at 1f06719; hltcoe/rag-run-validator at 81c8565.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -201,17 +200,11 @@ def _encode_document(name: str, parts: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": name, **parts, "text": get_text(parts)}
 
 
-def _write_for_track(path: Path, content: Handover, track: str, with_documents: bool = False) -> None:
-    """Write an answer a line by the rules of a track. Nothing is cut: `keystone validate` says what a track refuses."""
-    write_json_lines(path, (_encode_for_track(one, TRACKS[track], with_documents) for one in content.answers))
-
-
-write_rag24 = partial(_write_for_track, track="rag24")
-write_rag25 = partial(_write_for_track, track="rag25")
-write_rag26 = partial(_write_for_track, track="rag26")
-write_responses = partial(_write_for_track, track="responses")
-write_dragun25 = partial(_write_for_track, track="dragun25")
-write_report = partial(_write_for_track, track="responses", with_documents=True)
+def _write_for(track: str, with_documents: bool = False) -> Callable[[Path, Handover], None]:
+    """Make the writer of a track's form. Nothing is cut: `keystone validate` says what a track refuses."""
+    return lambda path, content: write_json_lines(
+        path, (_encode_for_track(one, TRACKS[track], with_documents) for one in content.answers)
+    )
 
 
 def write_resolved(path: Path, content: Handover) -> None:
@@ -250,23 +243,30 @@ def _encode_normalised(one: CitedAnswer) -> dict[str, Any]:
 
 
 FORMS = (
-    Form("rag24", "answers", "TREC RAG 2024, ragnarok", read, write_rag24, has("answer", "topic_id")),
-    Form("rag25", "answers", "TREC RAG 2025", read, write_rag25, has("answer", any_of=("metadata", "narrative_id"))),
+    Form("rag24", "answers", "TREC RAG 2024, ragnarok", read, _write_for("rag24"), has("answer", "topic_id")),
+    Form(
+        "rag25",
+        "answers",
+        "TREC RAG 2025",
+        read,
+        _write_for("rag25"),
+        has("answer", any_of=("metadata", "narrative_id")),
+    ),
     Form(
         "rag26",
         "answers",
         "TREC RAG 2026",
         read,
-        write_rag26,
+        _write_for("rag26"),
         lambda r: "answer" in r and isinstance(r.get("metadata"), dict) and "run_desc" in r["metadata"],
     ),
-    Form("responses", "answers", "RAGTIME, BioGen 2025 task B", read, write_responses, has("responses")),
+    Form("responses", "answers", "RAGTIME, BioGen 2025 task B", read, _write_for("responses"), has("responses")),
     Form(
         "dragun25",
         "answers",
         "DRAGUN 2025 task 2",
         read,
-        write_dragun25,
+        _write_for("dragun25"),
         lambda r: "responses" in r and isinstance(r.get("metadata"), dict) and "use_starter_kit" in r["metadata"],
     ),
     Form(
@@ -274,7 +274,7 @@ FORMS = (
         "answers",
         "auto-judge's reports with documents",
         read,
-        write_report,
+        _write_for("responses", with_documents=True),
         has("responses", "documents"),
     ),
     Form(

@@ -53,12 +53,10 @@ def read_2024(path: Path) -> Handover:
     lost = Counter[str]()
 
     def parse(record: dict[str, Any], place: str) -> list[CitedAnswer]:
-        if "results" not in record:
-            raise ValueError(f"results: expected a list, found the keys {', '.join(record) or 'none'}")
         run_id, team_id = get_name(record, ("run_name", "run_id")), get_name(record, ("team_id",))
         extra = fill(contact_email=record.get("contact_email"))
         answers = []
-        for where, one in get_objects(record, "results"):
+        for where, one in get_objects(record, "results", required=True):
             topic_id = get_name(one, ("topic_id",), where)
             if not topic_id:
                 raise ValueError(f"{where}topic_id: expected an id, found none")

@@ -1,16 +1,23 @@
 """Nuggets in the forms of `keystone.runs.evaluation.nuggets`, and as one nugget a line."""
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from keystone.indexing.io.writing import write_json_lines, write_whole
-from keystone.runs.evaluation.nuggets.read import BANKS, DOC_KEYS, QUERY_KEYS, SUB_NARRATIVES, TOPIC_KEYS, read_nuggets
-from keystone.runs.evaluation.nuggets.types import NuggetBank, Source
-from keystone.runs.evaluation.nuggets.write import write_nuggets
+from keystone.runs.evaluation.nuggets.files import (
+    BANKS,
+    DOC_KEYS,
+    QUERY_KEYS,
+    SUB_NARRATIVES,
+    TOPIC_KEYS,
+    NuggetBank,
+    Source,
+    read_nuggets,
+    write_nuggets,
+)
 from keystone.runs.exchange.records import count_unread, fill, has, read_records
 from keystone.runs.exchange.types import Form, Handover
 
@@ -56,13 +63,8 @@ def _list_values(record: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _write(path: Path, content: Handover, form: str) -> None:
-    write_nuggets(path, content.nuggets, form)
-
-
-write_for_nuggetizer = partial(_write, form="nuggetizer")
-write_nugget_bank = partial(_write, form="nuggetbank")
-write_for_ragtime = partial(_write, form="ragtime")
+def _write_as(form: str) -> Callable[[Path, Handover], None]:
+    return lambda path, content: write_nuggets(path, content.nuggets, form)
 
 
 def write_sub_narratives(path: Path, content: Handover) -> None:
@@ -105,7 +107,7 @@ FORMS = (
         "nuggets",
         "nuggetizer and RAGDoll, with and without assignments",
         read,
-        write_for_nuggetizer,
+        _write_as("nuggetizer"),
         has("nuggets", "qid"),
     ),
     Form(
@@ -113,10 +115,12 @@ FORMS = (
         "nuggets",
         "auto-judge's NuggetBank",
         read,
-        write_nugget_bank,
+        _write_as("nuggetbank"),
         has(any_of=("nugget_bank", "claim_bank")),
     ),
-    Form("ragtime-nuggets", "nuggets", "RAGTIME 2026 task 3", read, write_for_ragtime, has("metadata", "nugget_bank")),
+    Form(
+        "ragtime-nuggets", "nuggets", "RAGTIME 2026 task 3", read, _write_as("ragtime"), has("metadata", "nugget_bank")
+    ),
     Form(
         "sub-narratives",
         "nuggets",

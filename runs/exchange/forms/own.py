@@ -41,9 +41,7 @@ def read_evidence(path: Path) -> Handover:
     """
 
     def parse(record: dict[str, Any], place: str) -> Request:
-        if "items" not in record:
-            raise ValueError(f"items: expected a list, found the keys {', '.join(record) or 'none'}")
-        candidates = tuple(_parse_item(one, where) for where, one in get_objects(record, "items"))
+        candidates = tuple(_parse_item(one, where) for where, one in get_objects(record, "items", required=True))
         extra = {key: record[key] for key in ("notes", "stop", "reader", "by") if record.get(key)}
         return Request(_get_topic(record), candidates=candidates, extra=extra, place=place)
 
@@ -107,10 +105,8 @@ def read_answers(path: Path) -> Handover:
     lost = Counter[str]()
 
     def parse(record: dict[str, Any], place: str) -> CitedAnswer:
-        if "sentences" not in record:
-            raise ValueError(f"sentences: expected a list, found the keys {', '.join(record) or 'none'}")
         sentences = []
-        for where, one in get_objects(record, "sentences"):
+        for where, one in get_objects(record, "sentences", required=True):
             ids = parse_ids(get_list(one, "citations", where), f"{where}citations")
             sentences.append(CitedText(get_string(one, "text", where), drop_repeated(map(Citation, ids), lost)))
         return CitedAnswer(_get_topic(record), tuple(sentences), place=place)

@@ -65,12 +65,6 @@ def _write_columns(path: Path, content: Handover, form: str) -> None:
             out.write("\t".join(row).encode() + b"\n")
 
 
-read_leaderboard = partial(_read_columns, form="leaderboard")
-write_leaderboard = partial(_write_columns, form="leaderboard")
-read_ir_measures = partial(_read_columns, form="ir-measures")
-write_ir_measures = partial(_write_columns, form="ir-measures")
-
-
 def read_score_lines(path: Path) -> Handover:
     """Read a score from each JSON object. `UserError` with file and line for an object without one of the keys."""
 
@@ -145,19 +139,12 @@ def _has_metrics(record: dict[str, Any]) -> bool:
 
 
 FORMS = (
-    Form(
-        "leaderboard",
-        "scores",
-        "auto-judge's leaderboards: run, measure, topic, value",
-        read_leaderboard,
-        write_leaderboard,
-    ),
-    Form(
-        "ir-measures",
-        "scores",
-        "ir_measures, auto-judge: run, topic, measure, value",
-        read_ir_measures,
-        write_ir_measures,
+    *(
+        Form(name, "scores", used_by, partial(_read_columns, form=name), partial(_write_columns, form=name))
+        for name, used_by in (
+            ("leaderboard", "auto-judge's leaderboards: run, measure, topic, value"),
+            ("ir-measures", "ir_measures, auto-judge: run, topic, measure, value"),
+        )
     ),
     Form(
         "score-lines", "scores", "auto-judge's leaderboards as JSONL", read_score_lines, write_score_lines, has(*KEYS)

@@ -14,12 +14,12 @@ from keystone.runs.exchange.types import Candidate, Form, Handover, Request
 from keystone.runs.track_rules import find_request
 from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.trec.collections import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES
-from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS, TURN_KEYS
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.run_files import read_qrels as read_trec_qrels
 from keystone.runs.trec.run_files import read_run as read_trec_run
 from keystone.runs.trec.run_files import write_qrels as write_trec_qrels
 from keystone.runs.trec.run_files import write_run as write_trec_run
+from keystone.runs.trec.topics import ID_KEYS, NARRATIVE_KEYS, TURN_KEYS
 from keystone.runs.trec.topics import read_topics as read_trec_topics
 from keystone.runs.trec.types import make_qrels, make_run
 

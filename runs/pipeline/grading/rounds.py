@@ -8,12 +8,11 @@ import numpy as np
 from keystone.fusion.lists import Groups, group_queries_by_topic
 from keystone.fusion.rrf import fuse_groups, fuse_queries
 from keystone.generation.grading.grade import GradedTopic
-from keystone.generation.llm.model import Model
 from keystone.generation.queries.search_again import OpenQuery, write_search_texts
 from keystone.generation.types import Fallback
 from keystone.retrieval.types import Query, Rankings, ranked
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.pipeline.ranking.fuse import fuse_each_query, round_scores
 from keystone.runs.pipeline.ranking.rank import choose_pool
 
@@ -83,11 +82,7 @@ def search_again(
     if not (asked := _open_queries(job, found, graded)):
         return None
 
-    async def write(model: Model | None) -> tuple[list[tuple[str, ...]], list[Fallback]]:
-        assert model is not None  # the configuration has been checked
-        return await write_search_texts(model, asked)
-
-    written, fallbacks = run_with_model(write)
+    written, fallbacks = ask_model(run_with_model, lambda model: write_search_texts(model, asked))
     number = len({one.number for one in found.rounds}) + 1
     texts = {one.query.id: own for one, own in zip(asked, written, strict=True)}
     new = [

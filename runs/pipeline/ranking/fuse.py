@@ -66,7 +66,8 @@ def choose_first_stage(config: RunConfig, systems: Sequence[str]) -> str:
     """Choose how the systems of a query are fused, by `rrf` or by `scores`. `UserError` as `fuse_each_query`."""
     by_rank = list_ranks_alone(config, systems)
     if by_rank and config.fusion.systems == "scores":
-        raise UserError(f"fusion.systems: found 'scores' for {by_rank[0]!r}, expected it for {_list_known(config)}")
+        known = ", ".join(dict.fromkeys([*config.make_systems(), *SHORT_FORM]))
+        raise UserError(f"fusion.systems: found 'scores' for {by_rank[0]!r}, expected it for {known}")
     return "rrf" if by_rank else config.first_stage
 
 
@@ -74,10 +75,6 @@ def _find_lowest(config: RunConfig, name: str) -> float:
     """Find the lowest possible score of a system; NaN if nobody knows it."""
     own = config.find_system(name)
     return own.lowest if own else math.nan
-
-
-def _list_known(config: RunConfig) -> str:
-    return ", ".join(dict.fromkeys([*config.make_systems(), *SHORT_FORM]))
 
 
 def fuse_each_narrative(

@@ -11,11 +11,7 @@ import numpy as np
 
 from keystone.fusion.closest import find_closest_segments, rank_segments
 from keystone.fusion.parasol import Floats
-from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import find_places
-from keystone.generation.summarise import summarise
-from keystone.generation.types import Fallback
-from keystone.indexing.types import Document
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.indexing.vectors.types import Vectors
@@ -78,15 +74,6 @@ def find_graded_places(config: RunConfig, topic_id: str, queries: Sequence[Query
     if config.grading.narrative:
         return [place for place, query in enumerate(queries) if query.topic_id == topic_id]
     return find_places(topic_id, queries)
-
-
-async def summarise_documents(
-    job: Job, model: Model | None, documents: Sequence[Document]
-) -> tuple[dict[str, str], list[Fallback]]:
-    """Summarise the documents that are too long to be embedded (paper, section 2.2)."""
-    assert model is not None  # the configuration has been checked
-    assert job.config.model is not None
-    return await summarise(model, documents, job.config.model.window)
 
 
 def get_hybrid_scores(hybrid: Rankings, places: Sequence[int], rows: Sequence[int]) -> Floats:

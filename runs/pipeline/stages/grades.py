@@ -91,8 +91,7 @@ def grade_all(work: Work, found: Found) -> list[GradedTopic]:
 def put_grades(work: Work, graded: Sequence[GradedTopic]) -> None:
     """Put the grades, the same as judgments, and the ranking that they make."""
     job, values = work.job, work.values
-    assert job.config.model is not None  # the configuration has been checked
-    records = list(make_grade_records(graded, job.store, job.config.model.name))
+    records = list(make_grade_records(graded, job.store, job.config.require_model().name))
     values.put(GRADES_FILE, records)
     values.put(QRELS_FILE, list(make_judgments(records)))
     ranking = rank_graded(job, graded, values.get(work.before.narrative_ranking))

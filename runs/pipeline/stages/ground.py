@@ -14,18 +14,16 @@ from keystone.generation.llm.model import Model
 from keystone.generation.prompts.grading import ground as prompt
 from keystone.generation.types import Failure, Fallback
 from keystone.indexing.io.json_values import digest
-from keystone.indexing.io.reading import read_json_lines
-from keystone.indexing.io.writing import write_json_lines
 from keystone.retrieval.types import Topic
-from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.foresight import Ask, Asked, Foreseen, foresee
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.gather import work_on_each_topic
-from keystone.runs.pipeline.values import Artifact, make_records_artifact
-from keystone.runs.track_rules import EXISTING, TRACKS
+from keystone.runs.pipeline.stages.submission import get_submission_file
+from keystone.runs.pipeline.values import make_records_artifact
+from keystone.runs.track_rules import EXISTING
 from keystone.runs.tracks.grounded import Grounds, make_grounded_records
 
 ASKS = ("track",)
@@ -43,22 +41,10 @@ class GroundRecord:
 GROUNDS_FILE = make_records_artifact(file_names.GROUNDS, GroundRecord)
 
 
-def _get_submission_file(config: RunConfig) -> Artifact[list[dict[str, Any]]]:
-    """Get the file that is submitted: an object for each answer."""
-    assert config.track is not None
-    return Artifact(
-        TRACKS[config.track].answer_file,
-        lambda path, _: [record for _, record in read_json_lines(path)],
-        lambda path, records, _: write_json_lines(path, records),
-    )
-
-
 def ground_sentences(work: Work) -> None:
     """Judge the first documents of each sentence that are not cited yet, and write what is submitted."""
     job, ranking = work.job, work.values.get(work.before.narrative_ranking)
-    settings = job.config.model
-    assert settings is not None  # the configuration has been checked
-    window = settings.window
+    window = job.config.require_model().window
 
     async def judge(model: Model | None, topic: Topic, rows: list[int]) -> GroundRecord:
         assert model is not None
@@ -74,7 +60,7 @@ def ground_sentences(work: Work) -> None:
     records = work_on_each_topic(work, "Judging documents", topics)
     work.values.put(GROUNDS_FILE, records)
     grounds = {one.topic_id: _list_grounds(one.verdicts) for one in records}
-    work.values.put(_get_submission_file(job.config), make_grounded_records(job.topics, grounds, job.track, job.author))
+    work.values.put(get_submission_file(job.config), make_grounded_records(job.topics, grounds, job.track, job.author))
 
 
 def _list_grounds(verdicts: dict[str, prompt.Verdict]) -> Grounds:
@@ -103,7 +89,7 @@ def _foresee(asked: Asked) -> Iterator[Foreseen]:
 STAGE = StageKind(
     name="ground",
     wanted=lambda config: config.grounds,
-    makes=lambda before: (GROUNDS_FILE, _get_submission_file(before.config)),
+    makes=lambda before: (GROUNDS_FILE, get_submission_file(before.config)),
     reads=lambda before: (before.narrative_ranking,),
     key=_make_key,
     work=ground_sentences,

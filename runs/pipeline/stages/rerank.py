@@ -20,8 +20,8 @@ from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen, foresee
 from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job
 from keystone.runs.pipeline.model_runner import describe_model
-from keystone.runs.pipeline.ranking.rerank import rerank_rows
 from keystone.runs.pipeline.ranking.search import rank_by_place
+from keystone.runs.pipeline.searches import rerank_rows
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.values import Artifact, make_records_artifact, rank_topics_in
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
 from keystone.generation.prompts.queries import search_again
-from keystone.generation.summarise import LONG_DOCUMENT_TOKENS, request_summary
+from keystone.generation.summarise import LONG_DOCUMENT_TOKENS, request_summary, summarise
 from keystone.generation.types import Fallback
 from keystone.indexing.types import Document
 from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
@@ -15,8 +15,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.foresight import Ask, Asked, Foreseen, foresee
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.model_runner import RunWithModel, describe_model
-from keystone.runs.pipeline.ranking.rank import summarise_documents
+from keystone.runs.pipeline.model_runner import RunWithModel, ask_model, describe_model
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries, rank_queries_in
 from keystone.runs.pipeline.values import Artifact, make_records_artifact
@@ -55,15 +54,16 @@ def rank_by_systems(work: Work) -> None:
 def choose_texts(
     job: Job, run_with_model: RunWithModel, keep: Callable[[Summary], None] = lambda _summary: None
 ) -> TextsOf:
-    """Choose the texts that are embedded for candidates: their contents, or summaries of the long ones.
+    """Choose the texts that are embedded for candidates: their contents, or summaries (paper, section 2.2).
 
     `keep` receives each summary.
     """
     if not job.config.retrieval.summarise:
         return join_title_and_text
+    window = job.config.require_model().window
 
     def summarise_long(documents: Sequence[Document]) -> list[str]:
-        summaries, missed = run_with_model(lambda model: summarise_documents(job, model, documents))
+        summaries, missed = ask_model(run_with_model, lambda model: summarise(model, documents, window))
         for doc_id, text in summaries.items():
             keep(Summary(doc_id, text, tuple(one for one in missed if one.topic_id == doc_id)))
         return [summaries.get(document.id, document.contents) for document in documents]

@@ -14,7 +14,7 @@ from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_rec
 
 
 def get_submission_file(config: RunConfig) -> Artifact[list[dict[str, Any]]]:
-    """Get the answer file that is submitted: an object for each topic. The configuration must name a track."""
+    """Get the file that is submitted: an object for each topic or answer. The configuration must name a track."""
     assert config.track is not None
     return Artifact(
         TRACKS[config.track].answer_file,

@@ -13,9 +13,8 @@ import numpy as np
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.batch import find_team
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.standings import Standings, rank_all
-from keystone.runs.report.html.frame import render_page_of
-from keystone.runs.report.html.markup import Html, element
+from keystone.runs.evaluation.leaderboard import Standings, rank_all
+from keystone.runs.report.html.markup import Html, element, render_numbers, render_page_of
 from keystone.runs.report.leaderboard import summarise_variance
 from keystone.runs.report.terminal import format_p_value, mark_circle
 from keystone.runs.wording import plural
@@ -203,13 +202,11 @@ def _render_measures(found: Standings) -> Html:
         head = element("th", element("bdi", one.run.name), scope="row")
         before = [element("td", one.rank), head, *[element("td", team)] * all(teams)]
         rows.append(element("tr", *before, *cells, *(element("td", text) for text in tests)))
-    head = element("thead", element("tr", *(element("th", name, scope="col") for name in columns)))
-    table = element("table", head, element("tbody", *rows), class_="numbers")
     return element(
         "section",
         element("h2", "All measures"),
         element("p", NOTE, class_="note"),
-        element("div", table, class_="scroll", tabindex=0, role="region", aria_label="All measures"),
+        render_numbers(columns, rows, "All measures"),
         id="measures",
     )
 

@@ -1,9 +1,9 @@
-"""HTML out of text: every foreign text becomes markup in `element`, and nowhere else."""
+"""HTML out of text: every foreign text becomes markup in `element`, and nowhere else. The frame of all pages."""
 
 import json
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -45,6 +45,13 @@ def isolate(text: str, tag: str = "bdi", **attributes: str | int | bool | None) 
     return element(tag, text, dir=None if tag == "bdi" else "auto", **attributes)
 
 
+def render_numbers(columns: Sequence[str], rows: Iterable[Html], name: str) -> Html:
+    """Render a table of numbers that scrolls by itself, with the names of its columns and with a name for readers."""
+    head = element("thead", element("tr", *(element("th", column, scope="col") for column in columns)))
+    table = element("table", head, element("tbody", *rows), class_="numbers")
+    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=name)
+
+
 def embed_numbers(value: Any, **attributes: str | int | bool | None) -> Html:
     """Embed lists of numbers as JSON for the script of the page.
 
@@ -83,3 +90,32 @@ def make_policy(style: str, script: str) -> str:
 
 def _hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def render_page_of(title: str, sections: Mapping[str, Html], styles: Sequence[str], scripts: Sequence[str]) -> Html:
+    """Render a page of sections by their ids, with links to those that are not empty.
+
+    `styles` and `scripts` are files of the folder `page`. All styles become one, and all scripts, in their order.
+    """
+    style, script = (Html(read_parts("keystone.runs.report.html", names)) for names in (styles, scripts))
+    links = [element("a", name.capitalize(), href=f"#{name}") for name, section in sections.items() if section]
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=make_policy(style, script)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("style", style),
+    )
+    scripted = [
+        element("div", id="tip", role="status", hidden=True),
+        element("noscript", element("p", "Further plots, the table of documents and the search need JavaScript.")),
+        element("script", script),
+    ]
+    body = element(
+        "body",
+        element("header", element("p", "Keystone report"), element("nav", *links, aria_label="Sections")),
+        element("main", *sections.values()),
+        *(scripted if script else []),
+    )
+    return join(Html("<!doctype html>"), element("html", head, body, lang="en"))

@@ -1,20 +1,25 @@
-"""The measures of a report: a table of means with intervals, and the values of each narrative for the plots."""
+"""The measures of a report: means with intervals, the values of each narrative for the plots, and judgments of use."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from keystone.generation.prompts.evaluation.rate_use import MOST_MARK, Answered
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import document_id
+from keystone.runs.evaluation.answers.families import FAMILIES
+from keystone.runs.evaluation.answers.files import read_judged_submission
 from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.compare import Difference, collect_cautions, compare_runs
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
+from keystone.runs.evaluation.use import UseRecord, measure_use, name_use_file
 from keystone.runs.pipeline.table import find_last_ranking
-from keystone.runs.report.html.markup import Html, element, embed_numbers, join
+from keystone.runs.report.html.markup import Html, element, embed_numbers, isolate, join, render_numbers
+from keystone.runs.report.html.read_run import RunView
 from keystone.runs.report.html.settings import render_run_name, sum_usage
-from keystone.runs.report.html.types import RunView
 from keystone.runs.report.terminal import format_p_value
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import read_qrels
@@ -98,12 +103,7 @@ def render_table(measures: Measures, views: Sequence[RunView]) -> Html:
         head = element("th", render_run_name(one.name, number), scope="row")
         spent = [element("td", describe(view) or ("\u2013" if view.usage else "0")) for describe in costs.values()]
         rows.append(element("tr", head, *_render_means(one, own), *spent))
-    head = element("tr", *(element("th", name, scope="col") for name in names))
-    table = element("table", element("thead", head), element("tbody", *rows), class_="numbers")
-    return join(
-        element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Measures"),
-        element("p", NOTE, class_="note"),
-    )
+    return join(render_numbers(names, rows, "Measures"), element("p", NOTE, class_="note"))
 
 
 def render_plots(measures: Measures, labels: Sequence[str], topic_ids: Sequence[str]) -> Html:
@@ -168,3 +168,62 @@ def _embed_values(evaluations: Sequence[Evaluation], labels: Sequence[str], topi
             known = {name: round(value, 4) for name, value in zip(one.topics, values.tolist(), strict=True)}
             by_measure.append([value if (value := known.get(name)) == value else None for name in topic_ids])
     return embed_numbers(by_run, id="values")
+
+
+LEVELS: Mapping[Answered, str] = {"yes": "answered", "partly": "partly answered", "no": "not answered"}
+USE_NOTE = (
+    "What use the answers are, as a model judged them: the mean mark from 1 to 5, shares of questions, of sentences "
+    "and of narratives. Gaps admitted: of the questions that are not answered in full."
+)
+
+
+def add_use(view: RunView, run: Path) -> RunView:
+    """Add to a view the judgments of use that lie beside the answers of its run directory or answer file."""
+    if not name_use_file(run).is_file():
+        return view
+    uses = read_judged_submission(run).uses or {}
+    return replace(view, topics={name: replace(one, use=uses.get(name)) for name, one in view.topics.items()})
+
+
+def render_use_table(views: Sequence[RunView]) -> Html:
+    """Render a table with the means of each run; empty if no answer was judged."""
+    rows = []
+    for number, view in enumerate(views):
+        judged = [topic.use for topic in view.topics.values() if topic.use]
+        if judged:
+            values = np.array([measure_use(one.use) for one in judged])
+            counts = element("td", f"{len(judged)} of {len(view.topics)}")
+            cells = (element("td", _format_mean(column)) for column in values.T)
+            rows.append(element("tr", element("th", render_run_name(view.label, number), scope="row"), counts, *cells))
+    if not rows:
+        return Html("")
+    names = ["Run", "judged", *FAMILIES["use"].columns]
+    return join(render_numbers(names, rows, "Use of the answers"), element("p", USE_NOTE, class_="note"))
+
+
+def _format_mean(values: NDArray[np.float64]) -> str:
+    known = values[~np.isnan(values)]
+    return f"{known.mean():.2f}" if len(known) else "\u2013"
+
+
+def render_use(record: UseRecord) -> Html:
+    """Render the judgment of one answer: its mark and opening, its questions, and its sentences of no use."""
+    use = record.use
+    opening = "opens with what was asked for" if use.lead else "does not open with what was asked for"
+    told = f"Judged by {record.judge}: mark {use.mark} of {MOST_MARK}; the answer {opening}."
+    questions = [
+        element("li", isolate(text, "span"), " ", element("small", _describe(own.answered, own.open)))
+        for text, own in zip(record.questions, use.questions, strict=True)
+    ]
+    useless = [text for text, own in zip(record.sentences, use.sentences, strict=True) if not own.use]
+    return join(
+        element("h3", "Use"),
+        element("p", told, class_="note"),
+        element("ol", *questions, class_="queries"),
+        element("p", f"Of no use, {len(useless)} of {len(record.sentences)}:", class_="note") if useless else Html(""),
+        element("ul", *(element("li", isolate(text, "span")) for text in useless)) if useless else Html(""),
+    )
+
+
+def _describe(answered: Answered, is_open: bool) -> str:
+    return f"{LEVELS[answered]}, and the answer says so" if is_open and answered != "yes" else LEVELS[answered]

@@ -6,10 +6,9 @@ The script of the page makes the table and the chart of the documents when a rea
 from collections.abc import Iterator, Mapping, Sequence
 
 from keystone.runs.report.html.markup import Html, element, isolate, join
-from keystone.runs.report.html.measures import Measures, render_plots
+from keystone.runs.report.html.measures import Measures, render_plots, render_use
+from keystone.runs.report.html.read_run import AnswerView, PlacedDocument, RunView, StepView, TopicView
 from keystone.runs.report.html.settings import render_run_name
-from keystone.runs.report.html.types import AnswerView, PlacedDocument, RunView, StepView, TopicView
-from keystone.runs.report.html.use import render_use
 from keystone.runs.report.story import COVERING_GRADE
 from keystone.runs.wording import plural
 

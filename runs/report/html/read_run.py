@@ -1,4 +1,4 @@
-"""Reading of a run directory for the report: its settings, its costs and its narratives."""
+"""What the report shows of a run, and how a run directory is read for it: settings, costs and narratives."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from keystone.indexing.types import Document, Store, document_id
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.use import UseRecord
 from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.file_names import (
     ANSWERS,
@@ -28,23 +29,113 @@ from keystone.runs.pipeline.file_names import (
 from keystone.runs.pipeline.model_runner import USAGE_FILE
 from keystone.runs.pipeline.stages.gather import decode_step
 from keystone.runs.pipeline.table import find_last_ranking, list_files
-from keystone.runs.report.html.types import (
-    AnswerView,
-    CitedText,
-    Place,
-    PlacedDocument,
-    QueryView,
-    RunView,
-    StepView,
-    TopicView,
-)
-from keystone.runs.report.research import PURPOSES, tell_path
+from keystone.runs.report.trace import PURPOSES, tell_path
 from keystone.runs.track_rules import Track
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, read_answer_file
 from keystone.runs.tracks.validate import detect_track, holds_answers
 from keystone.runs.tracks.violations import read_lines
 from keystone.runs.trec.run_files import find_ranks, list_first
 from keystone.runs.trec.topics import read_topics
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The grade of a document for a query, and its rank in each system and in their fusion, from 1.
+
+    A grade is None if nobody gave one. A rank is 0 if the list lacks the document.
+    """
+
+    grade: float | None
+    systems: tuple[int, ...]
+    hybrid: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedDocument:
+    """A document with its ranks in the fusion over queries, in the last ranking and among the chosen ones.
+
+    A rank of 0 says that the document is not among them. `places` has one for each query.
+    """
+
+    id: str
+    title: str
+    fused: int
+    last: int
+    chosen: int
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CitedText:
+    """A segment or document that an answer cites. The text is empty if the index has none."""
+
+    id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerView:
+    """The sentences of an answer with their citations, as places in `cited`."""
+
+    sentences: tuple[tuple[str, tuple[int, ...]], ...]
+    cited: tuple[CitedText, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step of a reader: its query and document, the action, the result, the tokens, and the end of the walk."""
+
+    query_id: str
+    doc_id: str
+    purpose: str
+    action: str
+    result: str
+    tokens: int
+    stop: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryView:
+    """A query and its question."""
+
+    id: str
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A narrative in a run, from its queries to its answer. `theme` is the topic that the decomposition found."""
+
+    id: str
+    narrative: str
+    theme: str
+    queries: tuple[QueryView, ...]
+    documents: tuple[PlacedDocument, ...]
+    answer: AnswerView | None
+    steps: tuple[StepView, ...]
+    use: UseRecord | None = None
+    """The judgment of what use the answer is, if there is one."""
+    path: tuple[str, ...] = ()
+    """The path of a research agent, a line for each walk."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run: its settings, its manifest, its usage by purpose, remarks on it, and its narratives by id.
+
+    An answer file has no settings, an empty manifest and no usage. `made_from` holds the versions of packages, and
+    digests of the index and the topics.
+    """
+
+    label: str
+    config: RunConfig | None
+    manifest: Mapping[str, Any]
+    made_from: Mapping[str, str]
+    usage: Mapping[str, Mapping[str, float]]
+    remarks: tuple[str, ...]
+    topics: Mapping[str, TopicView]
+
 
 MOST_DOCUMENTS = 100
 """How many documents of each ranking the report shows, besides those that are chosen or cited."""

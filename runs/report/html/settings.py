@@ -7,7 +7,7 @@ import yaml
 
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.report.html.markup import Html, element, isolate, join
-from keystone.runs.report.html.types import RunView
+from keystone.runs.report.html.read_run import RunView
 
 DIFFERS = "\u2260"
 """The mark of a setting that differs between the runs."""

@@ -1,6 +1,10 @@
 """The MCP server: it lists the tools, checks the arguments of each call, performs and logs it, and replies."""
 
+import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
@@ -11,14 +15,18 @@ from mcp import MCPError
 from mcp import types as mcp_types
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keystone.generation.context.tokens import clip
 from keystone.indexing.errors import NotFound, UserError
-from keystone.runs.serving.agents.budget import LEAST_REPLY_TOKENS
-from keystone.runs.serving.agents.tools import DATA, TOOLS
-from keystone.runs.serving.call_log import Call, Reply, log_call
+from keystone.runs.serving.agents.tools import DATA, LEAST_REPLY_TOKENS, TOOLS
+from keystone.runs.serving.call_log import Call, Front, Reply, log_call
 from keystone.runs.serving.served import Served
+from keystone.runs.serving.server.json_replies import run_until_left
 from keystone.runs.serving.service import Service
 from keystone.runs.tracks.violations import shorten_value
 
@@ -112,3 +120,49 @@ def _is_writable(value: Any) -> bool:
 
 def _explain(place: tuple[int | str, ...], problem: str, found: Any) -> str:
     return f"{'.'.join(map(str, place))}: {problem}; found {shorten_value(found)}"
+
+
+PATH = "/mcp"
+"""The path of the front in the application."""
+
+
+def open_front(service: Service) -> Front:
+    """Open the MCP front of a service. Its calls come by the sessions of `open_sessions`, which outlast a service."""
+    return Front([], partial(perform, service))
+
+
+def open_sessions(served: Served) -> tuple[Route, Callable[[], AbstractAsyncContextManager[None]]]:
+    """Open MCP over streamable HTTP; returns its route, and what has to be open as long as the server runs.
+
+    A GET would open a stream of messages that the server begins. It begins none, so GET is refused. Replies are JSON:
+    the library would break off a stream of events when the server is asked to stop.
+    """
+    manager = StreamableHTTPSessionManager(make_mcp_server(served), json_response=True)
+    return Route(PATH, _Endpoint(StreamableHTTPASGIApp(manager)), methods=["POST", "DELETE"]), manager.run
+
+
+class _Endpoint:
+    """The application of the path. If an agent without a session closes its request, the work for it ends.
+
+    With JSON replies, the library does not end it. An agent with a session may leave, and cancels by a message.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        if MCP_SESSION_ID_HEADER in request.headers:
+            await self._app(scope, receive, send)
+            return
+        whole: list[Message] = [{"type": "http.request", "body": await request.body(), "more_body": False}]
+
+        async def receive_whole() -> Message:
+            if not whole:
+                await asyncio.Event().wait()
+            return whole.pop()
+
+        async def answer() -> None:
+            await self._app(scope, receive_whole, send)
+
+        await run_until_left(request, answer())

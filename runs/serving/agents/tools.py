@@ -7,23 +7,72 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
 
+import orjson
 from pydantic import BeforeValidator, Field
 
+from keystone.generation.context.tokens import clip, count_tokens
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import read_whole_number
 from keystone.indexing.settings import StrictSettings
 from keystone.indexing.types import Span
 from keystone.runs.report.passages import Passage, choose_passage, make_passage
 from keystone.runs.serving import service as serving
-from keystone.runs.serving.agents.budget import (
-    DEFAULT_REPLY_TOKENS,
-    LEAST_REPLY_TOKENS,
-    MOST_REPLY_TOKENS,
-    fit_items,
-    fit_text,
-)
 from keystone.runs.serving.call_log import Reply
 from keystone.runs.serving.service import Service
+
+DEFAULT_REPLY_TOKENS = 4000
+LEAST_REPLY_TOKENS = 200
+MOST_REPLY_TOKENS = 100_000
+
+Content = Mapping[str, Any]
+
+
+def format_reply(reply: Content) -> str:
+    """Format a reply as one line of JSON."""
+    return orjson.dumps(reply).decode()
+
+
+def fit_text(make: Callable[[str], Content], text: str, budget_tokens: int) -> tuple[str, int]:
+    """Format the reply that holds the longest beginning of a text; returns it and the number of characters.
+
+    `make` makes a reply from a beginning of the text. `UserError` if the reply exceeds the budget without any text.
+    """
+    longest = _find_most(
+        lambda count: count_tokens(format_reply(make(text[:count]))) <= budget_tokens,
+        len(clip(text, budget_tokens)),
+    )
+    least = count_tokens(format_reply(make(text[:1])))
+    if least > budget_tokens:
+        raise UserError(f"budget_tokens: found {budget_tokens}, expected {least} or more for this reply")
+    return format_reply(make(text[:longest])), longest
+
+
+def fit_items(
+    make: Callable[[Sequence[Content]], Content], items: Sequence[Content], cut_note: str, budget_tokens: int
+) -> tuple[str, int]:
+    """Format the reply that holds as many of the first items as the budget allows, at least one; returns their number.
+
+    `make` makes a reply from the first items. If the budget is too small for the first item, its `text` is cut, and
+    its key `cut` gets the note. `UserError` if the reply exceeds the budget without any text.
+    """
+    most = _find_most(lambda count: count_tokens(format_reply(make(items[:count]))) <= budget_tokens, len(items))
+    if most or not items:
+        return format_reply(make(items[:most])), most
+    first = items[0]
+    reply, _ = fit_text(lambda text: make([{**first, "text": text, "cut": cut_note}]), first["text"], budget_tokens)
+    return reply, 1
+
+
+def _find_most(fits: Callable[[int], bool], most: int) -> int:
+    """Find a count that fits, 0 to `most`: `most` if it fits, and else by bisection one whose successor does not."""
+    if fits(most):
+        return most
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
 
 MOST_RESULTS = 100
 """The most results of a reply."""

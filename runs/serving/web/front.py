@@ -2,23 +2,83 @@
 
 import asyncio
 from functools import cache, partial
+from typing import Any
 
 import orjson
 from sse_starlette import EventSourceResponse
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route, request_response
 
+from keystone.generation.rules.narratives import READ_CHARACTERS, make_narratives
+from keystone.indexing.corpora.languages import guess_languages
 from keystone.indexing.errors import NotFound, UserError
 from keystone.indexing.io.json_values import parse_json
-from keystone.runs.serving.call_log import Call, Reply, log_call
-from keystone.runs.serving.front import Front
-from keystone.runs.serving.server.json_replies import make_error
-from keystone.runs.serving.server.leaving import run_until_left
+from keystone.indexing.store import sample_documents
+from keystone.runs.report.html.markup import make_policy, read_parts
+from keystone.runs.serving.call_log import Call, Front, Reply, log_call
+from keystone.runs.serving.server.json_replies import make_error, run_until_left
 from keystone.runs.serving.server.listen import STOP_S
 from keystone.runs.serving.service import Service, answer, check_text, fetch_document
 from keystone.runs.serving.web.answers import make_reply, stream_events
-from keystone.runs.serving.web.page import describe_index, show_page
+
+PACKAGE = "keystone.runs.serving.web"
+REPORT = "keystone.runs.report.html"
+"""The package of the report, from which the page has its colours, its table, and the tips of its cells."""
+ABOUT = {
+    True: "Keystone makes queries from a narrative, ranks documents, and lets a language model write a cited answer.",
+    False: "Keystone makes queries from a narrative, and ranks documents. This server asks no language model: rules "
+    "choose sentences from the documents, and nothing is graded.",
+}
+"""The page's words about its answers, with a language model and without one."""
+SAMPLED_DOCUMENTS = 120
+"""The most documents, evenly spread over the index, by which its languages and its narratives are found."""
+NARRATIVES = 3
+SCRIPTS = ("events.js", "documents.js", "answer.js", "start.js", "page.js")
+
+
+@cache
+def render_page(has_model: bool) -> tuple[str, str]:
+    """Render the page; returns it with the Content-Security-Policy under which a browser has to show it."""
+    style = read_parts(REPORT, ["base.css"]) + read_parts(PACKAGE, ["page.css"])
+    script = read_parts(REPORT, ["elements.js"]) + read_parts(PACKAGE, SCRIPTS)
+    page = read_parts(PACKAGE, ["page.html"])
+    page = page.replace('id="about">', f'id="about">{ABOUT[has_model]}')
+    page = page.replace("<style></style>", f"<style>{style}</style>")
+    page = page.replace("<script></script>", f"<script>{script}</script>")
+    return page, f"{make_policy(style, script)}; connect-src 'self'; img-src data:; frame-ancestors 'none'"
+
+
+def show_page(has_model: bool) -> HTMLResponse:
+    """Reply with the page of a server with a language model, or without one."""
+    page, policy = render_page(has_model)
+    headers = {
+        "Content-Security-Policy": policy,
+        "Cache-Control": "no-cache",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return HTMLResponse(page, headers=headers)
+
+
+def describe_index(service: Service) -> dict[str, Any]:
+    """Describe the index of a service, as the JSON object of `/page/index`.
+
+    An index whose documents are on another server may have no languages and no narratives, because nobody knows the ids
+    of its documents.
+    """
+    documents = sample_documents(service.store, SAMPLED_DOCUMENTS)
+    languages = guess_languages(document.text[:READ_CHARACTERS] for document in documents)
+    model = service.config.model
+    return {
+        "name": service.name,
+        "documents": service.index.documents,
+        "languages": languages,
+        "model": model and model.name,
+        "answers": service.answers,
+        "narratives": make_narratives(documents, NARRATIVES, not languages or languages[0] == "English"),
+    }
+
 
 NAME = "web"
 EVENTS = "text/event-stream"

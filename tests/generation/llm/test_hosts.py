@@ -17,7 +17,7 @@ from keystone.generation.llm.chat import PaidReply
 from keystone.generation.llm.endpoints import Endpoints
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Reply, Request
-from keystone.runs.doctor.hosts import HOSTS, name_host
+from keystone.runs.doctor.model_server import HOSTS, name_host
 from tests.support.servers.chat import Exchange, Fault, serving
 
 PAGE = (Path(__file__).parents[3] / "docs/models.md").read_text()

@@ -19,7 +19,7 @@ from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index
 from keystone.runs.cli.commands import index_command
 from keystone.runs.config.read import read_config
-from keystone.runs.pipeline.warnings import warn_of_idle_model
+from keystone.runs.pipeline.manifest import warn_of_idle_model
 from keystone.runs.wording import escape_controls, plural
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_corpus

@@ -9,8 +9,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from keystone.runs.cli.command_line import OF_OTHER_TOOLS
 from keystone.runs.cli.main import app
+from keystone.runs.cli.options import OF_OTHER_TOOLS
 from keystone.runs.cli.table import suggest
 
 TERMINAL = {"COLUMNS": "400", "NO_COLOR": "1", "TERM": "dumb"}

@@ -9,7 +9,7 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index
 from keystone.indexing.types import MINILM, Embedding
-from keystone.runs.doctor.documents import examine_index
+from keystone.runs.doctor.machine import examine_index
 from tests.support.declaration import ARTICLE_1, make_texts
 from tests.support.indexes.small_corpus import write_index_file
 from tests.support.runs.command_line import keystone

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from keystone.runs.doctor.speed import _estimate, measure_speeds
+from keystone.runs.doctor.machine import _estimate, measure_speeds
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ from statsmodels.sandbox.stats.multicomp import tukeyhsd
 
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.batch import Cut, compute_rbo, evaluate_batch
+from keystone.runs.evaluation.compare import Pair, find_letters, run_tukey_test
 from keystone.runs.evaluation.measures import parse_measures
-from keystone.runs.evaluation.pairs import Pair, find_letters, run_tukey_test
 from tests.support.runs.command_line import keystone
 
 MEASURES = parse_measures(["P@2", "RBP(p=0.5)"])

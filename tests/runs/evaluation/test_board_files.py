@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.main import app
-from keystone.runs.evaluation.board_files import compare_boards, read_board
+from keystone.runs.evaluation.agreement import compare_boards, read_board
 
 FIRST = {"a": 0.5, "b": 0.4, "c": 0.4, "d": 0.1}
 SECOND = {"a": 0.4, "b": 0.5, "c": 0.3, "e": 0.2}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate
 from keystone.runs.evaluation.measures import parse_measure, parse_measures, set_relevant_grade
-from keystone.runs.report.terminal import print_evaluations
+from keystone.runs.report.terminal import print_evaluations, print_topics
 from keystone.runs.trec.types import make_qrels, make_run
 
 Grades = dict[str, int]
@@ -211,6 +211,19 @@ def test_the_official_measures_of_trec_eval_are_read_but_for_the_geometric_mean(
     assert len(found) == 9 + 11 + 8
     assert {"P@1000", "IPrec@0.0", "AP", "RR", "Bpref", "Rprec", "NumQ"} < {*found}
     assert capsys.readouterr().out == ""
+
+
+def test_names_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    found = replace(evaluate_lists({"doc:key:1": {"a": 1}}, {"doc:key:1": ["a"]}, "P@5"), name="[red]:fire:")
+    print_evaluations([found])
+    print_topics(found)
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line] == [
+        "run",
+        "[red]:fire:",
+        "[red]:fire:",
+        "doc:key:1",
+        "mean",
+    ]
 
 
 def test_many_measures_are_rows_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from keystone.runs.cli.main import app
-from keystone.runs.evaluation.leave_out import keep_judgments, leave_teams_out
 from keystone.runs.evaluation.measures import parse_measure
+from keystone.runs.evaluation.pooling import keep_judgments, leave_teams_out
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.types import Run, make_qrels, make_run
 

@@ -15,8 +15,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.lucene.java import java_class
 from keystone.runs.cli.main import app
 from keystone.runs.config.read import PRESETS
-from keystone.runs.evaluation.reproduce_track import Figure, find_prebuilt
-from keystone.runs.tracks.baselines import read_baselines
+from keystone.runs.evaluation.reproduce_track import Figure, find_prebuilt, read_baselines
 from tests.support.indexes.lucene_indexes import build_anserini_index
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 from tests.support.places import ROOT, SHARED

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from keystone.indexing.types import Span
-from keystone.runs.evaluation.nuggets.types import GoldAnswer, Nugget, NuggetBank, Source
+from keystone.runs.evaluation.nuggets.files import GoldAnswer, Nugget, NuggetBank, Source
 from keystone.runs.exchange.types import Candidate, Citation, CitedAnswer, CitedText, Handover, Request, Score
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6).filter(str.strip)

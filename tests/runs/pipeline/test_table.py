@@ -15,7 +15,7 @@ from keystone.indexing.vectors.types import Effort
 from keystone.runs.config.presets import find_presets
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.exchange.bundle.remake import find_searching_stages
+from keystone.runs.exchange.bundle.reproduce import find_searching_stages
 from keystone.runs.exchange.bundle.write import describe_run, write_bundle
 from keystone.runs.pipeline import table
 from keystone.runs.pipeline.directory import MANIFEST

@@ -10,8 +10,7 @@ from keystone.generation.types import Step
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Span
 from keystone.runs.pipeline.stages.gather import TopicStep
-from keystone.runs.report.research import tell_path
-from keystone.runs.report.trace import format_trace, read_trace
+from keystone.runs.report.trace import format_trace, read_trace, tell_path
 
 STEPS = (
     ("1", Step("1#0", "d1", 0, 0, "route", "0: Title\n\t3: ==History==", "[EXPAND] 3", "EXPAND 3", "", (), 120, 8)),

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from keystone.runs.serving.batches import Batches
+from keystone.runs.serving.bm25 import Batches
 from tests.support.waiting import LIMIT_S
 
 

@@ -16,8 +16,7 @@ from keystone.indexing.types import document_id
 from keystone.runs.config.read import make_config
 from keystone.runs.serving import service as operations
 from keystone.runs.serving.call_log import Call, CallLog
-from keystone.runs.serving.engine import Engine
-from keystone.runs.serving.service import open_service
+from keystone.runs.serving.service import Engine, open_service
 from keystone.runs.serving.web.answers import stream_events
 from tests.support.indexes.small_corpus import NARRATIVES, write_corpus
 from tests.support.waiting import LIMIT_S

@@ -7,7 +7,7 @@ import pytest
 from keystone.indexing.index import Index
 from keystone.indexing.store import open_store
 from keystone.runs.track_rules import TRACKS
-from keystone.runs.tracks.check_index import check_index
+from keystone.runs.tracks.validate import check_index
 from tests.support.runs.answer_files import make_line, make_sentences
 
 

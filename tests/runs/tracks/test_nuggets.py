@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from keystone.runs.evaluation.nuggets.types import GoldAnswer, Nugget, NuggetBank, Source
-from keystone.runs.evaluation.nuggets.write import write_nuggets
+from keystone.runs.evaluation.nuggets.files import GoldAnswer, Nugget, NuggetBank, Source, write_nuggets
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import detect_track, fix, validate
 from tests.support.runs.answer_files import HOW, NEWS, WHY, make_line

@@ -9,8 +9,8 @@ from keystone.generation.rules.quotes import find_quote
 from keystone.indexing.corpora.segments import SHORT_LINE_CHARACTERS
 from keystone.indexing.types import Document
 from keystone.runs.report.html.markup import Html, element, isolate, join
+from keystone.runs.report.html.read_run import AnswerView, CitedText, RunView, TopicView
 from keystone.runs.report.html.settings import render_run_name
-from keystone.runs.report.html.types import AnswerView, CitedText, RunView, TopicView
 from keystone.runs.wording import plural
 
 OPEN_SENTENCES = 4

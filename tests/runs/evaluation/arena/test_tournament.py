@@ -19,8 +19,15 @@ from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_set, r
 from keystone.runs.evaluation.arena.files import read_arena, write_arena
 from keystone.runs.evaluation.arena.fit import fit_ratings
 from keystone.runs.evaluation.arena.judge import Tournament, run_battles
-from keystone.runs.evaluation.arena.tasks import Task, choose_first
-from keystone.runs.evaluation.arena.tournament import Judgment, Settings, count_outcomes, make_leaderboard, play
+from keystone.runs.evaluation.arena.tournament import (
+    Judgment,
+    Settings,
+    Task,
+    choose_first,
+    count_outcomes,
+    make_leaderboard,
+    play,
+)
 from tests.support.runs.answered_runs import write_lines
 
 QUESTION = "How do bees dance, and what does the dance tell other bees?"

@@ -30,7 +30,7 @@ from keystone.runs.evaluation.diagnosis.diagnose import (
 from keystone.runs.evaluation.diagnosis.stored import open_stored_run
 from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
 from keystone.runs.evaluation.measures import parse_measure
-from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.pipeline.run import run
 from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import make_run

@@ -20,9 +20,7 @@ from keystone.runs.evaluation.nuggets.citations import (
     read_cited_answers,
     write_cited_answers,
 )
-from keystone.runs.evaluation.nuggets.read import read_nuggets
-from keystone.runs.evaluation.nuggets.types import GoldAnswer, Nugget, NuggetBank, Source
-from keystone.runs.evaluation.nuggets.write import write_nuggets
+from keystone.runs.evaluation.nuggets.files import GoldAnswer, Nugget, NuggetBank, Source, read_nuggets, write_nuggets
 from tests.support.places import SHARED
 from tests.support.runs.answer_files import JSON
 
@@ -110,7 +108,13 @@ SENTENCES = st.lists(
 
 
 @few
-@given(st.lists(st.builds(CitedAnswer, TEXT, TEXT, SENTENCES.map(tuple)), max_size=3))
+@given(
+    st.lists(
+        st.builds(CitedAnswer, TEXT, TEXT, SENTENCES.map(tuple)),
+        max_size=3,
+        unique_by=lambda one: (one.topic_id, one.run_id),
+    )
+)
 def test_rated_citations_survive_their_file(answers: list[CitedAnswer]) -> None:
     with TemporaryDirectory() as folder:
         write_cited_answers(Path(folder, "support"), answers)

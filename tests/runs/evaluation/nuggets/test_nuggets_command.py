@@ -17,12 +17,10 @@ from keystone.retrieval.backends import open_store
 from keystone.runs.cli.commands.nuggets_commands import NuggetForm, assign, convert, create, support
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.diagnosis.wanted import list_nuggets
-from keystone.runs.evaluation.nuggets.citations import assign_to_files
+from keystone.runs.evaluation.nuggets.citations import assign_banks
 from keystone.runs.evaluation.nuggets.create import create_banks, find_sources
-from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank, read_nuggets, read_texts, write_nuggets
 from keystone.runs.evaluation.nuggets.score import CITATION_MEASURES
-from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank, read_texts
-from keystone.runs.evaluation.nuggets.write import write_nuggets
 from keystone.runs.evaluation.scored_answers import score_answers
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.trec.topics import read_topics
@@ -140,7 +138,7 @@ def test_real_answers_of_another_team_get_a_table(tmp_path: Path) -> None:
     write_nuggets(tmp_path / "nuggets.jsonl", banks)
     answers = REAL / "answers.rag24.ragnarok-gpt-4o.jsonl.gz"
     model = run_with(lambda request: judge(request.messages[0][1], request.messages[1][1]))
-    assigned, cautions = assign_to_files([answers], tmp_path / "nuggets.jsonl", model)
+    assigned, cautions = assign_banks([answers], read_nuggets(tmp_path / "nuggets.jsonl"), "nuggets.jsonl", model)
     assert (len(assigned), cautions) == (301, [])
     write_nuggets(tmp_path / "assigned.jsonl", assigned)
     assert read_nuggets(tmp_path / "assigned.jsonl") == assigned
@@ -165,9 +163,9 @@ def test_two_files_of_one_run_and_foreign_topics_are_refused(tmp_path: Path) -> 
     write_nuggets(tmp_path / "n", [NuggetBank("2", (Nugget("a"),))])
     model = run_with(lambda _: "")
     with pytest.raises(UserError, match="b: found run 'r' in another file too, expected different runs"):
-        assign_to_files([tmp_path / "a", tmp_path / "b"], tmp_path / "n", model)
+        assign_banks([tmp_path / "a", tmp_path / "b"], read_nuggets(tmp_path / "n"), "n", model)
     with pytest.raises(UserError, match="its topics look like '1', those of the nuggets like '2'"):
-        assign_to_files([tmp_path / "a"], tmp_path / "n", model)
+        assign_banks([tmp_path / "a"], read_nuggets(tmp_path / "n"), "n", model)
 
 
 @pytest.mark.slow

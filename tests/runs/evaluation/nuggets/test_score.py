@@ -13,6 +13,7 @@ from keystone.generation.grading.nuggets import Assignment, Importance
 from keystone.generation.types import Support
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.nuggets.citations import CitedSentence
+from keystone.runs.evaluation.nuggets.files import Nugget
 from keystone.runs.evaluation.nuggets.score import (
     CITATION_MEASURES,
     FROM_FILES,
@@ -20,7 +21,6 @@ from keystone.runs.evaluation.nuggets.score import (
     score_citations,
     score_nuggets,
 )
-from keystone.runs.evaluation.nuggets.types import Nugget
 from keystone.runs.evaluation.scored_answers import compare_labels, score_answers
 
 LABELS: dict[str, Assignment] = {"2": "support", "1": "partial_support", "0": "not_support", "-": "failed"}

@@ -11,8 +11,7 @@ import yaml
 
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.arena.tasks import Task
-from keystone.runs.evaluation.arena.tournament import Judgment
+from keystone.runs.evaluation.arena.tournament import Judgment, Task
 from keystone.runs.evaluation.auto_judge import KeystoneJudge, compute_preferences
 from tests.runs.evaluation.sheet.test_score_command import NUGGETS, RUBRICS, judge
 from tests.support import programs

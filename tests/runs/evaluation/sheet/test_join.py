@@ -8,7 +8,7 @@ import pytest
 
 from keystone.runs.evaluation.arena.tournament import Leaderboard, SlotBias, Standing
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.sheet.join import COLUMNS, Entry, join_scores
+from keystone.runs.evaluation.sheet import COLUMNS, Entry, join_scores
 
 ENTRIES = [Entry("a", 2, 0), Entry("b", 1, 3)]
 COUNTS = [{"run": "a", "answers": 2, "errors": 0}, {"run": "b", "answers": 1, "errors": 3}]

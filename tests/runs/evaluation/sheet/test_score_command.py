@@ -12,7 +12,7 @@ import pytest
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.retrieval.types import Topic
-from keystone.runs.cli.commands.score_command import score
+from keystone.runs.cli.commands.evaluate_command import score
 from tests.support.runs.answer_files import HOW, WHY, make_record
 from tests.support.runs.answered_runs import NARRATIVES, write_answered_run, write_answers, write_lines
 from tests.support.servers.chat import serving

@@ -21,9 +21,8 @@ from keystone.indexing.vectors import embed
 from keystone.indexing.vectors.types import Effort
 from keystone.runs.cli.commands import run_commands
 from keystone.runs.config.read import read_config
-from keystone.runs.exchange.bundle.archive import SUMS
-from keystone.runs.exchange.bundle.remake import FACTS
-from keystone.runs.exchange.bundle.reproduce import Reproduction, reproduce
+from keystone.runs.exchange.bundle.parts import SUMS
+from keystone.runs.exchange.bundle.reproduce import FACTS, Reproduction, reproduce
 from keystone.runs.exchange.bundle.write import METADATA, Contents, write_bundle
 from keystone.runs.pipeline.run import run
 from tests.support.indexes.small_corpus import CORPUS, write_topics

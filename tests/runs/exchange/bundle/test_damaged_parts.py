@@ -10,8 +10,7 @@ import pytest
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import map_array
-from keystone.runs.exchange.bundle.archive import SUMS, pack, unpack
-from keystone.runs.exchange.bundle.parts import KEYS, VECTORS, load_vectors, save_vectors
+from keystone.runs.exchange.bundle.parts import KEYS, SUMS, VECTORS, load_vectors, pack, save_vectors, unpack
 from tests.support.mutation import mutate
 
 KNOWN = {bytes([number]) * 32: np.zeros(4, np.float32) for number in range(3)}

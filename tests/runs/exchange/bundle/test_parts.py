@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from keystone.indexing.types import Document
 from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.runs.exchange.bundle.parts import KnownVectors, PartStore, hash_text, load_vectors, save_vectors
-from keystone.runs.exchange.bundle.remake import find_difference
+from keystone.runs.exchange.bundle.reproduce import find_difference
 
 IDS = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=4), min_size=1, max_size=9, unique=True)
 

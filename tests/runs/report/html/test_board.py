@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from keystone.runs.cli.main import app
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.standings import rank_all
+from keystone.runs.evaluation.leaderboard import rank_all
 from keystone.runs.report.html.board import About, render_board, tell_standings
 from keystone.runs.report.plots import draw_standings, write_figure
 from tests.support.browser import list_console, list_requests, open_browser, open_page

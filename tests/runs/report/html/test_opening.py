@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.report.html.measures import Measures
 from keystone.runs.report.html.opening.answer import choose_answer, render_answer
-from keystone.runs.report.html.opening.result import ROW_PIXELS, Row, rank_values, render_picture, render_result
-from keystone.runs.report.html.opening.verdict import choose_measure, tell_result, tell_without_judgments
-from keystone.runs.report.html.types import AnswerView, CitedText, PlacedDocument, RunView, TopicView
+from keystone.runs.report.html.opening.result import (
+    ROW_PIXELS,
+    Row,
+    choose_measure,
+    rank_values,
+    render_picture,
+    render_result,
+    tell_result,
+    tell_without_judgments,
+)
+from keystone.runs.report.html.read_run import AnswerView, CitedText, PlacedDocument, RunView, TopicView
 
 LOW = [0.30, 0.35, 0.40, 0.45, 0.50, 0.55, 0.60, 0.65]
 

@@ -14,7 +14,15 @@ from selenium.webdriver.support.select import Select
 
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.report.html.measures import Measures
-from keystone.runs.report.html.types import AnswerView, CitedText, Place, PlacedDocument, QueryView, RunView, TopicView
+from keystone.runs.report.html.read_run import (
+    AnswerView,
+    CitedText,
+    Place,
+    PlacedDocument,
+    QueryView,
+    RunView,
+    TopicView,
+)
 from keystone.runs.report.html.write import render_page, write_report
 from tests.support.browser import list_console, list_requests, open_browser, open_page
 from tests.support.runs.report_runs import (

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from keystone.indexing.errors import UserError
-from keystone.runs.report.html.read_run import STEP_CHARACTERS, read_answer_view, read_view
-from keystone.runs.report.html.types import Place, QueryView
+from keystone.runs.report.html.read_run import STEP_CHARACTERS, Place, QueryView, read_answer_view, read_view
 from keystone.runs.report.html.write import write_report
 from keystone.runs.trec.run_files import find_ranks, list_first
 from tests.runs.report.test_trace import RESEARCH

@@ -7,8 +7,7 @@ import pytest
 
 from keystone.indexing.index import Index
 from keystone.runs.config.read import make_config
-from keystone.runs.serving.call_log import open_call_log
-from keystone.runs.serving.keys import make_settings_key
+from keystone.runs.serving.call_log import make_settings_key, open_call_log
 from keystone.runs.serving.service import Service, open_service
 
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from keystone.generation.context.tokens import count_tokens
 from keystone.indexing.errors import UserError
-from keystone.runs.serving.agents.budget import LEAST_REPLY_TOKENS, Reply, fit_items, fit_text
+from keystone.runs.serving.agents.tools import LEAST_REPLY_TOKENS, Content, fit_items, fit_text
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=3000)
 BUDGETS = st.integers(LEAST_REPLY_TOKENS, 2000)
 
 
-def make_part(text: str) -> Reply:
+def make_part(text: str) -> Content:
     return {"id": "d1", "text": text}
 
 
@@ -45,7 +45,7 @@ def test_parts_joined_are_the_text(text: str, budget: int) -> None:
 def test_items_fit_in_their_order_and_at_least_one_is_given(texts: list[str], budget: int) -> None:
     items = [{"id": number, "text": text} for number, text in enumerate(texts)]
 
-    def make(shown: Sequence[Reply]) -> dict[str, Any]:
+    def make(shown: Sequence[Content]) -> dict[str, Any]:
         left = len(items) - len(shown)
         return {"items": shown, **({"rest": f"{left} items are left out"} if left else {})}
 
@@ -65,7 +65,7 @@ def test_items_fit_in_their_order_and_at_least_one_is_given(texts: list[str], bu
 
 
 def test_a_reply_that_cannot_fit_names_the_budget_it_needs() -> None:
-    def make(text: str) -> Reply:
+    def make(text: str) -> Content:
         return {"id": "d" * 1000, "text": text}
 
     with pytest.raises(UserError, match="budget_tokens: found 200, expected 255 or more for this reply"):

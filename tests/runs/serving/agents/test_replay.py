@@ -12,7 +12,7 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.runs.cli.commands.replay_command import replay
+from keystone.runs.cli.commands.serve_command import replay
 from keystone.runs.serving.agents.replay import LoggedCall, describe_difference, read_calls
 from keystone.runs.serving.app import open_fronts
 from keystone.runs.serving.call_log import Call, Reply, log_call, open_call_log

@@ -8,8 +8,8 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.types import Store
 from keystone.retrieval.backends import open_store
-from keystone.runs.serving.agents.score import Judged, Stage, Unit, locate, read_relevant, read_wanted_nuggets
-from keystone.runs.serving.agents.score import score_session as score
+from keystone.runs.serving.agents.replay import Judged, Stage, Unit, locate, read_relevant, read_wanted_nuggets
+from keystone.runs.serving.agents.replay import score_session as score
 
 BEES, FLOWERS, WASPS = "bees#w0_0", "flowers#w0_0", "wasps#w0_0"
 QRELS = "1 0 bees 3\n1 0 beekeeping 2\n1 0 flowers 1\n1 0 wasps 0\n2 0 volcano 2\n"

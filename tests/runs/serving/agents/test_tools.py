@@ -13,9 +13,14 @@ from mcp import Client, MCPError
 from mcp.types import TextContent
 
 from keystone.generation.context.tokens import count_tokens
-from keystone.runs.serving.agents.budget import DEFAULT_REPLY_TOKENS, LEAST_REPLY_TOKENS, MOST_REPLY_TOKENS
 from keystone.runs.serving.agents.server import make_mcp_server, perform
-from keystone.runs.serving.agents.tools import TOOLS, Search
+from keystone.runs.serving.agents.tools import (
+    DEFAULT_REPLY_TOKENS,
+    LEAST_REPLY_TOKENS,
+    MOST_REPLY_TOKENS,
+    TOOLS,
+    Search,
+)
 from keystone.runs.serving.call_log import Call
 from keystone.runs.serving.served import Served
 from keystone.runs.serving.service import Service

@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
 
 from keystone.indexing.index import Index
-from keystone.runs.cli.commands.replay_command import replay
+from keystone.runs.cli.commands.serve_command import replay
 from keystone.runs.serving.app import make_app
 from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from keystone.runs.serving.rest.payloads import cut_payload, find_text, parse_object, parse_payload
+from keystone.runs.serving.rest.calls import cut_payload, find_text, parse_object, parse_payload
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ import keystone
 from keystone.indexing.index import Index
 from keystone.runs.config.read import make_config
 from keystone.runs.serving.app import make_app, open_fronts
-from keystone.runs.serving.call_log import Call, open_call_log
-from keystone.runs.serving.front import Front
+from keystone.runs.serving.call_log import Call, Front, open_call_log
 from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard
 from keystone.runs.serving.service import Service, open_service

@@ -32,10 +32,9 @@ from keystone.indexing.builds.update import update_index
 from keystone.runs.config.read import make_config
 from keystone.runs.serving.app import make_app
 from keystone.runs.serving.call_log import Call, Reply, open_call_log
-from keystone.runs.serving.engine import Engine
 from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard
-from keystone.runs.serving.service import Service, open_service
+from keystone.runs.serving.service import Engine, Service, open_service
 from keystone.runs.serving.web.answers import make_files, stream_events
 from keystone.runs.serving.web.front import REPLACED, open_front
 from tests.support.browser import list_console, list_requests, open_address, open_browser

@@ -1,22 +1,98 @@
-"""Reading of nuggets from files of any team: lines of single nuggets, nuggetizer's files, and nugget banks.
+"""Nuggets, which a good answer should say, and their files: single nuggets, nuggetizer's files, and nugget banks.
 
 Sources: castorini/nuggetizer 0.0.6; the NuggetBank of trec-auto-judge, version 3; RAGTIME 2026, task 3; NIST's
 narratives of TREC RAG 2025 with their sub-narratives.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from keystone.generation.grading.nuggets import ASSIGNMENTS, IMPORTANCES
+from keystone.generation.grading.nuggets import ASSIGNMENTS, IMPORTANCES, Assignment, Importance
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
-from keystone.indexing.types import Span
-from keystone.runs.evaluation.nuggets.types import GoldAnswer, Nugget, NuggetBank, Source
+from keystone.indexing.io.writing import write_json_lines
+from keystone.indexing.types import Span, Store, document_id
 from keystone.runs.track_rules import DEFAULT_TEAM, Aggregator
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A document that says a nugget, and the nugget's place in it, if it is known."""
+
+    doc_id: str
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GoldAnswer:
+    """An answer to the question of a nugget."""
+
+    text: str
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Nugget:
+    """A claim, or a question with its answers. None stands for a label that nobody gave."""
+
+    text: str
+    importance: Importance | None = None
+    assignment: Assignment | None = None
+    name: str = ""
+    sources: tuple[Source, ...] = ()
+    answers: tuple[GoldAnswer, ...] | None = None
+    """The answers of a question. None: the nugget is a claim."""
+    aggregator: Aggregator | None = None
+    place: str = field(default="", compare=False, repr=False)
+    """The `file:line` that holds the nugget."""
+
+    def list_sources(self) -> list[Source]:
+        """List the sources of the nugget and of its answers, each once."""
+        own = [*self.sources, *(source for answer in self.answers or () for source in answer.sources)]
+        return list(dict.fromkeys(own))
+
+    def describe(self) -> str:
+        """Describe the nugget in one text: the claim, or the question with its answers."""
+        joint = " or " if self.aggregator == "OR" else "; "
+        return " ".join(filter(None, (self.text, joint.join(answer.text for answer in self.answers or ()))))
+
+
+@dataclass(frozen=True, slots=True)
+class NuggetBank:
+    """The nuggets of a topic. With a run, they are assigned to the answer of that run."""
+
+    topic_id: str
+    nuggets: tuple[Nugget, ...]
+    query: str = ""
+    run_id: str = ""
+    answer_text: str = ""
+    team_id: str = ""
+    description: str = ""
+    """The description of the run."""
+
+    @property
+    def place(self) -> str:
+        """The `file:line` of its first nugget; empty without one."""
+        return self.nuggets[0].place if self.nuggets else ""
+
+
+def read_texts(store: Store, ids: Iterable[str]) -> dict[str, str]:
+    """Read the text of each id, which names a document, or a segment of one. Ids that the store lacks are left out."""
+    wanted = list(dict.fromkeys(ids))
+    names = list(dict.fromkeys([*wanted, *map(document_id, wanted)]))
+    rows = [row for row in store.rows(names).tolist() if row >= 0]
+    found: dict[str, str] = {}
+    for document in store.get(rows):
+        found |= {one.id: document.segment_text(one) for one in document.segments}
+        found[document.id] = document.contents
+    return {name: found[name] for name in wanted if name in found}
+
 
 T = TypeVar("T")
 L = TypeVar("L", bound=str)
@@ -210,3 +286,106 @@ def get_id(record: dict[str, Any], keys: Sequence[str], where: str = "") -> str:
     if not isinstance(record[key], str) and not is_integer(record[key]):
         raise ValueError(f"{where}{key}: expected an id, found {shorten_value(record[key])}")
     return str(record[key])
+
+
+def write_nuggets(path: Path, banks: Iterable[NuggetBank], form: str = "nuggetizer") -> None:
+    """Write one bank a line, in one of `FORMS`. The file appears when it is whole.
+
+    `UserError` if a topic has banks of several runs, and the form holds no run.
+    """
+    banks = list(banks)
+    topics = Counter(bank.topic_id for bank in banks)
+    if form == "nuggetbank" and banks and max(topics.values()) > 1:
+        raise UserError(f"{path}: topic {topics.most_common(1)[0][0]!r} has several runs; a NuggetBank holds none")
+    write_json_lines(path, map(FORMS[form], banks))
+
+
+def encode_for_nuggetizer(bank: NuggetBank) -> dict[str, Any]:
+    """Encode a bank as nuggetizer does. A question becomes one text with its answers; documents have no place here."""
+    answer = {"answer_text": bank.answer_text, "response_length": len(bank.answer_text.split()), "run_id": bank.run_id}
+    nuggets = [_fill(text=one.describe(), importance=one.importance, assignment=one.assignment) for one in bank.nuggets]
+    return {"query": bank.query, "qid": bank.topic_id, **(answer if bank.run_id else {}), "nuggets": nuggets}
+
+
+def encode_as_nugget_bank(bank: NuggetBank) -> dict[str, Any]:
+    """Encode a bank as auto-judge's NuggetBank, version 3. Labels of an answer's run have no place here."""
+    questions = [one for one in bank.nuggets if one.answers is not None]
+    claims = [one for one in bank.nuggets if one.answers is None]
+    return _fill(
+        query_id=bank.topic_id,
+        title_query=bank.query,
+        format_version="v3",
+        nugget_bank=_key_by_text([(one.text, _encode_nugget(bank, one, "question")) for one in questions]),
+        claim_bank=_key_by_text([(one.text, _encode_nugget(bank, one, "claim")) for one in claims]),
+    )
+
+
+def encode_for_ragtime(bank: NuggetBank) -> dict[str, Any]:
+    """Encode a bank as a line of RAGTIME's third task. A claim becomes an answer to the question of its topic."""
+    run_id = bank.run_id or "nuggets"
+    team_id = bank.team_id or DEFAULT_TEAM
+    metadata = {"team_id": team_id, "topic_id": bank.topic_id, "run_id": run_id, "run_desc": bank.description}
+    nuggets = []
+    for one in bank.nuggets:
+        answers = (GoldAnswer(one.text, one.sources),) if one.answers is None else one.answers
+        encoded = [{"answer": each.text, "references": [source.doc_id for source in each.sources]} for each in answers]
+        question = (bank.query or bank.topic_id) if one.answers is None else one.text
+        nuggets.append(
+            _fill(
+                question=question, aggregator_type=one.aggregator or "AND", answers=encoded, importance=one.importance
+            )
+        )
+    return {"metadata": metadata, "nugget_bank": nuggets}
+
+
+FORMS: Mapping[str, Callable[[NuggetBank], dict[str, Any]]] = {
+    "nuggetizer": encode_for_nuggetizer,
+    "nuggetbank": encode_as_nugget_bank,
+    "ragtime": encode_for_ragtime,
+}
+"""The forms of files of nuggets."""
+
+
+def _encode_nugget(bank: NuggetBank, nugget: Nugget, kind: str) -> dict[str, Any]:
+    answers = None
+    if nugget.answers is not None:
+        encoded = [
+            (one.text, _fill(answer=one.text, references=_encode_sources(one.sources))) for one in nugget.answers
+        ]
+        answers = _key_by_text(encoded)
+    return _fill(
+        **{kind: nugget.text, f"{kind}_id": nugget.name or None},
+        query_id=bank.topic_id,
+        importance=nugget.importance,
+        aggregator_type=nugget.aggregator,
+        answers=answers,
+        references=_encode_sources(nugget.sources),
+    )
+
+
+def _encode_sources(sources: Sequence[Source]) -> list[dict[str, Any]] | None:
+    """Encode sources as references, whose offsets count characters."""
+    return [
+        _fill(
+            doc_id=one.doc_id,
+            offsets=one.span and {"start_offset": one.span.start, "end_offset": one.span.end, "encoding": CODE_POINTS},
+        )
+        for one in sources
+    ] or None
+
+
+def _key_by_text(encoded: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Key objects by their texts. A text that recurs gets a number."""
+    found: dict[str, dict[str, Any]] = {}
+    for text, one in encoded:
+        key, number = text, 1
+        while key in found:
+            number += 1
+            key = f"{text} ({number})"
+        found[key] = one
+    return found
+
+
+def _fill(**values: Any) -> dict[str, Any]:
+    """Make an object of the values that are there."""
+    return {key: value for key, value in values.items() if value is not None}

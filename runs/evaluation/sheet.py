@@ -1,6 +1,7 @@
-"""The making of a score sheet: each part by the function that its own command has, and what its calls can cost."""
+"""A score sheet: each part by the function of its own command, the join of all parts, and what calls can cost."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,20 +31,68 @@ from keystone.runs.evaluation.nuggets.citations import (
     read_submissions,
     write_cited_answers,
 )
-from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.evaluation.nuggets.files import NuggetBank, read_nuggets, write_nuggets
 from keystone.runs.evaluation.nuggets.score import score_banks, score_cited
-from keystone.runs.evaluation.nuggets.types import NuggetBank
-from keystone.runs.evaluation.nuggets.write import write_nuggets
 from keystone.runs.evaluation.rubrics.assign import assign_rubrics
 from keystone.runs.evaluation.rubrics.files import Rubric, read_rubrics, write_rubrics
 from keystone.runs.evaluation.rubrics.score import score_rubrics
-from keystone.runs.evaluation.sheet.join import Entry, Row, join_scores
 from keystone.runs.pipeline.foresight import Ask, Foreseen, foresee
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.table import find_last_ranking
 from keystone.runs.track_rules import Track, set_topic_limits
 from keystone.runs.tracks.validate import find_files, validate
 from keystone.runs.trec.topics import read_topics
+
+Row = dict[str, str | int | float | None]
+"""A run's row by the heads of the columns. None: the run has no such number."""
+
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "nuggets": {"V_strict": "V_strict", "A_strict": "A_strict"},
+    "rubrics": {"rubric": "rubric", "rubric_binary": "rubric_binary"},
+    "support": {
+        f"{name}{kind}": f"support_{name}{kind}" for kind in ("", "_hard", "_all") for name in ("precision", "recall")
+    },
+}
+"""The measures of a part of the sheet, each with the head of its column. Another part shows all of its measures."""
+BATTLES = ("rating", "battles", "wins", "losses", "ties")
+"""The columns of a tournament."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A run of the sheet: its number of answers, and of errors of validation; None if its form is that of no track."""
+
+    run_id: str
+    answers: int
+    errors: int | None
+
+
+def join_scores(
+    entries: Sequence[Entry], evaluations: Mapping[str, Sequence[Evaluation]], board: Leaderboard | None = None
+) -> list[Row]:
+    """Join the means of evaluations, by the part of the sheet, and the ratings of a tournament to a row for each run.
+
+    The names of evaluations are the ids of runs. The rows have the order of `entries`, and all have the same columns.
+    """
+    rows: list[Row] = [{"run": one.run_id, "answers": one.answers, "errors": one.errors} for one in entries]
+    for part, found in evaluations.items():
+        by_run = {one.name: one for one in found}
+        measures = COLUMNS.get(part) or {name: name for one in found for name in one}
+        for row in rows:
+            own = by_run.get(str(row["run"]))
+            row |= {head: _find_mean(own, measure) for measure, head in measures.items()}
+    if board is not None:
+        standings = {one.run_id: one for one in board.standings if one.battles}
+        for row in rows:
+            standing = standings.get(str(row["run"]))
+            row |= {head: getattr(standing, head) if standing else None for head in BATTLES}
+    return rows
+
+
+def _find_mean(evaluation: Evaluation | None, measure: str) -> float | None:
+    mean = math.nan if evaluation is None else float(evaluation.mean(measure))
+    return None if math.isnan(mean) else mean
+
 
 T = TypeVar("T")
 

@@ -1,1 +1,0 @@
-"""The score sheet of several runs: everything that a track would measure, in one table."""
