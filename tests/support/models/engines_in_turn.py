@@ -1,15 +1,17 @@
 """A program that uses vLLM's engine for vectors, a chat and scores in turn, in vLLM's own environment.
 
-`python -m tests.support.models.engines_in_turn INDEX MODEL REPORT` makes small random checkpoints beside the report. It
-writes what the engine computes and what Keystone computes without it, and counts the engines after each step. Packages
-that vLLM's environment lacks come from the environment that `KEYSTONE_PACKAGES` names.
+`main` makes small random checkpoints beside the report. It writes what the engine computes and what Keystone computes
+without it, and counts the engines after each step. Packages that vLLM's environment lacks come from the environment
+that `KEYSTONE_PACKAGES` names.
+
+Run it by `python -c`. The engine's processes import the main module of a program, and on a processor vLLM 0.32 fails
+where that imports numba.
 """
 
 import asyncio
 import json
 import os
 import site
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ from tests.support.models.torch_parity import PASSAGES, QUERY, SIZES, write
 from tests.support.models.vllm_calls import prose
 
 TEXTS = [QUERY, *PASSAGES, "the stock market fell 9 percent " * 4, "word " * 99]
-"""The last one is longer than the window of the checkpoints."""
+"""The last two are longer than the window of the checkpoints."""
 HEADS = 1
 """Heads of 32 numbers, the smallest that vLLM computes on a processor."""
 
@@ -61,11 +63,17 @@ def embed(folder: Path) -> dict[str, Any]:
     embedding = settle_embedding(Embedding(str(model), backend=VLLM), False, print)
     corpus = write_corpus(folder / "corpus.jsonl")
     build_index(corpus, folder / "index", BuildSettings(embedding=embedding, threads=2))
-    cut: list[int] = []
-    found = embed_passages(embedding, ["", *TEXTS], cut=cut.append)
-    expected = Encoder(read_checkpoint(str(model))).embed([f"d {text}" for text in ("", *TEXTS)])
+    cut, cut_without = list[int](), list[int]()
+    found = embed_passages(embedding, TEXTS, cut=cut.append)
+    texts = [f"d {text}" for text in TEXTS]
+    expected = Encoder(read_checkpoint(str(model))).embed(texts, cut=cut_without.append)
     about = json.loads((folder / "index/index.json").read_bytes())["embedding"]
-    return {"found": found.tolist(), "expected": expected.tolist(), "cut": cut, "embedding": about}
+    return {
+        "found": found.tolist(),
+        "expected": expected.tolist(),
+        "cut": [sorted(cut), sorted(cut_without)],
+        "embedding": about,
+    }
 
 
 async def chat(model: Path, folder: Path) -> dict[str, Any]:
@@ -101,6 +109,7 @@ def answer(folder: Path) -> dict[str, Any]:
 
 
 def main(index: Path, chat_model: Path, report: Path) -> None:
+    """Take the steps in turn: the chat by the model, the run over the index."""
     folder, said = report.parent, dict[str, Any]()
     steps: dict[str, Callable[[], dict[str, Any]]] = {
         "embed": lambda: embed(folder),
@@ -112,7 +121,3 @@ def main(index: Path, chat_model: Path, report: Path) -> None:
         said[name] = {"engines": [], **step()}
         said[name]["engines"].append(count_engines())
         report.write_text(json.dumps(said))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]))
