@@ -18,7 +18,7 @@ from keystone.indexing.encoders.checkpoint import Checkpoint, read_checkpoint, r
 from keystone.indexing.encoders.late import is_late, open_late_encoder
 from keystone.indexing.encoders.network import Network, Tokens, run_batches
 from keystone.indexing.encoders.open import open_network
-from keystone.indexing.encoders.vllm import ask_pooling_engine, find_engine_device
+from keystone.indexing.encoders.vllm import ask_pooling_engine, import_vllm
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import VLLM
 
@@ -90,8 +90,6 @@ def open_pair_scorer(model: str, backend: str | None = None) -> ScorePairs:
     if is_late(checkpoint) and backend != VLLM:
         return open_late_encoder(model).score
     kinds = checkpoint.config.get("architectures") or [""]
-    if backend == VLLM:
-        find_engine_device()  # without vLLM, the error comes before the first pair
     if kinds[0].endswith("ForSequenceClassification"):
         if backend == VLLM:
             return _open_engine_classifier(checkpoint)
@@ -126,7 +124,11 @@ def _check_finite(found: Scores, query: str) -> Scores:
 
 
 def _open_engine_classifier(checkpoint: Checkpoint) -> ScorePairs:
-    """Open a cross-encoder by vLLM's engine, which reads and cuts the pairs itself, and scores those of one label."""
+    """Open a cross-encoder of one label by vLLM's engine, which reads and cuts the pairs itself."""
+    labels = len(checkpoint.config.get("id2label") or ()) or checkpoint.config.get("num_labels", 2)
+    if labels != 1:
+        raise refuse(checkpoint, f"{labels} labels", "one, which vLLM scores")
+    import_vllm()  # without it, the error comes before the first pair
 
     def score(query: str, passages: Sequence[str], threads: int) -> Scores:  # noqa: ARG001
         def ask(engine: Any) -> list[float]:
@@ -145,9 +147,7 @@ def _open_engine_classifier(checkpoint: Checkpoint) -> ScorePairs:
 
 
 def _ask_for_logits() -> Any:
-    from vllm import PoolingParams
-
-    return PoolingParams(use_activation=False)
+    return import_vllm().PoolingParams(use_activation=False)
 
 
 def find_template(checkpoint: Checkpoint) -> Template:
@@ -205,6 +205,7 @@ def _open_engine_weigher(checkpoint: Checkpoint, is_causal: bool, template: Temp
     kind = checkpoint.config["architectures"][0]
     if not is_causal:
         raise refuse(checkpoint, kind, "a classifier or a causal model, which vLLM runs")
+    import_vllm()
     words = [word for word in (template.no, template.yes) if word is not None]
     overrides = {
         "architectures": [kind.replace("ForCausalLM", "ForSequenceClassification")],

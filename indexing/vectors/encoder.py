@@ -90,7 +90,7 @@ class EngineEncoder:
         self._arguments = {"pooler_config": {"pooling_type": _name_pooling(checkpoint)}}
         self._tokens = Tokens(checkpoint, window)
         self.device = find_engine_device()
-        width = checkpoint.config.get("hidden_size") or checkpoint.config.get("dim")
+        width = checkpoint.config.get("hidden_size")
         if not isinstance(width, int):
             raise refuse(checkpoint, f"hidden_size: {width!r} in config.json", "the number of entries of a vector")
         self.dimension = _choose_dimension(checkpoint, width, dimensions)

@@ -109,6 +109,23 @@ def test_an_encoder_with_a_part_that_vllm_lacks_is_refused(pooling: str, found: 
         EngineEncoder(read_checkpoint(str(folder)))
 
 
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ({"id2label": {"0": "no", "1": "yes"}}, "2 labels, expected one, which vLLM scores"),
+        ({"architectures": ["T5ForConditionalGeneration"]}, "T5ForConditionalGeneration, expected a classifier or a"),
+        ({"architectures": ["BertModel"]}, "BertModel, expected a reranker"),
+    ],
+)
+def test_a_reranker_that_vllm_cannot_run_is_refused(config: dict[str, Any], found: str, tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "monot5", head="labels", **config)
+    vocabulary = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary["model"]["vocab"] |= {"▁false": 1000, "▁true": 1001}
+    (folder / "tokenizer.json").write_text(json.dumps(vocabulary))
+    with pytest.raises(UserError, match=f"found {found}"):
+        open_pair_scorer(str(folder), "vllm")
+
+
 def test_settings_without_a_backend_are_written_as_before_and_only_a_model_has_one() -> None:
     assert "backend" not in Embedding("mine").as_json()
     assert "backend" not in RerankSettings(method="model", model="mine").model_dump()
