@@ -3,6 +3,7 @@
 An engine takes most of a GPU's memory, so this process has one at a time. It stays loaded until another is asked for.
 """
 
+import atexit
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -62,6 +63,7 @@ def lend_engine(model: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
             _end_engine()
             before = set(active_children())
             engine = load_engine(model, arguments)
+            atexit.register(_end_engine)  # now, so that it runs before Python waits for the engine's processes
             _loaded.append(_Loaded(key, engine, frozenset(set(active_children()) - before)))
         yield _loaded[0].engine
     finally:

@@ -17,6 +17,8 @@ from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.encoders.vllm import _waiting, free_engine, lend_engine
 from keystone.indexing.errors import MissingPackage, UserError
+from tests.support import programs
+from tests.support.places import ROOT
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -192,6 +194,29 @@ def test_an_engine_is_freed_before_another_is_loaded_and_those_who_wait_for_it_g
     assert [engine.ended for engine in ENGINES] == [True, False]
     free_engine(done[-1], {"seed": 1})
     assert ENGINES[1].ended
+
+
+ENDING = """
+import multiprocessing, sys, time
+from types import SimpleNamespace
+
+def load(model):
+    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+    child.start()
+    core = SimpleNamespace(shutdown=lambda timeout: child.kill())
+    return SimpleNamespace(llm_engine=SimpleNamespace(engine_core=core))
+
+sys.modules["vllm"] = SimpleNamespace(LLM=load)
+from keystone.indexing.encoders.vllm import lend_engine
+
+with lend_engine("echo", {}):
+    pass
+"""
+"""A program that ends with an engine whose process would go on."""
+
+
+def test_a_program_ends_with_its_engine() -> None:
+    programs.run([sys.executable, "-c", ENDING], cwd=ROOT, check=True, seconds=60)
 
 
 def test_without_vllm_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
