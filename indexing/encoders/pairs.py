@@ -203,14 +203,13 @@ def _open_torch_weigher(
 def _open_engine_weigher(checkpoint: Checkpoint, is_causal: bool, template: Template, window: int) -> Weigh:
     """Open a causal model by vLLM's engine, which makes a classifier of the words of the template."""
     kind = checkpoint.config["architectures"][0]
-    if not is_causal:
-        raise refuse(checkpoint, kind, "a classifier or a causal model, which vLLM runs")
+    if not is_causal or template.no is None:
+        raise refuse(checkpoint, kind, "a classifier, or a causal model with words for yes and no, for vLLM")
     import_vllm()
-    words = [word for word in (template.no, template.yes) if word is not None]
     overrides = {
         "architectures": [kind.replace("ForCausalLM", "ForSequenceClassification")],
-        "classifier_from_token": words,
-        "method": "from_2_way_softmax" if len(words) == 2 else "no_post_processing",
+        "classifier_from_token": [template.no, template.yes],
+        "method": "from_2_way_softmax",
     }
 
     def weigh(texts: Sequence[list[int]]) -> list[float]:

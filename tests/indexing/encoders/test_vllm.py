@@ -110,17 +110,20 @@ def test_an_encoder_with_a_part_that_vllm_lacks_is_refused(pooling: str, found: 
 
 
 @pytest.mark.parametrize(
-    ("config", "found"),
+    ("name", "config", "found"),
     [
-        ({"id2label": {"0": "no", "1": "yes"}}, "2 labels, expected one, which vLLM scores"),
-        ({"architectures": ["T5ForConditionalGeneration"]}, "T5ForConditionalGeneration, expected a classifier or a"),
-        ({"architectures": ["BertModel"]}, "BertModel, expected a reranker"),
+        ("any", {"id2label": {"0": "no", "1": "yes"}}, "2 labels, expected one, which vLLM scores"),
+        ("monot5", {"architectures": ["T5ForConditionalGeneration"]}, "T5ForConditionalGeneration, expected a classif"),
+        ("bge-reranker-v2-gemma", {"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM, expected a classifier"),
+        ("any", {"architectures": ["BertModel"]}, "BertModel, expected a reranker"),
     ],
 )
-def test_a_reranker_that_vllm_cannot_run_is_refused(config: dict[str, Any], found: str, tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path / "monot5", head="labels", **config)
+def test_a_reranker_that_vllm_cannot_run_is_refused(
+    name: str, config: dict[str, Any], found: str, tmp_path: Path
+) -> None:
+    folder = write_checkpoint(tmp_path / name, head="labels", **config)
     vocabulary = json.loads((folder / "tokenizer.json").read_text())
-    vocabulary["model"]["vocab"] |= {"▁false": 1000, "▁true": 1001}
+    vocabulary["model"]["vocab"] |= {"▁false": 1000, "▁true": 1001, "Yes": 1002}
     (folder / "tokenizer.json").write_text(json.dumps(vocabulary))
     with pytest.raises(UserError, match=f"found {found}"):
         open_pair_scorer(str(folder), "vllm")
