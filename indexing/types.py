@@ -110,7 +110,7 @@ class Embedding:
     `window` is the number of tokens that the model takes; if it is None, the checkpoint or the endpoint says it. Each
     prefix stands before each text. `key_env` names the environment variable that holds the endpoint's key. If
     `dimensions` is given, only so many of the first numbers of each vector count (Matryoshka). `weights` is the digest
-    of the checkpoint's files; the embedded model has none.
+    of the checkpoint's files; the embedded model has none. `backend` is `VLLM` if vLLM's engine runs the checkpoint.
     """
 
     model: str = LOCAL
@@ -121,6 +121,7 @@ class Embedding:
     key_env: str | None = None
     dimensions: int | None = None
     weights: str | None = None
+    backend: str | None = None
 
     @property
     def label(self) -> str:
@@ -140,11 +141,13 @@ class Embedding:
 
     def as_json(self) -> dict[str, Any]:
         """All settings as JSON, of which the newer ones are left out unless they are given."""
-        newer = ("dimensions", "weights")
+        newer = ("dimensions", "weights", "backend")
         return {name: value for name, value in asdict(self).items() if name not in newer or value is not None}
 
 
 MINILM = Embedding()
+VLLM = "vllm"
+"""The name of vLLM's engine as the backend of a model on this machine."""
 WORDS = Embedding("weighted words")
 """Stands for a model where an index has none: vectors of words, by which texts are compared, but no search is made."""
 

@@ -1,11 +1,10 @@
 """vLLM's engine within this process as the backend of a client, without server and HTTP.
 
-While the engine works, further requests are collected, and then go to it together. The first request loads the engine
-in a thread. The process can end without waiting for that thread.
+While the engine works, further requests are collected, and then go to it together. A thread asks the engine, and first
+loads it where this is needed. The process can end without waiting for that thread.
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -29,7 +28,8 @@ from keystone.generation.llm.client import open_client
 from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Reply, Request, Usage
-from keystone.indexing.errors import MissingPackage, UserError, WrongReply
+from keystone.indexing.encoders.vllm import free_engine, lend_engine
+from keystone.indexing.errors import UserError, WrongReply
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.json_values import digest
 
@@ -42,8 +42,6 @@ MOST_CHUNK_REQUESTS = 256
 """The most requests that go to the engine together. Their replies are kept when the last one has come."""
 STRUCTURED_OUTPUTS = {"backend": "guidance", "disable_any_whitespace": True}
 """How vLLM enforces schemas. Its default allows endless blanks, and control characters in strings."""
-SHUTDOWN_TIMEOUT_S = 0.1
-"""How long the engine may take to end by itself. It holds nothing that could be lost."""
 LEAST_LOGPROB = -9999.0
 """The log-probability that servers write for a token that a schema forbids."""
 
@@ -65,9 +63,11 @@ class OfflineEngine:
     def __init__(self, model: str, engine: Mapping[str, Any], extra: Mapping[str, Any], at_once: int) -> None:
         self.at_once = at_once
         self.notes: list[str] = []
-        self._model, self._arguments, self._extra = model, engine, dict(extra)
+        self._model, self._extra = model, dict(extra)
+        self._arguments = {"structured_outputs_config": STRUCTURED_OUTPUTS, **engine}
         self._template = self._extra.pop("chat_template_kwargs", None)
         self._engine: Any = None
+        """The engine while it is lent."""
         self._dialect = Dialect()
         self._waiting: list[tuple[Request, asyncio.Future[PaidReply]]] = []
         self._work: asyncio.Task[None] | None = None
@@ -85,12 +85,7 @@ class OfflineEngine:
         """End the engine and its work."""
         if self._work:
             self._work.cancel()
-        if self._engine is not None:
-            core = self._engine.llm_engine.engine_core
-            try:
-                core.shutdown(timeout=SHUTDOWN_TIMEOUT_S)
-            except TypeError:  # older versions of vLLM take no timeout
-                core.shutdown()
+        free_engine(self._model, self._arguments, at_once=self._engine is not None)
 
     async def _answer_all(self) -> None:
         try:
@@ -114,13 +109,15 @@ class OfflineEngine:
             self._work = None
 
     def _ask(self, requests: Sequence[Request]) -> list[PaidReply]:
-        if self._engine is None:
-            self._engine = load_engine(self._model, self._arguments)
-        began = time.monotonic()
-        answers = self._ask_engine(requests)
+        with lend_engine(self._model, self._arguments) as self._engine:
+            began = time.monotonic()
+            try:
+                answers = self._ask_engine(requests)
+            finally:
+                self._engine = None
+            seconds = time.monotonic() - began
         notes = dict.fromkeys(f"{self._model} {one.note}" for one in answers if one.note)
         self.notes += [note for note in notes if note not in self.notes]
-        seconds = time.monotonic() - began
         return [replace(each, usage=replace(each.usage, calls=1, seconds=seconds)) for each in answers]
 
     def _ask_engine(self, requests: Sequence[Request]) -> list[PaidReply]:
@@ -175,21 +172,6 @@ class OfflineEngine:
             raise UserError(
                 f"model: extra: not fields of vLLM's SamplingParams: {describe_error(str(error))}"
             ) from error
-
-
-def load_engine(model: str, arguments: Mapping[str, Any]) -> Any:
-    """Load the engine of a model. `MissingPackage` without vLLM, `UserError` if the engine cannot load the model."""
-    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # standard output is for results
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-    os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")  # a fork of a process with threads may hang
-    try:
-        from vllm import LLM
-    except ImportError as error:
-        raise MissingPackage("vllm is needed for its offline engine: pip install 'keystone-rag[vllm]'") from error
-    try:
-        return LLM(**{"model": model, "structured_outputs_config": STRUCTURED_OUTPUTS, **arguments})
-    except Exception as error:  # the model's files, the arguments and the machine can raise any error
-        raise UserError(f"{model}: vLLM cannot load it: {describe_error(str(error))}") from error
 
 
 def list_refusals() -> tuple[type[Exception], ...]:

@@ -27,12 +27,14 @@ class Candidates:
 class Reranked:
     """The new order of a topic's candidates: their places, best first. `fallbacks` name the replies it lacks.
 
-    `warning` says what makes the scores doubtful; empty for nothing.
+    `warning` says what makes the scores doubtful; empty for nothing. `device` is where vLLM's engine made the scores;
+    empty for another backend.
     """
 
     order: list[int]
     fallbacks: tuple[Fallback, ...] = ()
     warning: str = ""
+    device: str = ""
 
 
 Rerank = Callable[[Candidates], Awaitable[Reranked]]

@@ -133,16 +133,18 @@ async def open_model(settings: RerankSettings, means: Means) -> AsyncIterator[Re
     """Open the reranker `model`, on this machine. `UserError` for a checkpoint that is no reranker."""
     from keystone.indexing.encoders.checkpoint import read_checkpoint
     from keystone.indexing.encoders.pairs import open_pair_scorer
+    from keystone.indexing.encoders.vllm import find_engine_device
 
     assert settings.model is not None
-    score_pairs = await asyncio.to_thread(open_pair_scorer, settings.model)
-    maker = orjson.dumps(["model", read_checkpoint(settings.model).compute_digest()])
+    score_pairs = await asyncio.to_thread(open_pair_scorer, settings.model, settings.backend)
+    maker = orjson.dumps([settings.backend or "model", read_checkpoint(settings.model).compute_digest()])
 
     def score(query: str, passages: Sequence[str]) -> list[float]:
         found: list[float] = score_pairs(query, passages, means.threads).tolist()
         return found
 
-    async with open_scored(settings, means, maker, score, 1) as rerank:
+    device = find_engine_device() if settings.backend else ""
+    async with open_scored(settings, means, maker, score, 1, device) as rerank:
         yield rerank
 
 
@@ -153,10 +155,11 @@ async def open_scored(
     maker: bytes,
     score_passages: ScorePassages,
     at_once: int,
+    device: str = "",
 ) -> AsyncIterator[Rerank]:
     """Open a reranker that scores passages for a query, `at_once` batches at a time.
 
-    Scores are kept in `SCORES_FILE`, each by its `maker`, its query and its passage.
+    Scores are kept in `SCORES_FILE`, each by its `maker`, its query and its passage. `device` is that of `Reranked`.
     """
     loop = asyncio.get_running_loop()
     means.folder.mkdir(parents=True, exist_ok=True)
@@ -183,7 +186,7 @@ async def open_scored(
             passages = await asyncio.to_thread(list_passages, candidates, settings)
             scores = await score(candidates.narrative, [text for own in passages for text in own])
             best = [max((scores[text] for text in own), default=-math.inf) for own in passages]
-            return Reranked(sorted(range(len(best)), key=lambda place: -best[place]))
+            return Reranked(sorted(range(len(best)), key=lambda place: -best[place]), device=device)
 
         try:
             yield rerank

@@ -31,14 +31,14 @@ async def open_reranker(settings: RerankSettings, means: Means) -> AsyncIterator
 
         async def rerank(candidates: Candidates) -> Reranked:
             order, fallbacks = list(range(len(candidates.context.documents))), list[Fallback]()
-            warning = ""
+            warning = device = ""
             for number, (one, rerank_once) in enumerate(steps):
                 first = order[: one.depth] if number else order
                 found = await rerank_once(select_candidates(candidates, first))
                 order[: len(first)] = [first[place] for place in found.order]
                 fallbacks += found.fallbacks
-                warning = warning or found.warning
-            return Reranked(order, tuple(fallbacks), warning)
+                warning, device = warning or found.warning, device or found.device
+            return Reranked(order, tuple(fallbacks), warning, device)
 
         yield rerank
 

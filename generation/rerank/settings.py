@@ -49,6 +49,8 @@ class RerankSettings(StrictSettings):
     """The server that `endpoint` asks."""
     model: str | None = Field(default=None, min_length=1)
     """The checkpoint that `model` runs: a folder, or a name of the hub."""
+    backend: Literal["vllm"] | None = None
+    """What runs `model`: [vLLM's engine](models.md#backends) in this process; null: ONNX Runtime or PyTorch."""
     then: "RerankSettings | None" = None
     """A further reranker for the first documents of the new order, with these keys but `after`."""
 
@@ -58,6 +60,8 @@ class RerankSettings(StrictSettings):
             raise ValueError("method: found 'endpoint' without a server; expected its url and name under endpoint")
         if self.method == "model" and self.model is None:
             raise ValueError("method: found 'model' without a model; expected its folder or name under model")
+        if self.backend and self.method != "model":
+            raise ValueError(f"backend: found {self.backend!r} with the method {self.method!r}, expected 'model'")
         if self.then is not None and (self.method is None or self.then.method is None):
             raise ValueError("then: found a further reranker where a method is none, expected a method in both")
         if self.stride >= self.block:
@@ -66,7 +70,7 @@ class RerankSettings(StrictSettings):
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return leave_out(self, handler, ("model", "then"))
+        return leave_out(self, handler, ("model", "backend", "then"))
 
     def list_steps(self) -> list["RerankSettings"]:
         """List the rerankers in their order, each without its followers' settings; empty for none."""

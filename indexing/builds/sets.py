@@ -22,8 +22,8 @@ def check_set_name(name: Any, others: Collection[str], where: str) -> None:
 def settle_vectors(value: Any, url: str | None, note: Callable[[str], None], where: str) -> Embedding:
     """Settle the model of a set of vectors from a mapping with keys of `Embedding`.
 
-    A model without a URL is the embedded one, a folder, at `url`, or else one of the hub. `note` is that of
-    `settle_embedding`. `UserError` for anything else begins with `where`, the place of the value.
+    A model without a URL is the embedded one, a folder, one with a backend, at `url`, or else one of the hub. `note` is
+    that of `settle_embedding`. `UserError` for anything else begins with `where`, the place of the value.
     """
     if not isinstance(value, dict) or not value.get("model"):
         raise UserError(f"{where}: expected a model, as in {{model: M, url: U, ...}}")
@@ -32,6 +32,6 @@ def settle_vectors(value: Any, url: str | None, note: Callable[[str], None], whe
     for key, one in value.items():
         if type(one) is not types.get(key):
             raise UserError(f"{where}: found {key}: {one!r}, expected {', '.join(types)} with their values")
-    served = None if value["model"] == LOCAL or Path(value["model"]).is_dir() else url
+    is_here = value["model"] == LOCAL or "backend" in value or Path(value["model"]).is_dir()
     has_prefixes = bool({"query_prefix", "passage_prefix"} & value.keys())
-    return settle_embedding(Embedding(**{"url": served, **value}), has_prefixes, note)
+    return settle_embedding(Embedding(**{"url": None if is_here else url, **value}), has_prefixes, note)

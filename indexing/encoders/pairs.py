@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,9 @@ from keystone.indexing.encoders.checkpoint import Checkpoint, read_checkpoint, r
 from keystone.indexing.encoders.late import is_late, open_late_encoder
 from keystone.indexing.encoders.network import Network, Tokens, run_batches
 from keystone.indexing.encoders.open import open_network
+from keystone.indexing.encoders.vllm import ask_pooling_engine, import_vllm
 from keystone.indexing.errors import UserError
+from keystone.indexing.types import VLLM
 
 Scores = NDArray[np.float64]
 
@@ -78,16 +81,18 @@ TEMPLATES: Mapping[str, Template] = {
 
 
 @cache
-def open_pair_scorer(model: str) -> ScorePairs:
-    """Open the reranker of a checkpoint.
+def open_pair_scorer(model: str, backend: str | None = None) -> ScorePairs:
+    """Open the reranker of a checkpoint. With the backend `VLLM`, vLLM's engine runs it, which the first pair loads.
 
     `UserError` for a checkpoint of another kind, and for one that answers yes or no whose template is not known.
     """
     checkpoint = read_checkpoint(model)
-    if is_late(checkpoint):
+    if is_late(checkpoint) and backend != VLLM:
         return open_late_encoder(model).score
     kinds = checkpoint.config.get("architectures") or [""]
     if kinds[0].endswith("ForSequenceClassification"):
+        if backend == VLLM:
+            return _open_engine_classifier(checkpoint)
         network = open_network(checkpoint, "labels")
         tokens = Tokens(checkpoint)
 
@@ -96,7 +101,7 @@ def open_pair_scorer(model: str) -> ScorePairs:
 
         return score
     if kinds[0].endswith(("ForCausalLM", "ForConditionalGeneration")):
-        return _open_answering(checkpoint, kinds[0].endswith("ForCausalLM"))
+        return _open_answering(checkpoint, kinds[0].endswith("ForCausalLM"), backend)
     raise refuse(checkpoint, kinds[0] or "no architecture in config.json", "a reranker: a classifier, or a known one")
 
 
@@ -109,9 +114,40 @@ def _score_pairs(network: Network, tokens: Tokens, query: str, passages: Sequenc
         found[members] = logits[:, 0] if logits.shape[1] == 1 else logits[:, -1] - logits[:, 0]
 
     run_batches(network, ids, types, keep, threads)
+    return _check_finite(found, query)
+
+
+def _check_finite(found: Scores, query: str) -> Scores:
     if not np.isfinite(found).all():
         raise UserError(f"found a score that is not finite for the query {query[:80]!r}")
     return found
+
+
+def _open_engine_classifier(checkpoint: Checkpoint) -> ScorePairs:
+    """Open a cross-encoder of one label by vLLM's engine, which reads and cuts the pairs itself."""
+    labels = len(checkpoint.config.get("id2label") or ()) or checkpoint.config.get("num_labels", 2)
+    if labels != 1:
+        raise refuse(checkpoint, f"{labels} labels", "one, which vLLM scores")
+    import_vllm()  # without it, the error comes before the first pair
+
+    def score(query: str, passages: Sequence[str], threads: int) -> Scores:  # noqa: ARG001
+        def ask(engine: Any) -> list[float]:
+            found = engine.score(
+                query,
+                list(passages),
+                pooling_params=_ask_for_logits(),
+                tokenization_kwargs={"truncate_prompt_tokens": -1},
+                use_tqdm=False,
+            )
+            return [one.outputs.score for one in found]
+
+        return _check_finite(np.array(ask_pooling_engine(checkpoint, checkpoint.window, {}, ask)), query)
+
+    return score
+
+
+def _ask_for_logits() -> Any:
+    return import_vllm().PoolingParams(use_activation=False)
 
 
 def find_template(checkpoint: Checkpoint) -> Template:
@@ -124,27 +160,68 @@ def find_template(checkpoint: Checkpoint) -> Template:
     raise refuse(checkpoint, unknown, "a folder with the name of the model, as in Qwen3-Reranker-0.6B")
 
 
-def _open_answering(checkpoint: Checkpoint, is_causal: bool) -> ScorePairs:
-    """Open a model that answers yes or no. Only the passage is cut, never the text around it."""
-    from keystone.indexing.encoders.torch_network import open_answers
+Weigh = Callable[[Sequence[list[int]]], Sequence[float]]
+"""A function of the tokens of texts: how much the logit of yes after each text exceeds that of no."""
 
+
+def _open_answering(checkpoint: Checkpoint, is_causal: bool, backend: str | None) -> ScorePairs:
+    """Open a model that answers yes or no. Only the passage is cut, never the text around it."""
     template, tokens = find_template(checkpoint), Tokens(checkpoint, 1_000_000, specials=False)
+    window = min(template.longest, checkpoint.window)
     words = [None if word is None else _find_word(checkpoint, tokens, word) for word in (template.no, template.yes)]
-    answers, end = open_answers(checkpoint, is_causal)
+    if backend == VLLM:
+        weigh, end = _open_engine_weigher(checkpoint, is_causal, template, window), list[int]()
+    else:
+        weigh, end = _open_torch_weigher(checkpoint, is_causal, words)
 
     def score(query: str, passages: Sequence[str], threads: int) -> Scores:  # noqa: ARG001
         before, after, *each = tokens.read([template.before.format(query=query), template.after, *passages])[0]
         after = [*after, *end]
-        room = min(template.longest, checkpoint.window) - len(before) - len(after)
+        room = window - len(before) - len(after)
         if room <= 0:
             raise UserError(f"found a query of {len(before)} tokens for {checkpoint.name}, expected fewer: shorten it")
-        found = np.zeros(len(passages))
-        for place, own in enumerate(each):
-            logits = answers([*before, *own[:room], *after])
-            found[place] = logits[words[1]] - (0 if words[0] is None else logits[words[0]])
-        return found
+        return np.array(weigh([[*before, *own[:room], *after] for own in each]), np.float64)
 
     return score
+
+
+def _open_torch_weigher(
+    checkpoint: Checkpoint, is_causal: bool, words: Sequence[int | None]
+) -> tuple[Weigh, list[int]]:
+    """Open a model by PyTorch, with the words for no and for yes. Also returns the tokens at the end of a text."""
+    from keystone.indexing.encoders.torch_network import open_answers
+
+    (no, yes), (answers, end) = words, open_answers(checkpoint, is_causal)
+
+    def weigh(texts: Sequence[list[int]]) -> list[float]:
+        logits = map(answers, texts)
+        return [float(own[yes] - (0 if no is None else own[no])) for own in logits]
+
+    return weigh, end
+
+
+def _open_engine_weigher(checkpoint: Checkpoint, is_causal: bool, template: Template, window: int) -> Weigh:
+    """Open a causal model by vLLM's engine, which makes a classifier of the words of the template."""
+    kind = checkpoint.config["architectures"][0]
+    if not is_causal or template.no is None:
+        raise refuse(checkpoint, kind, "a classifier, or a causal model with words for yes and no, for vLLM")
+    import_vllm()
+    overrides = {
+        "architectures": [kind.replace("ForCausalLM", "ForSequenceClassification")],
+        "classifier_from_token": [template.no, template.yes],
+        "method": "from_2_way_softmax",
+    }
+
+    def weigh(texts: Sequence[list[int]]) -> list[float]:
+        prompts = [{"prompt_token_ids": own} for own in texts]
+
+        def ask(engine: Any) -> list[float]:
+            found = engine.classify(prompts, pooling_params=_ask_for_logits(), use_tqdm=False)
+            return [one.outputs.probs[0] for one in found]
+
+        return ask_pooling_engine(checkpoint, window, {"hf_overrides": overrides}, ask)
+
+    return weigh
 
 
 def _find_word(checkpoint: Checkpoint, tokens: Tokens, word: str) -> int:

@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import MINILM, WORDS, Embedding, Tick
+from keystone.indexing.types import LOCAL, MINILM, VLLM, WORDS, Embedding, Tick
 from keystone.indexing.vectors.types import Embedder, ReportCut, Vectors, round_to_grid
 from keystone.indexing.words import list_stems
 
@@ -63,17 +63,25 @@ def load_model(embedding: Embedding) -> Embedder:
         return Endpoint(embedding.model, embedding.url, embedding.window, embedding.key_env)
     if embedding.key_env:
         raise UserError(f"embedding model: found {embedding.key_env!r} as the key of {embedding.model}, expected a URL")
-    from keystone.indexing.vectors.encoder import open_encoder
+    from keystone.indexing.vectors.encoder import open_encoder, open_engine_encoder
 
-    return open_encoder(embedding)
+    return open_engine_encoder(embedding) if embedding.backend == VLLM else open_encoder(embedding)
 
 
 def settle_embedding(given: Embedding, prefixes: bool, note: Callable[[str], None]) -> Embedding:
     """Fill in what the files of a model on this machine say: the prefixes unless they are given, place and digest.
 
     `note` receives a message if nobody knows which prefixes the model needs. The embedded model and one at a URL stay
-    as they are. `UserError` as from `read_checkpoint`.
+    as they are. `UserError` as from `read_checkpoint`, and for a backend that cannot run the model.
     """
+    if given.backend not in (None, VLLM):
+        raise UserError(f"embedding model: found the backend {given.backend!r}, expected {VLLM}")
+    if given.backend and (given.url or given.model == LOCAL):
+        where = "at a URL" if given.url else "which comes with Keystone"
+        raise UserError(
+            f"embedding model: found the backend {given.backend} for {given.label}, {where}; expected the folder of a "
+            "checkpoint, or a name of the hub"
+        )
     if given.url or given == MINILM:
         return given
     from keystone.indexing.encoders.checkpoint import read_checkpoint

@@ -1,4 +1,4 @@
-"""The embedder of a checkpoint: the states of a text's tokens, joined into one vector as the checkpoint says."""
+"""The embedders of a checkpoint: the states of a text's tokens, joined into one vector as the checkpoint says."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,10 +10,16 @@ from numpy.typing import NDArray
 from keystone.indexing.encoders.checkpoint import Checkpoint, Module, list_pooling_modes, read_checkpoint, refuse
 from keystone.indexing.encoders.network import Tokens, run_batches
 from keystone.indexing.encoders.open import open_network
+from keystone.indexing.encoders.vllm import ask_pooling_engine, find_engine_device
 from keystone.indexing.encoders.weights import list_weights
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Embedding, Tick
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
+
+ENGINE_TEXTS = 1024
+"""The texts that go to vLLM's engine together."""
+ENGINE_POOLING = {"cls": "CLS", "lasttoken": "LAST", "mean": "MEAN"}
+"""The names of vLLM for the ways of pooling that it has."""
 
 States = NDArray[np.float32]
 """The states of the tokens of one text, float32[tokens, width], or a vector that was made of them."""
@@ -23,12 +29,7 @@ class Encoder:
     """An `Embedder` of a checkpoint, for any number of threads."""
 
     def __init__(self, checkpoint: Checkpoint, window: int | None = None, dimensions: int | None = None) -> None:
-        if checkpoint.similarity not in ("cosine", "dot"):
-            raise refuse(checkpoint, f"the similarity {checkpoint.similarity}", "cosine or dot")
-        if checkpoint.similarity == "dot" and all(one.kind != "Normalize" for one in checkpoint.modules):
-            raise refuse(checkpoint, "vectors of any length, whose products count", "a model of vectors of length 1")
-        if window and window > checkpoint.window:
-            raise refuse(checkpoint, f"a window of {checkpoint.window} tokens", f"the {window} that the settings name")
+        _check_vectors(checkpoint, window)
         self._steps = [_open_step(one) for one in checkpoint.modules]
         if all(one.kind != "Pooling" for one in checkpoint.modules):
             self._steps.insert(0, partial(_pool, modes=["mean"]))
@@ -43,10 +44,7 @@ class Encoder:
         return self._network.device
 
     def _measure(self, dimensions: int | None, checkpoint: Checkpoint) -> int:
-        whole = len(self._encode([[0, 0]], [[0, 0]])[0])
-        if dimensions and dimensions > whole:
-            raise refuse(checkpoint, f"vectors of {whole} numbers", f"the {dimensions} that the settings name")
-        return dimensions or whole
+        return _choose_dimension(checkpoint, len(self._encode([[0, 0]], [[0, 0]])[0]), dimensions)
 
     def find_long(self, texts: Sequence[str]) -> list[int]:
         """The positions of the texts that are longer than the window."""
@@ -67,8 +65,7 @@ class Encoder:
 
         def keep(members: list[int], states: NDArray[np.float32]) -> None:
             vectors = np.stack([self._join(own) for own in states])
-            if not np.isfinite(vectors).all():
-                raise UserError(f"found a vector that is not finite for {texts[members[0]][:80]!r}")
+            _check_finite(vectors, texts[members[0]])
             result[members] = round_to_grid(vectors)
 
         run_batches(self._network, ids, types, keep, threads, tick)
@@ -84,10 +81,100 @@ class Encoder:
         return states[: self._cut_to]
 
 
+class EngineEncoder:
+    """An `Embedder` of a checkpoint by vLLM's engine in this process, which the first text loads."""
+
+    def __init__(self, checkpoint: Checkpoint, window: int | None = None, dimensions: int | None = None) -> None:
+        _check_vectors(checkpoint, window)
+        self._checkpoint, self._window = checkpoint, window or checkpoint.window
+        self._arguments = {"pooler_config": {"pooling_type": _name_pooling(checkpoint)}}
+        self._tokens = Tokens(checkpoint, window)
+        self.device = find_engine_device()
+        width = checkpoint.config.get("hidden_size")
+        if not isinstance(width, int):
+            raise refuse(checkpoint, f"hidden_size: {width!r} in config.json", "the number of entries of a vector")
+        self.dimension = _choose_dimension(checkpoint, width, dimensions)
+
+    def find_long(self, texts: Sequence[str]) -> list[int]:
+        """The positions of the texts that are longer than the window."""
+        return self._tokens.read(texts)[2]
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        threads: int = 1,  # noqa: ARG002
+        tick: Tick = lambda _: None,
+        cut: ReportCut = lambda _: None,
+    ) -> Vectors:
+        """The vectors of texts, float32[len(texts), dimension], each text cut to the window.
+
+        A text without tokens gets the zero vector.
+        """
+        ids, _, longer = self._tokens.read(texts)
+        for position in longer:
+            cut(position)
+        result = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        filled = [position for position, own in enumerate(ids) if own]
+        tick(len(texts) - len(filled))
+        for start in range(0, len(filled), ENGINE_TEXTS):
+            members = filled[start : start + ENGINE_TEXTS]
+            prompts = [{"prompt_token_ids": ids[position]} for position in members]
+
+            def ask(engine: Any, prompts: list[Any] = prompts) -> list[list[float]]:
+                return [one.outputs.embedding for one in engine.embed(prompts, use_tqdm=False)]
+
+            found = ask_pooling_engine(self._checkpoint, self._window, self._arguments, ask)
+            vectors = np.array(found, np.float32)[:, : self.dimension]
+            _check_finite(vectors, texts[members[0]])
+            result[members] = round_to_grid(vectors)
+            tick(len(members))
+        return result
+
+
 def open_encoder(embedding: Embedding) -> Encoder:
     """Open the encoder of an embedding without a URL. `UserError` if its checkpoint has changed since it was named."""
     checkpoint = read_checkpoint(embedding.model, embedding.weights)
     return Encoder(checkpoint, embedding.window, embedding.dimensions)
+
+
+def open_engine_encoder(embedding: Embedding) -> EngineEncoder:
+    """Open the encoder of an embedding by vLLM's engine. `UserError` as from `open_encoder`."""
+    checkpoint = read_checkpoint(embedding.model, embedding.weights)
+    return EngineEncoder(checkpoint, embedding.window, embedding.dimensions)
+
+
+def _check_vectors(checkpoint: Checkpoint, window: int | None) -> None:
+    """Raise `UserError` for a model whose vectors are not compared by their cosine, or whose window is smaller."""
+    if checkpoint.similarity not in ("cosine", "dot"):
+        raise refuse(checkpoint, f"the similarity {checkpoint.similarity}", "cosine or dot")
+    if checkpoint.similarity == "dot" and all(one.kind != "Normalize" for one in checkpoint.modules):
+        raise refuse(checkpoint, "vectors of any length, whose products count", "a model of vectors of length 1")
+    if window and window > checkpoint.window:
+        raise refuse(checkpoint, f"a window of {checkpoint.window} tokens", f"the {window} that the settings name")
+
+
+def _choose_dimension(checkpoint: Checkpoint, whole: int, dimensions: int | None) -> int:
+    if dimensions and dimensions > whole:
+        raise refuse(checkpoint, f"vectors of {whole} numbers", f"the {dimensions} that the settings name")
+    return dimensions or whole
+
+
+def _check_finite(vectors: NDArray[np.float32], text: str) -> None:
+    if not np.isfinite(vectors).all():
+        raise UserError(f"found a vector that is not finite for {text[:80]!r}")
+
+
+def _name_pooling(checkpoint: Checkpoint) -> str:
+    """Name the pooling of a checkpoint as vLLM does. `UserError` for one that vLLM lacks, and for further layers."""
+    modes = ["mean"]
+    for module in checkpoint.modules:
+        if module.kind == "Pooling":
+            modes = list_pooling_modes(module.settings, module.folder / "config.json")
+        elif module.kind != "Normalize":
+            raise refuse(checkpoint, f"the module {module.kind}", "Pooling or Normalize, which vLLM computes")
+    if len(modes) > 1 or modes[0] not in ENGINE_POOLING:
+        raise refuse(checkpoint, f"the pooling {' and '.join(modes)}", f"{', '.join(ENGINE_POOLING)} for vLLM")
+    return ENGINE_POOLING[modes[0]]
 
 
 def _open_step(module: Module) -> Callable[[States], States]:

@@ -15,6 +15,7 @@ from keystone.generation.readers.settings import READERS
 from keystone.generation.types import Answered, Support, SupportAction
 from keystone.indexing.corpora.segments import is_window
 from keystone.indexing.lucene.java import find_anserini_jar
+from keystone.indexing.types import VLLM
 from keystone.indexing.vectors.faiss_index import import_faiss
 from keystone.retrieval.search import KINDS
 from keystone.runs.config.run_config import RunConfig
@@ -87,16 +88,21 @@ def describe_outcome(values: Values) -> dict[str, Any]:
         **_count_segments(values),
         **_collect_model_facts(values),
         **({"cut_prompt": asdict(cut)} if cut else {}),
-        **_find_doubts(values),
+        **_describe_reranker(values),
     }
 
 
-def _find_doubts(values: Values) -> dict[str, str]:
-    """Find what makes the scores of the reranker's server doubtful, once for all topics."""
+def _describe_reranker(values: Values) -> dict[str, Any]:
+    """Describe where vLLM's engine reranked, and what makes the scores of a server doubtful, once for all topics."""
     if not (values.directory / RERANKS_FILE.name).exists():
         return {}
-    warning = next((record.warning for record in values.get(RERANKS_FILE) if record.warning), "")
-    return {"reranker_warning": warning} if warning else {}
+    records = values.get(RERANKS_FILE)
+    warning = next((record.warning for record in records if record.warning), "")
+    devices = sorted({record.device for record in records if record.device})
+    return {
+        **({"reranker_warning": warning} if warning else {}),
+        **({"reranker": {"backend": VLLM, "device": devices[-1]}} if devices else {}),
+    }
 
 
 def _count_segments(values: Values) -> dict[str, Any]:

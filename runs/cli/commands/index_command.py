@@ -29,6 +29,12 @@ class Engine(StrEnum):
     ray = "ray"
 
 
+class Backend(StrEnum):
+    """What runs the embedding model on this machine, if it is not ONNX Runtime or PyTorch."""
+
+    vllm = "vllm"
+
+
 class Extract(StrEnum):
     """The part of a page of HTML to index."""
 
@@ -162,6 +168,13 @@ def index(
     ] = None,
     embedding_url: Annotated[
         str | None, typer.Option(help="The OpenAI-compatible endpoint of the model, such as http://localhost:8000/v1.")
+    ] = None,
+    embedding_backend: Annotated[
+        Backend | None,
+        typer.Option(
+            help="What runs the model on this machine: vllm, the engine of vLLM.",
+            show_default="ONNX Runtime or PyTorch",
+        ),
     ] = None,
     embedding_window: Annotated[
         int | None,
@@ -298,7 +311,7 @@ def index(
 
     given = Embedding(
         embedding, embedding_url, embedding_window, query_prefix or "", passage_prefix or "", embedding_key_env,
-        dimensions,
+        dimensions, backend=embedding_backend and embedding_backend.value,
     )  # fmt: skip
     has_dense = not (updates or changes_parts or no_dense or dense is Dense.none)
     has_prefixes = query_prefix is not None or passage_prefix is not None

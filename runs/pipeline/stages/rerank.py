@@ -37,10 +37,12 @@ class RerankRecord:
     fallbacks: tuple[Fallback, ...] = ()
     warning: str = ""
     """What makes the scores of the reranker doubtful; empty for nothing, and then left out of the file."""
+    device: str = ""
+    """Where vLLM's engine made the scores; empty for another backend, and then left out of the file."""
 
 
 def _encode_record(record: RerankRecord) -> dict[str, Any]:
-    return {name: value for name, value in asdict(record).items() if name != "warning" or value}
+    return {name: value for name, value in asdict(record).items() if name not in ("warning", "device") or value}
 
 
 RERANKED_FILE = rank_topics_in(file_names.RERANKED)
@@ -61,7 +63,9 @@ def rerank_narratives(work: Work, into: Artifact[Rankings]) -> None:
                 async def rerank_one(topic: Topic, rows: list[int]) -> tuple[list[int], RerankRecord]:
                     ranked, found = await rerank_rows(job, rerank, topic, rows)
                     tick(1)
-                    return ranked, RerankRecord(topic.id, len(found.order), found.fallbacks, found.warning)
+                    return ranked, RerankRecord(
+                        topic.id, len(found.order), found.fallbacks, found.warning, found.device
+                    )
 
                 topics = [partial(rerank_one, topic, narrative.of(i).tolist()) for i, topic in enumerate(job.topics)]
                 return await run_together(topics, TOPICS_AT_ONCE)

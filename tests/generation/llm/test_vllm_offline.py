@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event, Thread
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,11 @@ from hypothesis import strategies as st
 from keystone.generation.llm.open import open_model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.encoders.vllm import _waiting, free_engine, lend_engine
 from keystone.indexing.errors import MissingPackage, UserError
+from tests.support import programs
+from tests.support.places import ROOT
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +47,7 @@ class Engine:
         self.llm_engine = SimpleNamespace(engine_core=SimpleNamespace(shutdown=self.shut))
         self.ended = False
         self.refusals = 0
+        self.is_alone = all(engine.ended for engine in ENGINES)
         ENGINES.append(self)
 
     def shut(self) -> None:
@@ -164,6 +170,53 @@ def test_a_schema_is_sent_again_if_its_request_fails_without_it_too(tmp_path: Pa
 def test_an_error_of_the_engine_is_named(tmp_path: Path, settings: dict[str, Any], said: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         asked(tmp_path, [request("b"), request(said)], **settings)
+
+
+def test_an_engine_is_freed_before_another_is_loaded_and_those_who_wait_for_it_go_first() -> None:
+    names, done, first = "abababab", list[str](), Event()
+
+    def use(name: str) -> None:
+        with lend_engine(name, {"seed": 1}) as engine:
+            assert not engine.ended
+            first.wait(30)
+            done.append(name)
+
+    threads = [Thread(target=use, args=name) for name in names]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(ENGINES) == 1 and sum(_waiting.values()) == len(names) - 1, "all threads to wait")
+    first.set()
+    for thread in threads:
+        thread.join()
+    assert "".join(done) in ("aaaabbbb", "bbbbaaaa")
+    assert [engine.is_alone for engine in ENGINES] == [True, True]
+    free_engine(done[0], {"seed": 1})
+    assert [engine.ended for engine in ENGINES] == [True, False]
+    free_engine(done[-1], {"seed": 1})
+    assert ENGINES[1].ended
+
+
+ENDING = """
+import multiprocessing, sys, time
+from types import SimpleNamespace
+
+def load(model):
+    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+    child.start()
+    core = SimpleNamespace(shutdown=lambda timeout: child.kill())
+    return SimpleNamespace(llm_engine=SimpleNamespace(engine_core=core))
+
+sys.modules["vllm"] = SimpleNamespace(LLM=load)
+from keystone.indexing.encoders.vllm import lend_engine
+
+with lend_engine("echo", {}):
+    pass
+"""
+"""A program that ends with an engine whose process would go on."""
+
+
+def test_a_program_ends_with_its_engine() -> None:
+    programs.run([sys.executable, "-c", ENDING], cwd=ROOT, check=True, seconds=60)
 
 
 def test_without_vllm_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
