@@ -75,9 +75,9 @@ def _list_fallbacks(view: RunView, topic_id: str) -> list[Mapping[str, str]]:
 
 
 def _render_fallbacks(fallbacks: Sequence[Mapping[str, str]]) -> Html:
-    """Render the steps of a narrative that the model gave no usable reply to, each with the reason."""
+    """Render the steps of a narrative in which a rule replaced the model's reply or dropped a citation."""
     items = [element("li", f"{one['step']}: ", isolate(one["reason"])) for one in fallbacks]
-    text = "The model gave no usable reply in these steps, so a rule took its place:"
+    text = "In these steps a rule replaced the model's reply or dropped a citation:"
     return element("div", element("p", text), element("ul", *items), class_="warning") if items else Html("")
 
 

@@ -216,7 +216,8 @@ def _tell_fallbacks(view: RunView) -> list[str]:
     if not fallbacks:
         return []
     topics = plural(len({one["topic_id"] for one in fallbacks}), "narrative")
-    return [f"the model gave no usable reply in {plural(len(fallbacks), 'step')} of {topics}, which are marked below"]
+    steps = plural(len(fallbacks), "step")
+    return [f"in {steps} of {topics}, marked below, a rule replaced the model's reply or dropped a citation"]
 
 
 def _draw_values(

@@ -181,4 +181,4 @@ def test_the_supporting_sentence_is_marked_and_a_sentence_without_sources_says_s
 
 def test_a_run_with_fallbacks_says_so_below_the_result() -> None:
     shown = render_result([view("a", [topic("t0")], ["t0", "t0"])], Measures((), (), {}), ["t0"])
-    assert "the model gave no usable reply in 2 steps of 1 narrative, which are marked below" in shown
+    assert "in 2 steps of 1 narrative, marked below, a rule replaced" in shown
