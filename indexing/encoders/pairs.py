@@ -78,6 +78,8 @@ TEMPLATES: Mapping[str, Template] = {
     r"mono-?t5": Template("Query: {query} Document: ", " Relevant:", "▁false", "▁true", 512),
 }
 """The templates of rerankers that answer yes or no, by patterns of their names. They come from the models' cards."""
+ENGINE_KINDS = "a classifier, or a causal model with words for yes and no, for vLLM"
+"""The rerankers that vLLM's engine runs."""
 
 
 @cache
@@ -87,7 +89,9 @@ def open_pair_scorer(model: str, backend: str | None = None) -> ScorePairs:
     `UserError` for a checkpoint of another kind, and for one that answers yes or no whose template is not known.
     """
     checkpoint = read_checkpoint(model)
-    if is_late(checkpoint) and backend != VLLM:
+    if is_late(checkpoint):
+        if backend == VLLM:
+            raise refuse(checkpoint, "a model of late interaction", ENGINE_KINDS)
         return open_late_encoder(model).score
     kinds = checkpoint.config.get("architectures") or [""]
     if kinds[0].endswith("ForSequenceClassification"):
@@ -204,7 +208,7 @@ def _open_engine_weigher(checkpoint: Checkpoint, is_causal: bool, template: Temp
     """Open a causal model by vLLM's engine, which makes a classifier of the words of the template."""
     kind = checkpoint.config["architectures"][0]
     if not is_causal or template.no is None:
-        raise refuse(checkpoint, kind, "a classifier, or a causal model with words for yes and no, for vLLM")
+        raise refuse(checkpoint, kind, ENGINE_KINDS)
     import_vllm()
     overrides = {
         "architectures": [kind.replace("ForCausalLM", "ForSequenceClassification")],

@@ -98,10 +98,10 @@ def _describe_reranker(values: Values) -> dict[str, Any]:
         return {}
     records = values.get(RERANKS_FILE)
     warning = next((record.warning for record in records if record.warning), "")
-    devices = sorted({record.device for record in records if record.device})
+    device = next((record.device for record in records if record.device), "")
     return {
         **({"reranker_warning": warning} if warning else {}),
-        **({"reranker": {"backend": VLLM, "device": devices[-1]}} if devices else {}),
+        **({"reranker": {"backend": VLLM, "device": device}} if device else {}),
     }
 
 

@@ -21,6 +21,7 @@ from keystone.generation.llm.cache import Cache
 from keystone.generation.llm.model import make_request_key
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.encoders import vllm as engines
 from keystone.indexing.errors import UserError, Waits
 from tests.support.models.client import complete, make_settings
 from tests.support.models.hostile_bodies import HOSTILE_BODIES, Fate, body
@@ -132,7 +133,7 @@ def ask_in_process(folder: Path, hostile: Any, patch: pytest.MonkeyPatch) -> Ans
     output = SimpleNamespace(outputs=[said], prompt_token_ids=[1], num_cached_tokens=None)
     core = SimpleNamespace(shutdown=lambda **_: None)
     engine = SimpleNamespace(chat=lambda *_, **__: [output], llm_engine=SimpleNamespace(engine_core=core))
-    patch.setattr(vllm, "load_engine", lambda *_: engine)
+    patch.setattr(engines, "load_engine", lambda *_: engine)
     patch.setattr(vllm, "list_refusals", lambda: (ValueError,))
     patch.setattr(vllm.OfflineEngine, "_make_sampling", lambda *_: None)
     return ask(make_settings(folder, backend="vllm"))

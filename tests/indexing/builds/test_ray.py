@@ -318,7 +318,7 @@ def _written(out: Path, name: str) -> int:
 def test_a_local_ray_listens_only_on_the_loopback_and_ends_with_the_command(
     corpus: Path, tmp_path: Path, end: signal.Signals
 ) -> None:
-    """`test_interrupts.py` interrupts a local build also in `make test`."""
+    """Without Ray, `test_interrupts.py` interrupts a thread at work also in `make test`."""
     out, goes_on = tmp_path / "index", Event()
     with serving() as server:
         server.always = held(out, goes_on)

@@ -116,6 +116,7 @@ def test_an_encoder_with_a_part_that_vllm_lacks_is_refused(pooling: str, found: 
         ("monot5", {"architectures": ["T5ForConditionalGeneration"]}, "T5ForConditionalGeneration, expected a classif"),
         ("bge-reranker-v2-gemma", {"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM, expected a classifier"),
         ("any", {"architectures": ["BertModel"]}, "BertModel, expected a reranker"),
+        ("colbert", {"architectures": ["HF_ColBERT"]}, "a model of late interaction, expected a classifier"),
     ],
 )
 def test_a_reranker_that_vllm_cannot_run_is_refused(
