@@ -1,6 +1,8 @@
 """The interface of language models, the key of a request, and whether a server reads prompts whole.
 
 Some servers cut a prompt to their window and answer all the same. Only their count of tokens tells.
+
+`InLanguage` is a model that is asked to write in one language, whatever the languages of the documents.
 """
 
 from collections.abc import AsyncIterator, Iterable, MutableMapping, Sequence

@@ -24,7 +24,10 @@ TORCH_TYPES = {"FloatStorage": "<f4", "HalfStorage": "<f2", "DoubleStorage": "<f
 
 
 def read_pickled_layer(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Read a linear layer: its weights, float32[outputs, inputs], and its bias, float32[outputs] or zero.
+    """Read a linear layer in PyTorch's own form: weights, float32[outputs, inputs], and bias, float32[outputs] or zero.
+
+    Neither PyTorch nor anything that the file names runs. Such a file is a ZIP archive: `data.pkl` has the names, types
+    and shapes of arrays, and `data/` has their numbers.
 
     `UserError` if the file is missing or damaged, names anything else than arrays, or holds numbers that are not
     finite.
@@ -106,7 +109,10 @@ class Weight:
 
 
 def list_weights(file: Path) -> dict[str, Weight]:
-    """List the arrays of numbers of a file by their names. `UserError` if the file is damaged or missing."""
+    """List the arrays of a safetensors file by their names. `UserError` if the file is damaged or missing.
+
+    The file begins with the length of its header in 8 bytes. The header has the types, shapes and places in JSON.
+    """
     try:
         with file.open("rb") as opened:
             start = 8 + (length := int.from_bytes(opened.read(8), "little"))

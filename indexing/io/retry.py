@@ -1,4 +1,7 @@
-"""The retry policy of all clients: which HTTP statuses are tried again, how often, and after which pause."""
+"""The retry policy of all clients: which HTTP statuses are tried again, how often, and after which pause.
+
+A client also learns from an endpoint's speed how many requests to send to it at once (`Limit`).
+"""
 
 import math
 import random
@@ -114,6 +117,8 @@ class Limit:
     doubles each round. Then the limit stays at about twice the endpoint's capacity, so that the endpoint is busy while
     its answers are read. Some rounds later the limit doubles again on trial. If not even the first doubling pays, the
     limit is halved again. A round with too few requests to fill the limit changes nothing.
+
+    All times are in seconds of one monotonic clock, which the caller reads.
     """
 
     def __init__(self, most: int, first: int = FIRST_REQUESTS, least: int = LEAST_REQUESTS) -> None:

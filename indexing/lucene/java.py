@@ -1,7 +1,10 @@
-"""Finding a Java runtime for Lucene, and starting it inside this process.
+"""Finding a Java runtime for Lucene, starting it inside this process, and its method handles.
 
 Only one Python thread at a time may call Java. pyjnius keeps the object of a method call in a place that all threads
 share. So one of two concurrent calls may use the other's object. Work for many threads goes to threads of Java.
+
+Method handles (`java.lang.invoke`) make loops over Lucene's classes that one call from Python runs. The virtual machine
+compiles a combination of handles like any code, so Keystone neither builds nor ships Java code.
 
 `python -m keystone.indexing.lucene.java` prints the home of the runtime, and fails without one.
 """

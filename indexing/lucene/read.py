@@ -1,6 +1,10 @@
 """Ids and stored documents of an index that Anserini made, read in bulk with a few calls into Java for each batch.
 
 Loops over Lucene's classes write ids and texts into buffers of bytes, which Python takes in one piece.
+
+The document numbers of such an index do not follow the order of ids. A row is a document's rank among all ids in
+ascending order. `ids.npy` (UTF-8) and `numbers.npy` are arrays by row, `rows.npy` is an array by Lucene's number. The
+index's dictionary of ids is in order, so nothing is sorted.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,9 @@
-"""Index folders over documents, postings and vectors in OpenSearch."""
+"""Index folders over documents, postings and vectors in OpenSearch, and the update of such an index.
+
+An update sends only new and changed documents, to a copy that then takes the place of the index. The copy shares the
+files of the index. Searches see the older index until an alias leads to the copy, in one step. Documents that stay keep
+their numbers (`keystone.indexing.opensearch.numbers`).
+"""
 
 import time
 from collections.abc import Collection, Mapping, Sequence

@@ -33,7 +33,10 @@ Sign = Callable[[str, str, bytes | None], Mapping[str, str]]
 
 
 def make_signer(region: str) -> Sign:
-    """Make the function that signs each request to a cluster in an AWS region.
+    """Make the function that signs each request to a cluster in an AWS region (AWS Signature Version 4).
+
+    botocore finds the credentials as AWS's own tools do: in the environment, in a profile, or in the role of the
+    machine.
 
     `UserError` if there are no credentials, `MissingPackage` if botocore or opensearch-py is not installed.
     """

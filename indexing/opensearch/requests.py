@@ -280,6 +280,9 @@ def _next_chance(lines: Sequence[_Line], waiting: Sequence[tuple[float, int, obj
 def administer(nodes: Sequence[Node], patience: float = PATIENCE_S) -> "OpenSearch":
     """Return opensearch-py's client of a cluster. Its calls return the JSON of an answer.
 
+    opensearch-py knows the path and the parameters of each call. Keystone's own connections send it. They bring
+    credentials, limits of replies, and patience with a cluster that is busy or down.
+
     A call raises `ClusterRefused` for the status of an error that it does not `ignore`, and `GaveUp` if nothing
     succeeds for `patience` seconds. `MissingPackage` if opensearch-py is not installed.
     """

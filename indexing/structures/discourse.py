@@ -2,6 +2,9 @@
 
 Against the gold trees of GUM this shape is far better than its labels (`benchmarks/discourse_trees.py`). A label comes
 from a connective, and `Node.cue` names it; without a connective it is a default.
+
+The table of English connectives is our own, in the terms of Mann and Thompson (1988). A connective relates the unit
+that it begins to the unit before it, or within a sentence to the one after it.
 """
 
 import re

@@ -2,6 +2,9 @@
 
 The paper links two keys if each appears in the facts of the other. Its example (Figures 21 and 23) shows that this is
 co-occurrence after normalisation. So the paper does not search for one key in the text of the other's facts.
+
+The paper normalises keys as InsTag does, and gives no parameters. Here rules normalise them, so that a key has the same
+form in every document. Keys with different numbers never have the same form.
 """
 
 import re

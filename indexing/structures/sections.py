@@ -1,4 +1,8 @@
-"""Section trees: a document's title, its headings as inner nodes, its paragraphs as content (RDR2, section 3.1)."""
+"""Section trees: a document's title, its headings as inner nodes, its paragraphs as content (RDR2, section 3.1).
+
+MS MARCO V2.1 gives a document's headings without levels or places, often twice, and the text may begin with a table of
+contents. So the first line that equals a heading is often the wrong one.
+"""
 
 import re
 import unicodedata

@@ -30,7 +30,11 @@ _MAKING = Lock()
 
 
 class VectorCache:
-    """A cache in an open file; `open_cache` opens one."""
+    """A cache of vectors in an open SQLite file beside the index; `open_cache` opens one.
+
+    A key is the hash of `Embedding.made_by` and of the texts that the model embedded together. So a user may delete a
+    file at any time or copy it between indexes, and several processes may share it.
+    """
 
     def __init__(self, kept: Kept, embedding: Embedding) -> None:
         self._kept, self._embedding, self._dimension = kept, embedding, load_embedder(embedding).dimension

@@ -1,4 +1,4 @@
-"""BM25 by OpenSearch. It gives the rankings of Lucene: same scores, ties by row.
+"""BM25 and impacts by OpenSearch. BM25 gives the rankings of Lucene: same scores, ties by row.
 
 OpenSearch 2.x multiplies BM25 scores by (k1 + 1), and Keystone divides them again.
 
@@ -183,7 +183,11 @@ def open_impacts(index: Index, name: str) -> Impacts:
 
 
 class OpenSearchImpacts(OpenSearchSparse):
-    """Inner products of the impacts of queries and of documents in a cluster. The words of queries are tokens."""
+    """Inner products of the impacts of queries and of documents in a cluster. The words of queries are tokens.
+
+    OpenSearch keeps impacts exactly, in fields of the type `rank_features`. A linear function multiplies each by its
+    weight in the query, a whole number. So scores are exact sums, and the rankings are those of local impacts.
+    """
 
     def __init__(self, index: Index, name: str) -> None:
         super().__init__(index)

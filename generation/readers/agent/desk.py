@@ -1,4 +1,10 @@
-"""The desk of an agent: the documents found, the rankings of all searches, and the demands in the text of a search."""
+"""The desk of an agent: the documents found, the rankings of all searches, and the demands in the text of a search.
+
+A search demands of each document `"a phrase"` or `+word`, and excludes `-word`. `a AND b` demands both, and `NOT a`
+excludes it. Words and phrases are compared as written, without regard to case. Keystone's indexes hold no places of
+words, so the demands are checked in the texts of the documents that a search for the words has found. So every engine,
+and a fusion of several, gives the same documents.
+"""
 
 import asyncio
 import re

@@ -57,6 +57,7 @@ def create_banks_from_run(
     `run` is a run file, or a run directory, whose last ranking counts. `answer.documents` is the number of documents.
     The banks carry the names of the team and the run, and its description. `UserError` as from `create_banks`.
     """
+    window = _require_window(config)
     topics, store = read_topics(config.topics), open_store(open_index(config.index))
     ranked, name = read_run(find_ranking(run)).list_hits(), str(run)
     ids = {one.id: [doc for doc, _ in ranked.get(one.id, ())][: config.answer.documents] for one in topics}
@@ -64,7 +65,7 @@ def create_banks_from_run(
     passages = {topic: {doc: texts[doc] for doc in own if doc in texts} for topic, own in ids.items()}
     missing = sorted({doc for own in ids.values() for doc in own} - texts.keys())
     lost = [f"{name}: {plural(len(missing), 'document')} not in the index, such as {missing[0]}"] if missing else []
-    banks, cautions = _create_all(topics, (passages, lost), f"{name}: ranks no document", config, run_with_model)
+    banks, cautions = _create_all(topics, (passages, lost), f"{name}: ranks no document", window, run_with_model)
     run_id, team_id, description = config.run_id, config.team_id, config.run_desc or ""
     return [replace(one, run_id=run_id, team_id=team_id, description=description) for one in banks], cautions
 
@@ -73,19 +74,24 @@ def create_banks_for(
     topics: Sequence[Topic], store: Store, judged: Judgments, config: RunConfig, run_with_model: RunWithModel
 ) -> tuple[list[NuggetBank], list[str]]:
     """Create the nuggets of these topics, as `create_banks` does. The configuration names the model."""
+    window = _require_window(config)
     nothing = f"{judged.name}: names no document of grade {judged.relevant_from} or more"
-    return _create_all(topics, read_passages(store, topics, judged), nothing, config, run_with_model)
+    return _create_all(topics, read_passages(store, topics, judged), nothing, window, run_with_model)
+
+
+def _require_window(config: RunConfig) -> int:
+    """Return the window of the model in tokens. `UserError` without a model, before any document is read."""
+    return config.require_model("nuggets: needs a language model; expected one under the key model").window
 
 
 def _create_all(
     topics: Sequence[Topic],
     read: tuple[Mapping[str, dict[str, str]], list[str]],
     nothing: str,
-    config: RunConfig,
+    window: int,
     run_with_model: RunWithModel,
 ) -> tuple[list[NuggetBank], list[str]]:
     """Create the nuggets of topics from their passages by id, read with cautions. `nothing` says that none is there."""
-    window = config.require_model("nuggets: needs a language model; expected one under the key model").window
     passages, cautions = read
     asked = [topic for topic in topics if passages.get(topic.id)]
     if not asked:
