@@ -19,7 +19,7 @@ from keystone.indexing.encoders.vllm import _waiting, free_engine, lend_engine
 from keystone.indexing.errors import MissingPackage, UserError
 from tests.support import programs
 from tests.support.places import ROOT
-from tests.support.waiting import wait_until
+from tests.support.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -187,7 +187,7 @@ def test_an_engine_is_freed_before_another_is_loaded_and_those_who_wait_for_it_g
     wait_until(lambda: len(ENGINES) == 1 and sum(_waiting.values()) == len(names) - 1, "all threads to wait")
     first.set()
     for thread in threads:
-        thread.join()
+        thread.join(LIMIT_S)
     assert "".join(done) in ("aaaabbbb", "bbbbaaaa")
     assert [engine.is_alone for engine in ENGINES] == [True, True]
     free_engine(done[0], {"seed": 1})
