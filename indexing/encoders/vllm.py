@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 from threading import Condition
@@ -34,13 +34,16 @@ class _Loaded:
     processes: frozenset[BaseProcess]
 
 
-_turn = Condition()
-_loaded: list[_Loaded] = []
-"""The engine of this process: one at most."""
-_lent: list[str] = []
-"""The key of that engine while a caller has it."""
-_waiting: Counter[str] = Counter()
-"""How many callers wait for an engine, by its key."""
+@dataclass(slots=True)
+class _State:
+    """What this process has of engines. `waiting` counts the callers that wait for one, by its key."""
+
+    loaded: _Loaded | None = None
+    is_lent: bool = False
+    waiting: Counter[str] = field(default_factory=Counter)
+
+
+_turn, _state = Condition(), _State()
 
 
 @contextmanager
@@ -52,44 +55,53 @@ def lend_engine(model: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
     """
     key = _name_engine(model, arguments)
     with _turn:
-        _waiting[key] += 1
+        _state.waiting[key] += 1
         try:
-            _turn.wait_for(lambda: not _lent and not any(_waiting[one.key] for one in _loaded if one.key != key))
+            _turn.wait_for(lambda: not _state.is_lent and not _is_awaited_by_others(key))
         finally:
-            _waiting[key] -= 1
-        _lent.append(key)
+            _state.waiting[key] -= 1
+        _state.is_lent = True
     try:
-        if key not in (one.key for one in _loaded):
+        loaded = _state.loaded
+        if not loaded or loaded.key != key:
             _end_engine()
             before = set(active_children())
             engine = load_engine(model, arguments)
             atexit.register(_end_engine)  # now, so that it runs before Python waits for the engine's processes
-            _loaded.append(_Loaded(key, engine, frozenset(set(active_children()) - before)))
-        yield _loaded[0].engine
+            loaded = _state.loaded = _Loaded(key, engine, frozenset(set(active_children()) - before))
+        yield loaded.engine
     finally:
         with _turn:
-            _lent.clear()
+            _state.is_lent = False
             _turn.notify_all()
+
+
+def _is_awaited_by_others(key: str) -> bool:
+    """Whether the loaded engine has another key, and callers wait for it."""
+    loaded = _state.loaded
+    return loaded is not None and loaded.key != key and _state.waiting[loaded.key] > 0
 
 
 def free_engine(model: str, arguments: Mapping[str, Any], at_once: bool = False) -> None:
     """End the engine of a model, if it is loaded. It stays while it is lent, unless it must end `at_once`."""
     with _turn:
-        if at_once or not _lent:
-            _end_engine(_name_engine(model, arguments))
+        loaded = _state.loaded
+        if loaded and loaded.key == _name_engine(model, arguments) and (at_once or not _state.is_lent):
+            _end_engine()
 
 
-def _end_engine(key: str | None = None) -> None:
-    """End the loaded engine, if it is that of the key, and wait until its processes are gone."""
-    for one in [one for one in _loaded if key in (None, one.key)]:
-        _loaded.remove(one)
-        core = one.engine.llm_engine.engine_core
-        try:
-            core.shutdown(timeout=SHUTDOWN_TIMEOUT_S)
-        except TypeError:  # older versions of vLLM take no timeout
-            core.shutdown()
-        for process in one.processes:
-            process.join(EXIT_TIMEOUT_S)
+def _end_engine() -> None:
+    """End the loaded engine, if there is one, and wait until its processes are gone."""
+    loaded, _state.loaded = _state.loaded, None
+    if not loaded:
+        return
+    core = loaded.engine.llm_engine.engine_core
+    try:
+        core.shutdown(timeout=SHUTDOWN_TIMEOUT_S)
+    except TypeError:  # older versions of vLLM take no timeout
+        core.shutdown()
+    for process in loaded.processes:
+        process.join(EXIT_TIMEOUT_S)
 
 
 def _name_engine(model: str, arguments: Mapping[str, Any]) -> str:

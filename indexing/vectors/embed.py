@@ -63,9 +63,9 @@ def load_model(embedding: Embedding) -> Embedder:
         return Endpoint(embedding.model, embedding.url, embedding.window, embedding.key_env)
     if embedding.key_env:
         raise UserError(f"embedding model: found {embedding.key_env!r} as the key of {embedding.model}, expected a URL")
-    from keystone.indexing.vectors.encoder import open_encoder, open_engine_encoder
+    from keystone.indexing.vectors.encoder import open_encoder
 
-    return open_engine_encoder(embedding) if embedding.backend == VLLM else open_encoder(embedding)
+    return open_encoder(embedding)
 
 
 def settle_embedding(given: Embedding, prefixes: bool, note: Callable[[str], None]) -> Embedding:

@@ -13,7 +13,7 @@ from keystone.indexing.encoders.open import open_network
 from keystone.indexing.encoders.vllm import ask_pooling_engine, find_engine_device
 from keystone.indexing.encoders.weights import list_weights
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import Embedding, Tick
+from keystone.indexing.types import VLLM, Embedding, Tick
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
 ENGINE_TEXTS = 1024
@@ -131,16 +131,10 @@ class EngineEncoder:
         return result
 
 
-def open_encoder(embedding: Embedding) -> Encoder:
+def open_encoder(embedding: Embedding) -> Encoder | EngineEncoder:
     """Open the encoder of an embedding without a URL. `UserError` if its checkpoint has changed since it was named."""
-    checkpoint = read_checkpoint(embedding.model, embedding.weights)
-    return Encoder(checkpoint, embedding.window, embedding.dimensions)
-
-
-def open_engine_encoder(embedding: Embedding) -> EngineEncoder:
-    """Open the encoder of an embedding by vLLM's engine. `UserError` as from `open_encoder`."""
-    checkpoint = read_checkpoint(embedding.model, embedding.weights)
-    return EngineEncoder(checkpoint, embedding.window, embedding.dimensions)
+    kind = EngineEncoder if embedding.backend == VLLM else Encoder
+    return kind(read_checkpoint(embedding.model, embedding.weights), embedding.window, embedding.dimensions)
 
 
 def _check_vectors(checkpoint: Checkpoint, window: int | None) -> None:

@@ -141,8 +141,8 @@ async def ask_for_facts(
 ) -> tuple[dict[int, list[ChunkFact]], list[Step]]:
     """Ask the model for the facts of each chunk; a chunk without usable facts is not in the result.
 
-    The first chunks are asked for, as many as the allowance surely holds with their repairs. What they do not use stays
-    in the allowance.
+    The model reads the first chunks, as many as the allowance surely holds with their repairs. The allowance keeps the
+    calls and tokens that these chunks do not use.
     """
     work, shares = [], []
     for chunk in chunks:

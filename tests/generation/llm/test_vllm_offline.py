@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from keystone.generation.llm.open import open_model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Reply, Request, Usage
-from keystone.indexing.encoders.vllm import _waiting, free_engine, lend_engine
+from keystone.indexing.encoders.vllm import _state, free_engine, lend_engine
 from keystone.indexing.errors import MissingPackage, UserError
 from tests.support import programs
 from tests.support.places import ROOT
@@ -184,7 +184,7 @@ def test_an_engine_is_freed_before_another_is_loaded_and_those_who_wait_for_it_g
     threads = [Thread(target=use, args=name) for name in names]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(ENGINES) == 1 and sum(_waiting.values()) == len(names) - 1, "all threads to wait")
+    wait_until(lambda: len(ENGINES) == 1 and _state.waiting.total() == len(names) - 1, "all threads to wait")
     first.set()
     for thread in threads:
         thread.join(LIMIT_S)

