@@ -57,27 +57,24 @@ BUILDERS = {
 """The builder of each kind of structure."""
 
 
-def read_section_trees(index: Index, documents: Sequence[Document], threads: int = 1) -> list[Tree]:
+def read_section_trees(index: Index, documents: Sequence[Document]) -> list[Tree]:
     """Read or build the section tree of each document. `UserError` if the file of structures is damaged."""
-    return _read_trees(index, "sections", documents, threads)
+    return _read_trees(index, "sections", documents)
 
 
-def read_discourse_trees(index: Index, documents: Sequence[Document], threads: int = 1) -> list[Tree]:
+def read_discourse_trees(index: Index, documents: Sequence[Document]) -> list[Tree]:
     """Read or build the discourse tree of each document. `UserError` if the file of structures is damaged."""
-    return _read_trees(index, "discourse", documents, threads)
+    return _read_trees(index, "discourse", documents)
 
 
-def read_facts(index: Index, documents: Sequence[Document], threads: int = 1) -> list[tuple[Fact, ...]]:
+def read_facts(index: Index, documents: Sequence[Document]) -> list[tuple[Fact, ...]]:
     """Read or build the facts of each document. `UserError` if the file of structures is damaged."""
-    contents = read_structures(index, ["facts"], documents, threads)
+    contents = read_structures(index, ["facts"], documents)
     return [decode_facts(orjson.loads(own["facts"])) for own in contents]
 
 
 def read_structures(
-    index: Index,
-    kinds: Sequence[str],
-    documents: Iterable[Document],
-    threads: int = 1,
+    index: Index, kinds: Sequence[str], documents: Iterable[Document], threads: int = 1
 ) -> Iterator[dict[str, bytes]]:
     """Read or build structures: yields for each document its structure of each kind, as JSON.
 
@@ -110,9 +107,12 @@ def _fill(kept: Kept, kind: str, documents: Sequence[Document], pool: Executor |
     return [found[key] for key in keys]
 
 
-def _read_trees(index: Index, kind: str, documents: Sequence[Document], threads: int) -> list[Tree]:
-    contents = read_structures(index, [kind], documents, threads)
-    return [_parse_nodes(document.id, own[kind]) for document, own in zip(documents, contents, strict=True)]
+def _read_trees(index: Index, kind: str, documents: Sequence[Document]) -> list[Tree]:
+    contents = (orjson.loads(own[kind]) for own in read_structures(index, [kind], documents))
+    return [
+        Tree(document.id, tuple(Node(*fields) for fields in nodes))
+        for document, nodes in zip(documents, contents, strict=True)
+    ]
 
 
 def _make_section_tree(document: Document) -> Tree:
@@ -121,7 +121,3 @@ def _make_section_tree(document: Document) -> Tree:
 
 def _format_nodes(tree: Tree) -> bytes:
     return orjson.dumps([_get_fields(node) for node in tree.nodes])
-
-
-def _parse_nodes(doc_id: str, content: bytes) -> Tree:
-    return Tree(doc_id, tuple(Node(*fields) for fields in orjson.loads(content)))

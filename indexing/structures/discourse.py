@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from keystone.indexing.structures.blocks import sentence_spans
-from keystone.indexing.structures.tree import Node, Nuclearity, Tree, children, depths
+from keystone.indexing.structures.tree import Node, Nuclearity, Tree, depths, siblings
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,16 +178,12 @@ def relations_from(tree: Tree, id: int, most: int = MOST_RELATIONS) -> list[Rela
     node = tree[id]
     while node.parent is not None and len(found) < most:
         parent = tree[node.parent]
-        found += [
-            Related(parent.relation, other.id, depth[other.id])
-            for other in children(tree, parent.id)
-            if other.id != node.id
-        ]
+        found += [Related(parent.relation, other.id, depth[other.id]) for other in siblings(tree, node.id)]
         node = parent
     return found[:most]
 
 
-def binary_tree(doc_id: str, leaves: Sequence[Leaf], text: str, longest_chain: int = LONGEST_CHAIN) -> Tree:
+def binary_tree(doc_id: str, leaves: Sequence[Leaf], text: str) -> Tree:
     """The strictly binary tree over leaves: stronger gaps split first, equal ones from left to right."""
     nodes: list[Node] = []
     waiting: list[tuple[_Group, int | None]] = [(_grouped(leaves), None)]
@@ -197,7 +193,7 @@ def binary_tree(doc_id: str, leaves: Sequence[Leaf], text: str, longest_chain: i
         if not group.units:
             nodes.append(Node(len(nodes), parent, "content", start, end))
             continue
-        left, right = _halves(group, longest_chain)
+        left, right = _halves(group)
         waiting += [(right, len(nodes)), (left, len(nodes))]
         found = _find_signal(leaves, text, left, right)
         nodes.append(
@@ -224,11 +220,11 @@ def _grouped(leaves: Sequence[Leaf]) -> _Group:
     raise ValueError("a tree has at least one leaf")
 
 
-def _halves(group: _Group, longest_chain: int) -> tuple[_Group, _Group]:
+def _halves(group: _Group) -> tuple[_Group, _Group]:
     """The first unit and the rest; too many units are first cut into chains of equal length."""
     units = group.units
-    while len(units) > longest_chain:
-        chains = -(-len(units) // longest_chain)
+    while len(units) > LONGEST_CHAIN:
+        chains = -(-len(units) // LONGEST_CHAIN)
         cuts = [len(units) * number // chains for number in range(chains + 1)]
         units = tuple(_group(units[cuts[at] : cuts[at + 1]], group.gap) for at in range(chains))
     return units[0], _group(units[1:], group.gap)

@@ -104,7 +104,7 @@ def _align(
     best: list[tuple[int, int]] = [(0, -1)] * (len(ends) + 1)
     chain: list[tuple[int, Span, int]] = []
     most = max(FEWEST_PLACES, min(MOST_PLACES, MOST_PAIRS // max(1, len(forms))))
-    counts, seen = _counts(forms), dict.fromkeys(places, 0)
+    counts, seen = Counter(forms), dict.fromkeys(places, 0)
     for heading, form in enumerate(forms):
         if form not in places:
             continue
@@ -122,13 +122,6 @@ def _align(
         heading, span, link = chain[link]
         found[heading] = span
     return found
-
-
-def _counts(forms: Sequence[str]) -> dict[str, int]:
-    counts: dict[str, int] = defaultdict(int)
-    for form in forms:
-        counts[form] += 1
-    return counts
 
 
 def _considered(places: list[Span], number: int, count: int, most: int) -> list[Span]:
@@ -215,17 +208,15 @@ FORMATS: dict[str, Callable[[Document], list[Block]]] = {
 """How the headings of a document are given: listed beside plain text, or marked up in the text."""
 
 
-def section_tree(document: Document, format: str = "headings", lead: str = "") -> Tree:
+def section_tree(document: Document, format: str = "headings") -> Tree:
     """The section tree of a document; its root is the title. `KeyError` for an unknown format.
 
-    Each heading has content below it. If `lead` is not empty, the content before the first heading stands below a
-    heading of this name. Marked-up sections of back matter are left out with all below them.
+    Each heading has content below it. Marked-up sections of back matter are left out with all below them.
     """
-    blocks = _with_lead(FORMATS[format](document), lead)
     root = Node(0, None, "heading", 0, 0, 0, document.title)
     nodes = [root]
     path: list[tuple[Node, int]] = []
-    for block in _without_empty(blocks):
+    for block in _without_empty(FORMATS[format](document)):
         rank = block.level if block.kind == "heading" else _CONTENT_RANK + block.level
         while path and path[-1][1] >= rank:
             path.pop()
@@ -269,13 +260,6 @@ def _leveled(text: str, run: Sequence[tuple[int, int]], last: int, levels: dict[
             levels[number] = level
         found.append(Block("heading", start, end, level, label))
     return found
-
-
-def _with_lead(blocks: list[Block], lead: str) -> list[Block]:
-    if not lead or not blocks or blocks[0].kind == "heading":
-        return blocks
-    level = min((block.level for block in blocks if block.kind == "heading"), default=1)
-    return [Block("heading", blocks[0].start, blocks[0].start, level, lead), *blocks]
 
 
 def _without_back_matter(blocks: Sequence[Block]) -> list[Block]:

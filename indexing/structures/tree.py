@@ -1,7 +1,7 @@
 """A tree over the text of a document, as an array of nodes in pre-order; all functions are pure and none recurses."""
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -78,7 +78,12 @@ def subtree(tree: Tree, id: int) -> tuple[Node, ...]:
 
 def children(tree: Tree, id: int) -> tuple[Node, ...]:
     """The children of a node, in text order."""
-    return tuple(_children(tree, position(tree, id)))
+    at = position(tree, id)
+    found, child = [], at + 1
+    while child < tree.ends[at]:
+        found.append(tree.nodes[child])
+        child = tree.ends[child]
+    return tuple(found)
 
 
 def ancestors(tree: Tree, id: int) -> tuple[Node, ...]:
@@ -115,14 +120,14 @@ def depths(tree: Tree) -> dict[int, int]:
     return found
 
 
-def render(tree: Tree, text: str, shown: Collection[int] | None = None, longest: int | None = None) -> str:
+def render(tree: Tree, text: str, shown: Collection[int] | None = None) -> str:
     """One node per line in pre-order, as `id: text` indented by one tab per level: RDR2's tree (Table 16) for a model.
 
-    `shown` holds the ids of the nodes to show, None for all. `longest` cuts the text of each line, in characters.
+    `shown` holds the ids of the nodes to show, None for all.
     """
     depth = depths(tree)
     return "\n".join(
-        f"{INDENT * min(depth[node.id], DEEPEST_INDENT)}{node.id}: {_cut(_line(node, text, depth[node.id]), longest)}"
+        f"{INDENT * min(depth[node.id], DEEPEST_INDENT)}{node.id}: {_line(node, text, depth[node.id])}"
         for node in tree.nodes
         if shown is None or node.id in shown
     )
@@ -135,17 +140,6 @@ def _line(node: Node, text: str, depth: int) -> str:
         return f"{node.relation} {node.nuclearity}"
     marks = "=" * min(depth + 1, DEEPEST_INDENT) if depth else ""
     return f"{marks}{' '.join(node.label.split())}{marks}"
-
-
-def _cut(line: str, longest: int | None) -> str:
-    return line if longest is None or len(line) <= longest else f"{line[: longest - 1]}…"
-
-
-def _children(tree: Tree, at: int) -> Iterator[Node]:
-    child = at + 1
-    while child < tree.ends[at]:
-        yield tree.nodes[child]
-        child = tree.ends[child]
 
 
 def _subtree_ends(nodes: Sequence[Node]) -> tuple[int, ...]:

@@ -23,8 +23,8 @@ def outline(tree: Tree, text: str) -> list[str]:
     ]
 
 
-def tree_of(text: str, headings: str = "", format: str = "headings", title: str = "T", lead: str = "") -> list[str]:
-    return outline(section_tree(Document("d", text, title, headings=headings), format, lead), text)
+def tree_of(text: str, headings: str = "", format: str = "headings", title: str = "T") -> list[str]:
+    return outline(section_tree(Document("d", text, title, headings=headings), format), text)
 
 
 @pytest.mark.parametrize(
@@ -81,20 +81,6 @@ def test_a_document_without_content_is_its_title(format: str, text: str) -> None
 def test_an_unknown_format_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         tree_of("a", format="pdf")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("a\n# A\nb", ["-#Lead", "--a", "-#A", "--b"], id="content before the first heading"),
-        pytest.param("# A\nb", ["-#A", "--b"], id="none before it"),
-        pytest.param("a", ["-#Lead", "--a"], id="no heading"),
-        pytest.param("a\n## B\nb", ["-#Lead", "--a", "-#B", "--b"], id="at the level of the others"),
-        pytest.param("", [], id="no text"),
-    ],
-)
-def test_a_lead_heading(text: str, expected: list[str]) -> None:
-    assert tree_of(text, format="markdown", lead="Lead") == expected
 
 
 def test_a_heading_without_content_goes_and_ids_have_no_gap() -> None:
