@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.table import Row, compare_costs, take_turns
 from keystone.fusion.lists import group_queries_by_topic
-from keystone.fusion.rrf import fuse_queries, fuse_systems
+from keystone.fusion.rrf import fuse_groups, fuse_systems
 from keystone.retrieval.types import Rankings, offsets_of, ranked
 
 NARRATIVES, QUERIES, DEPTH, KEPT_DOCUMENTS, K = 105, 8, 1000, 100, 60
@@ -46,7 +46,7 @@ def make_rankings(documents: int) -> list[Rankings]:
 def fuse_by_keystone(systems: list[Rankings]) -> tuple[Rankings, Rankings]:
     """Fuse in two stages by Keystone; returns both results."""
     hybrid = fuse_systems(systems, K, DEPTH)
-    return hybrid, fuse_queries(hybrid, group_queries_by_topic(TOPIC_OF, TOPICS), K, KEPT_DOCUMENTS)
+    return hybrid, fuse_groups([hybrid], group_queries_by_topic(TOPIC_OF, TOPICS), K, KEPT_DOCUMENTS)
 
 
 def fuse_by_numpy(systems: list[Rankings]) -> Rankings:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from keystone.fusion.hits import gather_hits, rank_hits
-from keystone.fusion.lists import Groups, Ranked, RankedLists, group_queries_by_topic
+from keystone.fusion.lists import Groups, Ranked, RankedLists
 from keystone.fusion.methods import METHODS, RRF_K, find_impossible_setting
 from keystone.fusion.norms import NORMS
 from keystone.fusion.rrf import fuse_groups
@@ -94,35 +94,3 @@ def _scale_scores(rankings: Rankings, weight: float, lowest: float, depth: int) 
     factors = np.divide(weight, high - least, out=np.zeros(len(held)), where=high > least)
     shares = np.repeat(factors, held) * (scores - np.repeat(absent, held))
     return RankedLists(rankings.offsets, rankings.docs, shares)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicFusion:
-    """A method of `keystone.fusion.methods.METHODS` with its settings; `depth` counts documents of a topic.
-
-    `k` is used by methods that have such a parameter, `norm` by methods that add scores.
-    """
-
-    method: str = "rrf"
-    k: float = 60
-    norm: str | None = None
-    parameters: Mapping[str, float] = field(default_factory=dict)
-    depth: int = 100
-
-
-def fuse_topics(
-    rankings: Rankings,
-    topic_of: Sequence[str],
-    topics: Sequence[str],
-    weights: Sequence[float],
-    settings: TopicFusion,
-) -> Rankings:
-    """Fuse the rankings of each topic's queries into one (Keystone-Docs RAG, section 2.4), in the order of `topics`.
-
-    `topic_of` and `weights` stand beside the queries of `rankings`: the topic of each query, and its weight.
-    """
-    parameters = dict(settings.parameters)
-    if "k" in METHODS[settings.method].parameters:
-        parameters["k"] = settings.k
-    groups = group_queries_by_topic(topic_of, topics, weights)
-    return fuse([rankings], groups, FusionSettings(settings.method, settings.depth, settings.norm, parameters))

@@ -1,6 +1,7 @@
 """Reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009), in the two stages of Keystone-Docs RAG.
 
-Stage 1 (section 2.3.1) fuses the systems of one query. Stage 2 (section 2.3.2) fuses the queries of one narrative.
+Stage 1 (section 2.3.1) fuses the systems of one query. Stage 2 (section 2.3.2) fuses the queries of one narrative,
+which `group_queries_by_topic` groups.
 Both sum weight / (k + rank) over rankings. Ranks begin at 1, and an absent document adds 0.
 `fuse_reciprocal_ranks` does the same with lists of other things, such as the evidence of several readers.
 """
@@ -68,14 +69,6 @@ def fuse_systems(
     ids = systems[0].query_ids
     members = [[(system, query) for system in range(len(systems))] for query in range(len(ids))]
     return fuse_groups(systems, Groups(ids, members, None if weights is None else [weights] * len(ids)), k, depth)
-
-
-def fuse_queries(hybrid: Rankings, topics: Groups, k: float = RRF_K, depth: int = 100) -> Rankings:
-    """Stage 2: fuse the hybrid rankings of each topic's queries into one ranking for each topic.
-
-    `group_queries_by_topic` makes `topics` (Keystone-Docs RAG, section 2.3.2).
-    """
-    return fuse_groups([hybrid], topics, k, depth)
 
 
 def interleave(lists: Sequence[Sequence[T]], most: int | None = None) -> list[T]:

@@ -12,7 +12,7 @@ from keystone.fusion.closest import find_closest_segments
 from keystone.fusion.coverage import choose
 from keystone.fusion.lists import Groups, group_queries_by_topic
 from keystone.fusion.parasol import parasol
-from keystone.fusion.rrf import fuse_groups, fuse_queries, fuse_systems
+from keystone.fusion.rrf import fuse_groups, fuse_systems
 from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.types import Rankings, offsets_of
 
@@ -38,7 +38,7 @@ def rankings(lists: Lists) -> Rankings:
 
 
 def fuse_one_topic(lists: Lists, k: float = 60, depth: int = 100, weights: Sequence[float] | None = None) -> Rankings:
-    return fuse_queries(rankings(lists), group_queries_by_topic(["t"] * len(lists), ["t"], weights), k, depth)
+    return fuse_groups([rankings(lists)], group_queries_by_topic(["t"] * len(lists), ["t"], weights), k, depth)
 
 
 def fuse_plainly(lists: Lists, k: float, depth: int, weights: Sequence[float] | None = None) -> list[tuple[int, float]]:
@@ -122,7 +122,7 @@ def test_systems_of_the_first_stage_have_weights() -> None:
 
 
 def test_topics_keep_their_order_and_a_topic_without_hits_stays_empty() -> None:
-    fused = fuse_queries(rankings([[1], [2], []]), group_queries_by_topic(["b", "a", "c"], ["a", "b", "c"]))
+    fused = fuse_groups([rankings([[1], [2], []])], group_queries_by_topic(["b", "a", "c"], ["a", "b", "c"]), 60, 9)
     assert [fused.of(i).tolist() for i in range(3)] == [[2], [1], []]
     assert fused.query_ids == ("a", "b", "c")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from keystone.fusion.lists import Groups, group_queries_by_topic
-from keystone.fusion.rrf import fuse_groups, fuse_queries
+from keystone.fusion.rrf import fuse_groups
 from keystone.generation.grading.grade import GradedTopic
 from keystone.generation.queries.search_again import OpenQuery, write_search_texts
 from keystone.generation.types import Fallback
@@ -121,7 +121,7 @@ def _find_new_candidates(job: Job, found: Found, new: Sequence[Query], searched:
     topics = [topic.id for topic in job.topics]
     groups = group_queries_by_topic([query.topic_id for query in new], topics)
     first = searched.top(job.config.grading.pool)
-    fused = fuse_queries(first, groups, job.config.fusion.k_narrative, len(first.docs))
+    fused = fuse_groups([first], groups, job.config.fusion.k_narrative, len(first.docs))
     fresh = [fused.of(i)[~np.isin(fused.of(i), found.pools[topic])] for i, topic in enumerate(topics)]
     most = job.config.grading.round_documents
     return {topic: rows[:most].tolist() for topic, rows in zip(topics, fresh, strict=True)}

@@ -11,7 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from keystone.fusion.fuse import TopicFusion, combine_systems, fuse_topics
+from keystone.fusion.fuse import FusionSettings, combine_systems, fuse
+from keystone.fusion.lists import group_queries_by_topic
+from keystone.fusion.methods import METHODS
 from keystone.fusion.rrf import fuse_systems
 from keystone.generation.queries.compose import weigh_queries
 from keystone.indexing.errors import UserError
@@ -108,6 +110,8 @@ def fuse_topics_of(
 ) -> Rankings:
     """Fuse the rankings of the queries of each of `topics` by the configured method, into `depth` documents."""
     settings = config.fusion
-    fusion = TopicFusion(settings.method, settings.k_narrative, settings.norm, settings.parameters, depth)
+    has_k = "k" in METHODS[settings.method].parameters
+    parameters = {**settings.parameters, **({"k": settings.k_narrative} if has_k else {})}
     weights = weigh_queries(queries, config.queries.narrative_weight)
-    return fuse_topics(hybrid, [query.topic_id for query in queries], topics, weights, fusion)
+    groups = group_queries_by_topic([query.topic_id for query in queries], topics, weights)
+    return fuse([hybrid], groups, FusionSettings(settings.method, depth, settings.norm, parameters))
