@@ -227,6 +227,11 @@ def class_of(name: str) -> Any:
     return java_class("java.lang.Class").forName(name)
 
 
+def path_of(name: str) -> str:
+    """The name of a class as descriptors have it."""
+    return name.replace(".", "/")
+
+
 def type_of(descriptor: str) -> Any:
     """The type of a method from its descriptor in class files."""
     return java_class("java.lang.invoke.MethodType").fromMethodDescriptorString(descriptor, None)

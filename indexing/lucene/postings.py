@@ -19,8 +19,19 @@ from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import HEADER_LOCK
-from keystone.indexing.lucene.java import call, class_of, handle_of, handles, java_class, lookup, type_of
-from keystone.indexing.lucene.read import take_content
+from keystone.indexing.lucene.java import call, class_of, handle_of, handles, java_class, type_of
+from keystone.indexing.lucene.read import (
+    DOCUMENTS,
+    OUT,
+    POSTINGS,
+    POSTINGS_TYPE,
+    REF_TYPE,
+    TERMS,
+    handle_postings,
+    handle_writing,
+    make_term_loop,
+    take_content,
+)
 from keystone.indexing.lucene.write import CONTENTS_FIELD, open_reader
 from keystone.indexing.types import Progress, silent
 
@@ -33,15 +44,7 @@ CHECKED_BYTES = 1 << 28
 _WITH_FREQUENCIES = 1 << 3
 """Lucene's flag for postings that tell how often a document holds the term."""
 
-_LUCENE = "org.apache.lucene."
-_TERMS, _DOCUMENTS, _VALUES = (
-    f"{_LUCENE}index.TermsEnum",
-    f"{_LUCENE}search.DocIdSetIterator",
-    f"{_LUCENE}index.NumericDocValues",
-)
-_OUT, _WRITER = f"{_LUCENE}store.ByteBuffersDataOutput", f"{_LUCENE}store.DataOutput"
-_REF, _POSTINGS = f"{_LUCENE}util.BytesRef", f"{_LUCENE}index.PostingsEnum"
-_REF_TYPE, _POSTINGS_TYPE = (f"L{name.replace('.', '/')};" for name in (_REF, _POSTINGS))
+_VALUES = "org.apache.lucene.index.NumericDocValues"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +192,8 @@ def _copy_terms(terms: Any) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int3
     """
     if terms is None:
         return
-    each, outs = terms.iterator(), [java_class(_OUT)() for _ in range(3)]
-    following = handle_of(_TERMS, "next", f"(){_REF_TYPE}", each)
+    each, outs = terms.iterator(), [java_class(OUT)() for _ in range(3)]
+    following = handle_of(TERMS, "next", f"(){REF_TYPE}", each)
     current = call(following)
     loop = _make_loop(each, following, *outs)
     while current is not None:
@@ -206,40 +209,21 @@ def _make_loop(terms: Any, following: Any, heads: Any, names: Any, entries: Any)
     The loop writes the number of documents of each term and its length to `heads`, its bytes to `names`, and pairs of a
     document and a frequency to `entries`.
     """
-    of, ref, kind, integer = handles(), class_of(_REF), class_of(_POSTINGS), java_class("java.lang.Integer")
-    number = integer.TYPE
-    find = handle_of(_TERMS, "postings", f"({_POSTINGS_TYPE}I){_POSTINGS_TYPE}", terms)
-    first = call(find, None, integer(_WITH_FREQUENCIES))  # one object for all terms
-    find = of.insertArguments(find, 0, first, integer(_WITH_FREQUENCIES))
-    count = handle_of(_TERMS, "docFreq", "()I", terms)
-
-    next_row = handle_of(_DOCUMENTS, "nextDoc", "()I").asType(type_of(f"({_POSTINGS_TYPE})I"))
-    write_entry = _write_number(entries)
-    entry = of.filterArguments(write_entry, 0, handle_of(_POSTINGS, "freq", "()I"))
+    of, kind = handles(), class_of(POSTINGS)
+    count = handle_of(TERMS, "docFreq", "()I", terms)
+    next_row = handle_of(DOCUMENTS, "nextDoc", "()I").asType(type_of(f"({POSTINGS_TYPE})I"))
+    write_entry = handle_writing(entries)
+    entry = of.filterArguments(write_entry, 0, handle_of(POSTINGS, "freq", "()I"))
     entry = of.foldArguments(entry, of.filterArguments(write_entry, 0, next_row))
-    copy = of.countedLoop(of.dropArguments(count, 0, kind), None, of.dropArguments(entry, 0, number))
-
-    length = lookup().findGetter(ref, "length", number)
-    parts = lookup().findGetter(ref, "bytes", class_of("[B")), lookup().findGetter(ref, "offset", number), length
-    name = handle_of(_WRITER, "writeBytes", "([BII)V", names)
-    step = of.permuteArguments(of.filterArguments(name, 0, *parts), type_of(f"({_REF_TYPE})V"), 0, 0, 0)
-    step = of.foldArguments(step, of.filterArguments(_write_number(heads), 0, length))
-    step = of.foldArguments(step, of.filterReturnValue(count, _write_number(heads)))
-    step = of.foldArguments(step, of.filterReturnValue(find, copy))
-    step = of.foldArguments(of.dropArguments(following, 0, ref), step)
-    there = lookup().findStatic(class_of("java.util.Objects"), "nonNull", type_of("(Ljava/lang/Object;)Z"))
-    body = of.guardWithTest(there.asType(type_of(f"({_REF_TYPE})Z")), step, of.identity(ref))
-    body = of.permuteArguments(
-        body, type_of(f"({_REF_TYPE}II{_REF_TYPE}){_REF_TYPE}"), 0
-    )  # also place, count, first term
-    return of.countedLoop(
-        of.dropArguments(of.identity(number), 1, ref), of.dropArguments(of.identity(ref), 0, number), body
-    )
+    entry = of.dropArguments(entry, 0, java_class("java.lang.Integer").TYPE)
+    copy = of.countedLoop(of.dropArguments(count, 0, kind), None, entry)
+    first = of.filterReturnValue(handle_postings(terms, _WITH_FREQUENCIES), copy)
+    return make_term_loop(following, count, heads, names, first)
 
 
 def _copy_lengths(reader: Any) -> NDArray[np.uint8]:
     """Copy Lucene's byte for the length of each document; 0 for a document without a text."""
-    count, integer, out = int(reader.maxDoc()), java_class("java.lang.Integer"), java_class(_OUT)()
+    count, integer, out = int(reader.maxDoc()), java_class("java.lang.Integer"), java_class(OUT)()
     norms = java_class("org.apache.lucene.index.MultiDocValues").getNormValues(reader, CONTENTS_FIELD)
     if norms is None:
         return np.zeros(count, np.uint8)
@@ -248,10 +232,6 @@ def _copy_lengths(reader: Any) -> NDArray[np.uint8]:
     length = of.dropArguments(handle_of(_VALUES, "longValue", "()J", norms), 0, integer.TYPE)
     none = of.dropArguments(of.constant(integer.TYPE, integer(0)), 0, integer.TYPE)
     length = of.guardWithTest(there, of.explicitCastArguments(length, to_length), none)
-    body = of.dropArguments(of.filterReturnValue(length, _write_number(out)), 1, integer.TYPE)  # also the count
+    body = of.dropArguments(of.filterReturnValue(length, handle_writing(out)), 1, integer.TYPE)  # also the count
     call(of.countedLoop(of.identity(integer.TYPE), None, body), integer(count))
     return np.frombuffer(take_content(out), "<i4").astype(np.uint8)
-
-
-def _write_number(out: Any) -> Any:
-    return handle_of(_WRITER, "writeInt", "(I)V", out)

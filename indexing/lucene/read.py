@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import map_array, reserve_array
-from keystone.indexing.lucene.java import call, class_of, handle_of, handles, java_class, lookup, type_of
+from keystone.indexing.lucene.java import call, class_of, handle_of, handles, java_class, lookup, path_of, type_of
 from keystone.indexing.lucene.write import ID_FIELD
 from keystone.indexing.types import LONGEST_DOCUMENT_ID, Progress, describe_id, is_id, silent
 
@@ -30,8 +30,10 @@ BATCH_TEXTS = 256
 """The documents whose texts one read takes."""
 
 _REF = "org.apache.lucene.util.BytesRef"
-_TERMS = "org.apache.lucene.index.TermsEnum"
-_OUT = "org.apache.lucene.store.ByteBuffersDataOutput"
+TERMS, POSTINGS = "org.apache.lucene.index.TermsEnum", "org.apache.lucene.index.PostingsEnum"
+DOCUMENTS = "org.apache.lucene.search.DocIdSetIterator"
+OUT, _WRITER = "org.apache.lucene.store.ByteBuffersDataOutput", "org.apache.lucene.store.DataOutput"
+REF_TYPE, POSTINGS_TYPE = (f"L{path_of(name)};" for name in (_REF, POSTINGS))
 
 Ids = tuple[NDArray[np.bytes_], NDArray[np.int32]]
 """Ids in UTF-8, bytes[n], and Lucene's number of the first document with each id, int32[n]."""
@@ -48,12 +50,9 @@ class IdTerms:
         if not self.indexed:
             return
         self._terms = terms.iterator()
-        self._heads, self._names = java_class(_OUT)(), java_class(_OUT)()
-        self._seek = handle_of(
-            _TERMS, "seekCeil", f"(L{_class_path(_REF)};)L{_class_path(_TERMS)}$SeekStatus;", self._terms
-        )
-        self._term = handle_of(_TERMS, "term", f"()L{_class_path(_REF)};", self._terms)
-        self._next = handle_of(_TERMS, "next", f"()L{_class_path(_REF)};", self._terms)
+        self._heads, self._names = java_class(OUT)(), java_class(OUT)()
+        self._seek = handle_of(TERMS, "seekCeil", f"({REF_TYPE})L{path_of(TERMS)}$SeekStatus;", self._terms)
+        self._term, self._next = (handle_of(TERMS, name, f"(){REF_TYPE}", self._terms) for name in ("term", "next"))
         self._loop: Any = None
 
     def all(self, count: int) -> Iterator[Ids]:
@@ -80,7 +79,10 @@ class IdTerms:
 
     def _read(self, current: Any, count: int) -> tuple[Ids, Any]:
         """At most `count` ids from the current one on, and the id after them, None at the end."""
-        self._loop = self._loop or _make_term_loop(self._terms, self._next, self._heads, self._names)
+        if self._loop is None:
+            first = handle_of(DOCUMENTS, "nextDoc", "()I").asType(type_of(f"({POSTINGS_TYPE})I"))
+            number = handles().filterReturnValue(handle_postings(self._terms, 0), first)
+            self._loop = make_term_loop(self._next, number, self._heads, self._names)
         current = call(self._loop, java_class("java.lang.Integer")(count), current)
         heads = np.frombuffer(take_content(self._heads), np.dtype("<i4")).reshape(-1, 2)
         content = np.frombuffer(take_content(self._names), np.uint8)
@@ -96,7 +98,7 @@ class StoredTexts:
 
     def __init__(self, reader: Any, field: str = RAW_FIELD) -> None:
         self._reader = reader  # kept open
-        self._out = java_class(_OUT)()
+        self._out = java_class(OUT)()
         self._loop = _make_text_loop(reader, field, self._out)
 
     def of(self, numbers: Sequence[int]) -> list[str | None]:
@@ -115,46 +117,54 @@ class StoredTexts:
             yield None if text == ABSENT_TEXT else text
 
 
-def _make_term_loop(terms: Any, following: Any, heads: Any, names: Any) -> Any:
+def handle_postings(terms: Any, flags: int) -> Any:
+    """The handle `() -> postings` of the current one of the terms. It returns one object for all terms."""
+    integer = java_class("java.lang.Integer")
+    found = handle_of(TERMS, "postings", f"({POSTINGS_TYPE}I){POSTINGS_TYPE}", terms)
+    return handles().insertArguments(found, 0, call(found, None, integer(flags)), integer(flags))
+
+
+def make_term_loop(following: Any, number: Any, heads: Any, names: Any, first: Any = None) -> Any:
     """The handle `(count, term) -> term`: writes at most `count` terms and returns the next term, null at the end.
 
-    For each term, the loop writes the number of its first document and its length to `heads`, its bytes to `names`.
+    `following` is the handle `() -> term`. For each term, the loop runs the handle `first`, if there is one. It writes
+    the result of the handle `number` and the term's length to `heads`, and the term's bytes to `names`.
     """
-    of, ref, path = handles(), class_of(_REF), _class_path(_REF)
-    postings = "org.apache.lucene.index.PostingsEnum"
-    integer, write = java_class("java.lang.Integer"), f"L{_class_path(postings)};"
-    found = handle_of(_TERMS, "postings", f"({write}I){write}", terms)
-    found = of.insertArguments(found, 0, call(found, None, integer(0)), integer(0))  # one object for all terms
-    first = handle_of("org.apache.lucene.search.DocIdSetIterator", "nextDoc", "()I").asType(type_of(f"({write})I"))
-    number = of.filterReturnValue(found, first)
-    head = handle_of("org.apache.lucene.store.DataOutput", "writeInt", "(I)V", heads)
-    name = handle_of("org.apache.lucene.store.DataOutput", "writeBytes", "([BII)V", names)
-    length = lookup().findGetter(ref, "length", integer.TYPE)
-    parts = lookup().findGetter(ref, "bytes", class_of("[B")), lookup().findGetter(ref, "offset", integer.TYPE), length
-    whole = of.permuteArguments(of.filterArguments(name, 0, *parts), type_of(f"(L{path};)V"), 0, 0, 0)
-    written = of.foldArguments(whole, of.filterArguments(head, 0, length))
-    written = of.foldArguments(written, of.filterReturnValue(number, head))
-    step = of.foldArguments(of.dropArguments(following, 0, ref), written)
+    of, ref, integer = handles(), class_of(_REF), java_class("java.lang.Integer").TYPE
+    length = lookup().findGetter(ref, "length", integer)
+    parts = lookup().findGetter(ref, "bytes", class_of("[B")), lookup().findGetter(ref, "offset", integer), length
+    name = handle_of(_WRITER, "writeBytes", "([BII)V", names)
+    step = of.permuteArguments(of.filterArguments(name, 0, *parts), type_of(f"({REF_TYPE})V"), 0, 0, 0)
+    step = of.foldArguments(step, of.filterArguments(handle_writing(heads), 0, length))
+    step = of.foldArguments(step, of.filterReturnValue(number, handle_writing(heads)))
+    step = of.foldArguments(step, first) if first else step
+    step = of.foldArguments(of.dropArguments(following, 0, ref), step)
     there = lookup().findStatic(class_of("java.util.Objects"), "nonNull", type_of("(Ljava/lang/Object;)Z"))
-    body = of.guardWithTest(there.asType(type_of(f"(L{path};)Z")), step, of.identity(ref))
-    body = of.permuteArguments(body, type_of(f"(L{path};IIL{path};)L{path};"), 0)  # also place, count, first term
-    count = of.dropArguments(of.identity(integer.TYPE), 1, ref)
-    begin = of.dropArguments(of.identity(ref), 0, integer.TYPE)
-    return of.countedLoop(count, begin, body)
+    body = of.guardWithTest(there.asType(type_of(f"({REF_TYPE})Z")), step, of.identity(ref))
+    own = type_of(f"({REF_TYPE}II{REF_TYPE}){REF_TYPE}")
+    body = of.permuteArguments(body, own, 0)  # also place, count, first term
+    return of.countedLoop(
+        of.dropArguments(of.identity(integer), 1, ref), of.dropArguments(of.identity(ref), 0, integer), body
+    )
+
+
+def handle_writing(out: Any) -> Any:
+    """The handle `number -> nothing` that writes into a buffer."""
+    return handle_of(_WRITER, "writeInt", "(I)V", out)
 
 
 def _make_text_loop(reader: Any, field: str, out: Any) -> Any:
     """The handle `(count, numbers) -> nothing`: writes the field of `count` documents; a buffer holds their numbers."""
     of, document, string = handles(), "org.apache.lucene.document.Document", "Ljava/lang/String;"
     fields, only = reader.storedFields(), java_class("java.util.Collections").singleton(field)
-    loaded = f"(ILjava/util/Set;)L{_class_path(document)};"
+    loaded = f"(ILjava/util/Set;)L{path_of(document)};"
     load = of.insertArguments(handle_of("org.apache.lucene.index.StoredFields", "document", loaded, fields), 1, only)
     get = of.insertArguments(handle_of(document, "get", f"({string}){string}"), 1, field)
     text = lookup().findStatic(
         class_of("java.util.Objects"), "toString", type_of(f"(Ljava/lang/Object;{string}){string}")
     )
     text = of.insertArguments(text, 1, ABSENT_TEXT).asType(type_of(f"({string}){string}"))
-    written = handle_of("org.apache.lucene.store.DataOutput", "writeString", f"({string})V", out)
+    written = handle_of(_WRITER, "writeString", f"({string})V", out)
     for step in (text, get, load, handle_of("java.nio.ByteBuffer", "getInt", "()I")):
         written = of.filterReturnValue(step, written)
     number = java_class("java.lang.Integer").TYPE
@@ -181,10 +191,6 @@ def _read_variable_length(content: bytes, place: int) -> tuple[int, int]:
         if byte < 128:
             return value, place
         shift += 7
-
-
-def _class_path(name: str) -> str:
-    return name.replace(".", "/")
 
 
 BATCH_IDS = 2**16

@@ -26,6 +26,7 @@ from keystone.indexing.lucene.java import (
     java_class,
     java_error,
     lookup,
+    path_of,
     privileged_lookup,
     type_of,
 )
@@ -35,7 +36,7 @@ from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
 from keystone.retrieval.languages import LanguageSearcher, LanguagesSearcher
 from keystone.retrieval.lucene.postings import CHUNK_QUERIES, MOST_WORDS, PostingsSearcher, refuse_long_query
-from keystone.retrieval.types import BM25, Bm25, Columns, Rankings, offsets_of
+from keystone.retrieval.types import BM25, Bm25, Columns, Queries, Rankings, offsets_of
 
 S = TypeVar("S")
 KEPT_SEARCHERS = 8
@@ -109,17 +110,11 @@ class LuceneSearcher(Sparse):
         self._open_batch_search = lru_cache(KEPT_SEARCHES)(self._make_batch_search)
 
     def search(
-        self,
-        query_ids: Sequence[str],
-        queries: Sequence[str] | Sequence[Mapping[str, float]],
-        depth: int,
-        threads: int = 1,
-        tick: Tick = lambda _: None,
+        self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = lambda _: None
     ) -> Rankings:
         """Rank the top `depth` documents of each query by BM25; ties by document number, ascending.
 
-        A query is a text, or a mapping from stems to weights. `UserError` if the index is damaged, and for a query
-        of more than `MOST_WORDS` distinct words.
+        `UserError` if the index is damaged, and for a query of more than `MOST_WORDS` distinct words.
         """
         found: list[Columns] = []
         for start in range(0, len(queries), CHUNK_QUERIES * threads):
@@ -220,11 +215,11 @@ def make_batch_search(find: Any) -> Any:
     function = _as_interface("java.util.function.Function").bindTo(of.filterReturnValue(find, _columns()))
     kept = java_class("java.util.concurrent.atomic.AtomicReference")()
     call(of.filterReturnValue(function, _taking_object(kept)))
-    mapped = handle_of(stream, "map", f"(Ljava/util/function/Function;)L{_path(stream)};")
+    mapped = handle_of(stream, "map", f"(Ljava/util/function/Function;)L{path_of(stream)};")
     again = handle_of("java.util.concurrent.atomic.AtomicReference", "get", f"(){_OBJECT}", kept)
     again = again.asType(type_of("()Ljava/util/function/Function;"))
     mapped = of.collectArguments(mapped, 1, again)
-    opened = handle_of("java.util.Collection", "parallelStream", f"()L{_path(stream)};")
+    opened = handle_of("java.util.Collection", "parallelStream", f"()L{path_of(stream)};")
     gathered = handle_of(stream, "toArray", f"()[{_OBJECT}")
     return of.filterReturnValue(of.filterReturnValue(opened, mapped), gathered)
 
@@ -260,7 +255,7 @@ def _as_interface(name: str) -> Any:
         "asInterfaceInstance",
         type_of("(Ljava/lang/Class;Ljava/lang/invoke/MethodHandle;)Ljava/lang/Object;"),
     )
-    return made.bindTo(class_of(name)).asType(type_of(f"(Ljava/lang/invoke/MethodHandle;)L{_path(name)};"))
+    return made.bindTo(class_of(name)).asType(type_of(f"(Ljava/lang/invoke/MethodHandle;)L{path_of(name)};"))
 
 
 @cache
@@ -277,7 +272,7 @@ def _columns() -> Any:
     pair = handles().identity(class_of(_OBJECTS)).asCollector(class_of(_OBJECTS), 2)
     pair = pair.asType(type_of("([I[F)[Ljava/lang/Object;"))
     both = handles().filterArguments(pair, 0, _column("doc", "Integer", "I"), _column("score", "Float", "F"))
-    return handles().permuteArguments(both, type_of(f"(L{_path(_LUCENE)}TopDocs;)[Ljava/lang/Object;"), 0, 0)
+    return handles().permuteArguments(both, type_of(f"(L{path_of(_LUCENE)}TopDocs;)[Ljava/lang/Object;"), 0, 0)
 
 
 def _column(field: str, boxed: str, code: str) -> Any:
@@ -286,7 +281,7 @@ def _column(field: str, boxed: str, code: str) -> Any:
     hit, hits, array = class_of(_LUCENE + "ScoreDoc"), class_of(f"[L{_LUCENE}ScoreDoc;"), class_of(f"[{code}")
 
     def body_type(result: str) -> Any:
-        return type_of(f"([{code}I[L{_path(_LUCENE)}ScoreDoc;){result}")
+        return type_of(f"([{code}I[L{path_of(_LUCENE)}ScoreDoc;){result}")
 
     primitive = java_class(f"java.lang.{boxed}").TYPE
     value = of.filterReturnValue(of.arrayElementGetter(hits), lookup().findGetter(hit, field, primitive))
@@ -296,7 +291,3 @@ def _column(field: str, boxed: str, code: str) -> Any:
     length = of.arrayLength(hits)
     loop = of.countedLoop(length, of.filterReturnValue(length, of.arrayConstructor(array)), body)
     return of.filterReturnValue(lookup().findGetter(class_of(_LUCENE + "TopDocs"), "scoreDocs", hits), loop)
-
-
-def _path(name: str) -> str:
-    return name.replace(".", "/")
