@@ -21,18 +21,16 @@ from keystone.indexing.vectors.faiss_index import (
     load_dense_shards,
     make_faiss_index,
     search_shards,
-    set_parameters,
 )
 from keystone.indexing.vectors.passages import PassageIndex, open_passages
 from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.backends import Dense
 from keystone.retrieval.passages import rank_by_found_passages, rank_by_passages
+from keystone.retrieval.ties import SPARE_HITS
 from keystone.retrieval.types import PassageScore, Rankings, offsets_of, ranked
 
 PASSAGES_OF_A_HIT = 2
 """For each passage that counts in a wanted hit, the passages that the first search of an inexact index asks for."""
-SPARE_HITS = 8
-"""The number of hits that a search asks for beyond the wanted depth."""
 FEW_PRODUCTS = 200_000
 """Up to this many inner products, FAISS orders all passages sooner than a process loads Numba."""
 
@@ -56,7 +54,10 @@ class FaissSearcher:
     """
 
     def __init__(self, path: Path | Sequence[Path], parameters: str = "", chosen: str = "") -> None:
-        self._parts = _load_parts(path, parameters, chosen)
+        if isinstance(path, Path):
+            self._parts = [load_dense(path, parameters, chosen=chosen)]
+        else:
+            self._parts = load_dense_shards(path, parameters, chosen)
 
     @property
     def dimension(self) -> int:
@@ -67,13 +68,6 @@ class FaissSearcher:
         """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
         import_faiss().omp_set_num_threads(threads)
         return search_dense(self._parts, query_ids, queries, depth)
-
-
-def _load_parts(path: Path | Sequence[Path], parameters: str, chosen: str) -> list[Any]:
-    parts = [load_dense(path, chosen)] if isinstance(path, Path) else load_dense_shards(path, chosen)
-    for part in parts:
-        set_parameters(part, parameters)
-    return parts
 
 
 class PassageSearcher:

@@ -163,12 +163,12 @@ def write_dense(index: Any, path: Path) -> None:
         faiss.write_index(index, faiss.PyCallbackIOWriter(out.write, 2**20))
 
 
-def load_dense(path: Path, parameters: str = "", mapped: bool = False) -> Any:
-    """Read an index and set search parameters such as `nprobe=16`. If `mapped` is true, the index stays on disk.
+def load_dense(path: Path, parameters: str = "", mapped: bool = False, chosen: str = "") -> Any:
+    """Read an index and set search parameters such as `nprobe=16`, over those that its build has `chosen`.
 
-    Without parameters, an inverted file searches as many lists as the square root of their number, and a refined index
-    computes the scores of `REFINED` candidates for each hit. `UserError` if the file is no whole index, or the index
-    has no such parameter.
+    If `mapped` is true, the index stays on disk. Without parameters, an inverted file searches as many lists as the
+    square root of their number, and a refined index computes the scores of `REFINED` candidates for each hit.
+    `UserError` if the file is no whole index, or the index has no such parameter.
     """
     faiss = import_faiss()
     try:
@@ -181,6 +181,7 @@ def load_dense(path: Path, parameters: str = "", mapped: bool = False) -> Any:
     for layer in _list_layers(index):
         if isinstance(layer, faiss.IndexRefine):
             layer.k_factor = REFINED
+    set_parameters(index, chosen)
     set_parameters(index, parameters)
     return index
 
@@ -316,12 +317,12 @@ def build_dense_shards(shards: Shards, factory: str, size: int, folder: Path, pr
     return len(files)
 
 
-def load_dense_shards(files: Sequence[Path], parameters: str = "") -> list[Any]:
+def load_dense_shards(files: Sequence[Path], parameters: str = "", chosen: str = "") -> list[Any]:
     """The parts of an index, mapped: only searched pages take memory, and the system can reclaim it.
 
     Errors are those of `load_dense`.
     """
-    return [load_dense(file, parameters, mapped=True) for file in files]
+    return [load_dense(file, parameters, mapped=True, chosen=chosen) for file in files]
 
 
 def search_shards(parts: Iterable[Any], queries: Vectors, depth: int) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from keystone.indexing.io.writing import map_array, reserve_array
 from keystone.indexing.store import DocumentStore
 from keystone.indexing.types import Document, Embedding, Progress, silent
 from keystone.indexing.vectors.embed import load_embedder
-from keystone.indexing.vectors.faiss_index import is_flat, load_dense, make_faiss_index, set_parameters, view_vectors
+from keystone.indexing.vectors.faiss_index import is_flat, load_dense, make_faiss_index, view_vectors
 from keystone.indexing.vectors.types import Vectors
 
 SAMPLE_DOCUMENTS = 1_000
@@ -110,9 +110,7 @@ def open_passages(index: Index, parameters: str = "", mapped: bool = True) -> Pa
 
     def open_files() -> PassageIndex:
         files = index.dense_shards or [index.dense]
-        parts = [load_dense(file, index.chosen_parameters, mapped) for file in files]
-        for part in parts:
-            set_parameters(part, parameters)
+        parts = [load_dense(file, parameters, mapped, index.chosen_parameters) for file in files]
         return PassageIndex(parts, load_offsets(index))
 
     return index.take(("passages", index.set_name, parameters), open_files)
