@@ -12,23 +12,18 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, of_one_index
 from keystone.indexing.types import Store, Tick
 from keystone.indexing.vectors.types import Vectors
-from keystone.retrieval.types import BEST_PASSAGE, BM25, Bm25, PassageScore, Rankings
+from keystone.retrieval.types import BEST_PASSAGE, BM25, Bm25, PassageScore, Queries, Rankings
 
 
 class Sparse(Protocol):
     """BM25 with Anserini's analyzer for the language of the index."""
 
     def search(
-        self,
-        query_ids: Sequence[str],
-        queries: Sequence[str] | Sequence[Mapping[str, float]],
-        depth: int,
-        threads: int = 1,
-        tick: Tick = ...,
+        self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = ...
     ) -> Rankings:
         """Rank the top `depth` documents of each query by BM25; ties by document id.
 
-        A query is a text, or a mapping from stems to weights. `tick` receives the number of finished queries.
+        `tick` receives the number of finished queries.
         """
 
     def stems(self, text: str) -> list[str]:
@@ -74,7 +69,7 @@ class Impacts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The import paths, `MODULE:FUNCTION`, of an engine's functions, and how a corpus in the engine is named."""
+    """The import paths, `MODULE:NAME`, of an engine's functions or classes, and how a corpus in the engine is named."""
 
     store: str
     """A function of (index) that returns the documents, a `Store`."""
@@ -106,8 +101,8 @@ BACKENDS = {
     "opensearch": Backend(
         "keystone.indexing.opensearch.store:open_store",
         "keystone.retrieval.opensearch.sparse:open_sparse",
-        "keystone.retrieval.opensearch.dense:open_dense",
-        "keystone.retrieval.opensearch.sparse:open_impacts",
+        "keystone.retrieval.opensearch.dense:OpenSearchDense",
+        "keystone.retrieval.opensearch.sparse:OpenSearchImpacts",
         "keystone.indexing.opensearch.build:attach",
         "opensearch:",
     ),
@@ -128,7 +123,7 @@ BACKENDS = {
         grows=True,
     ),
     "pyserini": Backend(
-        "keystone.indexing.attached.lucene_index:open_store",
+        "keystone.indexing.attached.lucene_index:PrebuiltStore",
         "keystone.retrieval.lucene.attached:open_sparse",
         impacts="keystone.retrieval.lucene.postings:open_impacts",
         attach="keystone.indexing.attached.lucene_index:attach",

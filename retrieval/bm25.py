@@ -26,7 +26,7 @@ from keystone.indexing.words import list_stems
 from keystone.retrieval.backends import BACKENDS, Sparse, open_sparse
 from keystone.retrieval.languages import fuse_languages
 from keystone.retrieval.system import OpenIndex, Rows, System
-from keystone.retrieval.types import K1, B, Bm25, Query, Rankings, Statistics
+from keystone.retrieval.types import K1, B, Bm25, Queries, Query, Rankings, Statistics
 
 QUESTION_REPEATS = 5
 """How often `query2doc` repeats the question before the passage (Query2Doc, section 3)."""
@@ -116,7 +116,7 @@ def search_languages(
 def _search_language(opened: OpenIndex, bm25: Bm25, ids: Sequence[str], texts: Sequence[str], depth: int) -> Rankings:
     """Search an index in one language, or the documents in one language of an index in several."""
     searcher = open_sparse(opened.index, opened.store, bm25)
-    queries: Sequence[str] | Sequence[Mapping[str, float]] = texts
+    queries: Queries = texts
     if bm25.feedback and BACKENDS[opened.index.backend].counts_words:
         queries = _expand_queries(opened, searcher, texts, bm25.feedback)
     with opened.progress("BM25 search", len(ids)) as tick:
@@ -182,8 +182,9 @@ def rm3(query: Mapping[str, float], documents: Sequence[Mapping[str, float]], sc
     for document, score in zip(documents, scores, strict=True):
         top = _largest(document)
         _add(model, top, score / (sum(top.values()) or 1.0))
+    top = _largest(model)
     return _mixture(
-        ORIGINAL_WEIGHT, _unit(query, _length_one), 1 - ORIGINAL_WEIGHT, _unit(_largest(model), _length_one)
+        ORIGINAL_WEIGHT, _divide(query, sum(query.values())), 1 - ORIGINAL_WEIGHT, _divide(top, sum(top.values()))
     )
 
 
@@ -194,8 +195,8 @@ def rocchio(query: Mapping[str, float], documents: Sequence[Mapping[str, float]]
     """
     mean: Vector = {}
     for document, _ in zip(documents, scores, strict=True):
-        _add(mean, _largest(_unit(document, _length_two)), 1 / len(documents))
-    return _mixture(1.0, _unit(query, _length_two), BETA, _largest(mean))
+        _add(mean, _largest(_divide(document, math.hypot(*document.values()))), 1 / len(documents))
+    return _mixture(1.0, _divide(query, math.hypot(*query.values())), BETA, _largest(mean))
 
 
 METHODS: dict[str, Feedback] = {"rm3": rm3, "rocchio": rocchio}
@@ -206,17 +207,8 @@ def _largest(vector: Mapping[str, float]) -> Vector:
     return dict(sorted(vector.items(), key=lambda item: (-item[1], item[0]))[:FEEDBACK_STEMS])
 
 
-def _length_one(vector: Mapping[str, float]) -> float:
-    return sum(vector.values())
-
-
-def _length_two(vector: Mapping[str, float]) -> float:
-    return math.hypot(*vector.values())
-
-
-def _unit(vector: Mapping[str, float], length: Callable[[Mapping[str, float]], float]) -> Vector:
-    total = length(vector) or 1.0
-    return {stem: weight / total for stem, weight in vector.items()}
+def _divide(vector: Mapping[str, float], length: float) -> Vector:
+    return {stem: weight / (length or 1.0) for stem, weight in vector.items()}
 
 
 def _add(to: Vector, vector: Mapping[str, float], factor: float) -> None:

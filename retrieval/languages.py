@@ -3,7 +3,7 @@
 Each language is a collection with its own analyzer, terms and statistics, so scores of two languages do not compare.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.types import Tick
 from keystone.retrieval.backends import Sparse
-from keystone.retrieval.types import Rankings, ranked
+from keystone.retrieval.types import Queries, Rankings, ranked
 
 
 class LanguageSearcher:
@@ -27,12 +27,7 @@ class LanguageSearcher:
         self.document_frequencies = searcher.document_frequencies
 
     def search(
-        self,
-        query_ids: Sequence[str],
-        queries: Sequence[str] | Sequence[Mapping[str, float]],
-        depth: int,
-        threads: int = 1,
-        tick: Tick = lambda _: None,
+        self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = lambda _: None
     ) -> Rankings:
         """Rank the top `depth` documents of the language for each query by BM25; ties by document id."""
         found = self._searcher.search(query_ids, queries, depth, threads, tick)
@@ -46,12 +41,7 @@ class LanguagesSearcher:
         self._searchers = searchers
 
     def search(
-        self,
-        query_ids: Sequence[str],
-        queries: Sequence[str] | Sequence[Mapping[str, float]],
-        depth: int,
-        threads: int = 1,
-        tick: Tick = lambda _: None,
+        self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = lambda _: None
     ) -> Rankings:
         """Rank the top `depth` documents for each query, as `fuse_languages` does."""
         found = [one.search(query_ids, queries, depth, threads) for one in self._searchers]

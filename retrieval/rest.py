@@ -15,7 +15,7 @@ from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
 from keystone.retrieval.ties import SPARE_HITS, search_past_ties
-from keystone.retrieval.types import K1, B, Bm25, Columns, Rankings, offsets_of, ranked
+from keystone.retrieval.types import K1, B, Bm25, Columns, Queries, Rankings, offsets_of, ranked
 
 DEFAULTS = {"k1": K1, "b": B, "feedback": "none"}
 """The settings that need no parameter of the server."""
@@ -46,7 +46,7 @@ class RestSearcher:
     def search(
         self,
         query_ids: Sequence[str],
-        queries: Sequence[str] | Sequence[Mapping[str, float]],
+        queries: Queries,
         depth: int,
         threads: int = 1,  # noqa: ARG002
         tick: Tick = lambda _: None,

@@ -18,6 +18,9 @@ For `global`, OpenSearch asks each shard twice.
 K1, B = 0.9, 0.4
 """Anserini's parameters of BM25."""
 
+Queries = Sequence[str] | Sequence[Mapping[str, float]]
+"""Queries of BM25: texts, or mappings from stems to weights."""
+
 AnswerForm = Literal["verdict", "comparison", "reasons", "steps", "list", "example", "definition"]
 """What the answer to a question has to be."""
 
@@ -147,14 +150,10 @@ class Rankings:
 
     def top(self, depth: int | Sequence[int]) -> "Rankings":
         """Return the rankings with at most the first `depth` documents of each query. Each may have its own depth."""
-        counts = np.minimum(np.diff(self.offsets), depth)
-        kept = [slice(start, start + count) for start, count in zip(self.offsets, counts, strict=False)]
-        return Rankings(
-            self.query_ids,
-            offsets_of(counts),
-            np.concatenate([self.docs[s] for s in kept]) if kept else self.docs[:0],
-            np.concatenate([self.scores[s] for s in kept]) if kept else self.scores[:0],
-        )
+        found = np.diff(self.offsets)
+        counts = np.minimum(found, depth)
+        kept = np.arange(len(self.docs)) < np.repeat(self.offsets[:-1] + counts, found)
+        return Rankings(self.query_ids, offsets_of(counts), self.docs[kept], self.scores[kept])
 
 
 def _check_offsets(rankings: Rankings) -> None:

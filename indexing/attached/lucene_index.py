@@ -138,13 +138,11 @@ def _state(path: Path) -> str:
     return digest(make_corpus_key(path, "pyserini"))
 
 
-def open_store(index: Index) -> Store:
-    """Open the documents that a prebuilt Lucene index stores. `UserError` if it is gone or has changed."""
-    return PrebuiltStore(index)
+class PrebuiltStore(Store):
+    """The documents that a Lucene index stores, by row. Several threads may read at the same time.
 
-
-class PrebuiltStore:
-    """The documents that a Lucene index stores, by row. Several threads may read at the same time."""
+    `UserError` if the Lucene index is gone or has changed.
+    """
 
     def __init__(self, index: Index) -> None:
         self.lucene_rows = LuceneRows(index.folder / ROWS)

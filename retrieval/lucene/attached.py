@@ -1,6 +1,6 @@
 """BM25 over a Lucene index that Pyserini or Anserini built, whose document numbers are not rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
 from keystone.retrieval.lucene.search import open_searcher
 from keystone.retrieval.ties import SPARE_HITS, search_past_ties
-from keystone.retrieval.types import BM25, Bm25, Columns, Rankings, ranked
+from keystone.retrieval.types import BM25, Bm25, Columns, Queries, Rankings, ranked
 
 
 def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
@@ -44,17 +44,9 @@ class PrebuiltSearcher:
         self.document_frequencies = self._searcher.document_frequencies
 
     def search(
-        self,
-        query_ids: Sequence[str],
-        queries: Sequence[str] | Sequence[Mapping[str, float]],
-        depth: int,
-        threads: int = 1,
-        tick: Tick = lambda _: None,
+        self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = lambda _: None
     ) -> Rankings:
-        """Rank the top `depth` documents of each query by BM25; ties by document id.
-
-        A query is a text, or a mapping from stems to weights.
-        """
+        """Rank the top `depth` documents of each query by BM25; ties by document id."""
 
         def find(places: Sequence[int], wanted: int) -> list[Columns]:
             first_tick = tick if wanted == depth + SPARE_HITS else lambda _: None

@@ -12,7 +12,7 @@ process that has not loaded Numba does without them, since loading it takes half
 import math
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.postings import Postings, open_postings
 from keystone.indexing.types import Tick
 from keystone.retrieval.backends import Sparse
-from keystone.retrieval.types import BM25, Bm25, Rankings, offsets_of
+from keystone.retrieval.types import BM25, Bm25, Queries, Rankings, offsets_of
 
 CHUNK_QUERIES = 64
 """The number of queries that a thread answers between two signs of progress."""
@@ -43,9 +43,6 @@ LEAST_SAMPLED = 1 << 9
 """The least of them. For few hits, a small sample is sooner looked at than it saves."""
 FEW_POSTINGS = 1 << 22
 """Up to this many postings, NumPy adds them sooner than a process loads Numba."""
-
-Weighted = Mapping[str, float]
-"""A query as the weights of stems."""
 
 
 class _Terms(NamedTuple):
@@ -77,17 +74,11 @@ class PostingsSearcher(Sparse):
         return bool(np.float32(1) + self._inverse[: int(self._postings.lengths.max(initial=0)) + 1].min() > 1)
 
     def search(
-        self,
-        query_ids: Sequence[str],
-        queries: Sequence[str] | Sequence[Weighted],
-        depth: int,
-        threads: int = 1,
-        tick: Tick = lambda _: None,
+        self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = lambda _: None
     ) -> Rankings:
-        """Rank the top `depth` documents of each query by BM25; ties by row, ascending.
+        """Rank the top `depth` documents of each query by BM25; ties by row, ascending. Weights of stems are above 0.
 
-        A query is a text, or a mapping from stems to weights above 0. `UserError` if the postings are damaged, and for
-        a query of more than `MOST_WORDS` distinct words.
+        `UserError` if the postings are damaged, and for a query of more than `MOST_WORDS` distinct words.
         """
         if self._language != DEFAULT_LANGUAGE:  # Java reads the texts, in this thread alone
             queries = [Counter(self.stems(query)) if isinstance(query, str) else query for query in queries]

@@ -23,7 +23,7 @@ from keystone.indexing.opensearch.index import PASSAGES, VECTOR, count_steps
 from keystone.indexing.opensearch.search import open_cluster, read_dimension
 from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.backends import Dense
-from keystone.retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
+from keystone.retrieval.opensearch.pages import HitReading, search_pages
 from keystone.retrieval.types import BEST_PASSAGE, PassageScore, Rankings
 
 QUERY_SCALE = 2.0**23
@@ -36,18 +36,11 @@ MOST_NEIGHBOURS = 10_000
 _EF_SEARCH = re.compile(r"efSearch=([1-9]\d{0,5})")
 
 
-def open_dense(index: Index, parameters: str, score: PassageScore) -> Dense:
-    """Open the dense search of an index in OpenSearch.
-
-    `UserError` as from `open_cluster`, and for parameters other than `efSearch=N` of a graph.
-    """
-    return OpenSearchDense(index, parameters, score)
-
-
-class OpenSearchDense:
+class OpenSearchDense(Dense):
     """Inner products with the vectors of an index in a cluster: exact if the index is `Flat`, else by its graph.
 
-    If the index has passages, `score` combines the inner products of a document's passages.
+    If the index has passages, `score` combines the inner products of a document's passages. `UserError` as from
+    `open_cluster`, and for parameters other than `efSearch=N` of a graph.
     """
 
     def __init__(self, index: Index, parameters: str = "", score: PassageScore = BEST_PASSAGE) -> None:
@@ -82,11 +75,11 @@ class OpenSearchDense:
                 "graph; an index of kind Flat has no such bound"
             )
         if self._score:
-            by_passages = NamedQueries(query_ids, [ask_for_passages(query, self._score) for query in queries])
-            return search_pages(self._cluster, HitReading(read_passage_scores), by_passages, depth)
+            by_passages = [ask_for_passages(query, self._score) for query in queries]
+            return search_pages(self._cluster, HitReading(read_passage_scores), query_ids, by_passages, depth)
         scaled = queries * np.float32(QUERY_SCALE)
         asked = [self._exactly(query) if self._exact else self._nearest(query, depth) for query in scaled]
-        return search_pages(self._cluster, HitReading(inner_products), NamedQueries(query_ids, asked), depth)
+        return search_pages(self._cluster, HitReading(inner_products), query_ids, asked, depth)
 
     def _exactly(self, query: Vectors) -> dict[str, Any]:
         parameters = {"field": VECTOR, "query_value": query, "space_type": "innerproduct"}

@@ -24,23 +24,19 @@ class HitReading:
     """Options that `_msearch` takes beside each search."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedQueries:
-    """Query ids, and beside them queries in OpenSearch's query language, as JSON values."""
-
-    ids: Sequence[str]
-    bodies: Sequence[Any]
-
-
 def search_pages(
-    cluster: Cluster, reading: HitReading, named: NamedQueries, depth: int, tick: Tick = lambda _: None
+    cluster: Cluster,
+    reading: HitReading,
+    query_ids: Sequence[str],
+    queries: Sequence[Any],
+    depth: int,
+    tick: Tick = lambda _: None,
 ) -> Rankings:
-    """Rank the top `depth` hits of each query; ties by row.
+    """Rank the top `depth` hits of each query, a JSON value of OpenSearch's query language; ties by row.
 
     If `depth` exceeds the hits that one search may ask for, the function fetches page by page. `UserError` for an
     answer that is not one of OpenSearch's, or that holds documents that the index lacks.
     """
-    query_ids, queries = named.ids, named.bodies
     pages: list[list[NDArray[np.float64]]] = [[] for _ in queries]
     after: dict[int, Any] = dict.fromkeys(range(len(queries)))
     done = 0

@@ -24,8 +24,8 @@ from keystone.indexing.opensearch.search import open_cluster, search_each, searc
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Impacts, Sparse
 from keystone.retrieval.languages import LanguagesSearcher
-from keystone.retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
-from keystone.retrieval.types import K1, Bm25, Rankings, Statistics, ranked
+from keystone.retrieval.opensearch.pages import HitReading, search_pages
+from keystone.retrieval.types import K1, Bm25, Queries, Rankings, Statistics, ranked
 
 DEFAULT_CLAUSES = 1024
 """The maximum number of words in a query if nobody has changed the cluster's setting."""
@@ -60,15 +60,15 @@ class OpenSearchSparse(Sparse):
     def search(
         self,
         query_ids: Sequence[str],
-        queries: Sequence[str] | Sequence[Mapping[str, float]],
+        queries: Queries,
         depth: int,
         threads: int = 1,  # noqa: ARG002
         tick: Tick = lambda _: None,
     ) -> Rankings:
         """Rank the top `depth` documents of each query by BM25; ties by document id.
 
-        A query is a text, or a mapping from stems to weights. Keystone splits a query with more stems than the
-        cluster accepts into several searches. `UserError` if the cluster cannot answer.
+        Keystone splits a query with more stems than the cluster accepts into several searches. `UserError` if the
+        cluster cannot answer.
         """
         weights = [Counter(self.stems(query)) if isinstance(query, str) else query for query in queries]
         long = [
@@ -85,7 +85,7 @@ class OpenSearchSparse(Sparse):
     def _search_pages(
         self, names: Sequence[str], queries: Sequence[Any], depth: int, tick: Tick = lambda _: None
     ) -> Rankings:
-        return search_pages(self._cluster, self._reading, NamedQueries(names, queries), depth, tick)
+        return search_pages(self._cluster, self._reading, names, queries, depth, tick)
 
     def _most_words(self) -> int:
         """Ask for the maximum number of words in a query."""
@@ -177,16 +177,12 @@ def find_best_sums(
         deep *= DEPTH_FACTOR
 
 
-def open_impacts(index: Index, name: str) -> Impacts:
-    """Open the search of a set of impacts of an index in OpenSearch. `UserError` as from `open_cluster`."""
-    return OpenSearchImpacts(index, name)
-
-
-class OpenSearchImpacts(OpenSearchSparse):
+class OpenSearchImpacts(OpenSearchSparse, Impacts):
     """Inner products of the impacts of queries and of documents in a cluster. The words of queries are tokens.
 
     OpenSearch keeps impacts exactly, in fields of the type `rank_features`. A linear function multiplies each by its
     weight in the query, a whole number. So scores are exact sums, and the rankings are those of local impacts.
+    `UserError` as from `open_cluster`.
     """
 
     def __init__(self, index: Index, name: str) -> None:
