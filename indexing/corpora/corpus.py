@@ -132,12 +132,8 @@ def _open_segments(segments: Path | None, report: Report) -> "jsonl.FileSegments
         from keystone.indexing.corpora.official_segments import OfficialSegments
 
         return OfficialSegments(segments, report)
-    return jsonl.FileSegments(_list_segments(segments, report), report)
-
-
-def _list_segments(path: Path, report: Report) -> list[Path]:
-    _report_links(path, report)
-    return list_corpus_files(path, "segments")
+    _report_links(segments, report)
+    return jsonl.FileSegments(list_corpus_files(segments, "segments"), report)
 
 
 def _report_links(path: Path, report: Report) -> None:

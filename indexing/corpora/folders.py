@@ -27,7 +27,9 @@ def list_files(folder: Path, names: re.Pattern[str]) -> list[Path]:
 def find_unfollowed_links(folder: Path) -> Iterator[Path]:
     """The links of a folder that Keystone does not follow: those that leave the folder, and those to folders."""
     inside = _find_roots(folder)
-    yield from (file for file in sorted(folder.rglob("*")) if _leads_out(file, inside) or _is_linked_folder(file))
+    for file in sorted(folder.rglob("*")):
+        if _leads_out(file, inside) or (file.is_symlink() and file.is_dir()):
+            yield file
 
 
 def _find_roots(folder: Path) -> tuple[Path, ...]:
@@ -41,10 +43,6 @@ def _find_roots(folder: Path) -> tuple[Path, ...]:
 
 def _leads_out(file: Path, roots: tuple[Path, ...]) -> bool:
     return file.is_symlink() and file.exists() and not any(map(file.resolve().is_relative_to, roots))
-
-
-def _is_linked_folder(file: Path) -> bool:
-    return file.is_symlink() and file.is_dir()
 
 
 def is_folder(path: Path) -> bool:

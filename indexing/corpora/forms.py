@@ -9,6 +9,7 @@ import re
 import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from os.path import commonpath
 from pathlib import Path, PurePath
@@ -54,11 +55,11 @@ FORMATS = OpenTable(
     "keystone.corpora",
     Format,
     {
-        "arrow": Format(tables.read_arrow, re.compile(r"(?!cache-).*\.arrow"), has_fields=True),
+        "arrow": Format(partial(tables.read_table, "arrow"), re.compile(r"(?!cache-).*\.arrow"), has_fields=True),
         "folder": Format(text.read, _TEXT_NAME),
         "ir_datasets": Format(ir_datasets.read, re.compile("")),
         "jsonl": Format(jsonl.read_documents, _JSONL_NAME, has_fields=True),
-        "parquet": Format(tables.read_parquet, re.compile(r".*\.parquet"), has_fields=True),
+        "parquet": Format(partial(tables.read_table, "parquet"), re.compile(r".*\.parquet"), has_fields=True),
         "pyserini": Format(pyserini.read, re.compile("")),
         "segments": Format(jsonl.read_segments, _JSONL_NAME),
         "tsv": Format(tables.read_delimited, re.compile(r".*\.(tsv|csv)")),
@@ -252,7 +253,7 @@ def find_form(file: Path, within: PurePath, given: str | None, main: str) -> str
     if given:
         form = given if FORMATS[given].names.fullmatch(strip_compression(file)) else None
     else:
-        form = _own_form(file, main)
+        form = _find_known_form(file, main) or _find_added_form(strip_compression(file))  # other packages' come last
     described = form == "folder" and main != "folder" and _DESCRIPTION.fullmatch(within.name.lower())
     return "" if described or (form is None and _is_beside(within, main)) else form
 
@@ -264,11 +265,6 @@ def choose_members(paths: Sequence[_Path], given: str | None) -> tuple[list[_Pat
     main = given or next(forms, "folder")
     folder = PurePath(commonpath([path.parent for path in paths])) if paths else PurePath()
     return _choose_corpus(folder, paths, main) or list(paths), main
-
-
-def _own_form(file: Path, main: str) -> str | None:
-    """The form that the name and the first lines of a file show. Formats of other packages come last."""
-    return _find_known_form(file, main) or _find_added_form(strip_compression(file))
 
 
 def _find_added_form(name: str) -> str | None:

@@ -30,20 +30,15 @@ def read_documents(file: Path, _name: str = "", report: Report = stop, language_
     The id is under one of `ID_KEYS`, the text under one of `TEXT_KEYS`; the first of them that has a value counts.
     """
     whole = _read_whole(file)
-    found = _name_values(whole, f"{file}: element") if whole is not None else _read_lines(file, report)
+    if whole is None:
+        found = ((f"{file}:{number}", value) for number, value in read_json_lines(file, report))
+    else:
+        found = ((f"{file}: element {number}", value) for number, value in enumerate(whole, 1))
     for where, record in _open_wrappers(found, report):
         try:
             yield make_document(record, where, language_field)
         except BadRecord as error:
             report(error)
-
-
-def _read_lines(file: Path, report: Report) -> Iterator[tuple[str, Any]]:
-    return ((f"{file}:{number}", record) for number, record in read_json_lines(file, report))
-
-
-def _name_values(values: Iterable[Any], name: str) -> Iterator[tuple[str, Any]]:
-    return ((f"{name} {number}", value) for number, value in enumerate(values, 1))
 
 
 def _open_wrappers(found: Iterable[tuple[str, Any]], report: Report) -> Iterator[tuple[str, dict[str, Any]]]:

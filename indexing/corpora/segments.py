@@ -67,15 +67,13 @@ def _add_trimmed(spans: list[tuple[int, int]], text: str, start: int, end: int) 
         spans.append((begin, begin + len(stripped)))
 
 
-def make_windows(
-    spans: list[tuple[int, int]], size: int = WINDOW_SENTENCES, stride: int = STRIDE_SENTENCES
-) -> list[tuple[int, int]]:
-    """Windows of `size` sentences, one every `stride`, as (start, end); the last window ends with the last sentence."""
+def make_windows(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Windows of sentences, one every `STRIDE_SENTENCES`, as (start, end); the last one ends with the last sentence."""
     found = []
-    for first in range(0, len(spans), stride):
-        chunk = spans[first : first + size]
+    for first in range(0, len(spans), STRIDE_SENTENCES):
+        chunk = spans[first : first + WINDOW_SENTENCES]
         found.append((chunk[0][0], chunk[-1][1]))
-        if first + size >= len(spans):
+        if first + WINDOW_SENTENCES >= len(spans):
             break
     return found
 

@@ -37,14 +37,18 @@ _FRAME_INDEX = "__index_level_"
 _log = logging.getLogger(__name__)
 
 
-def read_parquet(file: Path, _name: str = "", report: Report = stop, language_field: str = "") -> Iterator[Document]:
-    """The documents of a Parquet file, as `_read_documents` yields them."""
-    return _read_documents(file, "parquet", report, language_field)
+def read_table(
+    form: str, file: Path, _name: str = "", report: Report = stop, language_field: str = ""
+) -> Iterator[Document]:
+    """The documents of a `parquet` file, or of an `arrow` file in the streaming format, in which `datasets` saves data.
 
-
-def read_arrow(file: Path, _name: str = "", report: Report = stop, language_field: str = "") -> Iterator[Document]:
-    """The documents of a file in Arrow's streaming format, in which `datasets` saves data, as for Parquet."""
-    return _read_documents(file, "arrow", report, language_field)
+    Each row is one. The function reports a file without a column of texts once, and the rest of a file that is damaged.
+    It reports and skips each row that is no document.
+    """
+    wanted = (*COLUMNS, *([language_field] if language_field else []))
+    rows = read_rows(file, form, wanted, TEXT_KEYS, report)
+    placed = ((row, names, values, f"{file}: row {row}") for row, names, values in rows)
+    return _make_documents(file, file.stem, placed, report, language_field)
 
 
 def read_delimited(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
@@ -53,32 +57,26 @@ def read_delimited(file: Path, _name: str = "", report: Report = stop) -> Iterat
     A header has the names of the keys of JSONL. Without a header, a row is an id and a text, or has MS MARCO's four
     columns. If a header names no ids, they are made as for the rows of Parquet.
     """
-    rows = read_columns(file, read_text_lines(file, report), LAYOUT, report)
-    for row, (number, record) in enumerate(rows):
-        if not find_names(record, ID_KEYS):
-            if row == 0:
-                warn_of_ids(file, record)
-            record = {**record, "docid": f"{Path(strip_compression(file)).stem}_{row}"}
-        try:
-            yield make_document(record, f"{file}:{number}")
-        except BadRecord as error:
-            report(error)
+    rows = enumerate(read_columns(file, read_text_lines(file, report), LAYOUT, report))
+    placed = ((row, record, record, f"{file}:{number}") for row, (number, record) in rows)
+    return _make_documents(file, Path(strip_compression(file)).stem, placed, report)
 
 
-def _read_documents(file: Path, form: str, report: Report, language_field: str) -> Iterator[Document]:
-    """The documents of a file, one for each row.
-
-    The function reports a file without a column of texts once, and the rest of a file that is damaged. It reports and
-    skips each row that is no document.
-    """
-    wanted = (*COLUMNS, *([language_field] if language_field else []))
-    for row, names, values in read_rows(file, form, wanted, TEXT_KEYS, report):
+def _make_documents(
+    file: Path,
+    stem: str,
+    rows: Iterable[tuple[int, Iterable[str], dict[str, Any], str]],
+    report: Report,
+    language_field: str = "",
+) -> Iterator[Document]:
+    """The documents of rows, each given by its number, the names of its columns, its values and its place."""
+    for row, names, values, where in rows:
         if not find_names(names, ID_KEYS):
             if row == 0:
                 warn_of_ids(file, names)
-            values = {**values, "docid": f"{file.stem}_{row}"}
+            values = {**values, "docid": f"{stem}_{row}"}
         try:
-            yield make_document(values, f"{file}: row {row}", language_field)
+            yield make_document(values, where, language_field)
         except BadRecord as error:
             report(error)
 

@@ -122,11 +122,6 @@ def test_a_named_format_counts_the_files_of_other_forms(tmp_path: Path) -> None:
     assert read(tmp_path / "c", {"a.jsonl": line("a"), "b.md": b"x"}, "jsonl") == (["a"], ["file not read"])
 
 
-def test_the_column_docno_holds_ids(tmp_path: Path) -> None:
-    assert read(tmp_path / "c", {"a.parquet": parquet(docno=["a", "b"], text=["x", "y"])}) == (["a", "b"], [])
-    assert read(tmp_path / "d", {"a.jsonl": b'{"docno": "a", "text": "x"}'}) == (["a"], [])
-
-
 PACKED: dict[str, Callable[[Mapping[str, bytes]], bytes]] = {
     "c.tar": tar,
     "c.tar.gz": lambda files: tar(files, "w:gz"),

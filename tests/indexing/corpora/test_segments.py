@@ -18,28 +18,7 @@ from keystone.indexing.types import Document, Segment, Span
 
 ANY_TEXT = st.text(max_size=200)
 PROSE = st.lists(
-    st.sampled_from(
-        [
-            "A",
-            "bee",
-            "hums",
-            ".",
-            "?",
-            "!",
-            '"',
-            "\u201d",
-            ")",
-            "\n",
-            "\r\n",
-            " ",
-            "\u00a0",
-            " Dr.",
-            " e.g.",
-            "3.5",
-            ",",
-            "x" * 50,
-        ]
-    )
+    st.sampled_from(["A", "bee", "hums", " Dr.", " e.g.", "3.5", "\r\n", "x" * 50, *'.?!,")\u201d\n \u00a0'])
 ).map("".join)
 LONG = "this line has more characters than a heading ever has"
 
@@ -111,6 +90,7 @@ def test_sentences(text: str, expected: list[str]) -> None:
         ),
         pytest.param("\u6cb3\u6c34\u4e0a\u6da8\u4e86\u3002", "", id="Chinese"),
         pytest.param("\u6cb3\u6c34\u4e0a\u6da8\u4e86\u5417\uff1f\uff01", "", id="Chinese questions"),
+        pytest.param("\u771f\u7684\u5417\uff1f\u300d", "", id="a Chinese question in quotes"),
         pytest.param("\u5ddd\u306e\u6c34\u304c\u5897\u3048\u305f\u3002", "", id="Japanese"),
         pytest.param(
             "\u0643\u0645 \u0627\u0631\u062a\u0641\u0639 \u0627\u0644\u0646\u0647\u0631\u061f",
@@ -153,7 +133,6 @@ def test_every_sentence_is_in_one_or_two_windows_and_the_last_window_ends_with_t
         min(10 * (STRIDE_SENTENCES * i + WINDOW_SENTENCES), 10 * count) - 1 for i in range(len(found))
     ]
     assert count == 0 or found[-1][1] == spans[-1][1]
-    assert found == make_windows(spans, size=10, stride=5)
 
 
 @pytest.mark.parametrize(
@@ -196,17 +175,3 @@ def test_a_segment_is_ten_sentences_and_begins_five_after_the_one_before() -> No
 def test_segments_of_the_corpus_are_kept() -> None:
     document = Document("d", "One. Two.", segments=(Segment("official", Span("d", 0, 4)),))
     assert cut_segments(document) == document
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "\u8fd9\u662f\u4e00\u4e2a\u53e5\u5b50\u3002",
-        "\u771f\u7684\u5417\uff1f\u300d",
-        "\u0647\u0644 \u0647\u0630\u0627\u061f ",
-        "\u092f\u0939 \u0939\u0948\u0964 ",
-    ],
-)
-def test_sentences_end_at_the_stops_of_their_script(sentence: str) -> None:
-    text = sentence * 60
-    assert [text[start:end] for start, end in split_sentences(text)] == [sentence.strip()] * 60
