@@ -8,7 +8,7 @@ late interaction scores it by the vectors of its tokens.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -97,13 +97,7 @@ def open_pair_scorer(model: str, backend: str | None = None) -> ScorePairs:
     if kinds[0].endswith("ForSequenceClassification"):
         if backend == VLLM:
             return _open_engine_classifier(checkpoint)
-        network = open_network(checkpoint, "labels")
-        tokens = Tokens(checkpoint)
-
-        def score(query: str, passages: Sequence[str], threads: int) -> Scores:
-            return _score_pairs(network, tokens, query, passages, threads)
-
-        return score
+        return partial(_score_pairs, open_network(checkpoint, "labels"), Tokens(checkpoint))
     if kinds[0].endswith(("ForCausalLM", "ForConditionalGeneration")):
         return _open_answering(checkpoint, kinds[0].endswith("ForCausalLM"), backend)
     raise refuse(checkpoint, kinds[0] or "no architecture in config.json", "a reranker: a classifier, or a known one")

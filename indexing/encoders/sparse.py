@@ -5,9 +5,9 @@ The weight of an entry is the greatest of log(1 + max(0, logit)) over the tokens
 BGE-M3 weighs the tokens of a text by their states (Chen et al., 2024, "M3-Embedding", section 3.2).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -78,27 +78,34 @@ def _activation(checkpoint: Checkpoint) -> str:
 def _open_masked(checkpoint: Checkpoint, activation: str) -> tuple[Callable[..., list[Weighted]], Tokens]:
     """Open the encoder of a masked language model. The entries of special tokens get no weight."""
     tokens, network = Tokens(checkpoint), open_network(checkpoint, "words")
-
-    def encode(texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> list[Weighted]:
-        return _weigh(network, tokens, activation, texts, threads, tick)
-
-    return encode, tokens
-
-
-def _weigh(
-    network: Network, tokens: Tokens, activation: str, texts: Sequence[str], threads: int, tick: Tick
-) -> list[Weighted]:
-    ids, types, _ = tokens.read(texts)
-    found: list[Weighted] = [(np.empty(0, np.int32), np.empty(0, np.float32))] * len(texts)
     special = sorted(tokens.special_ids)
 
-    def keep(members: list[int], logits: NDArray[np.float32]) -> None:
+    def weigh(_: list[list[int]], logits: NDArray[np.float32]) -> Iterator[Weighted]:
         weights = np.log1p(np.maximum(logits, 0))
         weights = np.log1p(weights) if activation == "log1p_relu" else weights
         weights[:, special] = 0
-        for place, own in zip(members, weights, strict=True):
+        for own in weights:
             entries = np.flatnonzero(own)
-            found[place] = entries.astype(np.int32), own[entries]
+            yield entries.astype(np.int32), own[entries]
+
+    return partial(_encode, network, tokens, weigh), tokens
+
+
+def _encode(
+    network: Network,
+    tokens: Tokens,
+    weigh: Callable[[list[list[int]], NDArray[np.float32]], Iterable[Weighted]],
+    texts: Sequence[str],
+    threads: int = 1,
+    tick: Tick = lambda _: None,
+) -> list[Weighted]:
+    """Encode texts; `weigh` weighs those of a batch by their tokens and by what the network computes of them."""
+    ids, types, _ = tokens.read(texts)
+    found: list[Weighted] = [(np.empty(0, np.int32), np.empty(0, np.float32))] * len(texts)
+
+    def keep(members: list[int], computed: NDArray[np.float32]) -> None:
+        for place, own in zip(members, weigh([ids[place] for place in members], computed), strict=True):
+            found[place] = own
 
     run_batches(network, ids, types, keep, threads, tick)
     return found
@@ -113,23 +120,16 @@ def _open_weighed(checkpoint: Checkpoint) -> tuple[Callable[..., list[Weighted]]
     if matrix.shape != (1, width):
         raise refuse(checkpoint, f"a head of the shape {matrix.shape} in {M3_HEAD}", f"(1, {width})")
 
-    def encode(texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> list[Weighted]:
-        ids, types, _ = tokens.read(texts)
-        found: list[Weighted] = [(np.empty(0, np.int32), np.empty(0, np.float32))] * len(texts)
+    def weigh(ids: list[list[int]], states: NDArray[np.float32]) -> Iterator[Weighted]:
+        weights = np.maximum(states @ matrix[0] + bias, 0) * np.float32(M3_FACTOR)
+        for read, own in zip(ids, weights, strict=True):
+            entries, inverse = np.unique(np.array(read, np.int32), return_inverse=True)
+            greatest = np.zeros(len(entries), np.float32)
+            np.maximum.at(greatest, inverse, own)
+            kept = (greatest > 0) & ~np.isin(entries, special)
+            yield entries[kept], greatest[kept]
 
-        def keep(members: list[int], states: NDArray[np.float32]) -> None:
-            weights = np.maximum(states @ matrix[0] + bias, 0) * np.float32(M3_FACTOR)
-            for place, own in zip(members, weights, strict=True):
-                entries, inverse = np.unique(np.array(ids[place], np.int32), return_inverse=True)
-                greatest = np.zeros(len(entries), np.float32)
-                np.maximum.at(greatest, inverse, own)
-                kept = (greatest > 0) & ~np.isin(entries, special)
-                found[place] = entries[kept], greatest[kept]
-
-        run_batches(network, ids, types, keep, threads, tick)
-        return found
-
-    return encode, tokens
+    return partial(_encode, network, tokens, weigh), tokens
 
 
 def _open_router(checkpoint: Checkpoint) -> SparseEncoder:

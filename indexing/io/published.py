@@ -66,7 +66,8 @@ def find_published(wanted: Published) -> Path:
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(folder.with_suffix(".lock")):
+        with folder.with_suffix(".lock").open("w") as lock:
+            lock_file(lock.fileno(), wait=True)
             if not folder.is_dir():  # else another process has fetched it meanwhile
                 _fill(folder, wanted)
     except OSError as error:
@@ -83,14 +84,6 @@ def find_cache() -> Path:
     """Find the user's cache: the folder of what was fetched, and of the model's replies to steps in Python."""
     own, common = os.environ.get("KEYSTONE_CACHE"), os.environ.get("XDG_CACHE_HOME")
     return Path(own) if own else Path(common or Path.home() / ".cache", "keystone")
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock, and hold it."""
-    with path.open("w") as file:
-        lock_file(file.fileno(), wait=True)
-        yield
 
 
 def _fill(folder: Path, wanted: Published) -> None:

@@ -16,7 +16,7 @@ import orjson
 from keystone.indexing.index import Index
 from keystone.indexing.io.kept import Kept, hash_parts, open_kept
 from keystone.indexing.structures.discourse import discourse_tree
-from keystone.indexing.structures.facts import Fact, decode_facts, encode_facts, make_facts
+from keystone.indexing.structures.facts import Fact, make_facts
 from keystone.indexing.structures.markup import detect_format
 from keystone.indexing.structures.sections import section_tree
 from keystone.indexing.structures.tree import Node, Tree
@@ -46,7 +46,7 @@ def _build_discourse(document: Document) -> bytes:
 
 
 def _build_facts(document: Document) -> bytes:
-    return orjson.dumps(encode_facts(make_facts(document)))
+    return orjson.dumps([list(fact) for fact in make_facts(document)])
 
 
 BUILDERS = {
@@ -69,8 +69,8 @@ def read_discourse_trees(index: Index, documents: Sequence[Document]) -> list[Tr
 
 def read_facts(index: Index, documents: Sequence[Document]) -> list[tuple[Fact, ...]]:
     """Read or build the facts of each document. `UserError` if the file of structures is damaged."""
-    contents = read_structures(index, ["facts"], documents)
-    return [decode_facts(orjson.loads(own["facts"])) for own in contents]
+    contents = (orjson.loads(own["facts"]) for own in read_structures(index, ["facts"], documents))
+    return [tuple(Fact(start, end, tuple(keys)) for start, end, keys in own) for own in contents]
 
 
 def read_structures(

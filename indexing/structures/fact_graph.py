@@ -20,46 +20,15 @@ LONGEST_KEY = 100
 """The most characters of a key; a longer one is cut."""
 
 DEMONYMS = {
-    demonym: country
-    for country, demonyms in {
-        "america": "american",
-        "australia": "australian",
-        "austria": "austrian",
-        "belgium": "belgian",
-        "brazil": "brazilian",
-        "britain": "british",
-        "canada": "canadian",
-        "china": "chinese",
-        "denmark": "danish",
-        "egypt": "egyptian",
-        "england": "english",
-        "europe": "european",
-        "finland": "finnish",
-        "france": "french",
-        "germany": "german",
-        "greece": "greek",
-        "india": "indian",
-        "ireland": "irish",
-        "israel": "israeli",
-        "italy": "italian",
-        "japan": "japanese",
-        "korea": "korean",
-        "mexico": "mexican",
-        "netherland": "dutch",
-        "norway": "norwegian",
-        "poland": "polish",
-        "portugal": "portuguese",
-        "russia": "russian",
-        "scotland": "scottish",
-        "spain": "spanish",
-        "sweden": "swedish",
-        "switzerland": "swiss",
-        "turkey": "turkish",
-        "ukraine": "ukrainian",
-        "wale": "welsh",
-    }.items()
-    for demonym in demonyms.split()
-}
+    "american": "america", "australian": "australia", "austrian": "austria", "belgian": "belgium",
+    "brazilian": "brazil", "british": "britain", "canadian": "canada", "chinese": "china", "danish": "denmark",
+    "egyptian": "egypt", "english": "england", "european": "europe", "finnish": "finland", "french": "france",
+    "german": "germany", "greek": "greece", "indian": "india", "irish": "ireland", "israeli": "israel",
+    "italian": "italy", "japanese": "japan", "korean": "korea", "mexican": "mexico", "dutch": "netherland",
+    "norwegian": "norway", "polish": "poland", "portuguese": "portugal", "russian": "russia", "scottish": "scotland",
+    "spanish": "spain", "swedish": "sweden", "swiss": "switzerland", "turkish": "turkey", "ukrainian": "ukraine",
+    "welsh": "wale",
+}  # fmt: skip
 """Words for the people of a country, each with the form of the country's name."""
 
 _NUMBER = re.compile(r"\d+")

@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keystone.indexing.structures.blocks import paragraphs, sentence_spans
 from keystone.indexing.structures.fact_graph import LONGEST_KEY, normalise_key
@@ -77,16 +77,6 @@ def find_fact_spans(text: str, start: int = 0, end: int | None = None) -> list[t
         for span in sentence_spans(text, *paragraph)
         if span[1] - span[0] >= FEWEST_CHARACTERS
     ]
-
-
-def encode_facts(facts: Sequence[Fact]) -> list[Any]:
-    """Encode facts as JSON: a list of [start, end, keys]."""
-    return [[fact.start, fact.end, list(fact.keys)] for fact in facts]
-
-
-def decode_facts(value: Sequence[Any]) -> tuple[Fact, ...]:
-    """Decode the facts that `encode_facts` encoded."""
-    return tuple(Fact(start, end, tuple(keys)) for start, end, keys in value)
 
 
 def _is_content(word: str) -> bool:

@@ -36,15 +36,13 @@ class Encoder:
         self._tokens = Tokens(checkpoint, window)
         self._network = open_network(checkpoint, "states")
         self._cut_to = dimensions
-        self.dimension = self._measure(dimensions, checkpoint)
+        (states,) = self._network.run(np.zeros((1, 2), np.int64), np.zeros((1, 2), np.int64))
+        self.dimension = _choose_dimension(checkpoint, len(self._join(states)), dimensions)
 
     @property
     def device(self) -> str:
         """Where the network runs: `cpu` or `cuda`."""
         return self._network.device
-
-    def _measure(self, dimensions: int | None, checkpoint: Checkpoint) -> int:
-        return _choose_dimension(checkpoint, len(self._encode([[0, 0]], [[0, 0]])[0]), dimensions)
 
     def find_long(self, texts: Sequence[str]) -> list[int]:
         """The positions of the texts that are longer than the window."""
@@ -70,10 +68,6 @@ class Encoder:
 
         run_batches(self._network, ids, types, keep, threads, tick)
         return result
-
-    def _encode(self, ids: list[list[int]], types: list[list[int]]) -> list[States]:
-        states = self._network.run(np.array(ids, np.int64), np.array(types, np.int64))
-        return [self._join(own) for own in states]
 
     def _join(self, states: States) -> States:
         for step in self._steps:

@@ -1,6 +1,5 @@
 """Facts without a model: sentences with their key elements."""
 
-import json
 from itertools import pairwise
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.structures.fact_graph import normalise_key
-from keystone.indexing.structures.facts import MOST_KEYS, decode_facts, encode_facts, find_fact_spans, make_facts
+from keystone.indexing.structures.facts import MOST_KEYS, find_fact_spans, make_facts
 from keystone.indexing.types import Document
 
 
@@ -55,4 +54,3 @@ def test_facts_are_ordered_sentences_with_distinct_keys(text: str) -> None:
         assert len(forms) == len(set(forms)) <= MOST_KEYS
         assert all(forms)
         assert all(key in text for key in fact.keys)
-    assert decode_facts(json.loads(json.dumps(encode_facts(facts)))) == facts
