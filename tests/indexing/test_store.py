@@ -96,11 +96,7 @@ def test_segments_are_found_by_id_also_where_document_ids_hold_a_number_sign(sto
         Segment("doc#1#w0_0", Span("doc#1", 0, 4)),
         Segment("doc#8_5", Span("doc", 5, 9)),
         Segment("doc#7_0", Span("doc", 0, 4)),
-        None,
-        None,
-        None,
-        None,
-        None,
+        *[None] * 5,
         Segment("doc#8_5", Span("doc", 5, 9)),
     ]
 

@@ -130,13 +130,9 @@ def test_threads_change_nothing(folder: Path) -> None:
 def test_a_run_fuses_impacts_with_bm25_and_explains_and_describes_them(folder: Path, tmp_path: Path) -> None:
     topics = write_topics(tmp_path / "topics.jsonl")
     systems = {"bm25": {"kind": "bm25"}, "splade": {"kind": "impact", "impacts": "splade", "weight": 2.0}}
-    values: dict[str, Any] = {
-        "run_id": "a",
-        "index": str(folder / "index"),
-        "topics": str(topics),
-        "out": str(tmp_path / "out"),
-    }
-    values |= {"track": "none", "retrieval": {"systems": systems}, "fusion": {"systems": "rrf", "depth": 20}}
+    values: dict[str, Any] = {"run_id": "a", "index": str(folder / "index"), "out": str(tmp_path / "out")}
+    values |= {"topics": str(topics), "track": "none", "retrieval": {"systems": systems}}
+    values |= {"fusion": {"systems": "rrf", "depth": 20}}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(values | {"answer": {"method": "none"}}))
     run(read_config(tmp_path / "run.yaml"))
     made = tmp_path / "out" / "a"

@@ -137,14 +137,9 @@ def test_a_language_that_an_index_lacks_is_named(several: Index) -> None:
 
 def test_words_are_counted_in_the_documents_of_their_language(several: Index) -> None:
     searcher = open_sparse(several, open_store(several))
-    counts = dict(
-        zip(
-            ["dignity", "dignidad", "zzyzx"],
-            searcher.document_frequencies(["dignity", "dignidad", "zzyzx"]),
-            strict=True,
-        )
-    )
-    for word in ("dignity", "dignidad"):
+    words = ["dignity", "dignidad", "zzyzx"]
+    counts = dict(zip(words, searcher.document_frequencies(words), strict=True))
+    for word in words[:2]:
         assert counts[word] >= sum(word in one.text.lower() for one in open_store(several)) > 0
     assert counts["zzyzx"] == 0
 

@@ -19,9 +19,8 @@ from keystone.indexing.vectors.of_documents import document_vectors, join_title_
 from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.faiss_search import search_pool
-from keystone.retrieval.system import OpenIndex
-from keystone.retrieval.types import Query, Rankings, offsets_of
-from tests.support.indexes.searches import make_system, search_all, search_embeddings
+from keystone.retrieval.types import Query, Rankings
+from tests.support.indexes.searches import search_all, search_embeddings
 from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone
 from tests.support.runs.pools import check_pool_restricts
@@ -114,12 +113,9 @@ def test_a_summary_can_be_embedded_for_a_document(pooled: Index) -> None:
 def test_a_setting_that_a_pool_cannot_serve_is_an_error(tmp_path: Path, pooled: Index) -> None:
     with pytest.raises(UserError, match=r"retrieval\.faiss: found 'nprobe=2', expected none"):
         search_all(pooled, open_store(pooled), QUERIES, depth=5, faiss="nprobe=2")
-    bare = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(embedding=None))[0]
-    nothing = Rankings((), offsets_of([]), np.empty(0, np.int32), np.empty(0, np.float32))
-    with pytest.raises(UserError, match="has no embeddings"):
-        make_system("dense").search(OpenIndex(bare, open_store(bare)), [], np.unique(nothing.docs))
+    corpus, unknown = write_corpus(tmp_path / "c.jsonl"), BuildSettings(embedding=Embedding("unknown"), faiss=None)
     with pytest.raises(UserError, match="expected all-MiniLM-L6-v2"):
-        build_index(tmp_path / "c.jsonl", tmp_path / "other", BuildSettings(embedding=Embedding("unknown"), faiss=None))
+        build_index(corpus, tmp_path / "other", unknown)
 
 
 @pytest.mark.slow

@@ -23,17 +23,20 @@ def made(lists: Sequence[Sequence[tuple[int, float]]], dtype: Any = np.float32) 
     return Rankings(names, offsets_of([len(own) for own in lists]), docs, scores)
 
 
-@given(HITS, st.randoms(use_true_random=False), st.integers(1, 9))
+@given(HITS, st.randoms(use_true_random=False), st.booleans(), st.integers(1, 9))
 def test_hits_in_any_order_become_rankings_by_score_then_row(
-    hits: list[dict[int, float]], random: Any, depth: int
+    hits: list[dict[int, float]], random: Any, descending: bool, depth: int
 ) -> None:
     lists = [random.sample(list(own.items()), len(own)) for own in hits]
+    lists = [sorted(own, key=lambda hit: -hit[1]) for own in lists] if descending else lists
     names = [str(i) for i in range(len(lists))]
     docs = [np.array([doc for doc, _ in own], np.int32) for own in lists]
+    given_docs = [own.tobytes() for own in docs]
     found = ranked(names, docs, [np.array([score for _, score in own], np.float32) for own in lists], depth)
     for i, own in enumerate(lists):
         expected = sorted(own, key=lambda hit: (-hit[1], hit[0]))[:depth]
         assert list(zip(found.of(i).tolist(), found.scores_of(i).tolist(), strict=True)) == expected
+    assert [own.tobytes() for own in docs] == given_docs
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.builds.index import build_index
@@ -21,15 +21,13 @@ from keystone.indexing.io.writing import lock_folder
 from keystone.indexing.lucene.java import java_class, java_error
 from keystone.indexing.lucene.write import build_lucene
 from keystone.indexing.store import DocumentStore
-from keystone.indexing.types import Document
-from keystone.indexing.vectors.faiss_index import import_faiss, load_dense
-from keystone.indexing.vectors.types import round_to_grid
+from keystone.indexing.types import WORDS, Document
+from keystone.indexing.vectors.embed import embed_queries
 from keystone.retrieval.backends import open_store
-from keystone.retrieval.bm25 import Feedback, rm3, rocchio
-from keystone.retrieval.faiss_search import search_dense
+from keystone.retrieval.bm25 import Feedback, rm3, rocchio, weigh_segments
 from keystone.retrieval.lucene.postings import MOST_WORDS
 from keystone.retrieval.lucene.search import LuceneSearcher
-from keystone.retrieval.types import K1, B, Query, Rankings, ranked
+from keystone.retrieval.types import K1, B, Query, Rankings
 from tests.support.indexes.searches import search_all, search_bm25, search_embeddings
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 
@@ -133,25 +131,6 @@ def test_only_one_thread_of_python_calls_java(index: Index, monkeypatch: pytest.
     assert found.docs.tolist() == expected.docs.tolist()
 
 
-@settings(max_examples=50)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 50), st.integers(1, 30))
-def test_dense_search_equals_scoring_every_document(seed: int, documents: int, depth: int, queries: int) -> None:
-    random = np.random.default_rng(seed)
-    vectors = round_to_grid(random.integers(-1, 2, size=(documents, 8)).astype(np.float64))  # many ties
-    asked = round_to_grid(random.integers(-1, 2, size=(queries, 8)).astype(np.float64))
-    index = import_faiss().IndexFlatIP(8)
-    index.add(vectors)
-    names = [str(i) for i in range(queries)]
-    plain = ranked(names, [np.arange(documents)] * queries, list(asked @ vectors.T), depth)
-    rankings = search_dense(index, names, asked, depth)
-    assert rankings.docs.tolist() == plain.docs.tolist()
-    assert rankings.scores.tolist() == plain.scores.tolist()
-
-
-def test_the_index_holds_a_vector_for_every_document(index: Index) -> None:
-    assert (load_dense(index.dense).ntotal, load_dense(index.dense).d) == (len(CORPUS), 384)
-
-
 def test_dense_search_of_an_index_without_embeddings_is_an_error(tmp_path: Path) -> None:
     made, _ = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(embedding=None))
     with pytest.raises(UserError, match="has no embeddings"):
@@ -194,13 +173,6 @@ def test_any_text_is_indexed(text: str, tmp_path: Path) -> None:
     build_lucene([Document("a", "wax"), Document("b", text)], tmp_path / "lucene")
     searcher = LuceneSearcher(tmp_path / "lucene")
     assert searcher.search(["q", "r"], ["honey", text.split()[0]], 5).docs.tolist()[0] == 1
-
-
-def test_a_query_may_have_thousands_of_words(index: Index) -> None:
-    rankings = search_bm25(
-        index, open_store(index), [query(" ".join(f"w{n}" for n in range(5000)) + " honey")], depth=5
-    )
-    assert len(rankings.of(0)) > 0
 
 
 def test_an_index_is_built_once_and_never_replaced(tmp_path: Path) -> None:
@@ -257,3 +229,44 @@ def test_feedback_keeps_the_query_and_adds_at_most_ten_stems(
     assert set(asked) <= set(vector)
     assert len(set(vector) - set(asked)) <= 10
     assert all(weight > 0 for weight in vector.values())
+
+
+NOUNS = ["bee", "flower", "river", "glacier", "queen", "colony"]
+TEXTS = st.lists(st.sampled_from(NOUNS), max_size=8).map(" ".join)
+
+
+def score(text: str, segment: str, segments: list[str], k1: float, b: float) -> float:
+    """The share of the highest possible score of BM25 for a text, by the definition."""
+    mean = sum(len(one.split()) for one in segments) / len(segments) or 1
+    found = most = 0.0
+    for word in text.split():
+        holding = sum(word in one.split() for one in segments)
+        weight = math.log(1 + (len(segments) - holding + 0.5) / (holding + 0.5))
+        count = segment.split().count(word)
+        found += weight * count / (count + k1 * (1 - b + b * len(segment.split()) / mean)) if count else 0
+        most += weight
+    return found / most if most else 0.0
+
+
+@given(
+    st.lists(TEXTS, min_size=1, max_size=3),
+    st.lists(st.lists(TEXTS, min_size=1, max_size=3), min_size=1, max_size=3),
+    st.floats(0.1, 3),
+    st.floats(0, 1),
+)
+def test_inner_products_are_scores_of_bm25(texts: list[str], documents: list[list[str]], k1: float, b: float) -> None:
+    vectors, found = weigh_segments(texts, documents, k1, b)
+    segments = [one for own in documents for one in own]
+    wanted = [[score(text, one, segments, k1, b) for one in segments] for text in texts]
+    products = vectors @ np.concatenate(found).T
+    np.testing.assert_allclose(products, wanted, atol=0.01)
+    backwards = vectors[:, ::-1] @ np.concatenate(found)[:, ::-1].T
+    assert products.tolist() == backwards.tolist()
+
+
+@given(TEXTS, TEXTS)
+def test_vectors_of_words_compare_texts_by_their_words(one: str, other: str) -> None:
+    vectors = embed_queries(WORDS, [one, other, f"The {one.upper()}, and so on"])
+    assert (vectors[0] @ vectors[1] > 0.1) == bool(set(one.split()) & set(other.split()))
+    assert vectors[0].tolist() == vectors[2].tolist()
+    assert not one or vectors[0] @ vectors[0] > 0.97

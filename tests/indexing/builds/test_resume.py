@@ -107,13 +107,8 @@ def test_a_damaged_shard_is_embedded_again(
     index, _ = build_index(corpus, tmp_path / "index")
     assert read_contents(index.folder) == read_contents(whole.folder)
     assert rankings(index) == rankings(whole)
-    assert sorted(path.name for path in index.folder.iterdir()) == [
-        "dense.faiss",
-        "index.json",
-        "lucene",
-        "postings",
-        "store",
-    ]
+    names = ["dense.faiss", "index.json", "lucene", "postings", "store"]
+    assert sorted(path.name for path in index.folder.iterdir()) == names
 
 
 def stop(*_: Any) -> None:
@@ -175,15 +170,8 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
     choose = random.Random(7)
     with corpus.open("w") as out:
         for n in range(200):
-            out.write(
-                json.dumps(
-                    {
-                        "id": f"d{n}",
-                        "text": ". ".join(choose.sample(sentences, choose.randint(1, 16 if passages else 6))),
-                    }
-                )
-                + "\n"
-            )
+            text = ". ".join(choose.sample(sentences, choose.randint(1, 16 if passages else 6)))
+            out.write(json.dumps({"id": f"d{n}", "text": text}) + "\n")
     whole, _ = build_index(corpus, tmp_path / "whole", BuildSettings(faiss=factory, passages=passages))
 
     def compare() -> None:

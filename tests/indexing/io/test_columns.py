@@ -1,8 +1,9 @@
-"""Rows of columns: headers are told from data, quotes of CSV end where they should, and no row is lost."""
+"""Rows of columns: headers are told from data, quotes end where they should, and the first name with a value counts."""
 
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import BadRecord
 from keystone.indexing.io.columns import MOST_LINES, Layout, read_columns
+from keystone.indexing.io.fields import find_field, find_names, is_missing
 
 LAYOUT = Layout(("id", "qid"), ("text", "query"), ("title",), {2: ("id", "text")}, "an id and a text")
 Row = dict[str, str]
@@ -102,3 +104,39 @@ def test_open_quotes_take_linear_time() -> None:
     rows, errors = read("id,text\n" + '1,"a\n' * (3 * MOST_LINES + 1))
     assert len(rows) + len(errors) > 0
     assert sum(1 + row["text"].count("\n") for _, row in rows) + len(errors) == 3 * MOST_LINES + 1
+
+
+NAMES = ("docid", "_id", "doc_no")
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        pytest.param({"_id": "a", "docid": "b"}, "docid", id="the order of the names, not of the record"),
+        pytest.param({"docid": None, "_id": "a"}, "_id", id="null"),
+        pytest.param({"docid": "", "_id": " \t", "doc_no": "a"}, "doc_no", id="blank"),
+        pytest.param({"docid": float("nan"), "_id": 3}, "_id", id="the NaN of frames"),
+        pytest.param({"docid": 0, "_id": 3}, "docid", id="zero is a value"),
+        pytest.param({"docid": None, "_id": ""}, "docid", id="none has a value"),
+        pytest.param({"ID": 1}, "ID", id="another case"),
+        pytest.param({"Doc Id": 1}, "Doc Id", id="a space"),
+        pytest.param({"doc-no": 1, "ID": 2}, "ID", id="alike names in the order of the names"),
+        pytest.param({"DOCID": 1, "_id": 2}, "_id", id="the same name goes before one that is alike"),
+        pytest.param({"docid": None, "DOCID": 1}, "DOCID", id="null and an alike name"),
+        pytest.param({"ids": 1}, None, id="another name"),
+        pytest.param({}, None, id="nothing"),
+    ],
+)
+def test_the_first_name_with_a_value_counts(record: dict[str, Any], expected: str | None) -> None:
+    assert find_field(record, NAMES) == expected
+
+
+VALUES = st.sampled_from([None, "", " ", "x", 0, float("nan")])
+
+
+@given(st.dictionaries(st.sampled_from(["docid", "DocId", "_id", "Id", "DOCNO", "x"]), VALUES))
+def test_a_value_is_never_missed(record: dict[str, Any]) -> None:
+    known = find_names(record, NAMES)
+    found = find_field(record, NAMES)
+    assert (found is None) == (not known)
+    assert found is None or is_missing(record[found]) == all(is_missing(record[name]) for name in known)

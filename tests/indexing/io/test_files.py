@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and read by numbered lines; and digests, which depend on values alone."""
+"""Files: written whole or not at all, and read by numbered lines; and values of JSON, digested and in replies."""
 
 import bz2
 import gzip
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.errors import BadRecord, UserError
-from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.json_values import digest, parse_reply
 from keystone.indexing.io.reading import (
     hash_file,
     open_binary,
@@ -214,3 +214,22 @@ def test_sha256_is_that_of_the_bytes_and_a_missing_file_is_a_user_error(tmp_path
     assert hash_file(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     with pytest.raises(UserError, match="b: cannot be read: No such file"):
         hash_file(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'\xef\xbb\xbf{"a": 1}', {"a": 1}),
+        (b"[NaN, Infinity, -Infinity, 1]", [None, None, None, 1]),
+        (b'{"NaN": "-Infinity", "\\"NaN": NaN}', {"NaN": "-Infinity", '"NaN': None}),
+    ],
+)
+def test_numbers_that_json_lacks_become_null_outside_strings(body: bytes, expected: Any) -> None:
+    assert parse_reply(body) == expected
+
+
+@pytest.mark.parametrize("end", [b"", b"\\", b"NaN"])
+def test_a_reply_that_ends_within_a_long_string_is_an_error(end: bytes) -> None:
+    """A search that begins again at each of the quotes would need minutes."""
+    with pytest.raises(ValueError, match="unexpected end of data"):
+        parse_reply(b'{"a": "' + b'\\"' * 100_000 + end)

@@ -345,16 +345,8 @@ def test_the_local_model_behind_an_endpoint_gives_its_own_vectors() -> None:
 def test_the_command_line_names_the_endpoint_and_says_how_many_were_cut(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     with serving() as server:
-        options = [
-            "--embedding",
-            "letters",
-            "--embedding-url",
-            server.url,
-            "--embedding-window",
-            "40",
-            "--faiss",
-            "HNSW8",
-        ]
+        options = ["--embedding", "letters", "--embedding-url", server.url, "--embedding-window", "40"]
+        options += ["--faiss", "HNSW8"]
         shown = keystone("index", corpus, "--out", tmp_path / "index", *options, OPENAI_API_KEY="")
     assert shown.returncode == 0, shown.stderr
     longer = sum(len(f"{title}\n{text}") > 160 for title, text in CORPUS.values())

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
@@ -15,7 +13,7 @@ from keystone.indexing.vectors import shards as vectors
 from keystone.indexing.vectors.faiss_index import build_dense, import_faiss, load_dense
 from keystone.indexing.vectors.shards import Shards
 from keystone.retrieval.faiss_search import search_dense
-from keystone.retrieval.types import Query, ranked
+from keystone.retrieval.types import Query
 from tests.support.indexes.clustered_vectors import COUNT, make_clustered_vectors
 from tests.support.indexes.searches import search_embeddings
 from tests.support.indexes.small_corpus import write_corpus
@@ -60,24 +58,6 @@ def test_an_index_has_the_same_bytes_each_time_and_finds_most_hits(
     for i in range(20):
         scores = found.scores_of(i)
         assert np.all((scores[:-1] > scores[1:]) | ((scores[:-1] == scores[1:]) & (np.diff(found.of(i)) > 0)))
-
-
-@given(
-    st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 99)), unique_by=lambda hit: hit[1], max_size=30)),
-    st.booleans(),
-    st.integers(1, 12),
-)
-def test_ranked_equals_plain_sorting(hits: list[list[tuple[int, int]]], descending: bool, depth: int) -> None:
-    if descending:
-        hits = [sorted(own, key=lambda hit: -hit[0]) for own in hits]
-    docs = [np.array([doc for _, doc in own], dtype=np.int64) for own in hits]
-    scores = [np.array([score for score, _ in own], dtype=np.float32) for own in hits]
-    given_docs = [own.tobytes() for own in docs]
-    found = ranked([str(i) for i in range(len(hits))], docs, scores, depth)
-    plain = [sorted(own, key=lambda hit: (-hit[0], hit[1]))[:depth] for own in hits]
-    assert [found.of(i).tolist() for i in range(len(hits))] == [[doc for _, doc in own] for own in plain]
-    assert [found.scores_of(i).tolist() for i in range(len(hits))] == [[score for score, _ in own] for own in plain]
-    assert [own.tobytes() for own in docs] == given_docs
 
 
 def test_an_index_that_finds_fewer_documents_gives_shorter_rankings(tmp_path: Path, shards: Shards) -> None:
