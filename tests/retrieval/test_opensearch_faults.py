@@ -5,10 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
-from socket import SHUT_RDWR
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -16,6 +13,7 @@ import pytest
 from keystone.indexing.errors import UserError
 from keystone.indexing.opensearch.cluster import Place, connect
 from keystone.indexing.opensearch.search import Cluster, search_each, search_of
+from tests.support.servers.json_server import JsonHandler, serve_json
 
 pytestmark = pytest.mark.slow
 
@@ -30,51 +28,23 @@ FAULTS: dict[str, Item] = {
 }
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    answer: Callable[[int], Item]
-    whole: Callable[["Handler"], bool]
+class Handler(JsonHandler):
+    def do_GET(self) -> None:  # noqa: N802
+        self.reply({"version": {"number": "3.5.0"}})
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        self.reply(200, {"version": {"number": "3.5.0"}})
-
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
+        answer, whole = self.state
         lines = self.rfile.read(int(self.headers["Content-Length"])).splitlines()
         assert all(json.loads(line)["allow_partial_search_results"] is False for line in lines[::2])
-        if not type(self).whole(self):
-            self.reply(200, {"responses": [type(self).answer(json.loads(line)["query"]) for line in lines[1::2]]})
-
-    def reply(self, status: int, value: Any, cut: int = 0) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[: len(body) - cut])
-        if cut:
-            self.hang_up()
-
-    def hang_up(self) -> None:
-        self.close_connection = True
-        self.wfile.flush()
-        self.connection.shutdown(SHUT_RDWR)
+        if not whole(self):
+            self.reply({"responses": [answer(json.loads(line)["query"]) for line in lines[1::2]]})
 
 
 @contextmanager
 def serving(answer: Callable[[int], Item], whole: Callable[[Handler], bool] = lambda _: False) -> Iterator[Cluster]:
     """A server with two functions: one answers the search for a number, the other one a whole request."""
-    handler = type("Scripted", (Handler,), {"answer": staticmethod(answer), "whole": staticmethod(whole)})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        url = f"http://127.0.0.1:{server.server_address[1]}"
+    with serve_json(Handler, (answer, whole)) as url:
         yield Cluster(connect([url], 4), Place((url,), "scripted"), (3, 5, 0), 1, 10_000)
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def hits(number: int) -> Item:
@@ -109,13 +79,13 @@ def test_requests_that_fail_as_a_whole_are_sent_again() -> None:
     def whole(handler: Handler) -> bool:
         fault = random.choice(["busy", "gone", "cut", "broken", "", "", ""])
         if fault == "busy":
-            handler.reply(429, {"error": BUSY, "status": 429})
+            handler.reply({"error": BUSY, "status": 429}, 429)
         elif fault == "gone":
-            handler.hang_up()
+            handler.close_connection = True
         elif fault == "cut":
-            handler.reply(200, {"responses": [hits(0)]}, cut=9)
+            handler.send_half({"responses": [hits(0)]})
         elif fault == "broken":
-            handler.reply(503, "not JSON of OpenSearch")
+            handler.reply("not JSON of OpenSearch", 503)
         return bool(fault)
 
     with serving(hits, whole) as cluster:

@@ -9,8 +9,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -40,6 +39,7 @@ from tests.support.servers.hostile_replies import (
     Hostile,
     send_reply,
 )
+from tests.support.servers.json_server import JsonHandler, serve_json
 
 pytestmark = pytest.mark.slow
 
@@ -81,21 +81,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    hostile: Hostile
-    seen: list[dict[str, str]]
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
+class Handler(JsonHandler):
+    def do_GET(self) -> None:  # noqa: N802
+        hostile, seen = self.state
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        type(self).seen.append({name.lower(): value for name, value in self.headers.items()})
+        seen.append({name.lower(): value for name, value in self.headers.items()})
         if self.path == "/":  # the cluster says hello
-            send_reply(b'{"version": {"number": "3.5.0"}}')(self)
-            return
-        type(self).hostile(self)
+            hostile = send_reply(b'{"version": {"number": "3.5.0"}}')
+        hostile(self)
 
     do_POST = do_GET  # noqa: N815
 
@@ -104,15 +97,8 @@ class Handler(BaseHTTPRequestHandler):
 def serving(hostile: Hostile) -> Iterator[tuple[str, list[dict[str, str]]]]:
     """The URL of a server with these replies, and the headers of the requests that it receives."""
     seen: list[dict[str, str]] = []
-    bound = type("Bound", (Handler,), {"hostile": staticmethod(hostile), "seen": seen})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
-    server.daemon_threads, server.block_on_close = True, False
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", seen
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serve_json(Handler, (hostile, seen)) as url:
+        yield url, seen
 
 
 def refusal(client: Client, hostile: Hostile) -> str:

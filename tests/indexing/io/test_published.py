@@ -3,12 +3,10 @@
 import hashlib
 import io
 import os
-import threading
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
@@ -19,6 +17,7 @@ import pytest
 from keystone.indexing.errors import NotWritten, UserError
 from keystone.indexing.io import fetch
 from keystone.indexing.io.published import Published, find_published
+from tests.support.servers.json_server import JsonHandler, serve_json
 
 buffer = io.BytesIO()
 with zipfile.ZipFile(buffer, "w") as made:
@@ -28,18 +27,19 @@ NAME = "words-1.0-py3-none-any.whl"
 WORDS = Published("words", NAME, hashlib.sha256(ARCHIVE).hexdigest(), ("words/data/list.txt",))
 
 
-class Index(BaseHTTPRequestHandler):
+class Index(JsonHandler):
     """An index of packages with one file. Class attributes say how it misbehaves."""
 
+    protocol_version = "HTTP/1.0"
     breaks, html, page_status, user = 0, False, 200, ""
     asked: ClassVar[list[str]] = []
     users: ClassVar[list[str | None]] = []
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         self.asked.append(f"{self.path} {self.headers.get('Range', '')}".strip())
         self.users.append(self.headers.get("Authorization"))
         if self.user and self.headers.get("Authorization") != self.user:
-            self.reply(401, b"", "text/plain")
+            self.say(401, b"", "text/plain")
         elif self.path.endswith("/words/"):
             link = f"../../files/{quote(NAME)}"
             page = (
@@ -48,21 +48,18 @@ class Index(BaseHTTPRequestHandler):
                 else orjson.dumps({"files": [{"filename": NAME, "url": link}]})
             )
             kind = "text/html" if self.html else "application/vnd.pypi.simple.v1+json"
-            self.reply(self.page_status, page, kind)
+            self.say(self.page_status, page, kind)
         else:
             first = int((self.headers.get("Range") or "bytes=0-")[6:-1])
-            self.reply(206 if first else 200, ARCHIVE[first:], "application/zip", cut=type(self).breaks > 0)
+            self.say(206 if first else 200, ARCHIVE[first:], "application/zip", cut=type(self).breaks > 0)
             type(self).breaks -= 1
 
-    def reply(self, status: int, body: bytes, kind: str, cut: bool = False) -> None:
+    def say(self, status: int, body: bytes, kind: str, cut: bool = False) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body[: len(body) // 2] if cut else body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @pytest.fixture
@@ -71,16 +68,13 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Inde
         asked: ClassVar[list[str]] = []
         users: ClassVar[list[str | None]] = []
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Own)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
     monkeypatch.setenv("KEYSTONE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
     monkeypatch.delenv("UV_INDEX_URL", raising=False)
     monkeypatch.setattr(fetch, "PAUSE_SECONDS", 0)
-    yield Own
-    server.shutdown()
-    server.server_close()
+    with serve_json(Own, None) as url:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{url}/simple")
+        yield Own
 
 
 @pytest.mark.parametrize("html", [False, True], ids=["an index in JSON", "an index in HTML"])
@@ -151,7 +145,7 @@ def test_no_other_host_gets_the_password(index: type[Index], monkeypatch: pytest
     class Other(Index):
         asked: ClassVar[list[str]] = []
 
-        def do_GET(self) -> None:
+        def do_GET(self) -> None:  # noqa: N802
             users.append(self.headers.get("Authorization"))
             self.send_response(302)
             self.send_header("Location", f"{own}{self.path}")
@@ -159,12 +153,9 @@ def test_no_other_host_gets_the_password(index: type[Index], monkeypatch: pytest
 
     own, users = os.environ["PIP_INDEX_URL"].removesuffix("/simple"), list[str | None]()
     index.user = ""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Other)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("PIP_INDEX_URL", f"http://ann:se%40cret@localhost:{server.server_port}/simple")
-    find_published(WORDS)
-    server.shutdown()
-    server.server_close()
+    with serve_json(Other, None) as url:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{url.replace('127.0.0.1', 'ann:se%40cret@localhost')}/simple")
+        find_published(WORDS)
     assert users == ["Basic YW5uOnNlQGNyZXQ="]
     assert index.users == [None, None]
 

@@ -348,7 +348,7 @@ def test_a_refusal_names_the_variables_to_set_and_never_the_key(
         monkeypatch.setenv(KEY, "abc123")
 
         def echo(handler: Handler) -> bool:
-            handler.reply(code, {"error": f"who is {handler.headers['Authorization']}?"})
+            handler.reply({"error": f"who is {handler.headers['Authorization']}?"}, code)
             return True
 
         with start_keeper(State(always=echo)) as (_, other), pytest.raises(UserError, match=r"who is ApiKey \[key\]\?"):

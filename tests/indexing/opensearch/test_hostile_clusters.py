@@ -1,12 +1,9 @@
 """A cluster with impossible answers in OpenSearch's form: an error names its URL, and no ranking is wrong."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -26,6 +23,7 @@ from keystone.retrieval.opensearch.sparse import OpenSearchSparse
 from keystone.runs.doctor.cluster import examine_cluster
 from tests.support.indexes.small_corpus import write_index_file
 from tests.support.servers.hostile_replies import TOO_LARGE
+from tests.support.servers.json_server import JsonHandler, serve_json
 
 pytestmark = pytest.mark.slow
 
@@ -55,24 +53,14 @@ def answers() -> Answers:
     }
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    answers: Answers
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
+class Handler(JsonHandler):
+    def do_GET(self) -> None:  # noqa: N802
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        answer = self.answers.get(self.path.split("?")[0].rpartition("/")[2], {})
+        answer = self.state.get(self.path.split("?")[0].rpartition("/")[2], {})
         if callable(answer):
             answer(self)
-            return
-        body = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        else:
+            self.reply(answer)
 
     do_POST = do_GET  # noqa: N815
 
@@ -80,17 +68,8 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def cluster(changed: Answers) -> Iterator[Index]:
     """An index in a cluster with some changed answers."""
-    handler = type("Bound", (Handler,), {"answers": {**answers(), **changed}})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads, server.block_on_close = True, False
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    at = Place((f"http://127.0.0.1:{server.server_address[1]}",), "name").at
-    with TemporaryDirectory() as folder:
-        try:
-            yield write_index_file(Index(Path(folder), "k", None, COUNT, {}, 0, "Flat", at))
-        finally:
-            server.shutdown()
-            server.server_close()
+    with serve_json(Handler, {**answers(), **changed}) as url, TemporaryDirectory() as folder:
+        yield write_index_file(Index(Path(folder), "k", None, COUNT, {}, 0, "Flat", Place((url,), "name").at))
 
 
 @pytest.fixture(autouse=True)

@@ -4,14 +4,11 @@ import base64
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import orjson
 
-from tests.support.waiting import LIMIT_S
+from tests.support.servers.json_server import JsonHandler, serve_json
 
 COMMIT = "0" * 40
 
@@ -26,16 +23,16 @@ class HubServer:
     tokens: set[str | None] = field(default_factory=set)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(JsonHandler):
     state: HubServer
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802
         self._answer(False)
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         self._answer(True)
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         self.state.tokens.add(self.headers.get("Authorization"))
         body = self.rfile.read(int(self.headers["Content-Length"]))
         path = self.path.partition("?")[0]
@@ -62,8 +59,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, orjson.dumps(said), True)
         else:
             self._send(404, b"{}", True)
-
-    def log_message(self, *_: Any) -> None: ...
 
     def _answer(self, whole: bool) -> None:
         path = self.path.partition("?")[0]
@@ -99,13 +94,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def hub_server(folders: Mapping[str, Path]) -> Iterator[HubServer]:
     state = HubServer(dict(folders))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": state}))
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serve_json(_Handler, state) as state.url:
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(LIMIT_S)

@@ -9,12 +9,13 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from tests.support.servers.json_server import JsonHandler
 from tests.support.servers.ports import free_port
 from tests.support.waiting import join
 
@@ -51,25 +52,8 @@ class State:
     lock: Any = field(default_factory=Lock)
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class Handler(JsonHandler):
     wbufsize = 2**16  # head and body in one packet
-    state: State
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        self.act()
-
-    def do_POST(self) -> None:
-        self.act()
-
-    def do_PUT(self) -> None:
-        self.act()
-
-    def do_DELETE(self) -> None:
-        self.act()
 
     def act(self) -> None:
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -86,7 +70,8 @@ class Handler(BaseHTTPRequestHandler):
                 state.sent.append(re.findall(r'^{"create":{"_id":"(\d+)"}}$', self.body.decode(), re.MULTILINE))
         try:
             if not (fault and fault(self)):
-                self.reply(*self.answer(path))
+                status, value = self.answer(path)
+                self.reply(value, status)
         except OSError:
             self.close_connection = True
         finally:
@@ -94,18 +79,7 @@ class Handler(BaseHTTPRequestHandler):
                 with state.lock:
                     state.at_once -= 1
 
-    def reply(self, status: int, value: Any, **headers: Any) -> None:
-        self.send(status, json.dumps(value).encode(), **headers)
-
-    def send(self, status: int, body: bytes, length: int | None = None, **headers: Any) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body) if length is None else length))
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(body)
-        self.wfile.flush()
+    do_GET = do_POST = do_PUT = do_DELETE = act  # noqa: N815
 
     def answer(self, path: str) -> tuple[int, Any]:
         with self.state.lock:
@@ -193,8 +167,6 @@ def start_keeper(
     """A server before `state`, and its URL; with a certificate and its key it speaks TLS."""
     state = state or State()
     server = ThreadingHTTPServer(("127.0.0.1", port or free_port()), type("Bound", (Handler,), {"state": state}))
-    server.daemon_threads = True
-    server.block_on_close = False
     if certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*certificate)
@@ -213,7 +185,8 @@ def status(code: int, kind: str = "es_rejected_execution_exception", **headers: 
     """An error for the whole request."""
 
     def fault(handler: Handler) -> bool:
-        handler.reply(code, failed(code, kind, "rejected execution"), **headers)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        handler.reply(failed(code, kind, "rejected execution"), code, named)
         return True
 
     return fault
@@ -221,17 +194,13 @@ def status(code: int, kind: str = "es_rejected_execution_exception", **headers: 
 
 def cut(handler: Handler) -> bool:
     """Does the work, and sends half of the answer."""
-    code, value = handler.answer(unquote(urlsplit(handler.path).path))
-    body = json.dumps(value).encode()
-    handler.send(code, body[: len(body) // 2], length=len(body))
-    raise ConnectionAbortedError
+    handler.send_half(handler.answer(unquote(urlsplit(handler.path).path))[1])
+    return True
 
 
 def torn(handler: Handler) -> bool:
     """Does the work, and sends half of the answer with the length of the half."""
-    code, value = handler.answer(unquote(urlsplit(handler.path).path))
-    body = json.dumps(value).encode()
-    handler.send(code, body[: len(body) // 2])
+    handler.send_torn(handler.answer(unquote(urlsplit(handler.path).path))[1])
     return True
 
 
