@@ -348,7 +348,6 @@ def test_threads_may_read_while_another_searches(index: Index) -> None:
             assert [document.text for document in job.result(LIMIT_S)] == expected[n // 5 :: 3]
 
 
-@pytest.mark.slow
 def test_a_killed_adoption_continues_to_the_same_rows(folder: Path, tmp_path: Path) -> None:
     files = ("index.json", "rows/ids.npy", "rows/numbers.npy", "rows/rows.npy")
     expected: list[list[bytes]] = []
@@ -363,7 +362,6 @@ def test_a_killed_adoption_continues_to_the_same_rows(folder: Path, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -396,7 +394,6 @@ answer: {{documents: 3, words: 60}}
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("track", "segments_alone"),
     [

@@ -241,7 +241,6 @@ def held(out: Path, goes_on: Event) -> Callable[[Any, list[str]], bool]:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @pytest.mark.usefixtures("ray")
 def test_a_worker_killed_while_embedding_costs_only_its_current_shards(corpus: Path, tmp_path: Path) -> None:
     killed: list[tuple[int, int]] = []
@@ -276,7 +275,6 @@ def test_a_worker_killed_while_embedding_costs_only_its_current_shards(corpus: P
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_killed_build_is_finished_by_either_engine(ray: Any, corpus: Path, tmp_path: Path) -> None:
     with serving() as server:
         embedding = Embedding("letters", server.url)
@@ -310,7 +308,6 @@ def _written(out: Path, name: str) -> int:
     return (out.parent / f".{out.name}.partial" / "vectors" / name).stat().st_mtime_ns
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)  # Ray's last process ends a minute after the build, later on a busy machine
 @pytest.mark.parametrize(
     "end", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)], ids=lambda one: one.name

@@ -153,7 +153,6 @@ def test_an_error_before_the_first_finished_stage_leaves_no_files(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("factory", "passages", "times", "kills"),
     [

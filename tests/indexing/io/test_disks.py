@@ -73,7 +73,6 @@ def one_message(shown: tuple[int | None, str], name: Path, reason: str = FULL) -
     assert ".partial" not in said, said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "name"),
     [
@@ -94,7 +93,6 @@ def test_a_full_disk_ends_indexing_with_one_message_and_the_next_try_continues(
     assert (out / "dense.faiss").read_bytes() == index.dense.read_bytes()
 
 
-@pytest.mark.slow
 def test_a_full_disk_ends_a_run_with_one_message_and_the_next_try_continues(tmp_path: Path, index: Index) -> None:
     topics = write_topics(tmp_path / "topics.jsonl")
     config = tmp_path / "run.yaml"
@@ -108,7 +106,6 @@ def test_a_full_disk_ends_a_run_with_one_message_and_the_next_try_continues(tmp_
     assert {path.name: path.read_bytes() for path in (tmp_path / "out/small").iterdir()} == whole
 
 
-@pytest.mark.slow
 def test_a_full_disk_ends_answering_with_one_message_and_the_next_try_continues(tmp_path: Path, index: Index) -> None:
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
     arguments: list[str | Path] = ["answer", "--topics", topics, "--index", index.folder, "--out", out, "-q"]
@@ -123,7 +120,6 @@ def test_a_full_disk_ends_answering_with_one_message_and_the_next_try_continues(
     assert (shown.returncode, shown.stderr.count("\n")) == (1, 1), shown.stderr
 
 
-@pytest.mark.slow
 def test_output_to_a_full_disk_ends_a_command_with_one_message(tmp_path: Path) -> None:
     with (tmp_path / "err").open("wb") as err:
         start("doctor", out="/dev/full", err=err.name)
@@ -181,7 +177,6 @@ def test_space_is_reserved_also_on_a_system_without_fallocate(tmp_path: Path, mo
     test_the_disk_space_of_an_array_is_reserved_before_its_use(tmp_path)
 
 
-@pytest.mark.slow
 def test_in_a_read_only_folder_a_finished_run_is_kept_and_an_unfinished_run_is_one_error(
     tmp_path: Path, index: Index
 ) -> None:
@@ -210,7 +205,6 @@ def test_in_a_read_only_folder_a_finished_run_is_kept_and_an_unfinished_run_is_o
     assert {path.name: path.read_bytes() for path in (out / "small").iterdir()} == before
 
 
-@pytest.mark.slow
 def test_a_full_file_system_is_one_message_at_every_size(tmp_path: Path) -> None:
     """The disk is a file system in memory of some kilobytes, visible to this test alone. Not every kernel allows it."""
     disk = tmp_path / "disk"
@@ -222,22 +216,9 @@ def test_a_full_file_system_is_one_message_at_every_size(tmp_path: Path) -> None
         pytest.skip(f"no file system of its own: {granted.stderr.decode().strip()}")
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(f'{{"id": "{"d" * 500}{n}", "text": "x"}}\n' for n in range(400)))
-    indexing = [
-        sys.executable,
-        "-m",
-        "keystone.runs.cli.main",
-        "index",
-        str(corpus),
-        "--out",
-        str(disk / "index"),
-        "--no-dense",
-        "-q",
-    ]
+    indexing = [sys.executable, "-m", "keystone.runs.cli.main", "index", str(corpus), "--no-dense", "--out"]
     for size in ("300k", "700k", "900k", "1000k"):
         shown = programs.run(
-            [*isolated, size, str(disk), *indexing],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
+            [*isolated, size, disk, *indexing, disk / "index", "-q"], capture_output=True, text=True, cwd=ROOT
         )
         one_message((shown.returncode, shown.stderr), disk / "index", "No space left on device")

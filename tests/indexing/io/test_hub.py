@@ -1,4 +1,4 @@
-"""Data sets of the hub: read as a corpus, topics and judgments, pulled and pushed, against a stand-in of the hub."""
+"""Data sets and checkpoints of the hub: read, pulled and pushed, against a stand-in of the hub."""
 
 import os
 import sys
@@ -13,6 +13,7 @@ from keystone.indexing.index import open_index
 from keystone.indexing.io.hub import push, to_local
 from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS, write_corpus, write_topics
+from tests.support.models.checkpoints import write_checkpoint
 from tests.support.servers.hub import HubServer, hub_server
 
 pytestmark = pytest.mark.slow
@@ -26,7 +27,13 @@ def hub(tmp_path: Path) -> Iterator[HubServer]:
     write_corpus(data / "corpus.jsonl")
     write_topics(data / "queries.jsonl")
     (data / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n1\tbees\t1\n2\tvolcano\t1\n")
-    with hub_server({"datasets/someone/bees": data, "datasets/someone/index": new}) as server:
+    model = write_checkpoint(tmp_path / "encoder", pooling="cls", prompts={"query": "q: "})
+    folders = {
+        "datasets/someone/bees": data,
+        "datasets/someone/index": new,
+        "models/someone/encoder": model,
+    }
+    with hub_server(folders) as server:
         yield server
 
 
@@ -97,3 +104,32 @@ def test_a_name_that_the_hub_cannot_have_is_refused_before_anything_is_sent(tmp_
         push(tmp_path, "no-user")
     with pytest.raises(UserError, match=r"nothing: holds no file"):
         push(tmp_path / "nothing", "a/b")
+
+
+def embed(hub: HubServer, tmp_path: Path, model: str, out: str, **variables: str) -> Any:
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    return call(hub, tmp_path, "index", corpus, "--out", out, "--embedding", model, "-q", **variables)
+
+
+def test_a_checkpoint_is_fetched_once_and_then_found_without_network(hub: HubServer, tmp_path: Path) -> None:
+    shown = embed(hub, tmp_path, "someone/encoder", "one")
+    assert shown.returncode == 0, shown.stderr
+    made = open_index(tmp_path / "one").embedding
+    assert made is not None
+    assert (made.model, made.query_prefix) == ("someone/encoder", "q: ")
+    asked = len(hub.asked)
+    shown = embed(hub, tmp_path, "someone/encoder", "two", HF_HUB_OFFLINE="1")
+    assert (shown.returncode, len(hub.asked)) == (0, asked), shown.stderr
+    assert open_index(tmp_path / "two").key == open_index(tmp_path / "one").key
+
+
+@pytest.mark.parametrize("offline", ["0", "1"])
+def test_a_checkpoint_that_cannot_be_had_is_an_error_with_the_remedy(
+    hub: HubServer, offline: str, tmp_path: Path
+) -> None:
+    shown = embed(hub, tmp_path, "someone/other", "index", HF_HUB_OFFLINE=offline)
+    assert shown.returncode == 1
+    assert "model 'someone/other': could not be fetched from the hub:" in shown.stderr
+    assert "put the checkpoint into a folder on this machine" in " ".join(shown.stderr.split())
+    assert "Traceback" not in shown.stderr
+    assert not (tmp_path / "index").exists()

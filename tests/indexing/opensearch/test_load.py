@@ -422,7 +422,6 @@ def test_other_kinds_of_indexes_are_refused(faiss: str) -> None:
         vector_field(faiss, 4)
 
 
-@pytest.mark.slow
 def test_a_load_killed_at_random_moments_ends_like_an_undisturbed_load(opensearch: Cluster, tmp_path: Path) -> None:
     name = next(NAMES)
     corpus, place = write_documents(tmp_path / "corpus.jsonl", 120), f"{opensearch.url}/{name}"
@@ -450,7 +449,6 @@ def test_a_load_killed_at_random_moments_ends_like_an_undisturbed_load(opensearc
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_collection_is_loaded_whole(server: Cluster, tmp_path: Path) -> None:
     corpus = SHARED / "scifact" / "corpus.jsonl.gz"
     if not corpus.exists():
@@ -467,7 +465,6 @@ def test_a_collection_is_loaded_whole(server: Cluster, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "returns",
     [
