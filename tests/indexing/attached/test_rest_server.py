@@ -410,6 +410,18 @@ def test_a_temporary_fault_changes_no_ranking(fault: Fault, tmp_path: Path) -> N
         assert len(server.requests) == 4
 
 
+@pytest.mark.parametrize("code", [429, 503])
+def test_retry_after_is_waited_for(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "LONGEST_REST_S", 60.0)
+    with scripted_server(payloads=PAYLOADS) as server:
+        index, store = over(server, tmp_path)
+        server.faults += [status(code, Retry_After="1")]
+        began = time.monotonic()
+        assert store.ids(open_sparse(index, store).search(["1"], ["x"], 3).of(0)) == ["c", "a", "b"]
+        assert 1 <= time.monotonic() - began < 30
+        assert len(server.requests) == 2
+
+
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
