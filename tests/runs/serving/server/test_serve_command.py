@@ -67,7 +67,7 @@ def rank(index: Index) -> list[list[tuple[str, float]]]:
 def test_a_server_needs_no_uvloop(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows has none, so set-up leaves it out there."""
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    (loop,) = (found for line in needed if (found := Requirement(line)).name == "uvloop")
+    (loop,) = (one for one in map(Requirement, needed) if one.name == "uvloop")
     assert loop.marker is not None
     assert not loop.marker.evaluate({"sys_platform": "win32"})
     (tmp_path / "uvloop.py").write_text("raise ImportError('as if it were not installed')")
