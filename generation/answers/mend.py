@@ -6,6 +6,7 @@ A repair rewords a sentence. It cannot move citations, add a number or a name, o
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from keystone.generation.answers.sentences import (
     WordRange,
@@ -34,14 +35,21 @@ ALIKE_OPENINGS = 3
 MOST_ADDED_WORDS = 6
 """How many words longer a repair may make a sentence."""
 
-_POINTING = re.compile(
+_OPENING = re.compile(
     r"(?:It|Its|They|Them|Their|Theirs|He|She|His|Her|Such|This|That|These|Those|Then|There|Here|Both|Either|Neither"
-    r"|The (?:former|latter|same|other|others|above))\b|(?:Of|For|In|With|From|To) (?:this|that|these|those|it|them)\b"
+    r"|The (?:former|latter|same|other|others|above)|What (?:it|they))\b"
+    r"|(?:Of|For|In|With|From|To) (?:this|that|these|those|it|them)\b"
+    r"|(?!(?:After|Although|As|Because|Before|If|Once|Since|Though|Unless|Until|When|Where|While)\b)"
+    r"(?:[A-Z][a-z]+|(?:To|First|Next|Finally|Therefore|So) [a-z]+|For [^ ,]+) "
+    r"(?:it|its|they|them|their|this|these|those)\b"
 )
-_POINTING_OBJECT = re.compile(
-    r"(?!(?:After|Although|As|Because|Before|If|Once|Since|Though|Unless|Until|When|Where|While)\b)"
-    r"[A-Z][a-z]+ (?P<object>it|them|this|these|those)\b"
+"""An opening that points to another sentence: `It is`, `Install it`, `To install it`."""
+_DEMONSTRATIVE = re.compile(
+    r"\b(?:this|(?:these|those)(?! (?:of|that|which|who|whose|with|\w+ed)\b)"
+    r"|(?:at|by|for|from|import|in|into|let|of|on|through|to|under|with|without) that)\b(?: [a-z]+){0,2}",
+    re.IGNORECASE,
 )
+"""A demonstrative with the noun that it may have: `with that redirect`."""
 _EXISTS = re.compile(r"There (?:is|are|was|were|has|have|can|may|must|will|exists?)\b|That is\b", re.IGNORECASE)
 _CODE = re.compile(r"(`+)([^`]+)\1")
 _BOLD = re.compile(r"(?<![\w*/])\*\*(?=\S)([^*]*[^*\s])\*\*(?![\w*])")
@@ -55,11 +63,28 @@ def strip_marks(text: str) -> str:
     return "".join(bare).strip()
 
 
+def find_pointing(text: str) -> str:
+    """Find the words of a sentence that point to another one: its opening, or a demonstrative whose noun is new in it.
+
+    They are empty if there are none.
+    """
+    if (opening := _OPENING.match(text)) and not _EXISTS.match(text):
+        return opening[0]
+    return next(
+        (
+            found[0]
+            for found in _DEMONSTRATIVE.finditer(text)
+            if not find_terms(found[0]) & find_terms(text[: found.start()])
+        ),
+        "",
+    )
+
+
 def find_faults(sentences: Sequence[Sentence]) -> dict[int, str]:
     """Find the sentences with a fault of wording, by place, each with the fault.
 
-    A sentence may open with a word that points to another sentence (`It is`, `Install it`), repeat an earlier sentence,
-    or be the third in a row that opens with the same word.
+    A sentence may point to another sentence, repeat an earlier one, or be the third in a row that opens with the same
+    word.
     """
     faults = dict[int, str]()
     terms = [find_terms(sentence.text) for sentence in sentences]
@@ -74,13 +99,9 @@ def find_faults(sentences: Sequence[Sentence]) -> dict[int, str]:
             ),
             None,
         )
-        opening = _POINTING.match(sentence.text)
         row = openings[max(0, place - ALIKE_OPENINGS + 1) : place + 1]
-        if opening and not _EXISTS.match(sentence.text):
-            faults[place] = f'begins with "{opening[0]}", which points to another sentence: name the subject'
-        elif found := _POINTING_OBJECT.match(sentence.text):
-            thing = found["object"]
-            faults[place] = f'begins with "{found[0]}", and "{thing}" points to another sentence: name the thing'
+        if pointing := find_pointing(sentence.text):
+            faults[place] = f'says "{pointing}", which points to another sentence: name what is meant'
         elif repeated is not None:
             faults[place] = f"repeats much of sentence {repeated}: say only what is new"
         elif len(row) == ALIKE_OPENINGS and len(set(row)) == 1:
@@ -132,11 +153,20 @@ async def mend_answer(model: Model, narrative: str, answer: Answer, words: WordR
     def count(sentences: Sequence[Sentence]) -> int:
         return count_words((*sentences, Sentence(answer.missing, ())))
 
+    most = max(words[1], count(answer.sentences))
+
+    def count_growth(place: int, found: Sequence[Sentence]) -> int:
+        return count_words([found[place]]) - count_words([answer.sentences[place]])
+
     def read(reply: Reply) -> tuple[Sentence, ...]:
         found = read_mended(reply, answer.sentences, faults)
-        if count(found) > max(words[1], count(answer.sentences)):
-            raise Unusable(f"the answer then has {count(found)} words, at most {words[1]} are allowed")
-        return found
+        kept = list(found)
+        while reply.last and count(kept) > most:  # the new texts that grow most stay out
+            place = max(faults, key=partial(count_growth, found=kept))
+            kept[place] = answer.sentences[place]
+        if count(kept) > most or kept == list(answer.sentences):
+            raise Unusable(f"the answer then has {count(found)} words, at most {most} are allowed")
+        return tuple(kept)
 
     (found,) = await ask_all(model, [(request_mending(narrative, answer.sentences, faults), read)])
     if isinstance(found, Failure):

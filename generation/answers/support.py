@@ -244,13 +244,15 @@ def complete_citations(text: str, verdict: Verdict, claim: Claim, segments: Topi
     """
     cited = list(verdict.cited)
     among = segments.find_of(segments.doc_ids[place] for place in (*cited, *claim.cited))
-    while cited and len(cited) < MOST_CITATIONS:
-        missing = find_added(text, _join(cited, segments))
-        gains = [(len(missing) - len(find_added(text, _join([*cited, place], segments))), place) for place in among]
+    added = {place: find_added(text, segments.show(place)) for place in (*cited, *among)}
+    missing = set.intersection(*(added[place] for place in cited)) if cited else set()
+    while missing and len(cited) < MOST_CITATIONS:
+        gains = [(len(missing - added[place]), place) for place in among]
         gain, best = max(gains, key=lambda one: (one[0], claim.ratings[one[1]]), default=(0, 0))
         if not gain:
             break
         cited.append(best)
+        missing &= added[best]
     return tuple(cited)
 
 

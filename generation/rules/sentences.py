@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,8 @@ MOST_SHARED_STEMS = 8
 """The content words of a query by which shared words count in full. In a longer one, each counts less."""
 MOST_STRETCH_SENTENCES, MOST_STRETCH_WORDS = 3, 70
 """The most sentences, and the most words, of a sentence with those that go on from it."""
+MOST_KEPT_DOCUMENTS = 1024
+"""The documents whose readable sentences are kept. Narratives and runs share documents."""
 FEEDBACK_SEGMENTS = 3
 """The segments closest to a query whose mean tells how the documents put it."""
 NAMING_CHARACTERS = 200
@@ -86,7 +89,12 @@ def find_sentences(context: TopicContext) -> list[Span]:
     ]
 
 
-def _find_readable(document: Document) -> Iterator[Span]:
+@lru_cache(MOST_KEPT_DOCUMENTS)
+def _find_readable(document: Document) -> tuple[Span, ...]:
+    return tuple(_read_through(document))
+
+
+def _read_through(document: Document) -> Iterator[Span]:
     listed = list(find_listed(document.text))
     for start, end in listed:
         span = Span(document.id, start, end)

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 
 from keystone.indexing.words import STEM_LETTERS, STOP_WORDS, WORD, find_content_words, find_stems, find_words
 
@@ -22,6 +23,8 @@ __all__ = [
     "find_words",
 ]
 
+MOST_KEPT_TEXTS = 1024
+"""The texts whose words are kept. Each segment is compared with many sentences."""
 INTERROGATIVES = ("how", "what", "what's", "when", "where", "whether", "which", "who", "whom", "whose", "why")
 """Words that open a question."""
 
@@ -65,9 +68,10 @@ def find_names(text: str) -> set[str]:
     return {_fold(name) for name in names if len(name) > 1}
 
 
-def find_word_forms(text: str) -> set[str]:
+@lru_cache(MOST_KEPT_TEXTS)
+def find_word_forms(text: str) -> frozenset[str]:
     """Find all words of a text in the form of `find_names`."""
-    return set(map(_fold, _WORD.findall(text)))
+    return frozenset(map(_fold, _WORD.findall(text)))
 
 
 def find_terms(text: str) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Index folders over documents and postings that another engine holds."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ KEY_ENV = "key_env"
 
 MAX_RATE = "max_rate"
 """The part of `Index.at` with the most requests a second to the server, as a text."""
+REST = "rest"
+"""The name of REST servers as an engine, in `Index.at`."""
 _ACCESS = (KEY_ENV, MAX_RATE)
 """The parts of `Index.at` that change no result."""
 
@@ -98,3 +100,15 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
             meta["impacts"] = {name: asdict(one) for name, one in attachment.impacts.items()}
         write_description(folder, meta)
     return open_index(out), True
+
+
+def limit_rate(index: Index, rate: float) -> Index:
+    """Return the same index with at most `rate` requests a second to its server; 0 keeps its own limit.
+
+    `UserError` if the index is not on a REST server.
+    """
+    if rate and index.backend != REST:
+        raise UserError(
+            f"retrieval.max_rate: found {rate:g} for {index.folder}, expected an index on a REST server, or 0"
+        )
+    return replace(index, at={**index.at, MAX_RATE: str(rate)}) if rate else index

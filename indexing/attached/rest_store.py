@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
-from keystone.indexing.attached.attach import KEY_ENV, MAX_RATE, Attachment, AttachSettings, adopt
+from keystone.indexing.attached.attach import KEY_ENV, MAX_RATE, REST, Attachment, AttachSettings, adopt
 from keystone.indexing.attached.rest_server import ROUTIR, ROUTIR_PREFIX, Parameters, Server, address, form_of
 from keystone.indexing.corpora.jsonl import TEXT_KEYS, make_document
 from keystone.indexing.corpora.segments import cut_segments
@@ -39,7 +39,6 @@ from keystone.indexing.types import (
     is_id,
 )
 
-BACKEND = "rest"
 FOUND = "found.sqlite"
 SEARCHES = "searches.sqlite"
 BATCH_IDS = 500
@@ -78,7 +77,7 @@ def adopt_server(
         Server(url, name, form, key_env, max_rate).search(["document"], 1)
     else:
         form, languages = form_of(url, name, key_env, max_rate)
-    at = {"backend": BACKEND, "url": url, "name": name, "api": form}
+    at = {"backend": REST, "url": url, "name": name, "api": form}
     at |= {KEY_ENV: key_env} if key_env else {}
     at |= {MAX_RATE: str(max_rate)} if max_rate else {}
     return adopt(corpus, out, Attachment(at, embedding, passages=passages, languages=languages), lambda _folder: None)

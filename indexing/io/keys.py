@@ -56,10 +56,10 @@ def find_key(variable: str) -> tuple[str, str] | None:
     return next(((name, key) for name, key in found if key), None)
 
 
-def admit(url: str, name: str) -> None:
-    """`UserError` if a secret would go to another machine by plain http; the message calls the secret `name`."""
+def admit(url: str) -> None:
+    """`UserError` if credentials would go to another machine by plain http."""
     if not is_guarded(url):
-        raise UserError(f"{url}: {name} is sent by https or within this machine only, expected an https URL")
+        raise UserError(f"{url}: credentials are sent by https or within this machine only, expected an https URL")
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,8 @@ from keystone.indexing.opensearch.index import (
     version_at,
 )
 from keystone.indexing.opensearch.load import Upload, load, send_rows
+from keystone.indexing.opensearch.nodes import connect_to_all
 from keystone.indexing.opensearch.numbers import NUMBERS, Numbers, read_numbers, write_numbers
-from keystone.indexing.opensearch.requests import NODE_REQUESTS
 from keystone.indexing.types import Embedding, Progress, silent
 from keystone.indexing.vectors.embed import load_embedder
 
@@ -147,7 +147,7 @@ def replace_documents(
     one begins with a new copy. `UserError` if the place holds neither of the two indexes, or if the cluster cannot copy
     it.
     """
-    nodes = connect(place.urls, NODE_REQUESTS * len(place.urls))
+    nodes = connect_to_all(place.urls)
     try:
         held = held_at(nodes, place)
         if held is None or not held.finished or held.meta["key"] not in (older_key, meta["key"]):

@@ -255,7 +255,7 @@ def connect(urls: Sequence[str], at_once: int) -> list[Node]:
     if ca and not Path(ca).is_file():
         raise UserError(f"{CA}: {ca}: no such file, expected certificates in PEM form")
     for url in urls if header or sign else ():
-        admit(url, "credentials")
+        admit(url)
     nodes = [Node(url, header, ca, at_once, sign) for url in urls]
     missed = [why for node in nodes if (why := _missed(node))]
     if len(missed) == len(nodes):

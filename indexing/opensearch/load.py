@@ -22,7 +22,7 @@ from keystone.indexing.impacts import RowImpacts
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S, is_retryable
 from keystone.indexing.opensearch.analysis import CONTENTS
-from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect
+from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close
 from keystone.indexing.opensearch.index import (
     DOCID,
     DOCUMENT,
@@ -41,6 +41,7 @@ from keystone.indexing.opensearch.index import (
     refuse_other,
     remove,
 )
+from keystone.indexing.opensearch.nodes import connect_to_all
 from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, administer, search_once, send_parts
 from keystone.indexing.store import DocumentStore, from_record
 from keystone.indexing.types import Progress, Tick, silent
@@ -143,7 +144,7 @@ def load(upload: Upload, progress: Progress = silent) -> None:
     """
     target, store = upload.target, upload.store
     place = target.place
-    nodes = connect(place.urls, NODE_REQUESTS * len(place.urls))
+    nodes = connect_to_all(place.urls)
     try:
         held = _find_or_create(nodes, upload)
         if not held.finished:

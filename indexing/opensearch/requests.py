@@ -290,7 +290,8 @@ def administer(nodes: Sequence[Node], patience: float = PATIENCE_S) -> "OpenSear
         import opensearchpy
     except ImportError as error:
         raise MissingPackage(
-            "opensearch-py is needed to load an index or to examine a cluster: pip install 'keystone-rag[opensearch]'"
+            "opensearch-py is needed to load an index, and to examine a cluster or find its nodes: "
+            "pip install 'keystone-rag[opensearch]'"
         ) from error
 
     class Connections(opensearchpy.Transport):

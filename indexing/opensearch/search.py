@@ -13,8 +13,9 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S
-from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect, place_at
+from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, place_at
 from keystone.indexing.opensearch.index import DOCID, PASSAGES, ROW, VECTOR, held_at
+from keystone.indexing.opensearch.nodes import connect_to_all
 from keystone.indexing.opensearch.numbers import load_numbers
 from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, ask, send_parts
 from keystone.indexing.types import Tick
@@ -105,7 +106,7 @@ def open_cluster(index: Index) -> Cluster:
     `UserError` if no node answers, or if the cluster lacks the finished index or holds another one in its place.
     """
     place = place_at(index.at)
-    nodes = connect(place.urls, NODE_REQUESTS)
+    nodes = connect_to_all(place.urls)
     try:
         held = held_at(nodes, place)
         if held is None or held.meta["key"] != index.key or not held.finished:

@@ -9,7 +9,7 @@ Vectors of sentences are made when a run first needs them, and kept in the index
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Protocol, runtime_checkable
@@ -79,7 +79,12 @@ def open_cache(path: Path, embedding: Embedding) -> Iterator[VectorCache]:
 
 def hash_texts(embedding: Embedding, texts: Sequence[str]) -> bytes:
     """The key of the vectors of some texts that a model embeds together: a SHA-256, bytes[32]."""
-    return hash_parts(digest(embedding.made_by).encode(), texts)
+    return hash_parts(_digest_model(embedding), texts)
+
+
+@cache
+def _digest_model(embedding: Embedding) -> bytes:
+    return digest(embedding.made_by).encode()
 
 
 CHUNK_DOCUMENTS = 64

@@ -175,6 +175,12 @@ class Retrieval(StrictSettings):
     """The search parameters of a FAISS index that is not exact, such as `nprobe=16` or `efSearch=200`."""
     statistics: Literal["global", "local"] = "global"
     """Where BM25 counts words of [OpenSearch's shards](index.md#opensearch): in all together, or in each."""
+    max_rate: float = Field(default=0, ge=0, le=1000)
+    """The most requests a second from this process to a [REST server](index.md#rest-servers); 0 is the index's own."""
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return leave_out(self, handler, ("max_rate",))
 
     def make_systems(self) -> dict[str, System]:
         """Make the systems that search each query, by their names."""

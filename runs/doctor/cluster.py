@@ -8,8 +8,9 @@ from yarl import URL
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.opensearch.analysis import ANALYSIS, ANALYZER
-from keystone.indexing.opensearch.cluster import Node, Place, as_expected, close, connect, place_of
+from keystone.indexing.opensearch.cluster import Node, Place, as_expected, close, place_of
 from keystone.indexing.opensearch.index import SIMILARITY, held_at
+from keystone.indexing.opensearch.nodes import SNIFF, connect_to_all
 from keystone.indexing.opensearch.requests import administer
 from keystone.indexing.opensearch.search import version_of
 from keystone.runs.doctor.machine import Finding
@@ -39,7 +40,7 @@ def examine_cluster(where: str) -> Iterator[Finding]:
     has_index = bool(URL(where.rsplit(",", 1)[-1]).path.strip("/"))
     try:
         place = place_of(where if has_index else f"{where.rstrip('/')}/none")
-        nodes = connect(place.urls, 1)
+        nodes = connect_to_all(place.urls)
     except (UserError, ValueError) as error:
         yield Finding("problem", "OpenSearch", str(error))
         return
@@ -118,7 +119,7 @@ def check_addresses(urls: int, addresses: Sequence[str]) -> Iterator[Finding]:
             "note",
             "nodes",
             f"the URL names one of {len(addresses)}: {', '.join(sorted(addresses))}. If it is no proxy before them, "
-            "name all, with commas, so that a run goes on without one",
+            f"name all, with commas, or set {SNIFF}=true, so that a run goes on without one",
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from keystone.indexing.attached.attach import limit_rate
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, hold_open, open_index
 from keystone.indexing.io.published import find_cache
@@ -177,6 +178,7 @@ def make_job(
     config: RunConfig, index: Index, topics: list[Topic], threads: int = 1, progress: Progress = silent
 ) -> Job:
     """Make the job of a configuration over an index and topics. `UserError` if they do not fit together."""
+    index = limit_rate(index, config.retrieval.max_rate)
     config = fit_systems(config, index)
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     store = open_store(index)

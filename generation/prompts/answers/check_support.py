@@ -17,7 +17,8 @@ Sentences, a JSON list; `citations` holds the numbers of the sources that a sent
 
 Report on every sentence:
 - `support`: how far the cited sources together support it. "full": every claim in it. "partial": some claims, or \
-weaker ones. "none": no claim.
+weaker ones. "none": no claim. A reason, a consequence, a comparison and a recommendation are claims, too: the sources \
+have to say or imply that one thing follows from the other, or suits better.
 - `citations`: the sources of the list that should be cited, at most {most}, the best one first. Take the fewest that \
 support as much of the sentence as the list can. Leave the list empty if no source supports any of it.
 - `text`: empty, if `citations` support every claim of the sentence as it stands. Otherwise the sentence put right: it \

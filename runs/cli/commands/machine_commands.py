@@ -46,7 +46,9 @@ def doctor(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Probe the server of a language model at this base URL, by 25 requests."),
+        typer.Option(
+            metavar="URL", help="Probe the server of a language model at this base URL, by about 25 requests."
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="With --model, the model's name.", show_default="the server's only model")

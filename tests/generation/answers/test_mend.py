@@ -24,7 +24,7 @@ def reply(*items: tuple[Any, Any]) -> Reply:
 
 
 @pytest.mark.parametrize(
-    ("opening", "points"),
+    ("text", "points"),
     [
         ("It lays eggs.", True),
         ("Its lid is of wood.", True),
@@ -42,10 +42,19 @@ def reply(*items: tuple[Any, Any]) -> Reply:
         ("Smoke these before noon.", True),
         ("When it rains, bees stay in.", False),
         ("Check that the lid is shut.", False),
+        ("To lift it, use both hands.", True),
+        ("What they eat is honey.", True),
+        ("What bees eat is honey.", False),
+        ("Drones and workers need this food.", True),
+        ("A bear that smells honey stops this with its paw.", True),
+        ("Close the lid at night, because wasps enter through that lid.", False),
+        ("Close the lid together with that door.", True),
+        ("A hive needs frames like those of its neighbours.", False),
+        ("Bees so small that workers feed them stay inside.", False),
     ],
 )
-def test_openings_that_point_to_another_sentence_are_faults(opening: str, points: bool) -> None:
-    assert bool(find_faults([Sentence(opening, ())])) is points
+def test_words_that_point_to_another_sentence_are_faults(text: str, points: bool) -> None:
+    assert bool(find_faults([Sentence(text, ())])) is points
 
 
 @pytest.mark.parametrize(
@@ -109,6 +118,15 @@ def test_an_answer_stays_as_it_is_without_a_usable_reply() -> None:
     found, fallbacks = asyncio.run(mend_answer(Scripted(lambda _: Failure("down")), "Why?", answer, (10, 20)))
     assert found == answer
     assert [(one.step, one.reason) for one in fallbacks] == [("mend", "1 faults of wording stay: down")]
+
+
+def test_of_new_texts_that_are_too_long_the_shorter_ones_stay() -> None:
+    draft = (DANCE, EGGS, Sentence("Its food is royal jelly.", ("bees#3",)))
+    texts = {1: "Every single day a queen bee lays some 2,000 eggs.", 2: "A queen's food is royal jelly."}
+    model = Scripted(lambda _: reply(*texts.items()))
+    found, fallbacks = asyncio.run(mend_answer(model, "Why?", Answer("1", draft), (10, 23)))
+    assert [sentence.text for sentence in found.sentences[1:]] == [EGGS.text, texts[2]]
+    assert not fallbacks
 
 
 @pytest.mark.parametrize(("most", "mended"), [(28, False), (29, True)])

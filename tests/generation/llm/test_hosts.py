@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from keystone.generation.llm.endpoints import Endpoints
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Reply, Request
 from keystone.runs.doctor.model_server import HOSTS, name_host
+from keystone.runs.doctor.server_records import SERVERS_FILE
+from tests.support.runs.command_line import keystone_here
 from tests.support.servers.chat import Exchange, Fault, serving
 
 PAGE = (Path(__file__).parents[3] / "docs/models.md").read_text()
@@ -156,6 +159,39 @@ def test_an_error_of_a_host_is_told_in_its_words(monkeypatch: pytest.MonkeyPatch
         (answered,) = ask(RECIPES["Gemini"], server.url, PLAIN)
     assert isinstance(answered.outcome, Failure)
     assert answered.outcome.reason.endswith(f"refused with status 400: {too_long}")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_doctor_names_the_host_of_a_recipe_and_the_fields_that_it_refuses(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The names of hosts lead to the stand-in here, by plain http."""
+    recipe, host = RECIPES[name], name.partition(",")[0]
+    owner = {"vLLM": "vllm", "llama.cpp": "llamacpp"}.get(name, "somebody")
+
+    async def answer(exchange: Exchange) -> bool:
+        if exchange.path.endswith("/models"):
+            exchange.reply({"data": [{"id": recipe["name"], "owned_by": owner}]})
+            return True
+        return await speak(name)(exchange)
+
+    with serving(model=lambda _: DIALECTS[name].grade, always=answer) as server:
+        address = "127.0.0.1", urlsplit(server.url).port
+        found = [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", address)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        url = recipe.get("urls", ["https://api.openai.com/v1"])[0].replace("https:", "http:")
+        command: list[str | Path] = ["doctor", "--model", url, "--out", tmp_path]
+        if name not in NO_KEY:
+            monkeypatch.setenv(recipe["key_env"], KEY)
+            command += ["--key-env", recipe["key_env"]]
+        shown = " ".join(keystone_here(*command).stdout.split())
+    advice = next(one.advice for one in HOSTS if one.name == host)
+    assert f"dialect: {host}: {advice}" in shown
+    (kept,) = map(json.loads, (tmp_path / SERVERS_FILE).read_text().splitlines())
+    assert all(note in shown for note in kept["notes"])
+    refuses = DIALECTS[name].refuse({"max_tokens": 1, "temperature": 0, "logprobs": 1, "response_format": 1})
+    told = [note for note in kept["notes"] if not note.endswith("gives no log-probabilities, which were asked for")]
+    assert bool(told) == bool(refuses), "the stand-in refuses some fields, and gives no log-probabilities"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,8 @@ def apply_rules(state: Scripted, refused: list[int], broken: list[str]) -> Fault
 def test_a_run_of_all_narratives_pays_each_search_once_and_is_repeated_offline(tmp_path: Path) -> None:
     topics = tmp_path / "topics.jsonl"
     topics.write_text("".join(json.dumps({"id": str(n), "title": f"bees {n}"}) + "\n" for n in range(NARRATIVES)))
-    run: list[str | Path] = ["run", "--preset", "bm25", "--index", tmp_path / "index", "--topics", topics, "--set"]
+    run: list[str | Path] = ["run", "--preset", "bm25", "--index", tmp_path / "index", "--topics", topics]
+    run += ["--set", "retrieval.max_rate=20", "--set"]
     refused, broken = list[int](), list[str]()
     with scripted_server(payloads=PAYLOADS) as server:
         server.always = apply_rules(server, refused, broken)
@@ -58,8 +59,7 @@ def test_a_run_of_all_narratives_pays_each_search_once_and_is_repeated_offline(t
         assert without.returncode == 1
         assert "a token is mandatory" in without.stderr
         assert "--rest-key-env NAME" in without.stderr
-        named = [*index, "--rest-key-env", "TEAM_TOKEN", "--rest-max-rate", "20"]
-        made = keystone(*named, cwd=None, code="", TEAM_TOKEN=TOKEN)
+        made = keystone(*index, "--rest-key-env", "TEAM_TOKEN", cwd=None, code="", TEAM_TOKEN=TOKEN)
         assert made.returncode == 0, made.stderr
         assert set(refused) == {401}
         server.requests.clear()

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.attached import rest_server as rest
+from keystone.indexing.attached.attach import limit_rate
 from keystone.indexing.attached.rest_server import Server, address, candidates_of, form_of
 from keystone.indexing.attached.rest_store import FOUND, RestStore, adopt_server, document_of_payload
 from keystone.indexing.builds.index import build_index
@@ -410,6 +412,18 @@ def test_a_temporary_fault_changes_no_ranking(fault: Fault, tmp_path: Path) -> N
         assert len(server.requests) == 4
 
 
+@pytest.mark.parametrize("code", [429, 503])
+def test_retry_after_is_waited_for(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "LONGEST_REST_S", 60.0)
+    with scripted_server(payloads=PAYLOADS) as server:
+        index, store = over(server, tmp_path)
+        server.faults += [status(code, Retry_After="1")]
+        began = time.monotonic()
+        assert store.ids(open_sparse(index, store).search(["1"], ["x"], 3).of(0)) == ["c", "a", "b"]
+        assert 1 <= time.monotonic() - began < 30
+        assert len(server.requests) == 2
+
+
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -741,6 +755,18 @@ def test_a_server_gets_no_more_requests_a_second_than_the_index_says(tmp_path: P
         open_sparse(index, open_store(index)).search(texts, texts, 3)
     assert len(times) == 11
     assert max(times) - min(times) > 0.4, "11 requests at 20 a second take 0.5 s"
+
+
+def test_a_run_may_set_the_rate_itself(tmp_path: Path) -> None:
+    with scripted_server(payloads=PAYLOADS) as server:
+        index, _ = over(server, tmp_path)
+    assert limit_rate(index, 0) == index
+    limited = limit_rate(index, 2.5)
+    assert (limited.at["max_rate"], limited.key) == ("2.5", index.key)
+    with pytest.raises(
+        UserError, match=r"^retrieval\.max_rate: found 2 for .*, expected an index on a REST server, or 0$"
+    ):
+        limit_rate(replace(index, at={}), 2)
 
 
 def test_only_a_rest_server_takes_the_name_of_a_key(tmp_path: Path) -> None:

@@ -27,11 +27,11 @@ def hub(tmp_path: Path) -> Iterator[HubServer]:
     write_corpus(data / "corpus.jsonl")
     write_topics(data / "queries.jsonl")
     (data / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n1\tbees\t1\n2\tvolcano\t1\n")
-    model = write_checkpoint(tmp_path / "encoder", pooling="cls", prompts={"query": "q: "})
     folders = {
         "datasets/someone/bees": data,
         "datasets/someone/index": new,
-        "models/someone/encoder": model,
+        "datasets/someone/run": tmp_path / "run",
+        "models/someone/encoder": write_checkpoint(tmp_path / "encoder", pooling="cls", prompts={"query": "q: "}),
     }
     with hub_server(folders) as server:
         yield server
@@ -44,7 +44,9 @@ def call(hub: HubServer, tmp_path: Path, *arguments: str | Path, **variables: st
     return programs.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
 
 
-def test_a_data_set_is_a_corpus_topics_and_judgments(hub: HubServer, tmp_path: Path) -> None:
+def test_a_data_set_is_a_corpus_topics_and_judgments_and_the_bundle_of_their_run_goes_there_and_back(
+    hub: HubServer, tmp_path: Path
+) -> None:
     shown = call(hub, tmp_path, "index", "hf:someone/bees/corpus.jsonl", "--no-dense", "--out", "index", "-q")
     assert shown.returncode == 0, shown.stderr
     assert open_index(tmp_path / "index").documents == len(CORPUS)
@@ -58,6 +60,15 @@ def test_a_data_set_is_a_corpus_topics_and_judgments(hub: HubServer, tmp_path: P
     assert shown.returncode == 0, shown.stderr
     assert "1.0000" in shown.stdout
     assert len(hub.asked) == asked, "what is here is not asked for again without network"
+    assert call(hub, tmp_path, "bundle", "out/a").returncode == 0
+    shown = call(hub, tmp_path, "push", "out/a.bundle.zip", "someone/run", "--dry-run")
+    assert (shown.returncode, hub.tokens) == (0, set()), shown.stderr
+    assert "a.bundle.zip: " in shown.stdout
+    assert call(hub, tmp_path, "push", "out/a.bundle.zip", "someone/run").returncode == 0
+    assert call(hub, tmp_path, "pull", "someone/run", "--out", "pulled").returncode == 0
+    shown = call(hub, tmp_path, "reproduce", "pulled/a.bundle.zip", "--out", "again")
+    assert shown.returncode == 0, shown.stderr
+    assert (tmp_path / "again/narrative.trec").read_bytes() == (tmp_path / "out/a/narrative.trec").read_bytes()
 
 
 def test_an_index_goes_to_the_hub_and_comes_back(hub: HubServer, tmp_path: Path) -> None:

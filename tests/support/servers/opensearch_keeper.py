@@ -44,6 +44,8 @@ class State:
     always: Fault | None = None
     item: Callable[[str], tuple[int, str, str] | None] = lambda _: None
     """The rejections of documents by `_id`: status, type and reason."""
+    published: list[str] = field(default_factory=list)
+    """The addresses that its nodes publish."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     sent: list[list[str]] = field(default_factory=list)
@@ -84,7 +86,10 @@ class Handler(JsonHandler):
     def answer(self, path: str) -> tuple[int, Any]:
         with self.state.lock:
             if path == "/":
-                return 200, {"version": {"number": "3.5.0"}}
+                return 200, {"version": {"number": "3.5.0"}, "cluster_uuid": f"cluster-{id(self.state)}"}
+            if path == "/_nodes/http":
+                nodes = [{"roles": ["data"], "http": {"publish_address": one}} for one in self.state.published]
+                return 200, {"nodes": dict(enumerate(nodes))}
             if path.startswith(("/_index_template/", "/_cluster/health")):
                 return 200, {"status": "green"}
             name, _, action = path[1:].partition("/")

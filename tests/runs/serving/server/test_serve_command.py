@@ -1,6 +1,8 @@
 """`keystone serve` as a process: our `rest:` corpus and castorini's documented calls work, and no call is lost."""
 
+import os
 import signal
+import tomllib
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from keystone.indexing.attached import rest_server
 from keystone.indexing.attached.rest_store import adopt_server
@@ -19,6 +22,7 @@ from keystone.retrieval.backends import open_sparse, open_store
 from keystone.runs.cli.commands.serve_command import serve
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.models.plain_model import say
+from tests.support.places import ROOT
 from tests.support.servers.chat import serving
 from tests.support.servers.keystone_server import Served, keystone_server
 from tests.support.waiting import LIMIT_S, join
@@ -57,6 +61,20 @@ def rank(index: Index) -> list[list[tuple[str, float]]]:
     store = open_store(index)
     found = open_sparse(index, store).search([str(i) for i in range(len(TEXTS))], TEXTS, 5)
     return [list(zip(store.ids(found.of(i)), found.scores_of(i).tolist(), strict=True)) for i in range(len(TEXTS))]
+
+
+@pytest.mark.slow
+def test_a_server_needs_no_uvloop(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has none, so set-up leaves it out there."""
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    (loop,) = (one for one in map(Requirement, needed) if one.name == "uvloop")
+    assert loop.marker is not None
+    assert not loop.marker.evaluate({"sys_platform": "win32"})
+    (tmp_path / "uvloop.py").write_text("raise ImportError('as if it were not installed')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])))
+    with keystone_server(index.folder, tmp_path) as found:
+        status, body = get(found, "/v1/index/search?query=honey+bees")
+    assert (status, bool(orjson.loads(body)["candidates"])) == (200, True)
 
 
 @pytest.mark.slow
