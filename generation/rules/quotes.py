@@ -55,7 +55,7 @@ LEAST_SHARE = 0.25
 DOUBT = "No sentence of these documents seems to answer the question."
 
 
-def is_doubtful(narrative: str, sentences: Sequence[str], embedding: Embedding, threads: int = 1) -> bool:
+def is_doubtful(narrative: str, sentences: Sequence[str], embedding: Embedding) -> bool:
     """Tell whether none of an answer's sentences seems to answer its narrative. No sentences leave no doubt.
 
     The words decide, and with the local embedding model also the cosines. Those of other models differ too much.
@@ -67,5 +67,5 @@ def is_doubtful(narrative: str, sentences: Sequence[str], embedding: Embedding, 
         return True
     if not embedding.is_local:
         return False
-    vectors = embed_queries(embedding, [narrative, *sentences], threads)
+    vectors = embed_queries(embedding, [narrative, *sentences])
     return bool((vectors[1:] @ vectors[0]).max() < LEAST_COSINE)
