@@ -7,10 +7,11 @@ import math
 import re
 from collections.abc import Sequence
 
-from keystone.generation.rules.words import find_stems, find_terms, make_weigher
+from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.types import Document, Embedding, Span
 from keystone.indexing.vectors.embed import embed_queries
+from keystone.indexing.words import find_stems
 
 MOST_SENTENCES = 2
 """The most sentences in a row that support one sentence of an answer."""

@@ -9,18 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
-from keystone.indexing.words import STEM_LETTERS, STOP_WORDS, WORD, find_content_words, find_stems, find_words
-
-__all__ = [
-    "INTERROGATIVES",
-    "LEAD_IN",
-    "STEM_LETTERS",
-    "STOP_WORDS",
-    "WORD",
-    "find_content_words",
-    "find_stems",
-    "find_words",
-]
+from keystone.indexing.words import find_stems
 
 INTERROGATIVES = ("how", "what", "what's", "when", "where", "whether", "which", "who", "whom", "whose", "why")
 """Words that open a question."""
