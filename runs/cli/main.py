@@ -19,7 +19,7 @@ import typer
 
 from keystone.indexing.builds.interrupts import INTERRUPTED, interrupts_end_the_process
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.table import Commands, add_commands
+from keystone.runs.cli.table import Commands
 from keystone.runs.report.say import say
 
 RESUMES = "the same command continues from the finished work"
@@ -70,9 +70,6 @@ def options(
     ] = False,
 ) -> None:
     """Options before a command."""
-
-
-add_commands(app)
 
 
 @cache
