@@ -41,11 +41,11 @@ def limited(folder, name, make, stage=build.stage, limit=limit):
 build.stage = recall.stage = limited
 """
 IN_VECTORS = """
-from keystone.indexing.builds import index as build
-def limited(*arguments, embed_store=build.embed_store, limit=limit):
+from keystone.indexing.vectors import shards
+def limited(*arguments, embed_store=shards.embed_store, limit=limit):
     limit({size})
     return embed_store(*arguments)
-build.embed_store = limited
+shards.embed_store = limited
 """
 READ_ONLY = """
 import ctypes

@@ -56,7 +56,8 @@ class Made:
         return [self.folder / name for name in RUNS]
 
     def start(self, **options: Any) -> None:
-        judge_runs(self.files, **{"out": self.folder / "q", "set": self.settings, "quiet": True, "threads": 1, **options})
+        given = {"out": self.folder / "q", "set": self.settings, "quiet": True, "threads": 1, **options}
+        judge_runs(self.files, **given)
 
     def read_lines(self) -> list[list[str]]:
         return [line.split() for line in (self.folder / "q").read_text().splitlines()]
