@@ -28,6 +28,7 @@ from tests.support.waiting import LIMIT_S
 pytestmark = pytest.mark.slow
 
 LIMITED = """
+__import__("sys").dont_write_bytecode = True  # Python would keep modules of which only a part fits
 def limit(size, resource=__import__("resource")):
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
