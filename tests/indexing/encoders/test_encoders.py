@@ -334,7 +334,6 @@ def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
         Encoder(read_checkpoint(str(path.parent)))
 
 
-@pytest.mark.slow
 def test_onnx_runtime_sends_no_telemetry(tmp_path: Path) -> None:
     """It would keep a file of events in the user's cache, and send them from there."""
     write_checkpoint(tmp_path / "model", pooling="mean")
