@@ -71,7 +71,8 @@ def index(
     corpus: Annotated[
         str | None,
         typer.Argument(
-            help="A file, folder or archive (also .gz, .zst, .bz2, .xz), ir_datasets:ID or pyserini:NAME. "
+            help="A file, folder or archive (also .gz, .zst, .bz2, .xz) of JSONL, TREC, HTML, Markdown and "
+            "other formats, ir_datasets:ID or pyserini:NAME. "
             "Or an index searched in place: "
             "rest:URL/NAME of a Pyserini server, routir:URL/COLLECTION?PIPELINE, or opensearch:URL/NAME that another "
             "machine loaded.",
