@@ -88,7 +88,8 @@ def tell_battles(board: Leaderboard) -> str:
         return f"{names} share the first place in {ground}, with a rating of {best.rating:.0f}."
     near = [one for one in others if not one.interval[1] < best.interval[0]]
     if not near and board.narratives >= FEWEST_NARRATIVES:
-        rated = f"with a rating of {_rate(best)}, before {_rate_all(others[:1])}"
+        second = [one for one in others if one.rank == others[0].rank]
+        rated = f"with a rating of {_rate(best)}, before {_rate_all(second)}"
         return f"{best.run_id} won the battles {rated}: {ground}."
     if np.isnan(best.interval[0]):
         doubt = "it has no interval"

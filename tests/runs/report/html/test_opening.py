@@ -182,6 +182,11 @@ def rank_battles(outcomes: Mapping[tuple[str, str], str]) -> Leaderboard:
             id="a winner",
         ),
         pytest.param(
+            {("a", "b"): "A" * 18 + "BB", ("a", "c"): "A" * 18 + "BB"},
+            r"a won the battles with a rating of \d+ \(.*\), before b with (\d+) \(.*\) and c with \1 \(.*\): .*",
+            id="two runs share the second place",
+        ),
+        pytest.param(
             {("a", "b"): "ABABB", ("b", "c"): "AAAAA"},
             r"b has the highest rating of the battles, \d+ \(.*\), but its interval overlaps a with \d+ \(.*\): "
             r"10 battles on 5 narratives, judged by m\.",
