@@ -1,7 +1,8 @@
 """Set F1 of a depth that is chosen for each topic, beside fixed depths: `python -m benchmarks.depth DATA WORK`.
 
-DATA holds the collections of `benchmarks.collections`. Indexes and rankings of 1,000 documents stay in WORK. A
-calibration is fitted on the topics of four folds and tested on those of the fifth. `mixture` needs no judgments.
+DATA holds the collections of `benchmarks.collections`. Indexes, and rankings of `ROWS` documents by BM25 of the whole
+narrative, stay in WORK. A calibration is fitted on the topics of four folds and tested on those of the fifth. `mixture`
+needs no judgments.
 """
 
 import sys
@@ -14,20 +15,21 @@ from benchmarks.collections import COLLECTIONS, Collection, keystone
 from keystone.fusion.depth import cut_by_f1, separate_scores
 from keystone.runs.evaluation.depth import FIXED_DEPTHS, JudgedTopic, cross_calibrate, list_judged_topics
 
+ROWS = 300
 NAMES = ("cisi", "debates", "ibm-claims-wiki", "arguana")
 
 
 def rank(collection: Collection, data: Path, work: Path) -> Path:
-    """Index a collection and rank 1,000 documents for each topic, as far as WORK lacks them."""
-    folder, index = data / collection.folder, work / "indexes" / collection.folder
+    """Index a collection and rank documents for each topic, as far as WORK lacks them."""
+    folder, index = data / collection.folder, work / "indexes" / f"{collection.folder}.bm25"
     index.parent.mkdir(parents=True, exist_ok=True)
-    keystone("index", next(folder.glob("corpus.jsonl*")), "--out", index, "--quiet")
+    keystone("index", next(folder.glob("corpus.jsonl*")), "--no-dense", "--out", index, "--quiet")
     config = work / f"{collection.name}.yaml"
     config.write_text(
         f"run_id: {collection.name}\nindex: {index}\ntopics: {folder / collection.topics}\n"
         f"out: {work / 'runs'}\ntrack: none\n"
     )
-    keystone("run", config, "--set", "fusion.depth=1000", "--quiet")
+    keystone("run", config, "--set", f"fusion.depth={ROWS}", "--set", "queries.method=narrative", "--quiet")
     return work / "runs" / collection.name / "narrative.trec"
 
 

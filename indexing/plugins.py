@@ -98,6 +98,8 @@ def _find_all() -> dict[str, dict[str, tuple[EntryPoint, ...]]]:
     found: dict[str, dict[str, tuple[EntryPoint, ...]]] = {}
     seen = set[str]()
     for package in distributions():
+        if PREFIX not in (package.read_text("entry_points.txt") or ""):  # parsing all of them takes longer
+            continue
         points = [point for point in package.entry_points if point.group.startswith(PREFIX)]
         if not points or package.name in seen:  # a package further down the path is hidden by the first of its name
             continue

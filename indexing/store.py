@@ -4,12 +4,13 @@ A row is a document's position among all ids in ascending order, so that compari
 three files: `documents.jsonl` in the order of arrival, `ids.npy` and `offsets.npy` by row.
 """
 
+import hashlib
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -24,7 +25,7 @@ BATCH_IDS = 2**13
 """The number of ids that a build handles at once."""
 
 
-CHUNK_BYTES = 2**20
+CHUNK_BYTES = 2**16
 """The bytes that one read copies from a store to another."""
 
 
@@ -89,26 +90,30 @@ def _write_rows(folder: Path, arrivals: Path, count: int, width: int, report: Re
 
 def update_store(
     older: "DocumentStore", removed: NDArray[np.int32], changed: Path, folder: Path, progress: Progress = silent
-) -> None:
+) -> str:
     """Write the store of all documents but those in the rows `removed`, then the new ones, to a new folder.
 
     `changed` is a file of new documents, as `documents.jsonl` holds them, whose ids do not stay. The bytes are those of
-    `build_store`. Other documents are copied without being read. Memory: about 60 bytes for each of them.
+    `build_store`; returns the SHA-256 of `documents.jsonl`. Other documents are copied without being read. Memory:
+    about 60 bytes for each of them.
     """
     folder.mkdir(parents=True)
     arrived = older.arrived()
     arrived = arrived[~np.isin(arrived, removed)]
-    spans = older.spans(arrived)
+    spans, hashed = older.spans(arrived), hashlib.sha256()
     with (
         (folder / "documents.jsonl").open("wb") as out,
         changed.open("rb") as new,
         progress("Copying documents", len(arrived)) as tick,
     ):
-        older.copy_spans(spans, out)
+        for part in older.read_spans(spans):
+            hashed.update(part)
+            out.write(part)
         tick(len(arrived))
         names, sizes = [], []
         for line in new:
             names.append(orjson.loads(line)["id"].encode())
+            hashed.update(line)
             sizes.append(out.write(line))
     ends = np.cumsum(np.concatenate([spans[:, 1] - spans[:, 0], np.array(sizes, np.int64)]))
     stay, new_ids = older._ids[arrived], np.array(names, "S") if names else np.empty(0, "S1")
@@ -119,6 +124,7 @@ def update_store(
         file = reserve_array(folder / f"{name}.npy", array.dtype, array.shape)
         file[:] = array
         file.flush()
+    return hashed.hexdigest()
 
 
 def _report_repeated(arrivals: Path, repeated: NDArray[np.bool_], report: Report) -> None:
@@ -210,13 +216,13 @@ class DocumentStore:
             raise self._damaged("it does not hold what offsets.npy says")
         return spans
 
-    def copy_spans(self, spans: NDArray[np.int64], out: IO[bytes]) -> None:
-        """Copy parts of `documents.jsonl` to a file, neighbours together."""
+    def read_spans(self, spans: NDArray[np.int64]) -> Iterator[bytes]:
+        """Yield the bytes of parts of `documents.jsonl`, neighbours together, at most `CHUNK_BYTES` at a time."""
         breaks = np.flatnonzero(spans[1:, 0] != spans[:-1, 1])
         starts, ends = np.append(spans[:1, 0], spans[breaks + 1, 0]), np.append(spans[breaks, 1], spans[-1:, 1])
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             for place in range(start, end, CHUNK_BYTES):
-                out.write(os.pread(self._records, min(CHUNK_BYTES, end - place), place))
+                yield os.pread(self._records, min(CHUNK_BYTES, end - place), place)
 
     def _damaged(self, why: str) -> UserError:
         return UserError(f"{self.folder / 'documents.jsonl'}: damaged: build the index again: {why}")

@@ -18,10 +18,12 @@ GPU = (ROOT / "Containerfile.gpu").read_text()
 SERVICES = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
 
 
-def test_the_image_is_set_up_as_a_checkout_is() -> None:
+def test_the_image_is_set_up_as_a_checkout_is_and_loads_an_index_into_opensearch() -> None:
     assert "RUN make setup" in CPU
     assert re.search(r"^setup: ", MAKEFILE, re.MULTILINE)
-    assert "pip install" not in CPU
+    (extra,) = re.findall(r"pip install .* --constraint requirements-dev\.lock --editable '\.\[(\w+)\]'", CPU)
+    assert extra in PROJECT["project"]["optional-dependencies"]
+    assert "--opensearch" in (ROOT / "compose.yaml").read_text()
 
 
 def test_the_image_has_what_set_up_reads_and_nothing_that_is_missing() -> None:
@@ -54,7 +56,7 @@ def test_the_image_for_gpus_has_the_faiss_of_the_makefile() -> None:
 
 
 def test_the_cluster_has_the_version_of_the_tests() -> None:
-    assert SERVICES["opensearch"]["image"] == f"opensearchproject/opensearch:{MAIN_VERSION}"
+    assert SERVICES["opensearch"]["image"] == f"docker.io/opensearchproject/opensearch:{MAIN_VERSION}"
 
 
 def test_each_service_waits_for_a_service_that_tells_its_health() -> None:

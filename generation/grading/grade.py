@@ -220,10 +220,6 @@ def choose_graded_spans(context: TopicContext, settings: GradeSettings) -> list[
     ]
 
 
-def _select_by_parasol(top: Top, _texts: Sequence[str], _settings: GradeSettings) -> tuple[list[int], list[float]]:
-    return top.documents.tolist(), top.scores.tolist()
-
-
 def _select_by_coverage(top: Top, texts: Sequence[str], settings: GradeSettings) -> tuple[list[int], list[float]]:
     costs = [1 if settings.budget is None else count_tokens(text) for text in texts]
     budget = settings.documents if settings.budget is None else settings.budget
@@ -249,7 +245,7 @@ class Selection:
 
 
 SELECTIONS: Mapping[Select, Selection] = {
-    "parasol": Selection(_select_by_parasol, bounded=True, is_set=False),
+    "parasol": Selection(lambda top, *_: (top.documents.tolist(), top.scores.tolist()), bounded=True, is_set=False),
     "coverage": Selection(_select_by_coverage, bounded=False, is_set=True),
 }
 """The ways to select documents by their names in a configuration."""

@@ -12,10 +12,10 @@ from keystone.generation.prompts.queries import contract as prompt
 from keystone.generation.queries.understand import MOST_QUESTIONS, fit_topic, key_question, tidy_question
 from keystone.generation.reply_types import check
 from keystone.generation.rules.queries import extract_topic
-from keystone.generation.rules.words import find_content_words, find_words
 from keystone.generation.structured import read_json
 from keystone.generation.types import Failure, Fallback, Reply, Request, Understanding
 from keystone.indexing.errors import Unusable
+from keystone.indexing.words import find_content_words, find_words
 from keystone.retrieval.types import AnswerForm, Ask, Topic
 
 MOST_TERM_WORDS = 6

@@ -14,11 +14,12 @@ from keystone.generation.ask import ask_all
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.queries import decompose, expand, expand_narrative, topic
 from keystone.generation.rules.queries import extract_topic
-from keystone.generation.rules.words import INTERROGATIVES, find_content_words
+from keystone.generation.rules.words import INTERROGATIVES
 from keystone.generation.structured import read_string, read_strings
 from keystone.generation.types import Failure, Fallback, Reply, Request, Understanding
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.errors import Unusable
+from keystone.indexing.words import find_content_words
 from keystone.retrieval.types import Topic
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")

@@ -48,11 +48,6 @@ class Plain:
         return await write_answer(self.tools, task, evidence, within=False)
 
 
-def _gather_sentences(tools: Tools, task: Task, _hits: Hits) -> list[Evidence]:
-    """Gather distinct sentences of the task's documents."""
-    return gather_all_sentences(tools, task)
-
-
 def _gather_for_topic(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
     """Gather the parts of all documents that the model is shown, for all queries together."""
     return [item for rows in hits for item in show_documents(task.context, rows, slice(None), tools.evidence_tokens)]
@@ -73,7 +68,7 @@ def _gather_for_queries(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
 
 
 GATHERERS: Mapping[AnswerMethod, Callable[[Tools, Task, Hits], list[Evidence]]] = {
-    "rules": _gather_sentences,
+    "rules": lambda tools, task, _: gather_all_sentences(tools, task),
     "retrieval": _gather_for_topic,
     "whole": _gather_whole,
     "answers": _gather_for_queries,

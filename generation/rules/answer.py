@@ -25,11 +25,11 @@ from keystone.generation.rules.sentences import (
 )
 from keystone.generation.rules.subject import include_subject, read_sentence
 from keystone.generation.rules.support import find_added
-from keystone.generation.rules.words import find_stems
 from keystone.generation.types import Answer, Evidence, Sentence
 from keystone.indexing.types import Document, Span
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.types import Vectors
+from keystone.indexing.words import find_stems
 from keystone.retrieval.types import Query
 
 MOST_CITATIONS = 3

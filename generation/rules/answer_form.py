@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from keystone.generation.rules.words import find_stems
+from keystone.indexing.words import find_stems
 
 REPEATED_SHARE = 0.8
 """A sentence repeats an earlier one that has at least this share of its stems."""

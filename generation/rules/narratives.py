@@ -9,8 +9,9 @@ from itertools import chain, pairwise
 from string import capwords
 
 from keystone.generation.rules.stands_alone import THIRD_PERSON, VERBS
-from keystone.generation.rules.words import INTERROGATIVES, STOP_WORDS, find_content_words, find_stems
+from keystone.generation.rules.words import INTERROGATIVES
 from keystone.indexing.types import Document
+from keystone.indexing.words import STOP_WORDS, find_content_words, find_stems
 
 MOST_ASPECTS = 3
 """The most aspects of a subject that a narrative names."""

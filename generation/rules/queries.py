@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import Literal
 
 from keystone.generation.context.topic import Sources
-from keystone.generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, find_content_words, find_words
+from keystone.generation.rules.words import INTERROGATIVES, LEAD_IN
 from keystone.generation.types import Understanding
 from keystone.indexing.corpora.segments import split_sentences
+from keystone.indexing.words import STOP_WORDS, find_content_words, find_words
 from keystone.retrieval.backends import open_sparse
 from keystone.retrieval.types import Topic
 

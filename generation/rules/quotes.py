@@ -7,10 +7,11 @@ import math
 import re
 from collections.abc import Sequence
 
-from keystone.generation.rules.words import find_stems, find_terms, make_weigher
+from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.types import Document, Embedding, Span
 from keystone.indexing.vectors.embed import embed_queries
+from keystone.indexing.words import find_stems
 
 MOST_SENTENCES = 2
 """The most sentences in a row that support one sentence of an answer."""
@@ -55,7 +56,7 @@ LEAST_SHARE = 0.25
 DOUBT = "No sentence of these documents seems to answer the question."
 
 
-def is_doubtful(narrative: str, sentences: Sequence[str], embedding: Embedding, threads: int = 1) -> bool:
+def is_doubtful(narrative: str, sentences: Sequence[str], embedding: Embedding) -> bool:
     """Tell whether none of an answer's sentences seems to answer its narrative. No sentences leave no doubt.
 
     The words decide, and with the local embedding model also the cosines. Those of other models differ too much.
@@ -67,5 +68,5 @@ def is_doubtful(narrative: str, sentences: Sequence[str], embedding: Embedding, 
         return True
     if not embedding.is_local:
         return False
-    vectors = embed_queries(embedding, [narrative, *sentences], threads)
+    vectors = embed_queries(embedding, [narrative, *sentences])
     return bool((vectors[1:] @ vectors[0]).max() < LEAST_COSINE)

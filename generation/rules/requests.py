@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from keystone.generation.rules.queries import decompose
-from keystone.generation.rules.words import INTERROGATIVES, find_stems
+from keystone.generation.rules.words import INTERROGATIVES
 from keystone.indexing.corpora.segments import split_sentences
+from keystone.indexing.words import find_stems
 from keystone.retrieval.types import Query
 
 LEAST_OPENING_WORDS, MOST_OPENING_WORDS = 4, 14

@@ -13,12 +13,13 @@ from keystone.generation.context.topic import Sources, TopicContext
 from keystone.generation.rules.requests import split_into_questions
 from keystone.generation.rules.stands_alone import can_be_read, continues, explains_entry
 from keystone.generation.rules.subject import find_listed, read_sentence
-from keystone.generation.rules.words import find_stems, make_weigher
+from keystone.generation.rules.words import make_weigher
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.types import Document, Span
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.of_segments import sentence_vectors
 from keystone.indexing.vectors.types import Vectors, round_to_grid
+from keystone.indexing.words import find_stems
 from keystone.retrieval.types import Query
 
 SAME_COSINE = 0.95

@@ -6,7 +6,7 @@ little, because documents have many, and a sentence that points at nothing spoil
 
 import re
 
-from keystone.generation.rules.words import STOP_WORDS, find_stems
+from keystone.indexing.words import STOP_WORDS, find_stems
 
 VERBS = (
     "accept act add adjust allow append apply ask assign attach bind block build calculate call cancel "

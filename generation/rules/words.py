@@ -10,18 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
-from keystone.indexing.words import STEM_LETTERS, STOP_WORDS, WORD, find_content_words, find_stems, find_words
-
-__all__ = [
-    "INTERROGATIVES",
-    "LEAD_IN",
-    "STEM_LETTERS",
-    "STOP_WORDS",
-    "WORD",
-    "find_content_words",
-    "find_stems",
-    "find_words",
-]
+from keystone.indexing.words import find_stems
 
 MOST_KEPT_TEXTS = 1024
 """The texts whose words are kept. Each segment is compared with many sentences."""

@@ -1,7 +1,7 @@
 """What an update changes: the documents of corpora that an index lacks, or holds otherwise, and the ids to remove."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -13,7 +13,7 @@ import orjson
 from numpy.typing import NDArray
 
 from keystone.indexing.builds.engines import Engine, open_engine
-from keystone.indexing.builds.index import cut_documents, remove_shards, sum_segments
+from keystone.indexing.builds.index import count_segments, cut_documents, remove_shards, sum_segments
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.corpora.corpus import Read, read_corpus
 from keystone.indexing.errors import BadRecord, Report, UserError
@@ -24,7 +24,7 @@ from keystone.indexing.io.staged import partial_folder
 from keystone.indexing.io.writing import lock_folder, write_whole
 from keystone.indexing.store import DocumentStore, to_record
 from keystone.indexing.types import Document, Store
-from keystone.indexing.vectors.reuse import CHUNK_TEXTS
+from keystone.indexing.vectors.types import CHUNK_TEXTS
 
 CHANGED = "changed.jsonl"
 """The documents that are added, or that replace others, as the store holds them."""
@@ -96,8 +96,8 @@ def find_changes(
 ) -> dict[str, Any]:
     """Write the documents that are new or have another content to a file; returns numbers, and the ids to remove.
 
-    With `since`, the next reading is returned as well. `UserError` if no document would be left, and
-    for one that is both given and to be removed.
+    `segments` tells by how much the number of segments of each kind grows. With `since`, the next reading is returned
+    as well. `UserError` if no document would be left, and for one that is both given and to be removed.
     """
     left_out: Counter[str] = Counter()
 
@@ -106,16 +106,21 @@ def find_changes(
         report(error)
 
     removed = _read_removed(delete, store, counted) if delete else {}
-    seen, numbers = set[str](), {"added": 0, "replaced": 0}
+    seen, numbers, segments = set[str](), {"added": 0, "replaced": 0}, Counter[str]()
     with write_whole(path) as out:
         given = _read_given(corpora, removed, delete, settings, read, counted, seen)
         while chunk := list(islice(given, CHUNK_TEXTS)):
             rows = store.rows([document.id for document in chunk])
             older = iter(store.get(rows[rows >= 0]))
             for document, row in zip(chunk, rows.tolist(), strict=True):
-                if row < 0 or next(older) != document:
-                    out.write(orjson.dumps(to_record(document)) + b"\n")
-                    numbers["added" if row < 0 else "replaced"] += 1
+                before = None if row < 0 else next(older)
+                if document == before:
+                    continue
+                out.write(orjson.dumps(to_record(document)) + b"\n")
+                segments.update(count_segments(document))
+                if before:
+                    segments.subtract(count_segments(before))
+                numbers["replaced" if before else "added"] += 1
     names, next_reading = list(removed), dict[str, Any]()
     if since is not None:
         lacking, total = sorted(since.ids - seen - removed.keys()), left_out.total()
@@ -126,7 +131,8 @@ def find_changes(
     if len(names) == len(store) and not numbers["added"]:
         where = delete or ", ".join(map(str, corpora))
         raise UserError(f"{where}: names all {len(store)} documents of the index, expected one to be left")
-    return {**numbers, "removed": names, "left_out": dict(left_out), **next_reading}
+    segments.subtract(sum_segments(read_documents(store, store.rows(names))))
+    return {**numbers, "removed": names, "left_out": dict(left_out), "segments": dict(segments), **next_reading}
 
 
 def _read_given(
@@ -181,11 +187,10 @@ def read_description(index: Index) -> dict[str, Any]:
     return found
 
 
-def change_segments(older: Index, new: Iterable[Document], gone: Iterable[Document]) -> Counter[str]:
-    """Count the segments of an index by kind after documents have come and gone."""
+def change_segments(older: Index, found: Mapping[str, Any]) -> Counter[str]:
+    """Count the segments of an index by kind after the changes that `find_changes` has found."""
     segments = Counter(older.segments)
-    segments.update(sum_segments(new))
-    segments.subtract(sum_segments(gone))
+    segments.update(found["segments"])
     return segments
 
 

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.corpora.corpus import Read, read_files
 from keystone.indexing.errors import UserError
-from keystone.indexing.vectors.shards import Embed, embed_shards
+
+if TYPE_CHECKING:
+    from keystone.indexing.vectors.shards import Embed
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class Engine:
     """How a build reads the files of a corpus, and how it embeds shards of documents."""
 
     read: Read
-    embed: Embed
+    embed: "Embed"
 
 
 ENGINES = {"local": "keystone.indexing.builds.engines:open_local", "ray": "keystone.indexing.builds.ray:open_ray"}
@@ -36,4 +39,10 @@ def open_engine(name: str, threads: int) -> AbstractContextManager[Engine]:
 @contextmanager
 def open_local(_threads: int) -> Iterator[Engine]:
     """Open the engine that works in this process."""
-    yield Engine(read_files, embed_shards)
+
+    def embed(*arguments: Any) -> Any:
+        from keystone.indexing.vectors.shards import embed_shards  # only if there are vectors: its imports take long
+
+        return embed_shards(*arguments)
+
+    yield Engine(read_files, embed)

@@ -29,14 +29,12 @@ from keystone.indexing.io.writing import unicode_name
 from keystone.indexing.languages import DEFAULT_LANGUAGE, find_code, has_languages, list_codes
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document, Embedding, Progress, silent
-from keystone.indexing.vectors.embed import find_device, load_embedder
-from keystone.indexing.vectors.passages import Offsets, Passages, prefer_passages, write_offsets
-from keystone.indexing.vectors.recall import build_chosen
-from keystone.indexing.vectors.shards import Shards, Texts, embed_store
 from keystone.indexing.vectors.types import Effort, Foretell
 
 if TYPE_CHECKING:
     from keystone.indexing.impacts import OlderImpacts, RowImpacts
+    from keystone.indexing.vectors.passages import Offsets, Passages
+    from keystone.indexing.vectors.shards import Shards, Texts
 
 PARTS = ("store", "lucene", "postings", "languages", "dense.faiss", "dense-*.faiss", "passages.npy", "index.json")
 """The files of a complete index folder; `index.json` alone if another engine holds the rest."""
@@ -113,7 +111,9 @@ def build_index(
             elif has_languages(settings.language):
                 check_cluster(opensearch, keys, known | describe_language(store, settings.language), embedding)
 
-            def embed(texts: Texts, one: Embedding, _name: str, place: Path) -> Shards:
+            def embed(texts: "Texts", one: Embedding, _name: str, place: Path) -> "Shards":
+                from keystone.indexing.vectors.shards import embed_store
+
                 return embed_store(texts, one, place, effort, engine.embed)
 
             made, shards, offsets = write_vectors(store, settings, folder, embed, progress)
@@ -181,6 +181,10 @@ def encode_impact_sets(
 def describe_device(settings: BuildSettings) -> dict[str, str]:
     """Say as `index.json` does on which device the models of vectors ran, unless it was the processor."""
     models = [*([settings.embedding] if settings.embedding else []), *settings.vectors.values()]
+    if not models:
+        return {}
+    from keystone.indexing.vectors.embed import find_device
+
     devices = {find_device(one) for one in models} - {"cpu"}
     return {"device": min(devices)} if devices else {}
 
@@ -190,8 +194,10 @@ def describe_impacts(settings: BuildSettings) -> dict[str, Any]:
     return {"impacts": {name: asdict(one) for name, one in settings.impacts.items()}} if settings.impacts else {}
 
 
-def _find_texts(store: DocumentStore, folder: Path) -> Texts:
+def _find_texts(store: DocumentStore, folder: Path) -> "Texts":
     """Find the texts of a build in a folder: the passages, if it has any, else the documents."""
+    from keystone.indexing.vectors.passages import Passages
+
     passages = folder / "passages.npy"
     return Passages(store, np.load(passages, mmap_mode="r")) if passages.exists() else store
 
@@ -230,13 +236,13 @@ def describe_language(documents: Iterable[Document], language: str) -> dict[str,
     return {"language": language, **({"languages": dict(counts.most_common())} if counts else {})}
 
 
-EmbedSet = Callable[[Texts, Embedding, str, Path], Shards]
+EmbedSet = Callable[["Texts", Embedding, str, Path], "Shards"]
 """Makes the vectors of texts by a model for the set of this name, and keeps what it makes in a folder."""
 
 
 def write_vectors(
     store: DocumentStore, settings: BuildSettings, folder: Path, embed: EmbedSet, progress: Progress
-) -> tuple[dict[str, Any], Shards | None, Offsets | None]:
+) -> "tuple[dict[str, Any], Shards | None, Offsets | None]":
     """Embed the texts of a store, and write the FAISS index of each set of vectors.
 
     Returns what `index.json` says of the vectors, then the main set and the offsets of its passages for an engine that
@@ -250,6 +256,9 @@ def write_vectors(
     kind, recall = faiss, None
     further = {name: VectorSet(one, None, passages=bool(passages)) for name, one in settings.vectors.items()}
     if models and faiss is not None:
+        from keystone.indexing.vectors.passages import Passages, prefer_passages
+        from keystone.indexing.vectors.recall import build_chosen
+
         if passages is None:
             passages = prefer_passages(store, models[0])
         texts = _find_passages(store, folder, progress) if passages else store
@@ -365,14 +374,18 @@ def show_segments(counted: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def _find_passages(store: DocumentStore, folder: Path, progress: Progress) -> Passages:
+def _find_passages(store: DocumentStore, folder: Path, progress: Progress) -> "Passages":
     """Find the passages of all documents, unless an earlier try has done so."""
+    from keystone.indexing.vectors.passages import Passages, write_offsets
+
     stage(folder, "passages.npy", lambda path: write_offsets(store, path, progress))
     return Passages(store, np.load(folder / "passages.npy", mmap_mode="r"))
 
 
 def _check_model(embedding: Embedding, faiss: str | None) -> None:
     """Raise `UserError` for an impossible model or FAISS index, before the long work."""
+    from keystone.indexing.vectors.embed import load_embedder
+
     dimension = load_embedder(embedding).dimension
     if faiss is not None:
         from keystone.indexing.vectors.faiss_index import make_faiss_index

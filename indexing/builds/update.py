@@ -8,7 +8,7 @@ one at once. If an update stops at any moment, the older index is whole, and the
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -48,9 +48,10 @@ from keystone.indexing.lucene.changed_postings import update_postings
 from keystone.indexing.lucene.postings import open_postings
 from keystone.indexing.store import DocumentStore, update_store
 from keystone.indexing.types import Embedding, Progress, silent
-from keystone.indexing.vectors.reuse import join_vectors
-from keystone.indexing.vectors.shards import Embed, Shards, Texts, embed_store
 from keystone.indexing.vectors.types import Effort
+
+if TYPE_CHECKING:
+    from keystone.indexing.vectors.shards import Embed, Shards, Texts
 
 
 def update_index(
@@ -137,7 +138,7 @@ def _settle(older: Index, settings: BuildSettings) -> BuildSettings:
 
 
 def _fill(
-    folder: Path, older: Index, found: dict[str, Any], settings: BuildSettings, embed: Embed, progress: Progress
+    folder: Path, older: Index, found: dict[str, Any], settings: BuildSettings, embed: "Embed", progress: Progress
 ) -> None:
     """Make all parts of the new index in a folder from the older index and the changed documents."""
     before = DocumentStore(older.store)
@@ -145,7 +146,7 @@ def _fill(
         changed = [orjson.loads(line)["id"] for line in lines]
     rows = before.rows([*found["removed"], *changed])
     left = rows[rows >= 0]
-    stage(folder, "store", lambda path: update_store(before, left, folder / CHANGED, path, progress))
+    sha256 = stage(folder, "store", lambda path: update_store(before, left, folder / CHANGED, path, progress))
     store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress)
     new = np.sort(store.rows(changed)).astype(np.int64)
     stayed = store.rows_in(before)
@@ -155,7 +156,10 @@ def _fill(
     else:
         write_postings(store, folder, progress, older.language)
 
-    def embed_set(texts: Texts, one: Embedding, name: str, place: Path) -> Shards:
+    def embed_set(texts: "Texts", one: Embedding, name: str, place: Path) -> "Shards":
+        from keystone.indexing.vectors.reuse import join_vectors  # only if there are vectors: imports take long
+        from keystone.indexing.vectors.shards import embed_store
+
         place.mkdir(exist_ok=True)
         return join_vectors(
             older.with_vectors(name or None), before, texts, stayed,
@@ -169,13 +173,10 @@ def _fill(
         made |= write_impact_sets(
             store, settings, folder, effort, lambda name: OlderImpacts(older.impacts_of(name), stayed)
         )
-    if older.segments:
-        segments = change_segments(older, read_documents(store, new), read_documents(before, left))
-    else:
-        segments = sum_segments(store)
+    segments = change_segments(older, found) if older.segments else sum_segments(store)
     models = [one.made_by for one in (settings.embedding, *settings.vectors.values()) if one]
     made |= describe_language(store, older.language)
-    made_of = [FORMAT, models, _without_measures(made), hash_file(store.folder / "documents.jsonl")]
+    made_of = [FORMAT, models, _without_measures(made), sha256]
     meta = {"format": FORMAT, "key": digest(["updated", *made_of]), "documents": len(store)}
     meta |= {"left_out": found["left_out"], "segments": show_segments(segments), **made}
     write_description(folder, {**meta, "corpus": read_description(older).get("corpus"), "at": {}})

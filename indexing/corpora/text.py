@@ -8,7 +8,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from keystone.indexing.corpora.markup import find_encoding, read_html
 from keystone.indexing.errors import BadRecord, Report, stop
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
 from keystone.indexing.types import Document
@@ -43,9 +42,13 @@ def read(file: Path, name: str, report: Report = stop, main: bool = True) -> Ite
 
 def _make_document(raw: bytes, file: Path, name: str, main: bool) -> Document:
     bare = PurePosixPath(unquote(name))
-    suffix = bare.suffix.lower()
+    suffix, encoding = bare.suffix.lower(), "utf-8"
+    if suffix in PAGES:
+        from keystone.indexing.corpora.markup import find_encoding, read_html  # its parser takes long to import
+
+        encoding = find_encoding(raw)
     try:
-        text = raw.removeprefix(codecs.BOM_UTF8).decode(find_encoding(raw) if suffix in PAGES else "utf-8")
+        text = raw.removeprefix(codecs.BOM_UTF8).decode(encoding)
     except UnicodeDecodeError as error:
         message = f"{file}: not {error.encoding.upper()}: {error.reason} at byte {error.start}"
         raise BadRecord(message, "not UTF-8") from error

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from keystone.indexing.corpora.markup import BLOCK_ELEMENTS, find_encoding, read_html, split_markup, tidy_lines
 from keystone.indexing.errors import BadRecord, Report, stop
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
 from keystone.indexing.types import Document
@@ -73,6 +72,8 @@ def _unpaired_error(where: str, missing: str) -> BadRecord:
 
 
 def _make_document(raw: bytes, where: str) -> Document:
+    from keystone.indexing.corpora.markup import find_encoding, read_html, tidy_lines  # which take long to import
+
     before = _PAGE.search(raw)
     try:
         record = raw.decode(find_encoding(raw, before.end()) if before else "utf-8")
@@ -93,6 +94,8 @@ def _make_document(raw: bytes, where: str) -> Document:
 
 def _read_elements(record: str) -> dict[str, list[str]]:
     """The pieces of text of each role."""
+    from keystone.indexing.corpora.markup import BLOCK_ELEMENTS, split_markup
+
     found: dict[str, list[str]] = {role: [] for role in ("id", "title", "text", "hidden", "rest")}
     inside: list[str] = []
     for text, tag in split_markup(record):

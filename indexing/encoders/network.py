@@ -115,6 +115,7 @@ def _start(model: bytes | str, folder: Path | None = None) -> tuple[Any, str]:
     A graph in memory names weights in files of the folder.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # from 1.32 on, it sends events to Microsoft
     try:
         import onnxruntime
     except ImportError as error:

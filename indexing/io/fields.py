@@ -5,6 +5,7 @@ The first name of a list that has a value counts. `ID`, `doc-id` and `Doc Id` ar
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import isnan
 from typing import Any
 
@@ -14,9 +15,20 @@ _ID_NAME = re.compile(
 )
 
 
+LONGEST_KEPT_NAME = 100
+"""The characters of the longest name whose folded form is kept. Every record of a corpus has the same names."""
+
+
 def fold_name(name: str) -> str:
     """The form in which equal names agree: without case, spaces and punctuation."""
+    return _fold_short(name) if len(name) <= LONGEST_KEPT_NAME else _fold(name)
+
+
+def _fold(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).casefold()
+
+
+_fold_short = lru_cache(1 << 12)(_fold)
 
 
 def reads_as_id(name: str) -> bool:

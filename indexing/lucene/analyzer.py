@@ -7,7 +7,7 @@ English. `find_stems` returns None for any other text, which Lucene's own analyz
 """
 
 import re
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from keystone.indexing.languages import DEFAULT_LANGUAGE
@@ -47,8 +47,8 @@ _SEPARATORS = (  # spaces, dashes, quotation marks, bullets, currencies, arrows,
 _KNOWN = re.compile(rf"[\t\n\r -~{_LETTER}{_SEPARATORS}‘’]*")
 # Unicode Standard Annex 29, rules WB5 to WB13b: some marks join two letters, or two digits, and end a token elsewhere.
 _TOKEN = re.compile(
-    rf"[{_LETTER}{_DIGIT}_](?:[{_LETTER}{_DIGIT}_]"
-    rf"|(?<=[{_LETTER}])[:.'‘’](?=[{_LETTER}])|(?<=[{_DIGIT}])[,;.'‘’](?=[{_DIGIT}]))*"
+    rf"[{_LETTER}{_DIGIT}_]+(?:(?:(?<=[{_LETTER}])[:.'‘’](?=[{_LETTER}])|(?<=[{_DIGIT}])[,;.'‘’](?=[{_DIGIT}]))"
+    rf"[{_LETTER}{_DIGIT}_]+)*"
 )
 _POSSESSIVE = ("'s", "’s", "'S", "’S")
 _STOP_WORDS = frozenset(
@@ -61,16 +61,25 @@ def find_stems(text: str) -> list[str] | None:
     """Find the stems of a text in order, as Lucene's analyzer does; None for a text that only Lucene can read."""
     if _KNOWN.fullmatch(text) is None:
         return None
-    stems = []
-    for token in _TOKEN.findall(text):
-        if len(token) > LONGEST_TOKEN:
-            return None
-        if stem := _reduce_token(token):
-            stems.append(stem)
-    return stems
+    tokens = _TOKEN.findall(text)
+    if max(map(len, tokens), default=0) > LONGEST_TOKEN:
+        return None
+    return list(filter(None, map(_STEMS.__getitem__, tokens)))
 
 
-@lru_cache(KEPT_STEMS)
+class _Stems(dict[str, str]):
+    """The stems of tokens, of which only so many are kept: a table that C reads for a whole text."""
+
+    def __missing__(self, token: str) -> str:
+        if len(self) >= KEPT_STEMS:
+            self.clear()
+        stem = self[token] = _reduce_token(token)
+        return stem
+
+
+_STEMS = _Stems()
+
+
 def _reduce_token(token: str) -> str:
     """Reduce a token to its stem; "" for a stop word, and for a token without a letter or digit."""
     word = (token[:-2] if token.endswith(_POSSESSIVE) else token).lower()
@@ -87,6 +96,8 @@ _STEP_3 = {"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic
 _STEP_4 = dict.fromkeys(
     "al ance ence er ic able ible ant ement ment ent ion ou ism ate iti ous ive ize".split(), ""
 )  # fmt: skip
+_STEPS = [(tuple(step), step, least) for step, least in ((_STEP_2, 0), (_STEP_3, 0), (_STEP_4, 1))]
+"""The suffixes of each step, what replaces them, and the measure that the rest of the word must exceed."""
 
 
 def stem_word(word: str) -> str:
@@ -96,9 +107,9 @@ def stem_word(word: str) -> str:
     word = _drop_inflection(word)
     if word[-1] == "y" and _has_vowel(word[:-1]):
         word = word[:-1] + "i"
-    word = _replace_suffix(word, _STEP_2, 0)
-    word = _replace_suffix(word, _STEP_3, 0)
-    word = _replace_suffix(word, _STEP_4, 1)
+    for endings, suffixes, least in _STEPS:
+        if word.endswith(endings):
+            word = _replace_suffix(word, suffixes, least)
     if word[-1] == "e":
         measure = _measure(word[:-1])
         if measure > 1 or (measure == 1 and not _ends_short(word[:-1])):
@@ -137,39 +148,34 @@ def _replace_suffix(word: str, suffixes: dict[str, str], least: int) -> str:
     return word
 
 
-class _Forms(dict[int, str]):
-    """A v for each vowel, and a c for any other character."""
-
-    def __missing__(self, _character: int) -> str:
-        return "c"
+_FORMS = bytes(ord("v") if chr(code) in "aeiou" else ord("c") for code in range(256))
+"""A v for each vowel, and a c for any other character."""
 
 
-_FORMS = _Forms({ord(vowel): "v" for vowel in "aeiou"})
-
-
-def _form(word: str) -> str:
+def _form(word: str) -> bytes:
     """Write a v for each vowel and a c for each consonant of a word; y is a vowel after a consonant."""
-    if "y" not in word:
-        return word.translate(_FORMS)
-    form = ""
-    for letter in word:
-        form += "v" if letter == "y" and form[-1:] == "c" else _FORMS[ord(letter)]
+    form = word.encode("latin-1", "replace").translate(_FORMS)
+    at = word.find("y", 1)
+    while at > 0:
+        if form[at - 1 : at] == b"c":
+            form = form[:at] + b"v" + form[at + 1 :]
+        at = word.find("y", at + 1)
     return form
 
 
 def _measure(word: str) -> int:
     """Count the times that a consonant follows a vowel."""
-    return _form(word).count("vc")
+    return _form(word).count(b"vc")
 
 
 def _has_vowel(word: str) -> bool:
-    return "v" in _form(word)
+    return b"v" in _form(word)
 
 
 def _ends_double(word: str) -> bool:
-    return len(word) > 1 and word[-1] == word[-2] and _form(word)[-1] == "c"
+    return len(word) > 1 and word[-1] == word[-2] and _form(word).endswith(b"c")
 
 
 def _ends_short(word: str) -> bool:
     """Whether a word ends by consonant, vowel, consonant, and the last is no w, x or y."""
-    return _form(word)[-3:] == "cvc" and word[-1] not in "wxy"
+    return _form(word).endswith(b"cvc") and word[-1] not in "wxy"

@@ -5,9 +5,10 @@ read. Its postings are copied in chunks, so memory holds the terms, the postings
 chunk.
 """
 
-from bisect import bisect_left
-from collections import Counter
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ from keystone.indexing.types import Progress, Tick, silent
 
 CHUNK_POSTINGS = 1 << 20
 """The postings that memory holds at one time."""
+TERM_STEP = 16
+"""A term is looked for first among every so many terms."""
 
 Ints = NDArray[np.int64]
 
@@ -87,7 +90,7 @@ def update_postings(
         reserve_array(folder / "frequencies.npy", frequency_type(most), (total,)),
     )
     with progress("Updating the postings", len(older.rows)) as tick:
-        _merge(older, renumbered, added, inserted, made, tick)
+        _merge(older, renumbered, removed, added, inserted, made, tick)
     for file in made:
         file.flush()
     np.save(folder / "lengths.npy", lengths)
@@ -106,12 +109,12 @@ def encode_length(length: int) -> int:
 
 def _gather(rows: Ints, stems: Iterable[Sequence[str]]) -> _Added:
     """Gather the postings of documents in these rows with these stems."""
-    numbers: dict[str, int] = {}
+    numbers = defaultdict[str, int](count().__next__)
     terms, frequencies, sizes = list[int](), list[int](), list[int]()
     lengths = np.zeros(len(rows), np.uint8)
     for place, own in enumerate(stems):
         counted = Counter(own)
-        terms.extend([numbers.setdefault(stem, len(numbers)) for stem in counted])
+        terms.extend(map(numbers.__getitem__, counted))
         frequencies.extend(counted.values())
         sizes.append(len(counted))
         lengths[place] = encode_length(len(own))
@@ -132,8 +135,17 @@ def _gather(rows: Ints, stems: Iterable[Sequence[str]]) -> _Added:
 def _find_places(older: Postings, names: Sequence[bytes]) -> Ints:
     """Find the place of each term among the older terms, or the place before which it belongs: int64[names]."""
     content, ends = older.terms.tobytes(), older.term_ends.tolist()
+
+    def read(place: int) -> bytes:
+        return content[ends[place] : ends[place + 1]]
+
     every = range(len(ends) - 1)
-    places = [bisect_left(every, name, key=lambda place: content[ends[place] : ends[place + 1]]) for name in names]
+    some = list(map(read, every[::TERM_STEP]))
+    after = (bisect_right(some, name) * TERM_STEP for name in names)
+    places = [
+        bisect_left(every, name, max(0, end - TERM_STEP), min(end, len(every)), key=read)
+        for name, end in zip(names, after, strict=True)
+    ]
     return np.array(places, np.int64)
 
 
@@ -152,7 +164,7 @@ def _find_removed(older: Postings, renumbered: NDArray[np.int32]) -> tuple[Ints,
     is_gone, found, most = renumbered < 0, [np.empty(0, np.int64)], 1
     for start in range(0, len(older.rows), CHUNK_POSTINGS):
         chunk = slice(start, start + CHUNK_POSTINGS)
-        gone = is_gone[older.rows[chunk]]
+        gone = is_gone.take(older.rows[chunk])
         found.append(start + np.flatnonzero(gone))
         if older.frequencies.dtype != np.uint8:
             most = max(most, int(older.frequencies[chunk][~gone].max(initial=1)))
@@ -188,6 +200,7 @@ def _bisect(rows: NDArray[np.int32], low: Ints, high: Ints, bounds: Ints) -> Int
 def _merge(
     older: Postings,
     renumbered: NDArray[np.int32],
+    removed: Ints,
     added: _Added,
     inserted: Ints,
     made: tuple[NDArray[Any], NDArray[Any]],
@@ -195,14 +208,14 @@ def _merge(
 ) -> None:
     """Write the rows and frequencies of the older postings that stay, and of those added before their places."""
     place, count = 0, len(older.rows)
+    new_places = inserted - np.searchsorted(removed, inserted) + np.arange(len(inserted))
     for start in range(0, max(count, 1), CHUNK_POSTINGS):
         chunk = slice(start, start + CHUNK_POSTINGS)
-        rows = renumbered[older.rows[chunk]]
+        rows = renumbered.take(older.rows[chunk])
         stays = rows >= 0
         last = len(inserted) if chunk.stop >= count else int(np.searchsorted(inserted, chunk.stop))
         new = slice(int(np.searchsorted(inserted, start)), last)
-        first = inserted[new] - start
-        places = np.concatenate([[0], np.cumsum(stays)])[first] + np.arange(len(first))
+        places = new_places[new] - place
         is_old = np.ones(int(np.count_nonzero(stays)) + len(places), bool)
         is_old[places] = False
         for file, own, more in (

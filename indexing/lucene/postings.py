@@ -180,7 +180,7 @@ def _sum_up(file: Path) -> int:
     """Compute the checksum of a file, CRC-32."""
     found = 0
     with file.open("rb") as opened:
-        while content := opened.read(1 << 20):
+        while content := opened.read(1 << 16):
             found = zlib.crc32(content, found)
     return found
 

@@ -21,12 +21,9 @@ from keystone.indexing.vectors.embed import load_embedder
 from keystone.indexing.vectors.faiss_index import import_faiss, load_dense_shards
 from keystone.indexing.vectors.passages import Passages, load_offsets
 from keystone.indexing.vectors.shards import Shards, Texts
-from keystone.indexing.vectors.types import Vectors
+from keystone.indexing.vectors.types import CHUNK_TEXTS, Vectors
 
 Rows = NDArray[np.int64]
-
-CHUNK_TEXTS = 1_024
-"""The texts that are in memory at once."""
 
 
 def join_vectors(

@@ -20,6 +20,9 @@ Vectors = NDArray[np.float32]
 GRID_STEP = 2.0**-12
 """All entries of a vector are multiples of this number."""
 
+CHUNK_TEXTS = 1_024
+"""The texts that an update has in memory at once."""
+
 ReportCut = Callable[[int], None]
 """Receives the position of each text that is longer than the model's window, so that its end is cut off."""
 

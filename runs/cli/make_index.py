@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.builds.changes import Reading
 from keystone.indexing.builds.index import build_index
-from keystone.indexing.builds.sets import check_set_name, settle_vectors
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import Report, UserError
 from keystone.indexing.index import ImpactSet, Index
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.types import Embedding, Progress
 from keystone.indexing.vectors.types import Foretell
-from keystone.retrieval.backends import BACKENDS, open_store
 from keystone.runs.report.say import say
 
 if TYPE_CHECKING:
@@ -42,6 +40,10 @@ def parse_vectors(given: Sequence[str], main: Embedding, note: Callable[[str], N
 
     `main` and `note` are those of `settle_vectors`. `UserError` as from there, and for anything else.
     """
+    if not given:
+        return {}
+    from keystone.indexing.builds.sets import check_set_name, settle_vectors
+
     found: dict[str, Embedding] = {}
     for option in given:
         name, _, text = option.partition("=")
@@ -62,6 +64,7 @@ def parse_impacts(given: Sequence[str]) -> dict[str, ImpactSet]:
     """Parse the values of `--impacts`, each `NAME=MODEL`, by name. `UserError` for anything else."""
     if not given:
         return {}
+    from keystone.indexing.builds.sets import check_set_name
     from keystone.indexing.impacts import settle_impacts
 
     found: dict[str, ImpactSet] = {}
@@ -76,6 +79,8 @@ def parse_impacts(given: Sequence[str]) -> dict[str, ImpactSet]:
 
 def is_attached(corpus: str) -> bool:
     """Tell whether `corpus` names an index that Keystone can only search in place: on a server."""
+    from keystone.retrieval.backends import BACKENDS
+
     return any(
         corpus.startswith(backend.prefix) for backend in BACKENDS.values() if backend.prefix and not backend.cuts
     )
@@ -94,6 +99,8 @@ def attach_index(
     `corpus` begins with the prefix of its engine. `UserError` for a setting that needs a build, and if the index
     cannot be used.
     """
+    from keystone.retrieval.backends import BACKENDS
+
     found = (backend for backend in BACKENDS.values() if backend.attach and corpus.startswith(backend.prefix))
     backend = next(found, BACKENDS["pyserini"])
     refused: dict[str, object] = {
@@ -163,6 +170,7 @@ def make_structures(index: Index, kinds: Sequence[str], threads: int, progress: 
     if index.documents is None:
         raise UserError(f"{index.folder}: found --structures with a server that does not list its documents")
     from keystone.indexing.structures.cached import read_structures
+    from keystone.retrieval.backends import open_store
 
     with progress(f"Building {', '.join(kinds)}", index.documents) as tick:
         for _ in read_structures(index, kinds, open_store(index), threads):

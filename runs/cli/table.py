@@ -4,66 +4,54 @@
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
+from pkgutil import resolve_name
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.hub import to_local
-from keystone.runs.cli.commands.ask_commands import ask, search, show
-from keystone.runs.cli.commands.convert_command import convert, pull, push
-from keystone.runs.cli.commands.evaluate_command import evaluate, score
-from keystone.runs.cli.commands.file_commands import explain, fuse, trace, validate
-from keystone.runs.cli.commands.index_command import index
-from keystone.runs.cli.commands.judge_command import judging
-from keystone.runs.cli.commands.machine_commands import demo, doctor
-from keystone.runs.cli.commands.nuggets_commands import nuggets
-from keystone.runs.cli.commands.pool_command import agree, pool
-from keystone.runs.cli.commands.report_command import diagnose, plot, report
-from keystone.runs.cli.commands.rubrics_commands import rubrics
-from keystone.runs.cli.commands.run_commands import answer, bundle, record, reproduce, reproduce_track, run
-from keystone.runs.cli.commands.serve_command import replay, serve
-from keystone.runs.cli.commands.tune_commands import sweep, tune
 from keystone.runs.cli.options import Command as CommandLine
 from keystone.runs.report.say import say
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command, and the words by which somebody might look for it.
+    """A command or a group of commands, its module in `commands/`, and the words by which somebody might look for it.
 
-    `more` has the words for a part of the command: those for `keystone validate --fix` stand at `--fix`.
+    The module has a function, or a `typer.Typer`, of the command's name. `more` has the words for a part of the
+    command: those for `keystone validate --fix` stand at `--fix`.
     """
 
-    call: Callable[..., None] | typer.Typer
+    name: str
+    module: str
     words: str = ""
     more: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The name of the command."""
-        return str(self.call.info.name) if isinstance(self.call, typer.Typer) else self.call.__name__.replace("_", "-")
 
 
 GROUPS: Mapping[str, Sequence[Command]] = {
     "Start": [
-        Command(demo, "example init quickstart start try tutorial"),
-        Command(doctor, "debug diagnostics environment", {"--model": "ping probe"}),
+        Command("demo", "machine_commands", "example init quickstart start try tutorial"),
+        Command("doctor", "machine_commands", "debug diagnostics environment", {"--model": "ping probe"}),
     ],
     "Make and submit runs": [
-        Command(index, "add build corpus embed encode ingest load pyserini update"),
+        Command("index", "index_command", "add build corpus embed encode ingest load pyserini update"),
         Command(
-            run,
+            "run",
+            "run_commands",
             "batch create decompose generate make rank resume retrieve searcher",
             {"--dry-run": "cost estimate plan price", "--budget": "budget limit save", "--preset": "preset presets"},
         ),
-        Command(answer, "answers augmented_generation bulk ragnarok stream"),
+        Command("answer", "run_commands", "answers augmented_generation bulk ragnarok stream"),
         Command(
-            fuse,
+            "fuse",
+            "file_commands",
             "combine fusion join merge rrf trectools",
             {
                 f"--method {name.lower().removeprefix('comb')}": name.lower()
@@ -71,56 +59,60 @@ GROUPS: Mapping[str, Sequence[Command]] = {
             },
         ),
         Command(
-            validate,
+            "validate",
+            "file_commands",
             "check lint submission submit verify",
             {"--fix": "clean correct fix mend normalize repair shorten"},
         ),
     ],
     "Measure runs": [
         Command(
-            evaluate,
+            "evaluate",
+            "evaluate_command",
             "benchmark compare diff eval ir_measures map measure measures metrics ndcg ranx significance test "
             "trec-eval trec_eval ttest",
         ),
         Command(
-            judging,
+            "judge",
+            "judge_command",
             "annotate assess grade judgments label qrels relevance umbrela",
             {"battles": "arena battle elo leaderboard ragdoll tournament", "pair": "duel", "use": "useful usefulness"},
         ),
         Command(
-            nuggets,
+            "nuggets",
+            "nuggets_commands",
             "autonuggetizer nugget nuggetizer",
             {"assign": "assign", "create": "nuggetize", "support": "support", "score": "recall"},
         ),
-        Command(pool, "assessor assessors pooling"),
-        Command(agree, "agreement cohen confusion kappa kendall tau tau_ap"),
-        Command(rubrics, "criteria criterion researchrubrics rubric"),
-        Command(score, "scoreboard scores scoresheet sheet"),
-        Command(report, "browse dashboard html summary view"),
-        Command(plot, "chart draw figure graph picture"),
+        Command("pool", "pool_command", "assessor assessors pooling"),
+        Command("agree", "pool_command", "agreement cohen confusion kappa kendall tau tau_ap"),
+        Command("rubrics", "rubrics_commands", "criteria criterion researchrubrics rubric"),
+        Command("score", "evaluate_command", "scoreboard scores scoresheet sheet"),
+        Command("report", "report_command", "browse dashboard html summary view"),
+        Command("plot", "report_command", "chart draw figure graph picture"),
     ],
     "Improve runs": [
-        Command(diagnose, "analyze analyse failures find-losses loss losses lost missing"),
-        Command(explain, "reason why"),
-        Command(trace, "log steps"),
-        Command(tune, "choose cross-validate optimise optimize settings"),
-        Command(sweep, "ablate ablation grid"),
+        Command("diagnose", "report_command", "analyze analyse failures find-losses loss losses lost missing"),
+        Command("explain", "file_commands", "reason why"),
+        Command("trace", "file_commands", "log steps"),
+        Command("tune", "tune_commands", "choose cross-validate optimise optimize settings"),
+        Command("sweep", "tune_commands", "ablate ablation grid"),
     ],
     "Ask and serve an index": [
-        Command(search, "find query"),
-        Command(ask, "chat question rag"),
-        Command(show, "cat document fetch get open print"),
-        Command(serve, "api http rest server start-server web", {"--stdio": "agent mcp stdio"}),
-        Command(replay, "repeat session"),
+        Command("search", "ask_commands", "find query"),
+        Command("ask", "ask_commands", "chat question rag"),
+        Command("show", "ask_commands", "cat document fetch get open print"),
+        Command("serve", "serve_command", "api http rest server start-server web", {"--stdio": "agent mcp stdio"}),
+        Command("replay", "serve_command", "repeat session"),
     ],
     "Exchange files": [
-        Command(convert, "export import format transform translate"),
-        Command(bundle, "archive pack package share zip"),
-        Command(reproduce, "rebuild remake unpack"),
-        Command(reproduce_track, "baseline baselines"),
-        Command(push, "publish upload"),
-        Command(pull, "clone download"),
-        Command(record, "cache dump replies save-replies"),
+        Command("convert", "convert_command", "export import format transform translate"),
+        Command("bundle", "run_commands", "archive pack package share zip"),
+        Command("reproduce", "run_commands", "rebuild remake unpack"),
+        Command("reproduce-track", "run_commands", "baseline baselines"),
+        Command("push", "convert_command", "publish upload"),
+        Command("pull", "convert_command", "clone download"),
+        Command("record", "run_commands", "cache dump replies save-replies"),
     ],
 }
 """The commands of each group, in the order of `keystone --help`."""
@@ -168,8 +160,38 @@ def _name_output(args: Sequence[str]) -> list[str]:
     return found
 
 
+class CommandsByName(Mapping[str, Any]):
+    """All commands by name. A command is imported when it is first asked for, since importing all takes long."""
+
+    def __getitem__(self, name: str) -> Any:
+        return build_command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list_names())
+
+    def __len__(self) -> int:
+        return len(list_names())
+
+
+@cache
+def build_command(name: str) -> Any:
+    """Import a command of the table, and build it for the command line. `KeyError` for another name."""
+    commands = {command.name: (title, command) for title, group in GROUPS.items() for command in group}
+    title, command = commands[name]
+    call = resolve_name(f"keystone.runs.cli.commands.{command.module}:{name.replace('-', '_')}")
+    alone = typer.Typer(add_completion=False)
+    if isinstance(call, typer.Typer):
+        alone.add_typer(call, name=name, no_args_is_help=True, rich_help_panel=title)
+    else:
+        alone.command(name, cls=CommandLine, rich_help_panel=title)(call)
+    return get_group(alone).commands[name]
+
+
 class Commands(TyperGroup):
     """The commands in the order of the table. For an unknown one, the error says what to type."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": CommandsByName()})
 
     def list_commands(self, _ctx: Any) -> list[str]:
         """List the names in the order of the table."""
@@ -194,13 +216,3 @@ class Commands(TyperGroup):
             advice = f"Did you mean {calls}?" if calls else "All commands: 'keystone --help'."
             ctx.fail(f"No such command '{word}'. {advice}")
         return super().resolve_command(ctx, args)
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add every command of the table to the command line."""
-    for title, group in GROUPS.items():
-        for command in group:
-            if isinstance(command.call, typer.Typer):
-                app.add_typer(command.call, name=command.name, no_args_is_help=True, rich_help_panel=title)
-            else:
-                app.command(cls=CommandLine, rich_help_panel=title)(command.call)

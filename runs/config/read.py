@@ -230,9 +230,6 @@ def _find_model(location: tuple[str | int, ...]) -> type[BaseModel]:
     model: type[BaseModel] = RunConfig
     for part in location:
         annotation = model.model_fields[str(part)].annotation
-        model = next(one for one in (annotation, *get_args(annotation)) if _is_model(one))
+        kinds = (one for one in (annotation, *get_args(annotation)) if isinstance(one, type))
+        model = next(one for one in kinds if issubclass(one, BaseModel))
     return model
-
-
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

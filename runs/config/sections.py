@@ -236,14 +236,10 @@ class Retrieval(StrictSettings):
         return self
 
 
-def _find_method(name: Any) -> Any:
-    return find_method(name) if isinstance(name, str) else name
-
-
 class Fusion(StrictSettings):
     """How the rankings of a narrative become one [ranking](methods.md#fusion)."""
 
-    method: Annotated[str, BeforeValidator(_find_method)] = "rrf"
+    method: Annotated[str, BeforeValidator(lambda name: find_method(name) if isinstance(name, str) else name)] = "rrf"
     """The [method](methods.md#all-methods) of the second stage, which fuses the queries of a narrative."""
     systems: Literal["rrf", "scores"] | None = None
     """How the [first stage](methods.md#scores-in-the-first-stage) fuses the systems of a query; null: `rrf` (paper)

@@ -202,7 +202,10 @@ def examine_index(folder: Path) -> Iterator[Finding]:
         index = open_index(folder)
         told = [LANGUAGES.get(code, "") for code in index.languages or [index.language]]
         guessed = not index.languages and index.language == DEFAULT_LANGUAGE
-        languages = _guess_languages(index) if guessed else [name for name in told if name]
+        languages = [name for name in told if name]
+        if guessed:
+            documents = sample_documents(open_store(index), SAMPLED_DOCUMENTS)
+            languages = guess_languages(document.contents[:READ_CHARACTERS] for document in documents)
     except UserError as error:
         yield Finding("problem", "index", str(error))
         return
@@ -214,11 +217,6 @@ def examine_index(folder: Path) -> Iterator[Finding]:
         yield Finding("ok", "languages", f"{named}, guessed" if guessed else named)
     if others := [name for name in languages if name != "English"]:
         yield from _check_models(index, ", ".join(others))
-
-
-def _guess_languages(index: Index) -> list[str]:
-    documents = sample_documents(open_store(index), SAMPLED_DOCUMENTS)
-    return guess_languages(document.contents[:READ_CHARACTERS] for document in documents)
 
 
 def _check_models(index: Index, languages: str) -> Iterator[Finding]:

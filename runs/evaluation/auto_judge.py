@@ -59,7 +59,7 @@ class KeystoneJudge:
         unknown = sorted(settings.keys() - {*SETTINGS, *FRAMEWORK_SETTINGS})
         if unknown:
             raise UserError(f"settings.{unknown[0]}: unknown; expected one of {', '.join(SETTINGS)}")
-        folder = _find_folder(settings)
+        folder = Path(settings.get("outdir", "."), f"{Path(str(settings.get('filebase', 'keystone'))).name}.keystone")
         folder.mkdir(parents=True, exist_ok=True)
         asked = _write_files(rag_responses, rag_topics, nugget_banks, folder, settings, llm_config)
         given = read_given(asked)
@@ -107,11 +107,6 @@ def compute_preferences(battles: Sequence[Judgment]) -> dict[tuple[str, str], fl
                     0.5 if battle.winner is None else float(battle.winner == run_id)
                 )
     return {place: sum(own) / len(own) for place, own in credits.items()}
-
-
-def _find_folder(settings: Mapping[str, Any]) -> Path:
-    base = Path(str(settings.get("filebase", "keystone")))
-    return Path(settings.get("outdir", ".")) / f"{base.name}.keystone"
 
 
 def _write_files(

@@ -20,6 +20,11 @@ Rankings = Mapping[str, Mapping[str, Sequence[str]]]
 Marks = NDArray[np.bool_]
 
 
+def list_documents(run: Run, depth: int) -> dict[str, list[str]]:
+    """List the first `depth` documents of each topic of a run, best first."""
+    return {topic: [doc for doc, _ in hits] for topic, hits in run.top(depth).list_hits().items()}
+
+
 def pool_documents(
     rankings: Rankings, depth: int, judged: Mapping[str, Collection[str]] | None = None, seed: int = 0
 ) -> dict[str, list[str]]:

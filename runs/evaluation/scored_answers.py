@@ -186,7 +186,9 @@ def judge_answers(
         kind = replace(kind, score=partial(score_cited, most_cited=most_cited))
     if len(judges) < 2:
         records, cautions = read_scored(paths, kind)
-        wanted = topics or {one.topic_id for own in judges.values() for one in _read_each(own)}
+        wanted = topics or {
+            one.topic_id for own in judges.values() for path in own for one in find_kind([path]).read(path)
+        }
         return Judged((*judges,), (add_cautions(kind.score(records, wanted), cautions),), [], [])
     read = read_all(paths, kind)
     said = [_share_out(read, path, files, kind) for path, files in judges.items()]
@@ -202,11 +204,6 @@ def judge_answers(
     labels = [dict(label_items(own, kind)) for own, _, _ in said]
     pairs = [count_agreement(*pair) for pair in combinations(labels, 2)]
     return Judged((*judges,), tuple([own[name] for name in names] for own in by_name), pairs, cautions)
-
-
-def _read_each(paths: Sequence[Path]) -> Iterator[Record]:
-    """Read files, each by its own kind, for their topics."""
-    return (record for path in paths for record in find_kind([path]).read(path))
 
 
 def _share_out(

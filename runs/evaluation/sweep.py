@@ -98,7 +98,10 @@ def sweep(config: Path, overrides: Sequence[str], grid: Grid, threads: int = 1, 
             evaluations.append(grid.take_measures(directories[setting], plain))
             if not setting:
                 fold = draw_folds(len(evaluations[0].topics), grid.folds)
-                _check_first_measure(evaluations[0])
+                first, values = next(iter(evaluations[0].values.items()))
+                if np.isnan(values).all():
+                    problem = "no topic has a value of this measure, which chooses; expected another as the first"
+                    raise UserError(f"{first}: {problem}")
             tick(1)
     points = {setting: Point(path, read_cost(path)) for setting, path in directories.items()}
     trials = dict(zip(list(configs)[1:], evaluations[1:], strict=True))
@@ -122,12 +125,6 @@ def measure_answers(references: Path, names: Sequence[str]) -> TakeMeasures:
             return evaluate_answer_files([directory], references, names, run_with_model)[0][0]
 
     return take_measures
-
-
-def _check_first_measure(found: Evaluation) -> None:
-    first = next(iter(found.values))
-    if np.isnan(found.values[first]).all():
-        raise UserError(f"{first}: no topic has a value of this measure, which chooses; expected another as the first")
 
 
 def _move(config: RunConfig, out: Path) -> RunConfig:
@@ -181,7 +178,9 @@ def read_cost(directory: Path) -> Cost:
     """Read the cost of a run: in a sweep of all of its stages, else from `usage.json`."""
     folder = directory.resolve().parent.parent
     if (folder / STAGE_COSTS).exists():
-        return _sum_costs(directory, _read_stage_costs(folder))
+        costs = _read_stage_costs(folder)
+        keys = {entry["key"] for entry in read_entries(directory).values()}
+        return sum((costs.get(key, Cost()) for key in sorted(keys)), Cost())
     return read_usage_cost(directory)
 
 
@@ -194,9 +193,3 @@ def _read_stage_costs(folder: Path) -> dict[str, Cost]:
                 key, *spent = orjson.loads(line)
                 costs[key] = Cost(*spent)
     return costs
-
-
-def _sum_costs(directory: Path, costs: dict[str, Cost]) -> Cost:
-    """Sum the costs of the stages whose artifacts a run directory has."""
-    keys = {entry["key"] for entry in read_entries(directory).values()}
-    return sum((costs.get(key, Cost()) for key in sorted(keys)), Cost())

@@ -49,16 +49,12 @@ def write_use_records(path: Path, records: Sequence[UseRecord]) -> None:
 
 def _encode(one: UseRecord) -> dict[str, Any]:
     questions = [
-        {"question": text, **_drop_none(asdict(own))}
+        {"question": text} | {key: value for key, value in asdict(own).items() if value is not None}
         for text, own in zip(one.questions, one.use.questions, strict=True)
     ]
     sentences = [{"text": text, **asdict(own)} for text, own in zip(one.sentences, one.use.sentences, strict=True)]
     head = {"topic_id": one.topic_id, "judge": one.judge, "mark": one.use.mark, "lead": one.use.lead}
     return {**head, "questions": questions, "sentences": sentences}
-
-
-def _drop_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def read_use_records(path: Path) -> dict[str, UseRecord] | None:

@@ -81,10 +81,6 @@ def _nothing(_: Any) -> tuple[()]:
     return ()
 
 
-def _never(_config: RunConfig) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageKind:
     """A row of the table of stages.
@@ -112,7 +108,7 @@ class StageKind:
     """The calls of the stage that topics may cost."""
     records: Callable[[Before], tuple[Artifact[list[Any]], ...]] = _nothing
     """The artifacts whose records tell in which steps the model gave no usable reply."""
-    why_kept: Callable[[RunConfig], str] = _never
+    why_kept: Callable[[RunConfig], str] = lambda _: ""
     """Why no bundle can make the stage again; empty if it can."""
     describe: Callable[[Before], Iterable[Mapping[str, Any]]] = _nothing
     """The steps of the ranking that the metadata of a run tells of."""

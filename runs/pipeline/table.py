@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from keystone.retrieval.types import Rankings
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
@@ -30,7 +29,7 @@ from keystone.runs.pipeline.stages import (
     segments,
     submission,
 )
-from keystone.runs.pipeline.values import Artifact, Values
+from keystone.runs.pipeline.values import Values
 
 STAGES: Sequence[StageKind] = (
     config.STAGE,
@@ -133,9 +132,5 @@ def find_last_ranking(directory: Path, config: RunConfig | None = None) -> Path:
         return directory / file_names.NARRATIVE
     config = read_config(directory / file_names.CONFIG) if config is None else config
     files = list_rankings(config).narrative_rankings
-    return directory / find_last(files, directory).name
-
-
-def find_last(files: Sequence[Artifact[Rankings]], directory: Path) -> Artifact[Rankings]:
-    """Find the last of these files that a run directory has; the first one if it has none."""
-    return next((file for file in reversed(files) if (directory / file.name).exists()), files[0])
+    made = (file for file in reversed(files) if (directory / file.name).exists())
+    return directory / next(made, files[0]).name

@@ -21,7 +21,7 @@ from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.leaderboard import sort_runs
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, add_judged_share, parse_measures
 from keystone.runs.evaluation.nuggets.files import read_nuggets
-from keystone.runs.evaluation.pooling import describe_pool, pool_documents
+from keystone.runs.evaluation.pooling import describe_pool, list_documents, pool_documents
 from keystone.runs.python.checks import check_path
 from keystone.runs.python.conversions import to_qrels, to_run
 from keystone.runs.python.files import AnyPath
@@ -141,10 +141,7 @@ def _evaluate(runs: Any, qrels: Qrels, measures: Sequence[Measure]) -> list[tupl
 def _list_rankings(runs: Mapping[str, Run], depth: int) -> dict[str, dict[str, list[str]]]:
     if depth < 1:
         raise UserError(f"depth: found {depth}, expected at least 1")
-    return {
-        name: {topic: [doc for doc, _ in hits] for topic, hits in run.top(depth).list_hits().items()}
-        for name, run in runs.items()
-    }
+    return {name: list_documents(run, depth) for name, run in runs.items()}
 
 
 def _frame(table: rows.Rows) -> "DataFrame":

@@ -50,21 +50,15 @@ def read_settings(path: Path | None, settings: Mapping[str, Any], preset: Any) -
 
 def change_settings(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     """Lay settings over those of a configuration that differ from the defaults."""
-    return read_settings(None, _merge(list_given(base), settings), None)
-
-
-def list_given(config: RunConfig) -> dict[str, Any]:
-    """List the settings that were given to a configuration, not its defaults."""
-    return config.model_dump(exclude_unset=True)
+    return read_settings(None, _merge(base.model_dump(exclude_unset=True), settings), None)
 
 
 def _merge(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    inner = {key: _merge(values[key], own) for key, own in over.items() if _are_parts(values.get(key), own)}
-    return {**values, **over, **inner}
-
-
-def _are_parts(*values: Any) -> bool:
-    return all(isinstance(value, Mapping) for value in values)
+    merged = {**values, **over}
+    for key, own in over.items():
+        if isinstance(below := values.get(key), Mapping) and isinstance(own, Mapping):
+            merged[key] = _merge(below, own)
+    return merged
 
 
 def lower_depths(config: RunConfig | None, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def draw_leaderboard(board: "Leaderboard") -> "Figure":
         intervals = np.nan_to_num(np.abs(np.array([one.interval for one in board.standings]).T - ratings))
         rows = np.arange(len(ratings))
         axes.errorbar(ratings, rows, xerr=intervals, fmt="o", color=COLOURS[0], markersize=4, capsize=2)
-        axes.set_yticks(rows, [escape_controls(one.run_id) for one in board.standings])
+        axes.set_yticks(rows, [f"{one.rank}  {escape_controls(one.run_id)}" for one in board.standings])
         axes.invert_yaxis()
         axes.set_xlabel(f"rating, with 95 % interval ({plural(board.judged, 'battle')}, judged by {judge})")
         axes.grid(axis="x", alpha=0.3)

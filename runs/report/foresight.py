@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import Any
 
 from keystone.generation.llm.usage import Budget, Prices, add_usage, compute_cost
@@ -63,7 +64,8 @@ def foresee_run(config: RunConfig, threads: int = 1) -> Foresight:
     understood = None if "queries" in left else Values(job.directory, job).get(QUERIES_FILE)
     asks = any(stage.asks and stage.name in left for stage, _ in list_wanted(config))
     asked = Asked(job, _bound_topics(job, understood) if asks else [])
-    calls = [one for one in _list_calls(asked) if one.stage in left and one.most.calls]
+    wanted = [stage for stage, _ in list_wanted(job.config)] if job.config.model else []
+    calls = [one for stage in wanted for one in stage.foresee(asked) if one.stage in left and one.most.calls]
     reranker = foresee_endpoint(asked) if "rerank" in left else None
     model = config.model
     budget, prices = (model.budget, model.prices) if model else (None, None)
@@ -94,13 +96,6 @@ def _bound_topics(job: Job, understood: list[UnderstoodTopic] | None) -> list[As
             number, characters = len(own), sum(map(len, own))
         topics.append(AskedTopic(topic, number, characters, job.get_word_limit(topic)))
     return topics
-
-
-def _list_calls(asked: Asked) -> Iterator[Foreseen]:
-    """List the calls of all stages for all topics."""
-    if asked.job.config.model is not None:
-        for stage, _ in list_wanted(asked.job.config):
-            yield from stage.foresee(asked)
 
 
 def join_calls(calls: Sequence[Foreseen]) -> list[Foreseen]:
@@ -224,10 +219,7 @@ def list_calls(calls: Sequence[Foreseen], prices: Prices | None) -> dict[str, An
 
 
 def _add(usages: Sequence[Usage]) -> Usage:
-    total = Usage()
-    for usage in usages:
-        total = add_usage(total, usage)
-    return total
+    return reduce(add_usage, usages, Usage())
 
 
 def _format_table(rows: Sequence[tuple[str, str, Usage]], prices: Prices | None) -> Iterator[str]:

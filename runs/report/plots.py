@@ -1,6 +1,7 @@
 """Pictures of evaluations and diagnoses, as SVG or PNG: the same values give the same bytes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,17 +34,23 @@ ROW_INCHES = 0.19
 """The height of a row of a run, or of a topic, where there are many."""
 
 
+@contextmanager
+def _open_figure(panels: float, height_inches: float = HEIGHT_INCHES) -> "Iterator[Figure]":
+    """Open an empty figure that is as wide as so many panels. It is drawn in our style."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        yield Figure(figsize=(PANEL_WIDTH_INCHES * panels, height_inches), layout="constrained")
+
+
 def draw_runs(evaluations: "Sequence[Evaluation]", measures: Sequence[str]) -> "Figure":
     """Draw bars of means with intervals, differences of topics for the first measure, and recall against depth.
 
     The evaluations have all `measures`, and `R@k` for all `RECALL_DEPTHS`. With one run there are no differences.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(STYLE):
-        panels = 3 if len(evaluations) > 1 else 2
-        figure = Figure(figsize=(PANEL_WIDTH_INCHES * panels, HEIGHT_INCHES), layout="constrained")
+    panels = 3 if len(evaluations) > 1 else 2
+    with _open_figure(panels) as figure:
         bars, *differences, recall = figure.subplots(1, panels)
         _draw_bars(bars, evaluations, measures)
         for axes in differences:
@@ -61,13 +68,8 @@ def draw_standings(found: "Standings") -> "Figure":
     A run has its mean with a 95 % interval, in blue if it ties with the best. A topic has the range of all runs, its
     quartiles and its median.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(STYLE):
-        rows = max(len(found.runs), len(found.topics))
-        height = max(HEIGHT_INCHES, ROW_INCHES * rows + 1)
-        figure = Figure(figsize=(PANEL_WIDTH_INCHES * 2.2, height), layout="constrained")
+    rows = max(len(found.runs), len(found.topics))
+    with _open_figure(2.2, max(HEIGHT_INCHES, ROW_INCHES * rows + 1)) as figure:
         runs, topics = figure.subplots(1, 2)
         _draw_ranks(runs, found)
         _draw_topics(topics, found)
@@ -111,13 +113,9 @@ def _draw_topics(axes: "Axes", found: "Standings") -> None:
 
 def draw_losses(found: "Diagnosis") -> "Figure":
     """Draw a bar for each stage: what the coverage gains if its losses alone are repaired. The last bar is kept."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     from keystone.runs.evaluation.diagnosis.diagnose import LOSSES
 
-    with rc_context(STYLE):
-        figure = Figure(figsize=(PANEL_WIDTH_INCHES * 1.5, HEIGHT_INCHES), layout="constrained")
+    with _open_figure(1.5) as figure:
         axes = figure.subplots()
         stages = (*found.stages, None)
         colours = [COLOURS[0]] * len(found.stages) + [COLOURS[2]]
@@ -140,10 +138,7 @@ def draw_settings(
 
     `lines` maps the name of a line to its evaluations by value. `values` are in the order in which they are drawn.
     """
-    from matplotlib import rc_context
-
-    with rc_context(STYLE):
-        figure, axes = _make_panel(key, measure)
+    with _open_panel(key, measure) as (figure, axes):
         for number, (name, line) in enumerate(lines.items()):
             shift = (number - (len(lines) - 1) / 2) * min(0.08, 0.6 / len(lines))
             own = [value for value in values if value in line]
@@ -159,10 +154,7 @@ def draw_settings(
 
 def draw_costs(evaluations: "Sequence[Evaluation]", costs: Sequence[float], unit: str, measure: str) -> "Figure":
     """Draw a measure of each run, with its 95 % interval, against the cost of the run in `unit`."""
-    from matplotlib import rc_context
-
-    with rc_context(STYLE):
-        figure, axes = _make_panel(unit, measure)
+    with _open_panel(unit, measure) as (figure, axes):
         for number, (evaluation, cost) in enumerate(zip(evaluations, costs, strict=True)):
             _draw_points(axes, [cost], [evaluation], measure, (number, _name(evaluation), ""))
         axes.set_xlim(left=0)
@@ -175,10 +167,7 @@ def draw_reliability(bins: Sequence[Mapping[str, float]]) -> "Figure":
 
     A bin has `rows`, `probability` and `relevant`. Of a reliable calibration, all points are on the diagonal.
     """
-    from matplotlib import rc_context
-
-    with rc_context(STYLE):
-        figure, axes = _make_panel("mean probability of rows", "share of relevant rows")
+    with _open_panel("mean probability of rows", "share of relevant rows") as (figure, axes):
         axes.plot([0, 1], [0, 1], color=COLOURS[-1], linestyle=LINES[2])
         own = [one for one in bins if one["rows"]]
         axes.plot(
@@ -193,16 +182,15 @@ def draw_reliability(bins: Sequence[Mapping[str, float]]) -> "Figure":
     return figure
 
 
-def _make_panel(x: str, y: str) -> "tuple[Figure, Axes]":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(PANEL_WIDTH_INCHES * 1.5, HEIGHT_INCHES), layout="constrained")
-    axes = figure.subplots()
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.set_title("Mean over topics, with 95 % bootstrap interval")
-    axes.grid(alpha=0.3)
-    return figure, axes
+@contextmanager
+def _open_panel(x: str, y: str) -> "Iterator[tuple[Figure, Axes]]":
+    with _open_figure(1.5) as figure:
+        axes = figure.subplots()
+        axes.set_xlabel(x)
+        axes.set_ylabel(y)
+        axes.set_title("Mean over topics, with 95 % bootstrap interval")
+        axes.grid(alpha=0.3)
+        yield figure, axes
 
 
 def _draw_points(

@@ -14,8 +14,6 @@ from keystone.runs.wording import plural
 if TYPE_CHECKING:
     from keystone.runs.evaluation.evaluate import Evaluation
 
-"""The p-value below which a difference is marked."""
-
 
 def format_markdown(evaluations: "Sequence[Evaluation]") -> str:
     """Format means as a Markdown table. The best of each measure is bold; a dagger marks a significant difference."""

@@ -30,7 +30,7 @@ from keystone.runs.pipeline.answering.one_topic import answer_topic, work_on_top
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.ranking.fuse import fuse_each_query
-from keystone.runs.pipeline.ranking.rank import Hits
+from keystone.runs.pipeline.ranking.rank import Hits, list_hits
 from keystone.runs.pipeline.ranking.search import search_by_one, search_systems
 from keystone.runs.pipeline.searches import Searches, open_configured_reranker, share_means
 from keystone.runs.pipeline.stage import Step, Watch
@@ -89,8 +89,7 @@ class Engine:
         def rank(job: Job, run_with_model: RunWithModel) -> Hits:
             values, means = MemoryValues(job), share_means(self.searches, run_with_model)
             perform(values, run_with_model, lambda kind: kind in NARRATIVE_STAGES, means)
-            ranking = values.get(NARRATIVE_FILE)
-            return list(zip(job.store.ids(ranking.of(0)), ranking.scores_of(0).tolist(), strict=True))
+            return list_hits(job.store, values.get(NARRATIVE_FILE), 0)
 
         return await work_on_topic(self.job, self.model, topic, rank)
 
@@ -158,10 +157,7 @@ def _search_by(name: str | None, job: Job) -> Callable[[Sequence[Query]], list[H
         rankings = (
             fuse_each_query(config, search_systems(own, queries)) if name is None else search_by_one(own, queries, name)
         )
-        return [
-            list(zip(own.store.ids(rankings.of(i)), rankings.scores_of(i).tolist(), strict=True))
-            for i in range(len(queries))
-        ]
+        return [list_hits(own.store, rankings, place) for place in range(len(queries))]
 
     return search
 

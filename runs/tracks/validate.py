@@ -304,10 +304,11 @@ def check_index(path: Path, track: Track, store: Store) -> Iterator[Violation]:
     """
     content = read_lines(path)
     named: dict[str, int] = {}
+    listed = _list_cited(content, track)
     if not holds_answers(path, content):
-        listed = _list_ranked(content)
-    else:
-        listed = _list_of_nuggets(content) if holds_nuggets(content) else _list_cited(content, track)
+        listed = ((number, split_columns(line)[2]) for number, line in content if is_row(line))
+    elif holds_nuggets(content):
+        listed = ((n, name) for n, line in content for name in list_nugget_references(parse_object(line) or {}))
     for number, name in listed:
         named.setdefault(name, number)
     own, documents = (store.rows(ids).tolist() for ids in (list(named), list(map(document_id, named))))
@@ -322,12 +323,3 @@ def _list_cited(content: Lines, track: Track) -> Iterator[tuple[int, str]]:
             references = list_references(record, track)
             listed = map(read_id, references if isinstance(references, list) else ())
             yield from ((number, name) for name in filter(None, chain(listed, list_cited_ids(record, track))))
-
-
-def _list_of_nuggets(content: Lines) -> Iterator[tuple[int, str]]:
-    for number, line in content:
-        yield from ((number, name) for name in list_nugget_references(parse_object(line) or {}))
-
-
-def _list_ranked(content: Lines) -> Iterator[tuple[int, str]]:
-    return ((number, split_columns(line)[2]) for number, line in content if is_row(line))

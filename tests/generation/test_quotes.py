@@ -1,12 +1,12 @@
-"""The sentence of a cited passage that supports a sentence of an answer."""
+"""The sentence of a cited passage that supports a sentence of an answer, and doubt about answers by rules."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.rules.quotes import find_quote
+from keystone.generation.rules.quotes import find_quote, is_doubtful
 from keystone.indexing.corpora.segments import cut_segments
-from keystone.indexing.types import Document, Segment, Span
+from keystone.indexing.types import MINILM, Document, Embedding, Segment, Span
 
 TEXT = "Bees find flowers by scent. A colony has one queen. It lives for years. Volcanoes throw ash."
 
@@ -61,3 +61,26 @@ def test_a_quote_of_any_texts_is_inside_the_document(sentence: str, text: str) -
     for segment in document.segments:
         span = find_quote(sentence, document, segment.id)
         assert span is None or segment.span.start <= span.start < span.end <= segment.span.end
+
+
+SENTENCES = ["Bees find flowers by their scent.", "A colony of honey bees has one queen."]
+
+
+@pytest.mark.parametrize(
+    ("narrative", "sentences", "doubtful"),
+    [
+        pytest.param("How do bees find flowers?", SENTENCES, False, id="an answer"),
+        pytest.param("What is the capital of France?", SENTENCES, True, id="no word in common"),
+        pytest.param("How do I find a cheap queen size mattress?", SENTENCES, True, id="a word with another meaning"),
+        pytest.param("How do bees find flowers?", [], False, id="no answer"),
+        pytest.param("???", SENTENCES, True, id="no words"),
+    ],
+)
+def test_an_answer_to_another_question_is_doubtful(narrative: str, sentences: list[str], doubtful: bool) -> None:
+    assert is_doubtful(narrative, sentences, MINILM) is doubtful
+
+
+def test_with_another_model_words_alone_decide() -> None:
+    other = Embedding("other", url="http://127.0.0.1:9/v1")
+    assert not is_doubtful("How do I find a cheap queen size mattress?", SENTENCES, other)
+    assert is_doubtful("What is the capital of France?", SENTENCES, other)

@@ -37,13 +37,13 @@ from keystone.generation.rules.sentences import (
     group_same_sentences,
 )
 from keystone.generation.rules.subject import include_subject, read_sentence
-from keystone.generation.rules.words import find_content_words, find_words
 from keystone.generation.types import Sentence, Understanding
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.index import Index
 from keystone.indexing.types import MINILM, Document, Segment, Span
 from keystone.indexing.vectors.embed import load_embedder
 from keystone.indexing.vectors.types import Vectors, round_to_grid
+from keystone.indexing.words import find_content_words, find_words
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES

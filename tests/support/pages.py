@@ -140,10 +140,15 @@ def write_sample_files(folder: Path, model_url: str) -> None:
     model = {"name": "my-model", "urls": [model_url], "window": 8192}
     (folder / "run.yaml").write_text(yaml.safe_dump(settings))
     (folder / "model.yaml").write_text(yaml.safe_dump({**settings, "run_id": "with-model", "model": model}))
+    (folder / "bin").mkdir()
+    (folder / "bin/my-agent").write_text("#!/bin/sh\ncat >/dev/null\necho Bees live in colonies.\n")
+    (folder / "bin/my-agent").chmod(0o755)
+    (folder / "trec_rag_2026_queries.tsv").write_text("1\tWhere do honey bees live, and how do they find flowers?\n")
     (folder / "demo-out").mkdir()
     shutil.copy(folder / "corpus.jsonl", folder / "demo-out")
     _keystone(folder, "index", "corpus.jsonl", "--out", "demo-out/index")
     shutil.copytree(folder / "demo-out/index", folder / "index")
+    _write_grounding(folder)
     for name in RUNS:
         _keystone(folder, "run", "run.yaml", "--set", f"run_id={name}")
     for name, k in product(("my-run", "first"), ("10", "60")):
@@ -205,6 +210,33 @@ def _write_corpora(folder: Path) -> None:
 
 def _refer(topic: Mapping[str, str]) -> dict[str, Any]:
     return {"id": topic["id"], "question": topic["narrative"], "references": ["Bees dance."], "answers": [["bees"]]}
+
+
+def _write_grounding(folder: Path) -> None:
+    """Write an index of documents with PMIDs, and the topics and judgments of BioGen's task A."""
+    _write(folder / "pubmed.jsonl", [{"id": "11", "text": "Honey lowers cough in children."}])
+    _keystone(folder, "index", "pubmed.jsonl", "--out", "pubmed", "--no-dense")
+    answer = [{"text": "Honey lowers cough.", "existing_supported_citations": [15]}]
+    topics = [{"metadata": {"qa_id": "116", "question": "Is honey good?"}, "answer": answer}]
+    (folder / "task_a.json").write_text(json.dumps(topics))
+    head = "qid,answer_sentence,citation,judgement"
+    (folder / "judgements.csv").write_text(f"{head}\n116,Honey lowers cough .,PMID: 11,Supports\n")
+
+
+def answer_batches(folder: Path) -> Iterator[str]:
+    """Answer each file of requests that waits, in the form of OpenAI's batch service; gives the name of each."""
+    for requests in sorted(folder.glob("*.requests.jsonl")):
+        name = requests.name.removesuffix(".requests.jsonl")
+        replies = folder / f"{name}.replies.jsonl"
+        if not replies.exists():
+            asked = [json.loads(line) for line in requests.read_text().splitlines()]
+            _write(replies, [{"custom_id": one["custom_id"], "response": _respond(one["body"])} for one in asked])
+            yield name
+
+
+def _respond(body: dict[str, Any]) -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": reply(body)}}
+    return {"status_code": 200, "body": {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}}
 
 
 def reply(body: dict[str, Any]) -> str:

@@ -157,8 +157,11 @@ def _prepare() -> None:
 
     from keystone.indexing.types import MINILM
     from keystone.indexing.vectors.embed import load_model
+    from keystone.runs.cli.table import build_command, list_names
     from keystone.runs.trec.doc_ids import encode_ids
 
+    for name in list_names():
+        build_command(name)
     load_model(MINILM)
     encode_ids(["1"]).find_distinct()  # loads the first kernel
     jnius_config.add_options("-XX:TieredStopAtLevel=1")

@@ -34,11 +34,11 @@ from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import write_claims as prompt
 from keystone.generation.reply_types import read_parts
 from keystone.generation.rules.sentences import SAME_COSINE
-from keystone.generation.rules.words import find_stems
 from keystone.generation.types import Answer, Citation, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document, Span
 from keystone.indexing.vectors.types import Vectors
+from keystone.indexing.words import find_stems
 
 SAME_WORDS_SHARE = 0.8
 """The least share of the shorter claim's content words that two claims have in common if they say the same."""

@@ -16,9 +16,9 @@ from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.prompts.readers.agent import Action, TakenNote
 from keystone.generation.readers.agent.desk import Demands, Desk, read_demands
 from keystone.generation.readers.graphreader.material import split_chunks
-from keystone.generation.rules.words import find_stems
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Span
+from keystone.indexing.words import find_stems
 from keystone.retrieval.types import Query
 
 SAME_COSINE = 0.97

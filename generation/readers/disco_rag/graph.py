@@ -14,10 +14,10 @@ from keystone.generation.readers.disco_rag.relations import (
     report_unknown,
     tidy_lines,
 )
-from keystone.generation.rules.words import STEM_LETTERS, find_content_words
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.discourse import signal_across
+from keystone.indexing.words import STEM_LETTERS, find_content_words
 
 LEAST_OVERLAP = 0.2
 """The least share of the smaller chunk's content words that two related chunks have in common."""

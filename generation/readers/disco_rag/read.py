@@ -57,6 +57,7 @@ async def read_rhetorically(tools: Tools, question: Question) -> EvidenceSet:
     if settings.perturbed:
         blueprint = shuffle_labels(blueprint, settings.seed)
     plans = await make_plans(tools.asks, question.text, blueprint, plan_share) if settings.plan else []
+    plan = next((asked.found for asked in plans if isinstance(asked.found, str)), "")
     stop = _find_stop([*(part.asked for part in parts), *plans])
     steps = [
         Step("", "", 0, 0, "chunks", show_chunks(chunks), "", "read", added=tuple(chunk.span for chunk in chunks)),
@@ -70,7 +71,7 @@ async def read_rhetorically(tools: Tools, question: Question) -> EvidenceSet:
     steps[-1] = replace(steps[-1], stop=stop)
     return EvidenceSet(
         list_evidence(chunks, question.query_id),
-        list_notes(blueprint, _find_plan(plans), question.query_id, len(steps) - 1),
+        list_notes(blueprint, plan, question.query_id, len(steps) - 1),
         stop,
         steps=tuple(replace(step, query_id=question.query_id, number=number) for number, step in enumerate(steps)),
     )
@@ -93,10 +94,6 @@ def _record_plans(plans: Sequence[Asked[str]], blueprint: Blueprint) -> Iterable
         plan = "" if isinstance(asked.found, Failure) else asked.found
         part = Part(plan, [asked.reason] if asked.reason else [], asked)
         yield _record("rhetorical_plan", part, plan, shown.strip())
-
-
-def _find_plan(plans: Sequence[Asked[str]]) -> str:
-    return next((asked.found for asked in plans if isinstance(asked.found, str)), "")
 
 
 def _find_stop(asked: Sequence[Asked[Any]]) -> Stop:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from keystone.generation.context.tokens import FIRST_WIDE_CHARACTER, convert_weight, weigh_prefixes
 from keystone.generation.readers.structure_reader import Question
-from keystone.generation.rules.words import find_content_words
 from keystone.indexing.structures.blocks import paragraphs, sentence_spans
 from keystone.indexing.structures.fact_graph import FactGraph, join_graphs, make_graph
 from keystone.indexing.types import Document, Span
+from keystone.indexing.words import find_content_words
 
 WORDS_WEIGHT = 0.6
 """The weight of words in common with the question. The cosine of the segment has weight 1."""

@@ -74,7 +74,8 @@ def validate(
     ],
     topics: Annotated[Path, typer.Option(help="The track's topics, in any form (see the page on corpora).")],
     track: Annotated[
-        str | None, typer.Option(help="The track whose rules apply.", show_default="detected for each file")
+        str | None,
+        typer.Option(help="The track whose rules apply, such as rag26.", show_default="detected for each file"),
     ] = None,
     index: Annotated[
         Path | None, typer.Option(help="An index of the track's corpus, in which each ranked or cited id must be.")

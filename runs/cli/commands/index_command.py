@@ -71,7 +71,8 @@ def index(
     corpus: Annotated[
         str | None,
         typer.Argument(
-            help="A file, folder or archive (also .gz, .zst, .bz2, .xz), ir_datasets:ID or pyserini:NAME. "
+            help="A file, folder or archive (also .gz, .zst, .bz2, .xz) of JSONL, TREC, HTML, Markdown and "
+            "other formats, ir_datasets:ID or pyserini:NAME. "
             "Or an index searched in place: "
             "rest:URL/NAME of a Pyserini server, routir:URL/COLLECTION?PIPELINE, or opensearch:URL/NAME that another "
             "machine loaded.",
@@ -267,13 +268,10 @@ def index(
     Example: keystone index --add --vectors bge=BAAI/bge-small-en-v1.5 --out index
     """
     from keystone.indexing.builds.changes import Changes, Reading
-    from keystone.indexing.builds.parts import change_parts
     from keystone.indexing.builds.settings import BuildSettings
     from keystone.indexing.builds.update import update_index
     from keystone.indexing.index import SMALLEST
     from keystone.indexing.types import Embedding
-    from keystone.indexing.vectors.embed import settle_embedding
-    from keystone.indexing.vectors.shards import STEP
     from keystone.indexing.vectors.types import Forecast
     from keystone.runs.cli.make_index import (
         attach_index,
@@ -304,7 +302,7 @@ def index(
         raise typer.BadParameter(f"missing; expected {expected}", param_hint="'[CORPUS]'")
     source = str(corpus or out)
     check_outputs([corpus, segments, *(update or ()), delete], {"--out": out})
-    chosen, searched_in_place = list_kinds(structures), in_place or is_attached(source)
+    chosen, searched_in_place = list_kinds(structures), in_place or (corpus is not None and is_attached(corpus))
 
     def warn(message: str) -> None:
         say(message, err=True)
@@ -315,7 +313,11 @@ def index(
     )  # fmt: skip
     has_dense = not (updates or changes_parts or no_dense or dense is Dense.none)
     has_prefixes = query_prefix is not None or passage_prefix is not None
-    model = settle_embedding(given, has_prefixes, warn) if has_dense else given
+    model = given
+    if has_dense:
+        from keystone.indexing.vectors.embed import settle_embedding
+
+        model = settle_embedding(given, has_prefixes, warn)
     numbers = itertools.count(1)
     told_before, told = set[str](), set[str]()
     """The bad records that the last update and this one have told; those that stay are told once."""
@@ -358,6 +360,8 @@ def index(
     """The steps of which the time is known."""
 
     def foretell(forecast: Forecast) -> None:
+        from keystone.indexing.vectors.shards import STEP
+
         if line := show_forecast(forecast):
             is_first = forecast.step == STEP and not changes_parts
             say(f"{line}{QUICKER if is_first else ''}", err=True)
@@ -376,6 +380,8 @@ def index(
                 made, changes = update_index(out, update or [], gone, settings, progress, tell, since)
                 built = bool(changes)
             elif changes_parts:
+                from keystone.indexing.builds.parts import change_parts
+
                 made, built = change_parts(out, settings, drop or [], progress, said), True
             elif searched_in_place:
                 made, built = attach_index(source, out, settings, progress, rest_key_env, rest_max_rate)

@@ -141,13 +141,13 @@ class JudgeCommands(TyperGroup):
         return super().parse_args(ctx, args if named else [self.default, *args])
 
 
-judging = typer.Typer(
+judge = typer.Typer(
     name="judge",
     cls=JudgeCommands,
     help="Judge runs, the use of answers, or answers against others by a language model. Without a command: runs.",
 )
 
-judging.command()(battles)
+judge.command()(battles)
 
 Topics = Annotated[
     Path | None,
@@ -158,8 +158,8 @@ Topics = Annotated[
 ModelConfig = Annotated[Path | None, typer.Option(help="A YAML file, as for run, whose model judges.")]
 
 
-@judging.command(JudgeCommands.default)
-def judge(
+@judge.command(JudgeCommands.default)
+def judge_runs(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Run files of any system, or run directories, to be pooled.")
     ],
@@ -225,7 +225,7 @@ def judge(
         print_comparison(comparison, against, relevant_from, measure)
 
 
-@judging.command()
+@judge.command()
 def use(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Run directories, or answer files of any track.")
@@ -274,7 +274,7 @@ def use(
     print_cautions(evaluations, quiet=True)
 
 
-@judging.command()
+@judge.command()
 def pair(
     first: Annotated[Path, typer.Argument(metavar="A", help="A run directory, or an answer file of any track.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="The one to compare with.")],

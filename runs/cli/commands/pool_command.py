@@ -50,7 +50,7 @@ def pool(
     from keystone.runs.evaluation.batch import find_team
     from keystone.runs.evaluation.evaluate import check_run
     from keystone.runs.evaluation.measures import parse_measure
-    from keystone.runs.evaluation.pooling import describe_pool, leave_teams_out, pool_documents
+    from keystone.runs.evaluation.pooling import describe_pool, leave_teams_out, list_documents, pool_documents
     from keystone.runs.report.pooling import print_left_out, print_pool
     from keystone.runs.report.terminal import progress_bars
     from keystone.runs.trec.run_files import read_qrels
@@ -66,7 +66,7 @@ def pool(
             found = dict(zip(files, read_runs(files), strict=True))
         teams = [find_team(run.tag) or run.tag for run in found.values()]
         named = {str(path): run for path, run in found.items()}
-        rankings = {name: _list_documents(run, depth) for name, run in named.items()}
+        rankings = {name: list_documents(run, depth) for name, run in named.items()}
         if judgments and leave_out:
             for path, run in found.items():
                 check_run(path, run, leave_out, judgments)
@@ -87,10 +87,6 @@ def pool(
         print_pool(statistics)
     if judgments:
         print_left_out(left_out, measure)
-
-
-def _list_documents(run: "Run", depth: int) -> dict[str, list[str]]:
-    return {topic: [doc for doc, _ in hits] for topic, hits in run.top(depth).list_hits().items()}
 
 
 def read_runs(files: "Sequence[Path]") -> "list[Run]":

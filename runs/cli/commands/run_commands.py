@@ -75,9 +75,11 @@ def run(
 ) -> None:
     """Make or finish a run: queries, rankings, grades, answers, files to submit. --budget limits its cost.
 
+    If the command is interrupted, the same command continues.
+
     If the command writes requests that wait for replies (model.backend: batch), the exit code is 3.
 
-    Example: keystone run run.yaml --set retrieval.depth=500
+    Example: keystone run run.yaml --set track=rag26 --set team_id=my-team
 
     Example: keystone run --preset bm25 --index index --topics topics.tsv
     """

@@ -50,17 +50,16 @@ def measure_rouge_l(text: str, references: Sequence[str]) -> Overlap:
     the same F1, the better recall decides, so the order of the references does not.
     """
     tokens = find_rouge_tokens(text)
-    overlaps = (_compare_tokens(tokens, find_rouge_tokens(reference)) for reference in references)
+    overlaps = (
+        compute_overlap(count_common_subsequence(tokens, wanted), len(tokens), len(wanted))
+        for wanted in map(find_rouge_tokens, references)
+    )
     return max(overlaps, key=lambda overlap: (overlap.f1, overlap.recall))
 
 
 def find_rouge_tokens(text: str) -> list[str]:
     """Find the tokens of ROUGE: runs of a-z and 0-9 in the lower-cased text. Other letters separate tokens."""
     return re.findall("[a-z0-9]+", text.lower())
-
-
-def _compare_tokens(tokens: Sequence[str], wanted: Sequence[str]) -> Overlap:
-    return compute_overlap(count_common_subsequence(tokens, wanted), len(tokens), len(wanted))
 
 
 def count_common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
@@ -133,27 +132,11 @@ def _name_overlap(name: str) -> tuple[str, ...]:
     return f"{name} P", f"{name} R", f"{name} F1"
 
 
-def _measure_answer(wanted: Reference, given: Given) -> Sequence[float]:
-    return measure_rouge_l(given.text, wanted.references)
-
-
-def _measure_context(wanted: Reference, given: Given) -> Sequence[float]:
-    return measure_rouge_l(" ".join(given.context.texts), wanted.references)
-
-
-def _measure_gated_f1(wanted: Reference, given: Given) -> Sequence[float]:
-    return (measure_gated_f1(given.text, wanted.references, wanted.keywords),)
-
-
 def _compare_citations(wanted: Reference, given: Given) -> Sequence[float]:
     """Compare the cited ids with the gold ids. If a gold id is a document, each of its segments counts as the id."""
     gold = set(wanted.gold_ids)
     cited = {citation for sentence in given.answer.sentences for citation in sentence.citations}
     return compare_sets({document_id(one) if document_id(one) in gold else one for one in cited}, gold)
-
-
-def _compare_documents(wanted: Reference, given: Given) -> Sequence[float]:
-    return compare_sets(given.context.doc_ids, set(map(document_id, wanted.gold_ids)))
 
 
 def _measure_form(wanted: Reference, given: Given) -> Sequence[float]:
@@ -164,17 +147,18 @@ def _measure_form(wanted: Reference, given: Given) -> Sequence[float]:
     return sum(map(admits_gap, sentences)), opening, pointing, count_repeated(sentences)
 
 
-def _measure_use(_: Reference, given: Given) -> Sequence[float]:
-    return measure_use(given.use) if given.use else (nan,) * len(FAMILIES["use"].columns)
-
-
-def _measure_agreement(_: Reference, given: Given) -> Sequence[float]:
-    return (measure_agreement(given.use) if given.use else nan,)
-
-
 FAMILIES: Mapping[str, Family] = {
-    "ROUGE-L": Family(_name_overlap("ROUGE-L"), ("references",), _measure_answer),
-    "context": Family(_name_overlap("context"), ("references",), _measure_context, of_context=True),
+    "ROUGE-L": Family(
+        _name_overlap("ROUGE-L"),
+        ("references",),
+        lambda wanted, given: measure_rouge_l(given.text, wanted.references),
+    ),
+    "context": Family(
+        _name_overlap("context"),
+        ("references",),
+        lambda wanted, given: measure_rouge_l(" ".join(given.context.texts), wanted.references),
+        of_context=True,
+    ),
     "EM": Family(("EM", "hit"), ("answers",), lambda wanted, given: measure_exact_match(given.text, wanted.answers)),
     "P-EM": Family(
         ("P-EM", "P-hit", "P-score"),
@@ -186,17 +170,31 @@ FAMILIES: Mapping[str, Family] = {
     "F1-5": Family(
         ("recall-5", "F1-5"), ("answers",), lambda wanted, given: measure_list(given.text, wanted.answers), usual=False
     ),
-    "F1*": Family(("F1*",), ("references", "keywords"), _measure_gated_f1),
+    "F1*": Family(
+        ("F1*",),
+        ("references", "keywords"),
+        lambda wanted, given: (measure_gated_f1(given.text, wanted.references, wanted.keywords),),
+    ),
     "ids": Family(_name_overlap("ids"), ("gold_ids",), _compare_citations),
-    "documents": Family(_name_overlap("documents"), ("gold_ids",), _compare_documents, of_context=True),
+    "documents": Family(
+        _name_overlap("documents"),
+        ("gold_ids",),
+        lambda wanted, given: compare_sets(given.context.doc_ids, set(map(document_id, wanted.gold_ids))),
+        of_context=True,
+    ),
     "form": Family(("gaps", "opening", "pointing", "repeated"), (), _measure_form, usual=False),
     "use": Family(
         ("mark", "answered", "partly", "unanswered", "no use", "gaps admitted", "lead"),
         (),
-        _measure_use,
+        lambda _, given: measure_use(given.use) if given.use else (nan,) * len(FAMILIES["use"].columns),
         of_use=lambda _: True,
     ),
-    "agreement": Family(("agreement",), (), _measure_agreement, of_use=has_agreement),
+    "agreement": Family(
+        ("agreement",),
+        (),
+        lambda _, given: (measure_agreement(given.use) if given.use else nan,),
+        of_use=has_agreement,
+    ),
 }
 """The measures that need no model, by name."""
 
@@ -207,13 +205,9 @@ def _measure_size(_: Reference, given: Given) -> Sequence[float]:
     return len(given.text.split()), cited / max(1, len(sentences))
 
 
-def _count_evidence_tokens(_: Reference, given: Given) -> Sequence[float]:
-    return (sum(map(count_tokens, given.context.texts)),)
-
-
 SIZES = (
     Family(("words", "cited"), (), _measure_size),
-    Family(("evidence tokens",), (), _count_evidence_tokens, of_context=True),
+    Family(("evidence tokens",), (), lambda _, given: (sum(map(count_tokens, given.context.texts)),), of_context=True),
 )
 """The numbers beside every measure: words of the answer, share of its sentences with a citation, and tokens read."""
 

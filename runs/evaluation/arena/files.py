@@ -15,7 +15,7 @@ from keystone.indexing.errors import NotWritten, UserError
 from keystone.indexing.io.reading import read_json_lines, read_text_lines
 from keystone.indexing.io.writing import reason_of, write_json_lines, write_whole
 from keystone.runs.evaluation.arena.answers import AnswerSet
-from keystone.runs.evaluation.arena.tournament import PLACES, Judgment, Leaderboard, Task
+from keystone.runs.evaluation.arena.tournament import DECIMALS, PLACES, Judgment, Leaderboard, Task
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
 
@@ -29,8 +29,6 @@ COVERAGE_COLUMNS = (
     *("run_a", "run_b", "run_a_topics", "run_b_topics", "shared_topics", "run_a_only_topics", "run_b_only_topics"),
 )
 LEADERBOARD_COLUMNS = ("rank", "run_id", "arena_score", "n_judgments", "wins", "losses", "ties")
-DECIMALS = 6
-"""The decimals of rates and ratings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +137,9 @@ def _list_coverage(left: AnswerSet, right: AnswerSet) -> tuple[Any, ...]:
 
 
 def list_standings(board: Leaderboard) -> Iterator[tuple[Any, ...]]:
-    """List the rows of `leaderboard.csv`."""
-    for one in board.standings:
-        yield one.rank, one.run_id, _round(one.rating), one.battles, one.wins, one.losses, one.ties
+    """List the rows of `leaderboard.csv`, where equal ratings have ranks of their own, as in RAGDoll."""
+    for rank, one in enumerate(board.standings, 1):
+        yield rank, one.run_id, _round(one.rating), one.battles, one.wins, one.losses, one.ties
 
 
 def _round(value: float) -> float:

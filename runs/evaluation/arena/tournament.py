@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from keystone.generation.grading.arena import ArenaVerdict
 from keystone.generation.types import Failure
+from keystone.runs.evaluation.agreement import rank_means
 from keystone.runs.evaluation.arena.answers import AnswerSet
 from keystone.runs.evaluation.arena.fit import (
     LOST,
@@ -36,6 +37,8 @@ from keystone.runs.evaluation.resample import find_bootstrap_interval
 
 SEED = 13
 """The seed of the order of two answers."""
+DECIMALS = 6
+"""The decimals of rates and ratings in the files of an arena."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +271,7 @@ class Standing:
     """A run in a leaderboard. Intervals hold 95 %; NaN where they cannot be computed."""
 
     rank: int
+    """Runs whose ratings are equal to `DECIMALS` decimals share the first of their ranks."""
     run_id: str
     rating: float
     interval: tuple[float, float]
@@ -325,8 +329,10 @@ def make_leaderboard(judgments: Sequence[Judgment], run_ids: Sequence[str], judg
     kept = by_topic[by_topic.any((1, 2, 3, 4))] if len(by_topic) else np.zeros((0, 1, 3, len(ids), len(ids)))
     intervals, of_gamma = find_bootstrap_intervals(kept, with_slot)
     ratings, outcomes = fit.ratings, _count(judgments)
+    rounded = np.round(ratings, DECIMALS).tolist()
+    ranks = rank_means(rounded)
     standings = []
-    for rank, row in enumerate(sorted(range(len(ids)), key=lambda row: (-round(float(ratings[row]), 9), ids[row])), 1):
+    for row in sorted(range(len(ids)), key=lambda row: (-rounded[row], ids[row])):
         won, lost, tied = (outcomes[ids[row], outcome] for outcome in ("won", "lost", "tied"))
         known = 1.0 if won + lost + tied else math.nan
         low, high = known * intervals[row]
@@ -335,7 +341,7 @@ def make_leaderboard(judgments: Sequence[Judgment], run_ids: Sequence[str], judg
         sandwich = rating - half, rating + half
         battles = won + lost + tied
         standings.append(
-            Standing(rank, ids[row], rating, (float(low), float(high)), sandwich, battles, won, lost, tied)
+            Standing(ranks[row], ids[row], rating, (float(low), float(high)), sandwich, battles, won, lost, tied)
         )
     failed = sum(isinstance(one.verdict, Failure) for one in judgments)
     if not all(one.task.topic_id for one in judgments):  # counts of pairs, without narratives and slots

@@ -169,12 +169,7 @@ def _describe(out: Path, pool: Pool, settings: JudgeSettings, judged: Judged) ->
         runs=runs,
         grades=judged.grades if settings.repeats > 1 or settings.cascade else [],
     )
-    return _keep_date(out, record)
-
-
-def _keep_date(out: Path, record: JudgeRecord) -> JudgeRecord:
-    """Keep the date of the same judgments, so that a repeated command writes the same bytes."""
-    known = read_record(out)
+    known = read_record(out)  # so that a repeated command writes the same bytes
     return replace(record, date=known.date) if known and known.sha256 == record.sha256 else record
 
 

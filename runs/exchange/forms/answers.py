@@ -171,7 +171,7 @@ def _encode_for_track(one: CitedAnswer, track: Track, with_documents: bool = Fal
     own = {key.name: values[key.holds] for key in track.keys if values[key.holds] not in ("", None)}
     held = {key.holds for key in track.keys}
     further = {name: values[holds] for holds, name in FURTHER.items() if holds not in held and values[holds]}
-    documents = {name: _encode_document(name, parts) for name, parts in one.documents.items()}
+    documents = {name: {"id": name, **parts, "text": get_text(parts)} for name, parts in one.documents.items()}
     length = sum(track.length.measure([sentence.text for sentence in one.sentences]))
     return {
         **(own if track.metadata is None else {track.metadata: {**one.extra, **further, **own}}),
@@ -194,10 +194,6 @@ def _encode_sentences(one: CitedAnswer, by_position: bool, with_scores: bool = F
         citations = scores if scored else [position[name] if by_position else name for name in ids]
         found.append({"text": sentence.text, "citations": citations})
     return found
-
-
-def _encode_document(name: str, parts: Mapping[str, Any]) -> dict[str, Any]:
-    return {"id": name, **parts, "text": get_text(parts)}
 
 
 def _write_for(track: str, with_documents: bool = False) -> Callable[[Path, Handover], None]:

@@ -13,7 +13,7 @@ import orjson
 
 from keystone.generation.ask import run_together
 from keystone.generation.llm.model import Model
-from keystone.generation.types import Answer, Fallback
+from keystone.generation.types import Fallback
 from keystone.indexing.errors import NotWritten, UserError, Waits
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.system import lock_file
@@ -21,12 +21,11 @@ from keystone.indexing.io.writing import append, reason_of
 from keystone.indexing.types import Progress, silent
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.answering.one_topic import answer_topic
+from keystone.runs.pipeline.answering.one_topic import answer_topic, make_record
 from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job, open_job
 from keystone.runs.pipeline.model_runner import RunWithModel, describe_model, open_model_runner
 from keystone.runs.pipeline.searches import Searches, open_job_reranker
-from keystone.runs.track_rules import set_topic_limits
-from keystone.runs.tracks.answer_files import cite_by_track_ids, get_metadata, make_answer_record
+from keystone.runs.tracks.answer_files import get_metadata
 from keystone.runs.trec.topics import read_topics, stream_topics
 
 FIRST_LINE_STARTS = (b'{"metadata"', b'{"run_id"')
@@ -246,7 +245,7 @@ def answer_topics(
                         except Waits as error:  # the requests of the other topics belong in the same file
                             waits = error
                         else:
-                            write(topic, _make_record(job, topic, answer), list(answer.fallbacks))
+                            write(topic, make_record(job, topic, answer), list(answer.fallbacks))
                             tick(1)
                     if waits:
                         raise waits
@@ -255,11 +254,6 @@ def answer_topics(
                 arrived.raise_error()
 
     run_with_model(work)
-
-
-def _make_record(job: Job, topic: Topic, answer: Answer) -> dict[str, Any]:
-    track = set_topic_limits(job.track, [topic])
-    return make_answer_record(topic, cite_by_track_ids(answer, track), track, job.author)
 
 
 class ArrivingTopics:

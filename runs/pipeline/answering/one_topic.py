@@ -13,7 +13,7 @@ from keystone.retrieval.types import Rankings, Topic
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
-from keystone.runs.pipeline.ranking.rank import Hits, rank_for_track
+from keystone.runs.pipeline.ranking.rank import Hits, list_hits, rank_for_track
 from keystone.runs.pipeline.searches import Searches, share_means, work_in_thread
 from keystone.runs.pipeline.stage import StageKind, Step, Watch, tell_nobody
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
@@ -25,6 +25,7 @@ from keystone.runs.pipeline.stages.segments import choose_depths
 from keystone.runs.pipeline.table import list_rankings, list_wanted, perform
 from keystone.runs.pipeline.values import Artifact, MemoryValues, Values
 from keystone.runs.track_rules import set_topic_limits
+from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_record
 
 T = TypeVar("T")
 WATCHED_HITS = 100
@@ -59,6 +60,12 @@ async def answer_topic(
     return await work_on_topic(job, model, topic, answer)
 
 
+def make_record(job: Job, topic: Topic, answer: Answer) -> dict[str, Any]:
+    """Make the line of the track's answer file that holds the answer to a topic."""
+    track = set_topic_limits(job.track, [topic])
+    return make_answer_record(topic, cite_by_track_ids(answer, track), track, job.author)
+
+
 async def work_on_topic(job: Job, model: Model | None, topic: Topic, work: Callable[[Job, RunWithModel], T]) -> T:
     """Work on one topic of a job in a thread, beside other topics."""
 
@@ -83,10 +90,7 @@ def _list_fallbacks(values: Values, is_needed: Callable[[StageKind], bool]) -> I
 def _list_best(store: Store, rankings: Rankings) -> dict[str, Hits]:
     """List the best documents of each query: ids with scores, best first."""
     best = rankings.top(WATCHED_HITS)
-    return {
-        name: list(zip(store.ids(best.of(i)), best.scores_of(i).tolist(), strict=True))
-        for i, name in enumerate(best.query_ids)
-    }
+    return {name: list_hits(store, best, place) for place, name in enumerate(best.query_ids)}
 
 
 def _tell_rankings(values: Values) -> tuple[Step, Any]:

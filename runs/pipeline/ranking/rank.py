@@ -12,6 +12,7 @@ import numpy as np
 from keystone.fusion.closest import find_closest_segments, rank_segments
 from keystone.fusion.parasol import Floats
 from keystone.generation.queries.compose import find_places
+from keystone.indexing.types import Store
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.indexing.vectors.types import Vectors
@@ -74,6 +75,11 @@ def find_graded_places(config: RunConfig, topic_id: str, queries: Sequence[Query
     if config.grading.narrative:
         return [place for place, query in enumerate(queries) if query.topic_id == topic_id]
     return find_places(topic_id, queries)
+
+
+def list_hits(store: Store, rankings: Rankings, place: int) -> Hits:
+    """List the hits of the query at a place."""
+    return list(zip(store.ids(rankings.of(place)), rankings.scores_of(place).tolist(), strict=True))
 
 
 def get_hybrid_scores(hybrid: Rankings, places: Sequence[int], rows: Sequence[int]) -> Floats:

@@ -22,7 +22,7 @@ from keystone.generation.types import EvidenceSet, Step
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import Store
-from keystone.retrieval.types import Query
+from keystone.retrieval.types import Query, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.foresight import Asked, AskedTopic, Foreseen, foresee, foresee_reader
@@ -36,7 +36,7 @@ from keystone.runs.pipeline.stages.grades import GRADES_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
 from keystone.runs.pipeline.stages.search import describe_retrieval
 from keystone.runs.pipeline.topic_steps import SearchedTopic, open_run_reader, open_task
-from keystone.runs.pipeline.values import Artifact, Values, make_records_artifact
+from keystone.runs.pipeline.values import Artifact, make_records_artifact
 
 ASKS = ("answer.method",)
 
@@ -49,14 +49,14 @@ class TopicStep:
     step: Step
 
 
-def _write_evidence(topic_id: str, found: EvidenceSet) -> dict[str, Any]:
+def _write_evidence(topic: Topic, found: EvidenceSet) -> dict[str, Any]:
     """Encode the evidence of a topic, without the steps: they have a file of their own.
 
     If the questions were checked, the record has the checks and the documents that were added.
     """
     record = {field.name: getattr(found, field.name) for field in fields(found) if field.name != "steps"}
     optional = ("checks", "added", "fallbacks")
-    return {"topic_id": topic_id, **{key: value for key, value in record.items() if value or key not in optional}}
+    return {"topic_id": topic.id, **{key: value for key, value in record.items() if value or key not in optional}}
 
 
 _read_evidence = TypeAdapter(EvidenceSet).validate_python
@@ -68,14 +68,10 @@ def decode_step(record: dict[str, Any]) -> TopicStep:
     return TopicStep(record["topic_id"], _read_step(record))
 
 
-def _list_topic_ids(values: Values) -> list[str]:
-    return [topic.id for topic in values.job.topics]
-
-
 EVIDENCE_FILE: Artifact[list[EvidenceSet]] = Artifact(
     file_names.EVIDENCE,
     lambda path, _: [_read_evidence(record) for _, record in read_json_lines(path)],
-    lambda path, found, values: write_json_lines(path, map(_write_evidence, _list_topic_ids(values), found)),
+    lambda path, found, values: write_json_lines(path, map(_write_evidence, values.job.topics, found)),
 )
 """The evidence of each topic, in the order of the job's topics."""
 TRACE_FILE = make_records_artifact(

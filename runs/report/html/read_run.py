@@ -149,7 +149,7 @@ def read_view(folder: Path, label: str) -> RunView:
         if not (folder / name).is_file():
             raise UserError(f"{folder}: holds no {name}, expected the directory of a run, as keystone run prints it")
     config = read_config(folder / CONFIG)
-    missing = _list_missing(folder, config)
+    missing = [name for name in list_files(config, notes=False) if not (folder / name).exists()]
     remarks = [f"unfinished: the run has no {', '.join(missing)} yet"] if missing else []
     narratives, store = _read_narratives(config, remarks), _open_store(config, remarks)
     try:
@@ -161,11 +161,6 @@ def read_view(folder: Path, label: str) -> RunView:
     except (KeyError, TypeError, ValueError) as error:
         raise BadRecord(f"{folder}: one of its files is not of a run: {error!r}", "no file of a run") from error
     return RunView(label, config, manifest, made_from, usage["purposes"], tuple(remarks), topics)
-
-
-def _list_missing(folder: Path, config: RunConfig) -> list[str]:
-    """List the files that a run will have when it is finished, and does not have yet."""
-    return [name for name in list_files(config, notes=False) if not (folder / name).exists()]
 
 
 def _open_store(config: RunConfig, remarks: list[str]) -> Store | None:

@@ -86,19 +86,18 @@ def render_run_name(label: str, number: int) -> Html:
 
 def _render_details(view: RunView, config: RunConfig) -> Html:
     settings = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    fallbacks = view.manifest.get("fallbacks", [])
+    fallbacks = [
+        element("li", f"{one['step']}, narrative {one['topic_id']}: ", isolate(one["reason"]))
+        for one in view.manifest.get("fallbacks", [])[:MOST_FALLBACKS]
+    ]
     return element(
         "details",
         element("summary", "Costs, settings and versions of ", element("bdi", view.label)),
         _render_usage(view),
-        element("ul", *(_render_fallback(one) for one in fallbacks[:MOST_FALLBACKS])) if fallbacks else Html(""),
+        element("ul", *fallbacks) if fallbacks else Html(""),
         element("pre", settings),
         element("p", "; ".join(f"{name} {value}" for name, value in view.made_from.items()), class_="note"),
     )
-
-
-def _render_fallback(fallback: dict[str, str]) -> Html:
-    return element("li", f"{fallback['step']}, narrative {fallback['topic_id']}: ", isolate(fallback["reason"]))
 
 
 def _render_usage(view: RunView) -> Html:

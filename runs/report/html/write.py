@@ -101,7 +101,7 @@ def render_page(
     topic_ids = list_topic_ids(views)
     title = f"{', '.join(view.label for view in views)} – Keystone"
     sections = {
-        "result": render_result(views, measures, topic_ids, notes),
+        "result": render_result(views, measures, topic_ids, notes, board),
         "battles": render_leaderboard(board, [view.label for view in views]),
         "answer": render_answer(views, *rank_values(measures)),
         "narratives": render_narratives(views, measures, topic_ids),

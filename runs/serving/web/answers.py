@@ -16,14 +16,13 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.types import Span
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Query, Topic
+from keystone.runs.pipeline.answering.one_topic import make_record
 from keystone.runs.pipeline.grading.grade_files import Judgment
 from keystone.runs.pipeline.ranking.rank import Hits
 from keystone.runs.pipeline.stage import Step
 from keystone.runs.serving.call_log import Call, Reply, log_call
 from keystone.runs.serving.server.json_replies import make_error, start
 from keystone.runs.serving.service import TOPIC_ID, Service, Titled, answer, doubt, find_quotes, find_titles
-from keystone.runs.track_rules import set_topic_limits
-from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_record
 from keystone.runs.trec.render import render_rows
 from keystone.runs.trec.types import make_run
 
@@ -113,7 +112,8 @@ SHOWN_IDS: Mapping[str, Callable[[Any], Iterable[str]]] = {
 def make_reply(service: Service, narrative: str, found: Answer) -> Reply:
     """Make the JSON object of an answer: a line of the track's answer file, and the model's missing replies."""
     fallbacks = [asdict(one) for one in found.fallbacks]
-    body = orjson.dumps({"answer": _make_record(service, narrative, found), "fallbacks": fallbacks})
+    record = make_record(service.engine.job, Topic(TOPIC_ID, narrative), found)
+    body = orjson.dumps({"answer": record, "fallbacks": fallbacks})
     cited = dict.fromkeys(citation for sentence in found.sentences for citation in sentence.citations)
     return Reply(body, cited=list(cited))
 
@@ -164,7 +164,7 @@ def make_files(service: Service, narrative: str, found: Answer, hits: Hits) -> l
     track = service.engine.job.track
     run = make_run(service.config.run_id, {TOPIC_ID: hits})
     rows = render_rows(replace(run, scores=decrease_strictly(run.scores, run.offsets)))
-    record = _make_record(service, narrative, found)
+    record = make_record(service.engine.job, Topic(TOPIC_ID, narrative), found)
     topic = {"id": TOPIC_ID, "narrative": narrative}
     return [
         {"name": track.retrieval_file, "text": bytes(rows).decode()},
@@ -175,12 +175,6 @@ def make_files(service: Service, narrative: str, found: Answer, hits: Hits) -> l
 
 def _make_event(name: str, seconds: float, value: dict[str, Any]) -> ServerSentEvent:
     return ServerSentEvent(orjson.dumps({"seconds": round(seconds, 3), **value}).decode(), event=name, sep="\n")
-
-
-def _make_record(service: Service, narrative: str, found: Answer) -> dict[str, Any]:
-    job, topic = service.engine.job, Topic(TOPIC_ID, narrative)
-    track = set_topic_limits(job.track, [topic])
-    return make_answer_record(topic, cite_by_track_ids(found, track), track, job.author)
 
 
 def _encode_line(value: dict[str, Any]) -> str:

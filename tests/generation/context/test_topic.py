@@ -1,12 +1,13 @@
-"""The documents of a topic with only their closest segments: no passage comes from elsewhere."""
+"""The documents of a topic: their closest segments, those shown whole, and those in the language of the answer."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from keystone.generation.context.fit_window import show_documents, show_whole_documents
 from keystone.generation.context.tokens import count_tokens
-from keystone.generation.context.topic import keep_closest_segments, skip_blank
+from keystone.generation.context.topic import TopicContext, keep_closest_segments, keep_language, skip_blank
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document
 from tests.support.structures.topic_segments import ANTS, BEES, make_context, make_document, toward
@@ -72,3 +73,21 @@ def test_documents_without_text_are_skipped(tmp_path: Path, rows: list[int], num
     texts = {"a": "x", "b": "", "c": " \n", "d": "y"}
     build_store((Document(name, text, "Title") for name, text in texts.items()), tmp_path / "store")
     assert skip_blank(DocumentStore(tmp_path / "store"), rows, number) == expected
+
+
+TEXTS = (
+    "The law was passed in May, and it is the first of its kind.",
+    "\u0417\u0430\u043a\u043e\u043d \u043f\u0440\u0438\u043d\u044f\u0442 \u0432 \u043c\u0430\u0435.",
+    "La ley que se aprob\u00f3 en mayo es la primera de su tipo, y no es la \u00fanica.",
+    "9-1-1",
+)
+
+
+@pytest.mark.parametrize(
+    ("language", "rows"), [("English", [0, 3]), ("Russian", [1, 3]), ("Spanish", [2, 3]), ("", [0, 1, 2, 3])]
+)
+def test_documents_in_other_languages_are_left_out(language: str, rows: list[int]) -> None:
+    vectors = np.zeros((1, 2), np.float32)
+    documents = {row: Document(f"d{row}", text) for row, text in enumerate(TEXTS)}
+    kept = keep_language(TopicContext(documents, dict.fromkeys(documents, vectors), (), vectors), language)
+    assert list(kept.documents) == list(kept.segments) == rows

@@ -349,6 +349,14 @@ def test_the_same_documents_have_the_same_key(plain: Path, tmp_path: Path) -> No
     assert keys[0] == keys[2] != keys[1]
 
 
+def test_an_update_counts_the_segments_of_what_comes_and_goes(plain: Path, tmp_path: Path) -> None:
+    new = write(tmp_path / "new.jsonl", {"a": " ".join(["Bees fly far."] * 30), "c": "Wasps.", "d": "Ash."})
+    (gone := tmp_path / "gone").write_text("b\n")
+    index, _ = update_index(plain, [new], gone)
+    assert index.segments["windows"] == sum(len(document.segments) for document in open_store(index))
+    assert index.documents == 3 < index.segments["windows"]
+
+
 @pytest.mark.slow
 def test_another_update_at_the_same_time_is_refused(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

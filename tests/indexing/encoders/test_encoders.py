@@ -1,6 +1,8 @@
 """Encoders, learned sparse encoders and cross-encoders of checkpoints: equal to transformers, whatever the batch."""
 
 import json
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -330,3 +332,14 @@ def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     save_file(weights, path)
     with pytest.raises(UserError, match=r"found weights that are not finite, expected numbers"):
         Encoder(read_checkpoint(str(path.parent)))
+
+
+def test_onnx_runtime_sends_no_telemetry(tmp_path: Path) -> None:
+    """It would keep a file of events in the user's cache, and send them from there."""
+    write_checkpoint(tmp_path / "model", pooling="mean")
+    code = "import sys; from keystone.indexing.encoders.checkpoint import read_checkpoint as read; "
+    code += "from keystone.indexing.vectors.encoder import Encoder; Encoder(read(sys.argv[1])).embed(['bees'])"
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": "", "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-c", code, str(tmp_path / "model")]
+    programs.run(command, env=home, check=True, capture_output=True, text=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -28,6 +28,7 @@ from tests.support.waiting import LIMIT_S
 pytestmark = pytest.mark.slow
 
 LIMITED = """
+__import__("sys").dont_write_bytecode = True  # Python would keep modules of which only a part fits
 def limit(size, resource=__import__("resource")):
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
@@ -41,11 +42,11 @@ def limited(folder, name, make, stage=build.stage, limit=limit):
 build.stage = recall.stage = limited
 """
 IN_VECTORS = """
-from keystone.indexing.builds import index as build
-def limited(*arguments, embed_store=build.embed_store, limit=limit):
+from keystone.indexing.vectors import shards
+def limited(*arguments, embed_store=shards.embed_store, limit=limit):
     limit({size})
     return embed_store(*arguments)
-build.embed_store = limited
+shards.embed_store = limited
 """
 READ_ONLY = """
 import ctypes

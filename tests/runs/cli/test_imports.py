@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from keystone.indexing.index import Index
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.index import Index, open_index
 from tests.support import programs
 
 NEVER = "ranx matplotlib pandas ir_datasets pyarrow jnius aiohttp openai opensearchpy uvicorn".split()
 MODELS = "faiss onnx onnxruntime tokenizers keystone.generation.llm.open".split()
 COMPILED = ["numba", "scipy"]
 STAGES = "asyncio ssl keystone.generation.prompts keystone.runs.pipeline.stages".split()
+OTHERS = ["keystone.runs.cli.commands.run_commands", "keystone.runs.cli.commands.evaluate_command"]
 SEARCH = [*NEVER, *COMPILED, *STAGES, "keystone.generation.llm.open", "keystone.runs.python", "keystone.runs.trec"]
 
 
@@ -30,19 +33,33 @@ def files(tmp_path: Path) -> Path:
     [
         ("search INDEX bees --set retrieval.systems=[bm25]", [*SEARCH, *MODELS]),
         ("search INDEX bees", SEARCH),
-        ("show INDEX bees", [*SEARCH, *MODELS, "yaml"]),
+        ("show INDEX bees", [*SEARCH, *MODELS, *OTHERS, "yaml"]),
         ("validate FILES/run --topics FILES/topics.jsonl", [*NEVER, *MODELS, *STAGES]),
         ("fuse FILES/run FILES/run --out FILES/fused", [*NEVER, *MODELS, *STAGES]),
         ("evaluate FILES/run --qrels FILES/qrels", ["jnius", "aiohttp", "openai", "opensearchpy", "uvicorn", *MODELS]),
     ],
 )
 def test_a_command_imports_only_what_it_needs(index: Index, files: Path, command: str, unwanted: list[str]) -> None:
-    arguments = [one.replace("INDEX", str(index.folder)).replace("FILES", str(files)) for one in command.split()]
+    check_imports(command.replace("INDEX", str(index.folder)).replace("FILES", str(files)), unwanted)
+
+
+@pytest.mark.slow
+def test_an_update_without_vectors_imports_only_what_it_needs(tmp_path: Path) -> None:
+    (corpus := tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "Honey bees."}\n')
+    (new := tmp_path / "new.jsonl").write_text('{"id": "b", "text": "A volcano."}\n')
+    index, _ = build_index(corpus, tmp_path / "index", BuildSettings(embedding=None))
+    unwanted = [*NEVER, *COMPILED, *MODELS, *OTHERS, "selectolax", "keystone.indexing.vectors.shards"]
+    check_imports(f"index --update {new} --out {index.folder} --quiet", unwanted)
+    assert open_index(index.folder).documents == 2
+
+
+def check_imports(command: str, unwanted: list[str]) -> None:
+    """Check that a command imports none of the unwanted modules."""
     code = f"""if True:
         import sys
         from keystone.runs.cli.main import app
         try:
-            app({arguments!r}, standalone_mode=False)
+            app({command.split()!r}, standalone_mode=False)
         finally:
             print([name for name in {unwanted!r} if name in sys.modules], file=sys.stderr)
     """

@@ -1,6 +1,7 @@
-"""The options that commands have in common: the same name and the same meaning everywhere."""
+"""The options that commands have in common: one name and one meaning everywhere, and completion in the shell."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from keystone.runs.cli.main import app
-from keystone.runs.cli.options import OF_OTHER_TOOLS
+from keystone.runs.cli.options import OF_OTHER_TOOLS, complete_preset, complete_setting
 from keystone.runs.cli.table import suggest
+from keystone.runs.config.read import PRESETS
+from keystone.runs.config.reference import make_readers, make_reference
 
 TERMINAL = {"COLUMNS": "400", "NO_COLOR": "1", "TERM": "dumb"}
 
@@ -161,3 +164,43 @@ def test_a_run_directory_stands_for_its_last_ranking(judged: Path) -> None:
     fused = judged / "fused.trec"
     assert CliRunner().invoke(app, ["fuse", "-q", str(made), str(made), "--out", str(fused)]).exit_code == 0
     assert fused.read_text().startswith("1 Q0 e 1 ")
+
+
+def test_all_presets_are_completed() -> None:
+    assert complete_preset("") == list(PRESETS)
+    assert complete_preset("keys") == ["keystone"]
+    assert complete_preset("none") == []
+
+
+def test_the_keys_are_those_of_the_reference() -> None:
+    sections = re.split(r"^## ", f"{make_reference()}\n{make_readers()}", flags=re.MULTILINE)[1:]
+    expected = set()
+    for section in sections:
+        head, _, body = section.partition("\n")
+        above = "" if head == "The run" else f"{head.split('`')[1]}."
+        expected |= {f"{above}{name}=" for name in re.findall(r"^\| `(\w+)` \|", body, re.MULTILINE)}
+    offered = set(complete_setting(""))
+    parts = {f"{key.rpartition('.')[0]}=" for key in offered}
+    expected = {key for key in expected if ".NAME." not in key}  # whose names are the user's own
+    assert expected - offered <= parts  # such as model=, which is offered by its keys
+    assert offered <= expected
+
+
+def test_a_key_is_completed_up_to_its_value() -> None:
+    assert complete_setting("retrieval.dep") == ["retrieval.depth="]
+    assert complete_setting("retrieval.depth=5") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        pytest.param("keystone run --preset key", "keystone", id="preset"),
+        pytest.param("keystone tune --set retrieval.dep", "retrieval.depth=", id="setting"),
+        pytest.param("keystone convert --to nugget-", "nugget-qrels", id="form to write"),
+        pytest.param("keystone convert --from leader", "leaderboard", id="form to read"),
+    ],
+)
+def test_the_shell_is_given_the_completions(words: str, found: str) -> None:
+    asked = {"_KEYSTONE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "3"}
+    shown = CliRunner().invoke(app, prog_name="keystone", env=asked)
+    assert shown.output.split() == [found]

@@ -1,5 +1,6 @@
-"""The doctor on incomplete machines. The tests put real folders of package metadata on the path."""
+"""The doctor on incomplete machines, with real folders of package metadata on the path, and what it measures."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,8 @@ from keystone.runs.doctor.cluster import (
     check_shards,
     check_version,
 )
-from keystone.runs.doctor.machine import Finding, examine_machine
+from keystone.runs.doctor.machine import Finding, _estimate, examine_machine, measure_speeds
 from tests.support.runs.command_line import keystone
-
-pytestmark = pytest.mark.slow
 
 
 def distribution(folder: Path, name: str, version: str, record: str = "", needs: str = "numpy") -> None:
@@ -30,6 +29,7 @@ def distribution(folder: Path, name: str, version: str, record: str = "", needs:
     (metadata / "RECORD").write_text(record)
 
 
+@pytest.mark.slow
 def test_clashes_of_packages_are_problems(tmp_path: Path) -> None:
     distribution(tmp_path, "orjson", "1.0")
     distribution(tmp_path, "other", "1.0", "keystone/__init__.py,,\n")
@@ -41,6 +41,7 @@ def test_clashes_of_packages_are_problems(tmp_path: Path) -> None:
     assert "problem  FAISS: faiss-cpu and faiss-gpu are both installed" in shown.stdout
 
 
+@pytest.mark.slow
 def test_a_missing_requirement_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     distribution(tmp_path, "orjson", "3.99", needs="absent")
     monkeypatch.syspath_prepend(tmp_path)
@@ -48,6 +49,7 @@ def test_a_missing_requirement_is_a_problem(tmp_path: Path, monkeypatch: pytest.
     assert found == ["orjson needs absent: pip install 'absent'"]
 
 
+@pytest.mark.slow
 def test_faiss_for_gpus_takes_the_place_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = {"faiss-cpu": None, "faiss-gpu": "1.15.1"}
     find = machine._find_version
@@ -55,12 +57,14 @@ def test_faiss_for_gpus_takes_the_place_of_the_other(monkeypatch: pytest.MonkeyP
     assert not [one for one in examine_machine() if "faiss-cpu" in one.message]
 
 
+@pytest.mark.slow
 def test_a_missing_java_is_a_problem() -> None:
     shown = keystone("doctor", JAVA_HOME="/nowhere")
     assert shown.returncode == 1
     assert "problem  Java: JAVA_HOME=/nowhere: found no Java runtime" in shown.stdout
 
 
+@pytest.mark.slow
 def test_a_gpu_that_faiss_cannot_use_is_noted(tmp_path: Path) -> None:
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
@@ -68,6 +72,7 @@ def test_a_gpu_that_faiss_cannot_use_is_noted(tmp_path: Path) -> None:
     assert ", though the machine has one: uninstall faiss-" in shown.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("finding", "state", "part"),
     [
@@ -107,6 +112,7 @@ def test_a_finding_gives_advice(finding: Finding, state: str, part: str) -> None
 SETTINGS = {f"index.similarity.default.{name}": str(value) for name, value in SIMILARITY.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "nodes", "expected"),
     [
@@ -127,6 +133,7 @@ def test_settings_that_should_change_are_reported(settings: dict[str, str], node
     assert [finding.subject for finding in found if finding.state != "ok"] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shards", "gigabytes", "segments", "expected"),
     [(1, 0.1, 1, []), (3, 0.1, 3, ["size"]), (3, 80.0, 3, []), (1, 5.0, 12, ["segments"])],
@@ -138,7 +145,23 @@ def test_too_many_shards_and_segments_are_reported(
     assert [finding.subject for finding in found if finding.state != "ok"] == expected
 
 
+@pytest.mark.slow
 def test_an_unreachable_cluster_is_a_problem() -> None:
     shown = keystone("doctor", "--opensearch", "http://127.0.0.1:9")
     assert shown.returncode == 1
     assert "problem  OpenSearch: http://127.0.0.1:9: cannot be reached" in shown.stdout
+
+
+@pytest.mark.slow
+def test_the_doctor_measures_texts_and_vectors_a_second() -> None:
+    found = list(measure_speeds())
+    assert [(one.state, one.subject) for one in found] == [("ok", "speed of BM25"), ("ok", "speed of embeddings")]
+    rates = [float(re.split(r"\s", one.message)[0].replace(",", "")) for one in found]
+    assert rates[0] > rates[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("rate", "taken"), [(1000.0, "17 minutes"), (10_000.0, "2 minutes"), (50.0, "5.6 hours"), (0.5, "555.6 hours")]
+)
+def test_a_million_documents_take_their_number_by_the_rate(rate: float, taken: str) -> None:
+    assert _estimate(rate) == f": 1,000,000 such documents take {taken}"

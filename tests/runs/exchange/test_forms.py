@@ -1,17 +1,21 @@
-"""Each form is recognised, and read and written as its tool does. A damaged file gives a value or names its fault."""
+"""Each form is recognised, read and written as its tool does; what it can hold comes back equal; damage is named."""
 
 import os
 import re
+from collections import Counter
 from io import BytesIO
 from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io import reading
-from keystone.runs.exchange.convert import recognise
+from keystone.runs.exchange.convert import Losses, compare, recognise
 from keystone.runs.exchange.table import FORMS
+from tests.runs.exchange.contents import CONTENTS
 from tests.runs.exchange.examples import EXAMPLES
 from tests.support.mutation import mutate
 from tests.support.places import ROOT, SHARED
@@ -133,3 +137,25 @@ def read_damaged(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, numbe
             assert str(error).startswith((str(path), str(made))), (number, data[:2000])  # noqa: PT017
         except Exception as error:
             raise AssertionError(f"{name} {number}: {data[:2000]!r}") from error
+
+
+def test_every_form_has_contents() -> None:
+    assert CONTENTS.keys() == FORMS.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONTENTS)
+def test_what_a_form_can_hold_comes_back_equal(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    path = tmp_path / "file"
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        content = data.draw(CONTENTS[name])
+        FORMS[name].write(path, content)
+        kept = FORMS[name].read(path)
+        assert kept == content
+        assert compare(content, kept, Counter()) == Losses({}, {}, {})
+
+    check()

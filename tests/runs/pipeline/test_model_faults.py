@@ -15,14 +15,13 @@ import pytest
 from keystone.indexing.index import Index
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.run import run
-from keystone.runs.tracks.validate import detect_track, validate
 from keystone.runs.trec.topics import read_topics
-from tests.support.indexes.small_corpus import NARRATIVES, TRIAL_WARNINGS, write_topics
+from tests.support.indexes.small_corpus import NARRATIVES, write_topics
 from tests.support.models.plain_model import say
 from tests.support.processes import run_with_kills
 from tests.support.programs import started
 from tests.support.runs.command_line import keystone
-from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
+from tests.support.runs.model_runs import answer_command, check_submissions, kill_run
 from tests.support.servers.chat import Exchange, Fault, changed, half, hangs_up, says, serving, status, torn
 from tests.support.waiting import LIMIT_S, wait_until
 
@@ -66,8 +65,7 @@ def test_each_of_105_narratives_is_answered_with_30_percent_faulty_replies(index
         directory = run(read_config(None, [model, *where], "uema21lab_B4"), threads=2)
         paid = Counter(map(orjson.dumps, server.answered))
     assert set(paid.values()) == {1}
-    for path in list_submissions(directory):
-        assert {v.kind for v in validate(path, detect_track(path), read_topics(topics))} <= TRIAL_WARNINGS
+    check_submissions(directory, read_topics(topics))
     answers = [orjson.loads(line) for line in (directory / "answers.jsonl").read_bytes().splitlines()]
     assert len(answers) == 105
     assert all(answer["sentences"] for answer in answers)
@@ -79,20 +77,12 @@ def test_each_of_105_narratives_is_answered_with_30_percent_faulty_replies(index
 
 def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(index: Index, tmp_path: Path) -> None:
     write_topics(tmp_path / "topics.jsonl")
-    made = tmp_path / "out/keystone"
-    whole: dict[str, bytes] = {}
-
-    def done() -> None:
-        whole.update(whole or read_run_content(made))
-        assert read_run_content(made) == whole
-        shutil.rmtree(tmp_path / "out")
-
     changes = ["model.concurrency=2", "queries.passages=both", "grading.pool=1", "grading.rounds=2"]
     with serving(model=say, latency=0.02) as server:
         arguments = answer_command(index, tmp_path, server, "run")
         for change in changes:
             arguments += ["--set", change]
-        run_with_kills(*arguments, times=36, kills=25, done=done)
+        kill_run(tmp_path / "out/keystone", *arguments, times=36, kills=25)
 
 
 @pytest.mark.nightly
@@ -103,8 +93,7 @@ def test_a_run_that_is_killed_at_any_moment_stays_within_its_budget(index: Index
     def done() -> None:
         nonlocal before
         assert len(server.requests) - before <= calls
-        for path in list_submissions(tmp_path / "out/keystone"):
-            assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
+        check_submissions(tmp_path / "out/keystone", topics)
         before = len(server.requests)
         shutil.rmtree(tmp_path / "out")
 

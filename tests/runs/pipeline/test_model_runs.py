@@ -26,7 +26,7 @@ from keystone.runs.evaluation.sweep import Grid, measure_rankings, read_usage_co
 from keystone.runs.pipeline.model_runner import COSTS_FILE, USAGE_FILE
 from keystone.runs.pipeline.run import run
 from keystone.runs.track_rules import TRACKS
-from keystone.runs.tracks.validate import detect_track, validate
+from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.run_files import read_qrels, read_run
 from keystone.runs.trec.topics import read_topics
 from tests.support import programs
@@ -34,7 +34,7 @@ from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, TRIAL_WARNING
 from tests.support.models.checkpoints import write_checkpoint
 from tests.support.models.reading_model import say
 from tests.support.runs.command_line import keystone, keystone_here
-from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
+from tests.support.runs.model_runs import answer_command, check_submissions, list_submissions, read_run_content
 from tests.support.servers.chat import Server, serving
 
 pytestmark = pytest.mark.slow
@@ -78,8 +78,7 @@ def test_every_preset_is_valid_and_the_same_from_recorded_replies(
     directory = make(preset, index_of_sets, tmp_path, server)
     topics = read_topics(tmp_path / "topics.jsonl")
     assert list_submissions(directory)
-    for path in list_submissions(directory):
-        assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
+    check_submissions(directory, topics)
     replies = tmp_path / "replies.jsonl"
     made = record_replies(tmp_path / "out" / REPLIES_FILE, replies) if (tmp_path / "out" / REPLIES_FILE).exists() else 0
     if made:
@@ -137,8 +136,7 @@ def test_the_manifest_records_a_model_that_gives_nothing_and_the_run_is_valid(in
         assert {"decompose", "topic", "expand", "umbrela", "answer"} <= set(steps)
         assert b" " not in (directory / "grades.qrels").read_bytes(), "a failed grade is absent"
     topics = read_topics(tmp_path / "topics.jsonl")
-    for path in list_submissions(directory):
-        assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
+    check_submissions(directory, topics)
 
 
 @pytest.mark.parametrize("stop", range(16))
@@ -151,8 +149,7 @@ def test_a_run_that_spends_its_budget_is_valid_wherever_it_stops(
     directory = make("keystone", index, tmp_path, server, *changes, f"model.budget={{calls: {stop}}}")
     assert len(server.requests) - asked == stop
     topics = read_topics(tmp_path / "topics.jsonl")
-    for path in list_submissions(directory):
-        assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
+    check_submissions(directory, topics)
     reasons = [one["reason"] for one in orjson.loads((directory / "manifest.json").read_bytes())["fallbacks"]]
     assert any("the budget is spent" in reason for reason in reasons)
     shutil.rmtree(directory)

@@ -13,13 +13,16 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index
 from keystone.runs.report.trace import format_trace, read_trace
-from keystone.runs.tracks.validate import detect_track, validate
 from keystone.runs.trec.topics import read_topics
-from tests.support.indexes.small_corpus import TRIAL_WARNINGS, write_topics
+from tests.support.indexes.small_corpus import write_topics
 from tests.support.models.reading_model import say
-from tests.support.processes import run_with_kills
 from tests.support.runs.command_line import keystone
-from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
+from tests.support.runs.model_runs import (
+    answer_command,
+    check_submissions,
+    kill_run,
+    read_run_content,
+)
 from tests.support.servers.chat import serving
 
 pytestmark = pytest.mark.slow
@@ -83,8 +86,7 @@ def test_a_run_with_each_reader_is_valid_and_repeats_nothing(
         assert len(server.answered) == asked, "the replies are kept"
     assert set(paid.values()) == {1}
     assert read_run_content(directory) == whole
-    for path in list_submissions(directory):
-        assert {v.kind for v in validate(path, detect_track(path), read_topics(topics))} <= TRIAL_WARNINGS
+    check_submissions(directory, read_topics(topics))
     evidence = [orjson.loads(line) for line in (directory / "evidence.jsonl").read_bytes().splitlines()]
     assert {(one["reader"], one["by"]) for one in evidence} == {(name, "plain")}
     assert all(one["items"] for one in evidence)
@@ -130,19 +132,7 @@ def test_no_reader_makes_more_calls_than_its_limit(name: str, calls: int, index:
 )
 def test_a_reader_that_is_killed_in_mid_walk_ends_with_the_same_bytes(name: str, index: Index, tmp_path: Path) -> None:
     write_topics(tmp_path / "topics.jsonl")
-    made = tmp_path / "out/keystone"
-    whole: dict[str, bytes] = {}
-
-    def done() -> None:
-        whole.update(whole or read_run_content(made))
-        assert read_run_content(made) == whole
-        paid = Counter(map(orjson.dumps, server.answered))
-        repeated.append(sum(paid.values()) - len(paid))
-        server.answered.clear()
-        shutil.rmtree(tmp_path / "out")
-
-    repeated: list[int] = []
     with serving(model=say, latency=0.02) as server:
         arguments = [*answer_command(index, tmp_path, server, "run"), "--set", "model.concurrency=2"]
-        run_with_kills(*arguments, *write_reader_option(name), times=12, kills=6, done=done)
-    assert sum(repeated) <= 2 * 12, "a kill loses at most the replies that are on their way"
+        arguments += write_reader_option(name)
+        kill_run(tmp_path / "out/keystone", *arguments, times=12, kills=6, server=server)

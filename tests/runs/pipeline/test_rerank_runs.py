@@ -25,9 +25,8 @@ from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models.plain_model import say
-from tests.support.processes import run_with_kills
 from tests.support.runs.command_line import keystone
-from tests.support.runs.model_runs import read_run_content
+from tests.support.runs.model_runs import kill_run, read_run_content
 from tests.support.servers import chat
 from tests.support.servers.rerank import Server, count_shared_letters, serving, status
 
@@ -197,40 +196,26 @@ def test_run_answer_and_the_python_api_answer_from_the_same_ranking(
 
 
 def test_a_killed_run_ends_with_the_same_bytes_and_keeps_scores_that_came(index: Index, tmp_path: Path) -> None:
-    made, whole = tmp_path / "out/reranked", dict[str, bytes]()
-
-    def done() -> None:
-        whole.update(whole or read_run_content(made))
-        assert read_run_content(made) == whole
-        shutil.rmtree(tmp_path / "out")
-
     def slowly(_handler: Any, _right: Any) -> bool:
         time.sleep(0.3)
         return False
 
     with serving(always=slowly) as slow:
         options = [part for setting in list_settings(index, tmp_path, slow.root) for part in ("--set", setting)]
-        run_with_kills("run", "--quiet", *options, times=8, kills=4, done=done)
+        kill_run(tmp_path / "out/reranked", "run", "--quiet", *options, times=8, kills=4)
 
 
 @pytest.mark.nightly
 def test_a_killed_run_that_ranks_and_grades_deeper_by_the_model_ends_with_the_same_bytes(
     index: Index, tmp_path: Path
 ) -> None:
-    made, whole = tmp_path / "out/reranked", dict[str, bytes]()
-
-    def done() -> None:
-        whole.update(whole or read_run_content(made))
-        assert read_run_content(made) == whole
-        shutil.rmtree(tmp_path / "out")
-
     with chat.serving(model=say, latency=0.05) as model:
         by_model = ["rerank.method=listwise", "rerank.block=4", "rerank.stride=2"]
         by_model.append("grading={method: grid, pool: 1, deeper: 5, neighbours: 2, narrative: true, documents: 9}")
         by_model.append(f"model={{name: plain, urls: ['{model.url}'], window: 4096, concurrency: 2}}")
         settings = list_settings(index, tmp_path, "http://localhost:1", *by_model)
         options = [part for setting in settings for part in ("--set", setting)]
-        run_with_kills("run", "--quiet", *options, times=6, kills=3, done=done)
+        kill_run(tmp_path / "out/reranked", "run", "--quiet", *options, times=6, kills=3)
 
 
 @pytest.mark.parametrize("method", ["listwise", "sliding"])

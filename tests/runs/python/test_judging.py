@@ -9,7 +9,7 @@ import pytest
 import keystone
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.runs.cli.commands.judge_command import judge
+from keystone.runs.cli.commands.judge_command import judge_runs
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.measures import parse_measures
 from keystone.runs.evaluation.tune import Trials
@@ -39,7 +39,7 @@ def test_judgments_are_those_of_the_command(index: Index, topics: Path, tmp_path
         found = keystone.judge(index, keystone.read_topics(topics), [keystone.read_run(run)], config, depth=2)
     model = f"model={{name: m, urls: ['{server.url}'], key_env: NO_KEY}}"
     settings = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}", model]
-    judge([run], out=made, depth=2, set=settings, quiet=True, threads=1)
+    judge_runs([run], out=made, depth=2, set=settings, quiet=True, threads=1)
     assert found == read_qrels(made)
 
 

@@ -1,12 +1,16 @@
 """A model whose replies a function of the request gives, for tests of requests and of reading replies."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, TypeVar
 
+from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure, Reply, Request
+from keystone.runs.pipeline.model_runner import RunWithModel
 
 Said = str | Reply | Failure
+T = TypeVar("T")
 
 
 class Scripted:
@@ -36,3 +40,15 @@ def by_purpose(**replies: Any) -> Callable[[Request], Said]:
         return value if isinstance(value, str | Reply | Failure) else json.dumps(value)
 
     return say
+
+
+def run_with(model: Model | None) -> RunWithModel:
+    """Runs work in an event loop of its own, with this model."""
+
+    def run(work: Callable[[Model | None], Awaitable[T]]) -> T:
+        async def wait() -> T:
+            return await work(model)
+
+        return asyncio.run(wait())
+
+    return run

@@ -27,6 +27,7 @@ class Server:
     """The settings and records of the server. Each request takes one of the `faults`; then answers are right."""
 
     model: Callable[[Sequence[str]], NDArray[np.float32]] = letters
+    name: str = "letters"
     faults: list[Fault] = field(default_factory=list)
     always: Fault | None = None
     window: int | None = None
@@ -50,7 +51,7 @@ class Handler(JsonHandler):
             self.reply(self.state.listed)
             return
         limit = {"max_model_len": self.state.window} if self.state.window else {}
-        self.reply({"object": "list", "data": [{"id": "letters", "object": "model", **limit}]})
+        self.reply({"object": "list", "data": [{"id": self.state.name, "object": "model", **limit}]})
 
     def do_POST(self) -> None:  # noqa: N802
         asked = self.asked = self.read_json()
@@ -62,7 +63,7 @@ class Handler(JsonHandler):
             state.at_once += 1
             state.most_at_once = max(state.most_at_once, state.at_once)
         try:
-            if self.path != "/v1/embeddings" or asked["model"] != "letters":
+            if self.path != "/v1/embeddings" or asked["model"] != self.state.name:
                 self.reply({"error": {"message": "no such model"}}, 404)
             elif not (fault and fault(self, texts)):
                 self.reply(self.embeddings(state.model(texts)))
@@ -78,7 +79,12 @@ class Handler(JsonHandler):
         data = [
             {"object": "embedding", "index": i, "embedding": written(v)} for i, v in zip(numbers, vectors, strict=True)
         ]
-        return {"object": "list", "data": data, "model": "letters", "usage": {"prompt_tokens": 1, "total_tokens": 1}}
+        return {
+            "object": "list",
+            "data": data,
+            "model": self.state.name,
+            "usage": {"prompt_tokens": 1, "total_tokens": 1},
+        }
 
 
 @contextmanager

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keystone.runs.evaluation.arena.tournament import Leaderboard, Standing
 from keystone.runs.evaluation.compare import Difference, compare_runs
 from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.report.arena import count_battles, format_interval
 from keystone.runs.report.html.markup import Html, element
 from keystone.runs.report.html.measures import Measures, render_table, render_use_table
 from keystone.runs.report.html.read_run import RunView
@@ -21,6 +23,8 @@ MEASURE = "nDCG@10"
 """The measure of the result. If no run has it, the first measure that a run has takes its place."""
 LIKELY_BY_CHANCE = 0.05
 """The least p of a difference that chance explains as well."""
+FEWEST_NARRATIVES = 6
+"""Who wins all of fewer narratives may have won them by chance (p of a sign test above .05)."""
 FIRST_DOCUMENTS = 10
 """How many first documents of two rankings are compared if there are no judgments."""
 
@@ -73,6 +77,36 @@ def tell_result(evaluations: Sequence[Evaluation], measure: str) -> str:
     names, numbers = _join([lead.over for lead in near]), "; ".join(map(str, near))
     sentence = f"{best.name} has the highest {measure}, {mean}, but one cannot tell it apart from {names}: {numbers}."
     return f"{sentence} It is ahead of {first.over}: {first}." if first.is_sure else sentence
+
+
+def tell_battles(board: Leaderboard) -> str:
+    """Tell which run won the battles, and whether its interval is above those of all others. Needs a battle."""
+    best, *others = [one for one in board.standings if one.battles]
+    ground = f"{count_battles(board)}, judged by {board.judge}"
+    if equal := [one for one in others if one.rank == best.rank]:
+        names = _join([one.run_id for one in (best, *equal)])
+        return f"{names} share the first place in {ground}, with a rating of {best.rating:.0f}."
+    near = [one for one in others if not one.interval[1] < best.interval[0]]
+    if not near and board.narratives >= FEWEST_NARRATIVES:
+        second = [one for one in others if one.rank == others[0].rank]
+        rated = f"with a rating of {_rate(best)}, before {_rate_all(second)}"
+        return f"{best.run_id} won the battles {rated}: {ground}."
+    if np.isnan(best.interval[0]):
+        doubt = "it has no interval"
+    elif near:
+        doubt = f"its interval overlaps {_rate_all(near)}"
+    else:
+        doubt = f"{_count(board.narratives)} are too few to be sure"
+    return f"{best.run_id} has the highest rating of the battles, {_rate(best)}, but {doubt}: {ground}."
+
+
+def _rate_all(standings: Sequence[Standing]) -> str:
+    return _join([f"{one.run_id} with {_rate(one)}" for one in standings])
+
+
+def _rate(one: Standing) -> str:
+    interval = "" if np.isnan(one.interval[0]) else f" (95 % interval {format_interval(one.interval)})"
+    return f"{one.rating:.0f}{interval}"
 
 
 def tell_without_judgments(views: Sequence[RunView]) -> list[str]:
@@ -164,15 +198,21 @@ TICKS = 5
 
 
 def render_result(
-    views: Sequence[RunView], measures: Measures, topic_ids: Sequence[str], notes: Sequence[str] = ()
+    views: Sequence[RunView],
+    measures: Measures,
+    topic_ids: Sequence[str],
+    notes: Sequence[str] = (),
+    board: Leaderboard | None = None,
 ) -> Html:
-    """Render the section. Without judgments, it shows what the runs share."""
+    """Render the section: by judgments, then by the battles of `board`. Without judgments, it shows what runs share."""
     evaluations = measures.evaluations
     if evaluations:
         measure = choose_measure(evaluations)
         told, picture = [tell_result(evaluations, measure)], _draw_values(views, evaluations, measure, topic_ids)
     else:
         told, picture = tell_without_judgments(views), _draw_shared(views, topic_ids)
+    if board is not None and board.judged:
+        told.insert(bool(evaluations), tell_battles(board))
     return element(
         "section",
         element("h1", told[0]),

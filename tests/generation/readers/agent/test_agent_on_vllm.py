@@ -7,11 +7,9 @@ import orjson
 import pytest
 
 from keystone.indexing.index import Index
-from keystone.runs.tracks.validate import detect_track, validate
 from keystone.runs.trec.topics import read_topics
-from tests.support.indexes.small_corpus import TRIAL_WARNINGS
 from tests.support.runs.command_line import keystone
-from tests.support.runs.model_runs import list_submissions
+from tests.support.runs.model_runs import check_submissions
 from tests.support.servers.vllm import CHAT_OPTIONS, TINY_MODEL, Server, started
 
 pytestmark = pytest.mark.slow
@@ -45,8 +43,7 @@ def research(server: Server, index: Index, topics: Path, folder: Path) -> tuple[
     made = keystone("run", "--quiet", *arguments)
     assert made.returncode == 0, made.stderr
     directory = next((folder / "out").glob("*/usage.json")).parent
-    for path in list_submissions(directory):
-        assert {v.kind for v in validate(path, detect_track(path), read_topics(topics))} <= TRIAL_WARNINGS
+    check_submissions(directory, read_topics(topics))
     usage = orjson.loads((directory / "usage.json").read_bytes())
     evidence = [orjson.loads(line) for line in (directory / "evidence.jsonl").read_bytes().splitlines()]
     assert all(one["items"] for one in evidence)

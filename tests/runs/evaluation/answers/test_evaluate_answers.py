@@ -1,30 +1,33 @@
 """Evaluation of answer files: the whole way from files to numbers, hostile files, and judgments by a model."""
 
-import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Evidence, Failure, Request
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Span
-from keystone.runs.evaluation.answers.evaluate_answers import Comparison, evaluate_answer_files
+from keystone.runs.evaluation.answers.evaluate_answers import (
+    Comparison,
+    compute_first_slot_rate,
+    compute_wilson_interval,
+    evaluate_answer_files,
+    report_comparison,
+)
 from keystone.runs.evaluation.answers.files import read_references, read_submission
 from keystone.runs.evaluation.compare import collect_cautions
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.pipeline.file_names import EVIDENCE
-from keystone.runs.pipeline.model_runner import RunWithModel
-from tests.support.models.scripted import Said, Scripted
+from tests.support.models.scripted import Said, Scripted, run_with
 from tests.support.runs.answer_files import BROKEN, FILE, make_line, make_sentences
-
-T = TypeVar("T")
 
 BEES: dict[str, Any] = {
     "id": "1",
@@ -64,16 +67,6 @@ def write_run(folder: Path, answers: dict[str, list[tuple[str, list[str]]]], evi
     ]
     write_lines(folder / EVIDENCE, *records)
     return folder
-
-
-def run_with(model: Model | None) -> RunWithModel:
-    def run(work: Callable[[Model | None], Awaitable[T]]) -> T:
-        async def wait() -> T:
-            return await work(model)
-
-        return asyncio.run(wait())
-
-    return run
 
 
 def evaluate(
@@ -339,3 +332,35 @@ def test_ratings_and_comparisons_are_made_together(tmp_path: Path) -> None:
     evaluations, comparisons = evaluate([file, file], references, "pairwise", "LR", model=model)
     assert [one.mean("LR-1") for one in evaluations] == [1, 1]
     assert [one.counts["tie"] for one in comparisons] == [1]
+
+
+@given(st.integers(1, 10_000).flatmap(lambda trials: st.tuples(st.integers(0, trials), st.just(trials))))
+def test_the_interval_equals_that_of_scipy(counts: tuple[int, int]) -> None:
+    expected = binomtest(*counts).proportion_ci(method="wilson")
+    assert compute_wilson_interval(*counts) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_the_interval_of_no_trial_is_everything() -> None:
+    assert compute_wilson_interval(0, 0) == (0, 1)
+
+
+def test_the_interval_of_the_papers_win_rate() -> None:
+    """DiscoRAG, table 4: 68 wins of 111."""
+    low, high = compute_wilson_interval(68, 111)
+    assert (round(low, 2), round(high, 2)) == (0.52, 0.70)
+
+
+def test_the_first_slot_rate_leaves_out_ties() -> None:
+    assert compute_first_slot_rate(["A", "B", "tie", "A"]) == pytest.approx(2 / 3)
+    assert math.isnan(compute_first_slot_rate(["tie"]))
+
+
+def test_a_comparison_says_its_counts_and_who_was_not_judged() -> None:
+    outcomes = {"1": 1.0, "2": 0.5, "3": 0.0, "4": 1.0}
+    comparison = Comparison("a", "b", outcomes, 0.5, ("5",))
+    assert str(comparison) == (
+        "a against b: 2 wins (15.0% to 85.0%), 1 tie (4.6% to 69.9%), 1 loss (4.6% to 69.9%) of 4 topics; "
+        "first slot 50.0%; no verdict on 1 topic, such as 5"
+    )
+    assert report_comparison(comparison)["counts"] == {"win": 2, "tie": 1, "loss": 1}
+    assert "0 topics; first slot -" in str(Comparison("a", "b", {}, math.nan))

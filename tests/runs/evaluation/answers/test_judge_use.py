@@ -1,18 +1,16 @@
 """Judgments of use of answer files: what was asked, the files of judgments, and the measures from them."""
 
-import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.grading.use import QuestionUse, SentenceUse, Use
-from keystone.generation.llm.model import Model
 from keystone.indexing.errors import UserError
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.answers.asked import Asked, read_asked, read_narratives, read_questions
@@ -28,25 +26,12 @@ from keystone.runs.evaluation.use import (
     read_use_records,
     write_use_records,
 )
-from keystone.runs.pipeline.model_runner import RunWithModel
-from tests.support.models.scripted import Said, Scripted
+from tests.support.models.scripted import Said, Scripted, run_with
 from tests.support.runs.answered_runs import NARRATIVES, judge, write_answered_run, write_answers, write_lines
-
-T = TypeVar("T")
 
 GOOD = {"1": ["Bees dance to tell.", "They dance in eights.", "Ants walk."], "2": ["The sources do not say it."]}
 BAD = {"1": ["Ants walk."]}
 CONFIG = ["run_id=r", "index=i", "topics=t", "model.name=a judge"]
-
-
-def run_with(model: Model | None) -> RunWithModel:
-    def run(work: Callable[[Model | None], Awaitable[T]]) -> T:
-        async def wait() -> T:
-            return await work(model)
-
-        return asyncio.run(wait())
-
-    return run
 
 
 def judge_all(

@@ -28,6 +28,7 @@ from keystone.runs.evaluation.arena.tournament import (
     make_leaderboard,
     play,
 )
+from keystone.runs.report.arena import draw_leaderboard
 from tests.support.runs.answered_runs import write_lines
 
 QUESTION = "How do bees dance, and what does the dance tell other bees?"
@@ -200,6 +201,18 @@ def test_a_failed_battle_is_left_out_and_is_no_tie() -> None:
     board = make_leaderboard(judgments, ["a", "b"], "m")
     assert (board.judged, board.failed) == (2, 1)
     assert [(one.battles, one.ties) for one in board.standings] == [(2, 0)] * 2
+
+
+def test_equal_ratings_share_a_rank_and_the_file_of_the_track_counts_on(tmp_path: Path) -> None:
+    texts = {"poor": {"1": POOR}, "same": {"1": GOOD}, "good": {"1": GOOD}}
+    found = fight(Settings(), **texts)
+    standings = found.board.standings
+    assert [(one.rank, one.run_id) for one in standings] == [(1, "good"), (1, "same"), (3, "poor")]
+    labels = draw_leaderboard(found.board).axes[0].get_yticklabels()
+    assert [one.get_text() for one in labels] == ["1  good", "1  same", "3  poor"]
+    write_arena(tmp_path, found.judgments, found.shown, found.board, "rules")
+    rows = list(csv.reader((tmp_path / "leaderboard.csv").open()))[1:]
+    assert [row[:2] for row in rows] == [["1", "good"], ["2", "same"], ["3", "poor"]]
 
 
 @pytest.mark.slow

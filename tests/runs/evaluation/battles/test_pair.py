@@ -1,41 +1,25 @@
 """Battles of two answer files: outcomes by both orders, their numbers, and the file of verdicts."""
 
-import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.grading.rate_answers import Battle
-from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.battles import Fight, Pair, decide, judge_pair, summarise_pair, write_verdicts
-from keystone.runs.pipeline.model_runner import RunWithModel
-from tests.support.models.scripted import Scripted
+from tests.support.models.scripted import Scripted, run_with
 from tests.support.runs.answered_runs import judge, write_answers
-
-T = TypeVar("T")
 
 A, B, TIE = Battle("A", 4, 2, "So."), Battle("B", 2, 5, "So."), Battle("tie", 3, 3, "So.")
 NARRATIVES = {name: f"Dance {name}?" for name in "1234"}
 CONFIG = ["run_id=r", "index=i", "topics=t", "model.name=a judge"]
-
-
-def run_with(model: Model) -> RunWithModel:
-    def run(work: Callable[[Model | None], Awaitable[T]]) -> T:
-        async def wait() -> T:
-            return await work(model)
-
-        return asyncio.run(wait())
-
-    return run
 
 
 def fight(

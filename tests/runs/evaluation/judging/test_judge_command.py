@@ -13,7 +13,7 @@ from keystone.generation.prompts.grading import second_opinions
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.cli.commands.evaluate_command import evaluate
-from keystone.runs.cli.commands.judge_command import judge
+from keystone.runs.cli.commands.judge_command import judge_runs
 from keystone.runs.evaluation.evaluate import evaluate_files
 from keystone.runs.evaluation.judging.redraw import JudgeInterval, find_judge_intervals
 from keystone.runs.evaluation.measures import parse_measure
@@ -56,7 +56,8 @@ class Made:
         return [self.folder / name for name in RUNS]
 
     def start(self, **options: Any) -> None:
-        judge(self.files, **{"out": self.folder / "q", "set": self.settings, "quiet": True, "threads": 1, **options})
+        given = {"out": self.folder / "q", "set": self.settings, "quiet": True, "threads": 1, **options}
+        judge_runs(self.files, **given)
 
     def read_lines(self) -> list[list[str]]:
         return [line.split() for line in (self.folder / "q").read_text().splitlines()]

@@ -20,10 +20,10 @@ from keystone.runs.evaluation.nuggets.score import score_cited
 from keystone.runs.evaluation.rubrics.assign import assign_rubrics
 from keystone.runs.evaluation.rubrics.files import Criterion, Rubric
 from keystone.runs.evaluation.rubrics.score import score_rubrics
-from tests.runs.evaluation.judging.test_agreement import MATERIAL
+from tests.support.places import SHARED
 from tests.support.runs.answered_runs import write_lines
 
-ANSWERS = MATERIAL / "answers.rag24.ragnarok-gpt-4o.jsonl.gz"
+ANSWERS = SHARED / "trec-rag-material/answers.rag24.ragnarok-gpt-4o.jsonl.gz"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not ANSWERS.exists(), reason="the answers of TREC RAG 2024 are not on this machine"),

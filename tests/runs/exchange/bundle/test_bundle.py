@@ -1,4 +1,4 @@
-"""A run is made again from its bundle alone, byte for byte; each change of a bundle is found and named."""
+"""A run is made again from its bundle alone, byte for byte; changes are found and named; metadata list every step."""
 
 import hashlib
 import shutil
@@ -21,9 +21,10 @@ from keystone.indexing.vectors import embed
 from keystone.indexing.vectors.types import Effort
 from keystone.runs.cli.commands import run_commands
 from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
 from keystone.runs.exchange.bundle.parts import SUMS
 from keystone.runs.exchange.bundle.reproduce import FACTS, Reproduction, reproduce
-from keystone.runs.exchange.bundle.write import METADATA, Contents, write_bundle
+from keystone.runs.exchange.bundle.write import METADATA, Contents, describe_run, write_bundle
 from keystone.runs.pipeline.run import run
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.models.reading_model import say
@@ -307,3 +308,57 @@ def test_the_commands_tell_the_documents_the_stored_stages_and_each_difference(
     with pytest.raises(typer.Exit):
         run_commands.reproduce(change(out, changed, edit, with_sums=True), threads=2, quiet=True)
     assert "answers.jsonl: line 1: found ...'" in capsys.readouterr().out
+
+
+MANIFEST = {
+    "versions": {"numpy": "2"},
+    "index": {"embedding": None, "key": "k", "documents": 9},
+    "topics": {"sha256": "s"},
+}
+MODEL = {"name": "m", "urls": ["http://localhost:1/v1"]}
+GRADES = {"method": "grid", "documents": 20}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param({}, {"narrative": (None, ["hybrid"])}, id="fusion alone"),
+        pytest.param(
+            {"rerank": {"method": "listwise"}},
+            {"narrative": (None, ["hybrid"]), "reranked": ("narrative", None)},
+            id="a reranker",
+        ),
+        pytest.param(
+            {"grading": GRADES},
+            {"narrative": (None, ["hybrid"]), "keystone": ("narrative", None)},
+            id="grades",
+        ),
+        pytest.param(
+            {"grading": {**GRADES, "rounds": 2}},
+            {
+                "rounds": (None, ["hybrid"]),
+                "narrative": (None, ["hybrid"]),
+                "keystone": ("narrative", ["rounds"]),
+            },
+            id="grades after further rounds",
+        ),
+        pytest.param(
+            {"grading": {**GRADES, "rounds": 2}, "rerank": {"method": "listwise", "after": "grades"}},
+            {
+                "rounds": (None, ["hybrid"]),
+                "narrative": (None, ["hybrid"]),
+                "graded": ("narrative", ["rounds"]),
+                "keystone": ("graded", None),
+            },
+            id="a reranker after the grades",
+        ),
+    ],
+)
+def test_the_metadata_list_every_step_of_the_ranking(
+    settings: dict[str, object], expected: dict[str, tuple[str | None, list[str] | None]]
+) -> None:
+    config = RunConfig.model_validate({"run_id": "r", "index": "i", "topics": "t", "model": MODEL, **settings})
+    steps = describe_run(config, MANIFEST)["method"]["retrieval"]
+    assert [step["name"] for step in steps[:3]] == ["bm25", "dense", "hybrid"]
+    assert {step["name"]: (step.get("reranks"), step.get("interpolates")) for step in steps[3:]} == expected
+    assert all(step["rounds"] == 2 for step in steps if step["name"] == "rounds")

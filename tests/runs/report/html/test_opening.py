@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keystone.generation.grading.arena import ArenaVerdict
+from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Task, make_leaderboard
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.report.html.measures import Measures
 from keystone.runs.report.html.opening.answer import choose_answer, render_answer
@@ -19,6 +21,7 @@ from keystone.runs.report.html.opening.result import (
     rank_values,
     render_picture,
     render_result,
+    tell_battles,
     tell_result,
     tell_without_judgments,
 )
@@ -156,6 +159,71 @@ def test_without_judgments_the_report_tells_what_runs_share_and_answer() -> None
     assert re.findall(r'data-topic="(\d)" data-value="([\d.]+)"', shown) == [("1", "0"), ("0", "2")]
     assert re.findall(r"<text[^>]*>([^<]*)", shown) == ["0", "2", "4", "6", "8", "10"]
     assert tell_without_judgments(runs[:1])[0] == "a: 2 narratives."
+
+
+def rank_battles(outcomes: Mapping[tuple[str, str], str]) -> Leaderboard:
+    """Make the leaderboard of pairs of runs with a verdict for each narrative, where the first run is shown first."""
+    verdicts: Mapping[str, ArenaVerdict] = {"A": "A", "B": "B", "=": "Tie"}
+    judgments = [
+        Judgment(Task(*pair, f"t{n}", pair[0]), verdicts[one])
+        for pair, own in outcomes.items()
+        for n, one in enumerate(own)
+    ]
+    return make_leaderboard(judgments, sorted({name for pair in outcomes for name in pair}), "m")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "told"),
+    [
+        pytest.param(
+            {("a", "b"): "A" * 18 + "BB"},
+            r"a won the battles with a rating of 1191 \(95 % interval \d+ to \d+\), before b with 809 "
+            r"\(95 % interval \d+ to \d+\): 20 battles on 20 narratives, judged by m\.",
+            id="a winner",
+        ),
+        pytest.param(
+            {("a", "b"): "A" * 18 + "BB", ("a", "c"): "A" * 18 + "BB"},
+            r"a won the battles with a rating of \d+ \(.*\), before b with (\d+) \(.*\) and c with \1 \(.*\): .*",
+            id="two runs share the second place",
+        ),
+        pytest.param(
+            {("a", "b"): "ABABB", ("b", "c"): "AAAAA"},
+            r"b has the highest rating of the battles, \d+ \(.*\), but its interval overlaps a with \d+ \(.*\): "
+            r"10 battles on 5 narratives, judged by m\.",
+            id="near each other",
+        ),
+        pytest.param(
+            {("a", "b"): "A"},
+            r"a has the highest rating of the battles, \d+, but it has no interval: 1 battle on 1 narrative.*",
+            id="one narrative",
+        ),
+        pytest.param(
+            {("a", "b"): "AAA"},
+            r"a has the highest rating of the battles, \d+ \(.*\), but 3 narratives are too few to be sure: .*",
+            id="few narratives",
+        ),
+        pytest.param(
+            {("a", "b"): "==", ("b", "c"): "AA", ("a", "c"): "AA"},
+            r"a and b share the first place in 6 battles on 2 narratives, judged by m, with a rating of \d+\.",
+            id="equal ratings",
+        ),
+    ],
+)
+def test_the_winner_of_battles_is_told_with_its_uncertainty(outcomes: dict[tuple[str, str], str], told: str) -> None:
+    text = tell_battles(rank_battles(outcomes))
+    assert re.fullmatch(told, text), text
+
+
+def test_battles_are_the_headline_without_judgments_and_come_second_with_them() -> None:
+    runs, topics = [view("a", [topic("t0", "xy")]), view("b", [topic("t0", "xy")])], ["t0"]
+    board = rank_battles({("a", "b"): "A" * 18 + "BB"})
+    plain = Measures((), (), {})
+    assert "<h1>a won the battles with" in render_result(runs, plain, topics, board=board)
+    measures = Measures([measured("a", [0.1]), measured("b", [0.2])], (), {})
+    shown = render_result(runs, measures, topics, board=board)
+    assert re.search('<h1>b has the highest nDCG@10.*</h1><p class="told">a won the battles with', shown)
+    nothing = make_leaderboard([], ["a", "b"], "m")
+    assert render_result(runs, plain, topics, board=nothing) == render_result(runs, plain, topics)
 
 
 def test_the_answer_shown_is_the_middle_one_of_the_best_run_without_fallbacks() -> None:

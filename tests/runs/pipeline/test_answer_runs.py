@@ -1,8 +1,7 @@
-"""Runs whose answers are made from claims: every track, kept replies, kills, and documents by their grades."""
+"""Runs whose answers are made from claims or from whole documents: tracks, kills, documents by grade, and gaps."""
 
-import shutil
-from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -16,15 +15,20 @@ from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
 from tests.support.models.plain_model import say
-from tests.support.processes import run_with_kills
 from tests.support.runs.answer_files import ANSWERED_TRACKS
 from tests.support.runs.command_line import keystone
-from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
+from tests.support.runs.model_runs import answer_command, check_submissions, kill_run, list_submissions
 from tests.support.servers.chat import serving
 
 pytestmark = pytest.mark.slow
 
-CLAIMS = ("--set", "answer.method=claims", "--set", "answer.documents=3")
+CLAIMS = ["--set", "answer.method=claims", "--set", "answer.documents=3"]
+FEW = ["--set", "answer.documents=1"]
+METHODS = [pytest.param(CLAIMS, id="claims"), pytest.param(FEW, id="whole documents")]
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
 
 
 @pytest.mark.parametrize("name", ANSWERED_TRACKS)
@@ -36,7 +40,7 @@ def test_answers_from_claims_are_valid_for_every_track(name: str, index: Index, 
         directory = run(read_config(None, [*settings, model, "answer.method=claims"], "keystone"), threads=2)
     found = validate(directory / TRACKS[name].answer_file, TRACKS[name], read_topics(topics))
     assert {violation.kind for violation in found} <= TRIAL_WARNINGS
-    answers = [orjson.loads(line) for line in (directory / "answers.jsonl").read_bytes().splitlines()]
+    answers = read_lines(directory / "answers.jsonl")
     for answer in answers:
         assert answer["sentences"]
         for sentence in answer["sentences"]:
@@ -45,39 +49,26 @@ def test_answers_from_claims_are_valid_for_every_track(name: str, index: Index, 
 
 
 @pytest.mark.nightly
-def test_a_run_from_claims_that_is_killed_ends_with_the_same_bytes(index: Index, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", METHODS)
+def test_a_run_that_is_killed_ends_with_the_same_bytes(options: list[str], index: Index, tmp_path: Path) -> None:
     write_topics(tmp_path / "topics.jsonl")
-    made = tmp_path / "out/keystone"
-    whole: dict[str, bytes] = {}
-    repeated: list[int] = []
-
-    def done() -> None:
-        whole.update(whole or read_run_content(made))
-        assert read_run_content(made) == whole
-        paid = Counter(map(orjson.dumps, server.answered))
-        repeated.append(sum(paid.values()) - len(paid))
-        server.answered.clear()
-        shutil.rmtree(tmp_path / "out")
-
     with serving(model=say, latency=0.02) as server:
-        arguments = [*answer_command(index, tmp_path, server, "run"), "--set", "model.concurrency=2", *CLAIMS]
-        run_with_kills(*arguments, times=6, kills=4, done=done)
-    assert sum(repeated) <= 2 * 6, "a kill loses at most the replies that are on their way"
+        arguments = [*answer_command(index, tmp_path, server, "run"), "--set", "model.concurrency=2", *options]
+        kill_run(tmp_path / "out/keystone", *arguments, times=6, kills=4, server=server)
 
 
-def test_the_command_answer_gives_the_answers_of_a_run(index: Index, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", METHODS)
+def test_the_command_answer_gives_the_answers_of_a_run(options: list[str], index: Index, tmp_path: Path) -> None:
     topics = write_topics(tmp_path / "topics.jsonl")
     with serving(model=say) as server:
-        assert keystone(*answer_command(index, tmp_path, server, "run"), *CLAIMS).returncode == 0
+        assert keystone(*answer_command(index, tmp_path, server, "run"), *options).returncode == 0
         (submission,) = [path for path in list_submissions(tmp_path / "out/keystone") if path.name.startswith("rag")]
         inputs = ["--index", index.folder, "--topics", topics]
-        command = [*map(str, answer_command(index, tmp_path, server)), *map(str, inputs), *CLAIMS]
+        command = [*map(str, answer_command(index, tmp_path, server)), *map(str, inputs), *options]
         made = keystone(*command, "--out", tmp_path / "answers.jsonl")
     assert made.returncode == 0, made.stderr
-    answers = (tmp_path / "answers.jsonl").read_bytes().splitlines()
-    assert sorted(answers) == sorted(submission.read_bytes().splitlines()), (
-        "answers stand in the order in which they are done"
-    )
+    answers, submitted = (path.read_bytes().splitlines() for path in (tmp_path / "answers.jsonl", submission))
+    assert sorted(answers) == sorted(submitted), "answers stand in the order in which they are done"
 
 
 @pytest.mark.parametrize("method", ["answers", "claims"])
@@ -87,7 +78,7 @@ def test_a_query_is_answered_from_documents_with_a_grade_for_it(method: str, ind
         settings = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}", f"answer.method={method}"]
         model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
         directory = run(read_config(None, [*settings, model], "keystone"), threads=2)
-    records = [orjson.loads(line) for line in (directory / "grades.jsonl").read_bytes().splitlines()]
+    records = read_lines(directory / "grades.jsonl")
     graded = {
         (query, doc_id)
         for record in records
@@ -95,11 +86,36 @@ def test_a_query_is_answered_from_documents_with_a_grade_for_it(method: str, ind
         for doc_id, grade in zip(record["documents"], grades, strict=True)
         if grade
     }
-    evidence = [orjson.loads(line)["items"] for line in (directory / "evidence.jsonl").read_bytes().splitlines()]
+    evidence = [record["items"] for record in read_lines(directory / "evidence.jsonl")]
     read = {(item["query_id"], item["span"]["doc_id"]) for items in evidence for item in items}
     answered = {query for query, _ in graded}
     assert {pair for pair in read if pair[0] in answered} <= graded
     assert len(read & graded) > len(answered), "a query has several documents"
+
+
+@pytest.mark.parametrize(("rounds", "gaps"), [(0, "true"), (1, "true"), (2, "false")])
+def test_open_questions_are_searched_again_and_gaps_admitted(
+    rounds: int, gaps: str, index: Index, tmp_path: Path
+) -> None:
+    topics = write_topics(tmp_path / "topics.jsonl")
+    with serving(model=say) as server:
+        arguments = [*answer_command(index, tmp_path, server, "run"), *FEW, "--set", f"answer.rounds={rounds}"]
+        made = keystone(*arguments, "--set", f"answer.gaps={gaps}")
+        assert made.returncode == 0, made.stderr
+    folder = tmp_path / "out/keystone"
+    for evidence in read_lines(folder / "evidence.jsonl"):
+        shown = {item["span"]["doc_id"] for item in evidence["items"]}
+        added = set(evidence.get("added", ()))
+        assert added <= shown
+        assert len(shown) == 1 + len(added)
+        assert bool(added) is bool(evidence.get("checks")) is (rounds > 0)
+        for check in evidence.get("checks", ()):
+            assert check["found"] == "not" or check["quote"]["doc_id"] in shown
+    for answer in read_lines(folder / "answers.jsonl"):
+        *sentences, last = answer["sentences"]
+        assert all(sentence["citations"] for sentence in sentences)
+        assert (last["text"], last["citations"]) == (answer["missing"], []) or gaps == "false"
+    check_submissions(folder, read_topics(topics))
 
 
 def test_documents_of_a_query_are_ranked_by_grade_then_by_rank() -> None:
