@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keystone.indexing.corpora.corpus import Read, read_files
 from keystone.indexing.errors import UserError
@@ -21,7 +21,8 @@ class Engine:
     """How a build reads the files of a corpus, and how it embeds shards of documents."""
 
     read: Read
-    embed: "Embed"
+    embed: "Embed | None" = None
+    """None for this process, so that a build without vectors need not import what makes them."""
 
 
 ENGINES = {"local": "keystone.indexing.builds.engines:open_local", "ray": "keystone.indexing.builds.ray:open_ray"}
@@ -39,10 +40,4 @@ def open_engine(name: str, threads: int) -> AbstractContextManager[Engine]:
 @contextmanager
 def open_local(_threads: int) -> Iterator[Engine]:
     """Open the engine that works in this process."""
-
-    def embed(*arguments: Any) -> Any:
-        from keystone.indexing.vectors.shards import embed_shards  # only if there are vectors: its imports take long
-
-        return embed_shards(*arguments)
-
-    yield Engine(read_files, embed)
+    yield Engine(read_files)

@@ -138,7 +138,12 @@ def _settle(older: Index, settings: BuildSettings) -> BuildSettings:
 
 
 def _fill(
-    folder: Path, older: Index, found: dict[str, Any], settings: BuildSettings, embed: "Embed", progress: Progress
+    folder: Path,
+    older: Index,
+    found: dict[str, Any],
+    settings: BuildSettings,
+    embed: "Embed | None",
+    progress: Progress,
 ) -> None:
     """Make all parts of the new index in a folder from the older index and the changed documents."""
     before = DocumentStore(older.store)

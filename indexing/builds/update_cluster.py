@@ -32,7 +32,7 @@ from keystone.indexing.vectors.types import Effort
 
 
 def fill_cluster(
-    folder: Path, older: Index, found: dict[str, Any], settings: BuildSettings, embed: Embed, progress: Progress
+    folder: Path, older: Index, found: dict[str, Any], settings: BuildSettings, embed: Embed | None, progress: Progress
 ) -> None:
     """Update the documents in OpenSearch, and make the new index folder from the older index and the changed documents.
 

@@ -16,7 +16,12 @@ from keystone.indexing.types import LOCAL, MINILM, VLLM, WORDS, Embedding, Tick
 from keystone.indexing.vectors.types import Embedder, ReportCut, Vectors, round_to_grid
 from keystone.indexing.words import list_stems
 
+MOST_KEPT_QUERIES = 4096
+"""The queries whose vectors are kept for each model of this machine. Several steps of a run embed the same ones."""
+
 _stand_ins: dict[Embedding, Embedder] = {}
+_kept: dict[Embedding, dict[str, Vectors]] = {}
+"""The vectors of queries, float32[dimension], by model and text."""
 
 
 def load_embedder(embedding: Embedding) -> Embedder:
@@ -27,16 +32,18 @@ def load_embedder(embedding: Embedding) -> Embedder:
 def use_embedder(embedding: Embedding, embedder: Embedder) -> None:
     """Let an embedder, such as a user's function, be the model of an embedding until the process ends."""
     _stand_ins[embedding] = embedder
+    _kept.pop(embedding, None)
 
 
 @contextmanager
 def stand_in(embedding: Embedding, embedder: Embedder) -> Iterator[None]:
     """Let an embedder, such as one of recorded vectors, stand in for the model of an embedding during the block."""
-    _stand_ins[embedding] = embedder
+    use_embedder(embedding, embedder)
     try:
         yield
     finally:
         del _stand_ins[embedding]
+        _kept.pop(embedding, None)
 
 
 def find_device(embedding: Embedding) -> str:
@@ -101,7 +108,20 @@ def settle_embedding(given: Embedding, prefixes: bool, note: Callable[[str], Non
 
 def embed_queries(embedding: Embedding, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> Vectors:
     """The vectors of queries, float32[len(texts), dimension]. Errors are those of `Embedder.embed`."""
-    return load_embedder(embedding).embed([embedding.query_prefix + text for text in texts], threads, tick)
+    embedder, asked = load_embedder(embedding), [embedding.query_prefix + text for text in texts]
+    if embedding.url or not asked:
+        return embedder.embed(asked, threads, tick)
+    kept = _kept.setdefault(embedding, {})
+    found = {text: vector for text in dict.fromkeys(asked) if (vector := kept.get(text)) is not None}
+    new = [text for text in dict.fromkeys(asked) if text not in found]
+    if new:
+        made = dict(zip(new, embedder.embed(new, threads), strict=True))
+        found |= made
+        if len(kept) + len(made) > MOST_KEPT_QUERIES:
+            kept.clear()
+        kept.update(made if len(made) <= MOST_KEPT_QUERIES else {})
+    tick(len(texts))
+    return np.stack([found[text] for text in asked])
 
 
 def embed_passages(

@@ -148,12 +148,12 @@ def embed_store(
     embedding: Embedding,
     folder: Path,
     effort: Effort = ONE_THREAD,
-    embed: Embed = embed_shards,
+    embed: Embed | None = None,
 ) -> Shards:
     """Embed title and text of all documents, except the shards that `folder` holds already.
 
-    Before a long work, `effort.foretell` receives what it will take. `UserError` if the model refuses a
-    document. `NotWritten` if the disk lacks the space.
+    `embed` is that of an engine; None embeds in this process. Before a long work, `effort.foretell` receives what
+    it will take. `UserError` if the model refuses a document. `NotWritten` if the disk lacks the space.
     """
     folder.mkdir(exist_ok=True)
     starts = range(0, len(store), SHARD_DOCUMENTS)
@@ -162,10 +162,11 @@ def embed_store(
     cuts = {start: cut for start, cut in known.items() if cut is not None}
     missing = [range(start, min(start + SHARD_DOCUMENTS, len(store))) for start in starts if start not in cuts]
     if missing and effort.foretell:
-        _foretell(store, embedding, missing, effort, is_tried=embed is embed_shards and not embedding.url)
+        _foretell(store, embedding, missing, effort, is_tried=embed is None and not embedding.url)
     with effort.progress(STEP, len(store)) as tick:
         tick(len(store) - sum(map(len, missing)))
-        for rows, vectors, cut in embed(store, embedding, missing, effort.threads, tick) if missing else ():
+        made = (embed or embed_shards)(store, embedding, missing, effort.threads, tick) if missing else ()
+        for rows, vectors, cut in made:
             try:
                 _write_shard(files[rows.start // SHARD_DOCUMENTS], vectors, cut)
             except NotWritten as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.network import BATCH_TOKENS, group_by_length
-from keystone.indexing.types import MINILM
+from keystone.indexing.types import MINILM, Embedding
+from keystone.indexing.vectors import embed
+from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.encoder import open_encoder
-from keystone.indexing.vectors.types import GRID_STEP, Embedder, round_to_grid
+from keystone.indexing.vectors.types import GRID_STEP, Embedder, Vectors, round_to_grid
 from tests.support.indexes.small_corpus import CORPUS
 
 pytestmark = pytest.mark.slow
@@ -105,3 +108,33 @@ def test_texts_longer_than_the_window_are_reported(model: Embedder) -> None:
 
 def test_no_texts_give_no_vectors(model: Embedder) -> None:
     assert model.embed([]).shape == (0, 384)
+
+
+class Noting:
+    """An embedder that gives each text the same number, and notes the texts that it is asked for."""
+
+    dimension = 1
+
+    def __init__(self, value: float) -> None:
+        self.value, self.asked = value, list[str]()
+
+    def find_long(self, _texts: Sequence[str]) -> list[int]:
+        return []
+
+    def embed(self, texts: Sequence[str], *_: Any) -> Vectors:
+        self.asked += texts
+        return np.full((len(texts), 1), self.value, np.float32)
+
+
+def test_a_model_embeds_each_query_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embed, "MOST_KEPT_QUERIES", 2)
+    one, other, embedding = Noting(1), Noting(2), Embedding("noting", query_prefix="q: ")
+    with embed.stand_in(embedding, one):
+        found = [embed_queries(embedding, texts) for texts in (["bee", "hive", "bee"], ["hive"], ["wax"], [])]
+        assert [len(vectors) for vectors in found] == [3, 1, 1, 0]
+        assert one.asked == ["q: bee", "q: hive", "q: wax"]
+        embed_queries(embedding, ["bee", "hive", "comb"])  # more than are kept
+        embed_queries(embedding, ["bee"])
+        assert one.asked[3:] == ["q: bee", "q: hive", "q: comb", "q: bee"]
+    with embed.stand_in(embedding, other):
+        assert embed_queries(embedding, ["bee"]).tolist() == [[2.0]]
