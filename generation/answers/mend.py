@@ -40,13 +40,16 @@ _OPENING = re.compile(
     r"|The (?:former|latter|same|other|others|above)|What (?:it|they))\b"
     r"|(?:Of|For|In|With|From|To) (?:this|that|these|those|it|them)\b"
     r"|(?!(?:After|Although|As|Because|Before|If|Once|Since|Though|Unless|Until|When|Where|While)\b)"
+    r"(?!(?:At|By|Despite|During|For|From|In|Like|On|Over|Through|Under|Unlike|With|Within|Without) (?:its|their)\b)"
     r"(?:[A-Z][a-z]+|(?:To|First|Next|Finally|Therefore|So) [a-z]+|For [^ ,]+) "
-    r"(?:it|its|they|them|their|this|these|those)\b"
+    r"(?:it|its|they|them|their|this|these|those)\b(?!\.\w)"
 )
 """An opening that points to another sentence: `It is`, `Install it`, `To install it`."""
 _DEMONSTRATIVE = re.compile(
-    r"\b(?:this|(?:these|those)(?! (?:of|that|which|who|whose|with|\w+ed)\b)"
-    r"|(?:at|by|for|from|import|in|into|let|of|on|through|to|under|with|without) that)\b(?: [a-z]+){0,2}",
+    r"\b(?:this\b(?!\.\w|[\[('`\"])"
+    r"|(?:these|those)\b(?! (?:in|of|on|that|which|who|whose|with|without|\w+ed|\w+ing)\b)"
+    r"|(?:at|by|for|from|import|in|into|let|of|on|through|to|under|with|without) that\b"
+    r"(?! (?:in|it|of|on|they|which)\b))(?: [a-z]+){0,2}",
     re.IGNORECASE,
 )
 """A demonstrative with the noun that it may have: `with that redirect`."""
@@ -134,7 +137,12 @@ def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int
             continue
         old, new = sentences[place].text, strip_marks(read_text(item.text, reply))
         longer = len(new.split()) - len(old.split())
-        if new and find_numbers(new) == find_numbers(old) and find_names(new) <= known and longer <= MOST_ADDED_WORDS:
+        if (
+            new not in ("", old)
+            and find_numbers(new) == find_numbers(old)
+            and find_names(new) <= known
+            and longer <= MOST_ADDED_WORDS
+        ):
             now[place], mended = replace(sentences[place], text=new), mended + 1
     if not mended:
         raise Unusable("it rewords no sentence with a fault, or adds numbers or names")

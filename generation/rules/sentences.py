@@ -36,8 +36,8 @@ MOST_SHARED_STEMS = 8
 """The content words of a query by which shared words count in full. In a longer one, each counts less."""
 MOST_STRETCH_SENTENCES, MOST_STRETCH_WORDS = 3, 70
 """The most sentences, and the most words, of a sentence with those that go on from it."""
-MOST_KEPT_DOCUMENTS = 1024
-"""The documents whose readable sentences are kept. Narratives and runs share documents."""
+MOST_KEPT_DOCUMENTS, LONGEST_KEPT_CHARACTERS = 1024, 50_000
+"""The documents whose readable sentences are kept, and the longest of them. Narratives and runs share documents."""
 FEEDBACK_SEGMENTS = 3
 """The segments closest to a query whose mean tells how the documents put it."""
 NAMING_CHARACTERS = 200
@@ -85,7 +85,7 @@ def find_sentences(context: TopicContext) -> list[Span]:
     return [
         span
         for document in context.documents.values()
-        for span in _find_readable(document)
+        for span in (_find_readable if len(document.text) <= LONGEST_KEPT_CHARACTERS else _read_through)(document)
         if context.whole or _list_holding_segments(document, span)
     ]
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.retry import PATIENCE_S
 from keystone.indexing.opensearch.cluster import Node, Request, as_expected, close, connect
 from keystone.indexing.opensearch.requests import NODE_REQUESTS, administer, ask
 
@@ -30,12 +31,12 @@ def connect_to_all(urls: Sequence[str]) -> list[Node]:
     A node that does not answer at the address that it publishes is left out, with a warning. If no node does, those of
     the URLs remain. `UserError` as from `connect`, for another value of the variable, and for a refused list of nodes.
     """
-    sniffs = _reads_true(SNIFF)
+    sniffs = reads_true(SNIFF)
     nodes = connect(urls, NODE_REQUESTS * len(urls))
     if not sniffs:
         return nodes
     try:
-        cluster = _read_cluster(nodes)
+        cluster = _read_cluster(nodes, PATIENCE_S)
         found = [f"{urls[0].partition(':')[0]}://{host['host']}:{host['port']}" for host in sniff(nodes)]
         with ThreadPoolExecutor(max(1, len(found))) as pool:
             meet = partial(_meet, cluster=cluster, at_once=NODE_REQUESTS * len(found))
@@ -78,25 +79,26 @@ def sniff(nodes: Sequence[Node]) -> list[dict[str, Any]]:
 
 def _meet(url: str, cluster: str, at_once: int) -> Node | None:
     """Connect to a node; None, after a warning, if it does not answer or belongs to another cluster."""
+    nodes = list[Node]()
     try:
-        [node] = connect([url], at_once)
-        if (found := _read_cluster([node])) == cluster:
-            return node
-        close([node])
+        nodes = connect([url], at_once)
+        if (found := _read_cluster(nodes, MEET_PATIENCE_S)) == cluster:
+            return nodes[0]
         raise UserError(f"{url}: belongs to cluster {found}, expected {cluster}")
     except UserError as error:
+        close(nodes)
         _log.warning("%s: a node of the cluster is left out: %s", SNIFF, error)
         return None
 
 
-def _read_cluster(nodes: Sequence[Node]) -> str:
-    """Read the id of the cluster to which nodes belong."""
-    answered = ask(nodes, Request("GET", "/"), MEET_PATIENCE_S).checked()
+def _read_cluster(nodes: Sequence[Node], patience_s: float) -> str:
+    """Read the id of the cluster to which nodes belong, asking busy ones for so long."""
+    answered = ask(nodes, Request("GET", "/"), patience_s).checked()
     with as_expected(nodes[0].url):
         return str(answered["cluster_uuid"])
 
 
-def _reads_true(variable: str) -> bool:
+def reads_true(variable: str) -> bool:
     """Tell whether an environment variable is true. `UserError` if it is neither true nor false, nor empty."""
     value = os.environ.get(variable, "").lower()
     if value not in ("", "true", "false"):

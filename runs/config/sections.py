@@ -176,7 +176,7 @@ class Retrieval(StrictSettings):
     statistics: Literal["global", "local"] = "global"
     """Where BM25 counts words of [OpenSearch's shards](index.md#opensearch): in all together, or in each."""
     max_rate: float = Field(default=0, ge=0, le=1000)
-    """The most requests a second from this process to a [REST server](index.md#rest-servers); 0 is the index's own."""
+    """The most requests a second to a [REST server](index.md#rest-servers); 0: the limit of the index."""
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -313,6 +313,8 @@ class Leaderboard:
     """The weight of the ridge that keeps ratings finite; 0 if none was needed."""
     groups: tuple[tuple[str, ...], ...]
     """The groups of runs within which wins and ties lead to and fro. More than one: the ridge ranks them."""
+    linked: bool
+    """Whether battles link all runs that had any. Otherwise the ridge alone compares their ratings."""
 
 
 def make_leaderboard(judgments: Sequence[Judgment], run_ids: Sequence[str], judge: str) -> Leaderboard:
@@ -348,7 +350,10 @@ def make_leaderboard(judgments: Sequence[Judgment], run_ids: Sequence[str], judg
         kept = kept[:0]
     slots = _find_slot_bias(kept, fit if with_slot else None, of_gamma)
     groups = tuple(tuple(ids[row] for row in group) for group in find_groups(counts)) if fit.ridge else ()
-    return Leaderboard(tuple(standings), slots, judge, len(kept), len(judgments) - failed, failed, fit.ridge, groups)
+    linked = sum(len(group) > 1 for group in find_groups(counts + counts.transpose(0, 2, 1))) < 2
+    return Leaderboard(
+        tuple(standings), slots, judge, len(kept), len(judgments) - failed, failed, fit.ridge, groups, linked
+    )
 
 
 def _count(judgments: Sequence[Judgment]) -> Counter[tuple[str, str]]:

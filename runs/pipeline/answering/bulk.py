@@ -120,6 +120,7 @@ def describe_origin(job: Job) -> dict[str, Any]:
     """Describe everything that answers depend on besides their narratives, by name, as values of JSON."""
     config = job.config
     sections = config.model_dump(mode="json", include={"queries", "retrieval", "fusion", "grading", "reader", "answer"})
+    sections["retrieval"].pop("max_rate", None)  # it changes no answer
     settings = {f"{section}.{key}": value for section, own in sections.items() for key, value in own.items()}
     made = {
         "index": job.index.key,

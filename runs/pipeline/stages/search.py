@@ -73,7 +73,7 @@ def choose_texts(
 
 def describe_retrieval(job: Job) -> dict[str, Any]:
     """Describe the settings of a search for the key of a stage."""
-    unused = {"runs"} if job.index.passages else {"runs", "first_passage_weight"}
+    unused = {"runs", "max_rate"} | (set() if job.index.passages else {"first_passage_weight"})
     given: dict[str, Any] = {"runs": [one.sha256 for one in job.given]} if job.given else {}
     settings = job.config.retrieval.model_dump(mode="json")
     if isinstance(settings["systems"], dict):  # a weight changes no search

@@ -51,6 +51,11 @@ def reply(*items: tuple[Any, Any]) -> Reply:
         ("Close the lid together with that door.", True),
         ("A hive needs frames like those of its neighbours.", False),
         ("Bees so small that workers feed them stay inside.", False),
+        ("Despite its name, a bumblebee is quick.", False),
+        ("Its wing is longer, compared to that of a worker.", True),
+        ("The wing of a queen is short, compared to that of a worker.", False),
+        ("Call this.setState() in the handler.", False),
+        ("Hives of wood outlast those using straw.", False),
     ],
 )
 def test_words_that_point_to_another_sentence_are_faults(text: str, points: bool) -> None:
@@ -84,6 +89,7 @@ def test_repetitions_and_rows_of_alike_openings_are_faults(texts: list[str], fau
         pytest.param((0, "Bees never dance for food."), None, id="a sentence without a fault"),
         pytest.param((7, "A bee lays 2,000 eggs a day."), None, id="no sentence"),
         pytest.param((1, ""), None, id="an empty text"),
+        pytest.param((1, EGGS.text), None, id="the same text"),
     ],
 )
 def test_a_repair_changes_wording_alone(item: tuple[Any, Any], expected: str | None) -> None:

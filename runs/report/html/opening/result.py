@@ -87,12 +87,14 @@ def tell_battles(board: Leaderboard) -> str:
         names = _join([one.run_id for one in (best, *equal)])
         return f"{names} share the first place in {ground}, with a rating of {best.rating:.0f}."
     near = [one for one in others if not one.interval[1] < best.interval[0]]
-    if not near and board.narratives >= FEWEST_NARRATIVES:
+    if not near and board.linked and board.narratives >= FEWEST_NARRATIVES:
         second = [one for one in others if one.rank == others[0].rank]
         rated = f"with a rating of {_rate(best)}, before {_rate_all(second)}"
         return f"{best.run_id} won the battles {rated}: {ground}."
     if np.isnan(best.interval[0]):
         doubt = "it has no interval"
+    elif not board.linked:
+        doubt = "battles do not link all runs"
     elif near:
         doubt = f"its interval overlaps {_rate_all(near)}"
     else:

@@ -25,7 +25,7 @@ def rate(**ratings: float) -> Leaderboard:
         Standing(rank, name, rating, nowhere, nowhere, int(rating != 1000), 0, 0, 0)
         for rank, (name, rating) in enumerate(ratings.items(), 1)
     )
-    return Leaderboard(standings, SlotBias(0.5, nowhere), "rules", 1, 1, 0, 0.0, ())
+    return Leaderboard(standings, SlotBias(0.5, nowhere), "rules", 1, 1, 0, 0.0, (), True)
 
 
 RUBRICS = {"rubric": [0.5, 1.0], "rubric_binary": [0.0, 1.0]}

@@ -203,6 +203,11 @@ def rank_battles(outcomes: Mapping[tuple[str, str], str]) -> Leaderboard:
             id="few narratives",
         ),
         pytest.param(
+            {("a", "b"): "A" * 20, ("c", "d"): "A" * 6},
+            r"a has the highest rating of the battles, \d+ \(.*\), but battles do not link all runs: 26 battles .*",
+            id="runs that never met",
+        ),
+        pytest.param(
             {("a", "b"): "==", ("b", "c"): "AA", ("a", "c"): "AA"},
             r"a and b share the first place in 6 battles on 2 narratives, judged by m, with a rating of \d+\.",
             id="equal ratings",
