@@ -1,7 +1,7 @@
 """What an update changes: the documents of corpora that an index lacks, or holds otherwise, and the ids to remove."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -187,10 +187,19 @@ def read_description(index: Index) -> dict[str, Any]:
     return found
 
 
-def change_segments(older: Index, found: Mapping[str, Any]) -> Counter[str]:
-    """Count the segments of an index by kind after the changes that `find_changes` has found."""
+def change_segments(
+    older: Index, found: Mapping[str, Any], new: Iterable[Document], gone: Iterable[Document]
+) -> Counter[str]:
+    """Count the segments of an index by kind after the changes that `find_changes` has found.
+
+    `new` and `gone` are read only if an older version found the changes, which did not count segments.
+    """
     segments = Counter(older.segments)
-    segments.update(found["segments"])
+    if "segments" in found:
+        segments.update(found["segments"])
+    else:
+        segments.update(sum_segments(new))
+        segments.subtract(sum_segments(gone))
     return segments
 
 

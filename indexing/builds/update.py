@@ -152,6 +152,7 @@ def _fill(
     rows = before.rows([*found["removed"], *changed])
     left = rows[rows >= 0]
     sha256 = stage(folder, "store", lambda path: update_store(before, left, folder / CHANGED, path, progress))
+    sha256 = sha256 or hash_file(folder / "store" / "documents.jsonl")  # an older version noted none
     store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress)
     new = np.sort(store.rows(changed)).astype(np.int64)
     stayed = store.rows_in(before)
@@ -178,7 +179,8 @@ def _fill(
         made |= write_impact_sets(
             store, settings, folder, effort, lambda name: OlderImpacts(older.impacts_of(name), stayed)
         )
-    segments = change_segments(older, found) if older.segments else sum_segments(store)
+    parts = read_documents(store, new), read_documents(before, left)
+    segments = change_segments(older, found, *parts) if older.segments else sum_segments(store)
     models = [one.made_by for one in (settings.embedding, *settings.vectors.values()) if one]
     made |= describe_language(store, older.language)
     made_of = [FORMAT, models, _without_measures(made), sha256]

@@ -61,7 +61,7 @@ def fill_cluster(
     documents: int = said["documents"] + found["added"] - len(found["removed"])
     if first + len(changed) > MOST_ROWS:
         raise UserError(f"{place}: has given all {MOST_ROWS:,} numbers of documents: load the corpus under a new name")
-    segments = show_segments(change_segments(older, found)) if older.segments else {}
+    segments = show_segments(change_segments(older, found, store or (), gone or ())) if older.segments else {}
     meta = {name: value for name, value in {**said, **made}.items() if name != "at"}
     meta |= {"format": FORMAT, "key": digest(["updated", FORMAT, older.key, *ids]), "documents": documents}
     meta |= {"left_out": found["left_out"], "segments": segments, "numbers": first + len(changed)}

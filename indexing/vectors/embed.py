@@ -115,12 +115,12 @@ def embed_queries(embedding: Embedding, texts: Sequence[str], threads: int = 1, 
     found = {text: vector for text in dict.fromkeys(asked) if (vector := kept.get(text)) is not None}
     new = [text for text in dict.fromkeys(asked) if text not in found]
     if new:
-        made = dict(zip(new, embedder.embed(new, threads), strict=True))
+        made = dict(zip(new, embedder.embed(new, threads, tick), strict=True))
         found |= made
         if len(kept) + len(made) > MOST_KEPT_QUERIES:
             kept.clear()
         kept.update(made if len(made) <= MOST_KEPT_QUERIES else {})
-    tick(len(texts))
+    tick(len(texts) - len(new))
     return np.stack([found[text] for text in asked])
 
 

@@ -197,6 +197,10 @@ class Commands(TyperGroup):
         """List the names in the order of the table."""
         return list_names()
 
+    def get_command(self, _ctx: Any, cmd_name: str) -> Any:
+        """Import the command of this name, if the table has it. What its import raises is raised."""
+        return build_command(cmd_name) if cmd_name in list_names() else None
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments of all commands. But for `evaluate`, only the last of several `--qrels` would count.
 

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.builds.update import update_index
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index, open_index
-from keystone.indexing.types import Embedding
+from keystone.indexing.types import Document, Embedding, Segment, Span
 from keystone.indexing.vectors import shards as vectors
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query
@@ -395,3 +396,11 @@ def test_names_are_exchanged_also_without_a_call_of_the_system(
             update_index(plain, [new])
     assert update_index(plain, [new])[0].documents == 3
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("found", [{"segments": {"windows": 1, "blank": 0}}, {}])
+def test_segments_are_counted_also_if_an_older_version_found_the_changes(found: Mapping[str, Any]) -> None:
+    document = Document("d", "Bees.", segments=(Segment("d#w0_0", Span("d", 0, 5)),))
+    older: Any = SimpleNamespace(segments={"windows": 5, "blank": 0})
+    counted = changes.change_segments(older, found, [document, document], [document])
+    assert counted == {"windows": 6, "blank": 0}
