@@ -52,7 +52,7 @@ NOT_RUN = {
 SERVERS = {
     r"(?<=--embedding-url )http://localhost:8000/v1": "encoder",
     r"http://localhost:8000/v1": "model",
-    r"http://localhost:9200": "cluster",
+    r"http://localhost:9200/my-corpus": "place",
     r"https://HOST:PORT|http://host:8081": "climbmix",
 }
 """The addresses of servers in the pages, and the fixtures whose addresses take their places."""
@@ -108,10 +108,10 @@ def encoder() -> Iterator[str]:
 
 
 @pytest.fixture
-def cluster(opensearch: Cluster) -> Iterator[str]:
-    """The address of a node of OpenSearch, from which the pages' index is removed."""
-    yield opensearch.url
-    call(opensearch.url, "DELETE", "/my-corpus")
+def place(opensearch: Cluster) -> Iterator[str]:
+    """The address of an index in OpenSearch under a name of these tests, since all share the node; it is removed."""
+    yield f"{opensearch.url}/pages"
+    call(opensearch.url, "DELETE", "/pages")
 
 
 @pytest.fixture(scope="module")

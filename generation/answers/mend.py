@@ -137,12 +137,7 @@ def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int
             continue
         old, new = sentences[place].text, strip_marks(read_text(item.text, reply))
         longer = len(new.split()) - len(old.split())
-        if (
-            new not in ("", old)
-            and find_numbers(new) == find_numbers(old)
-            and find_names(new) <= known
-            and longer <= MOST_ADDED_WORDS
-        ):
+        if new and find_numbers(new) == find_numbers(old) and find_names(new) <= known and longer <= MOST_ADDED_WORDS:
             now[place], mended = replace(sentences[place], text=new), mended + 1
     if not mended:
         raise Unusable("it rewords no sentence with a fault, or adds numbers or names")
@@ -172,7 +167,7 @@ async def mend_answer(model: Model, narrative: str, answer: Answer, words: WordR
         while reply.last and count(kept) > most:  # the new texts that grow most stay out
             place = max(faults, key=partial(count_growth, found=kept))
             kept[place] = answer.sentences[place]
-        if count(kept) > most or kept == list(answer.sentences):
+        if count(kept) > most or (count(found) > most and kept == list(answer.sentences)):
             raise Unusable(f"the answer then has {count(found)} words, at most {most} are allowed")
         return tuple(kept)
 

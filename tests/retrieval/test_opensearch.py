@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -467,7 +468,7 @@ def test_the_doctor_knows_the_cluster_and_the_index(server: Cluster, loaded: Loa
 def test_the_doctor_finds_another_analyzer(opensearch: Cluster) -> None:
     from keystone.indexing.opensearch.index import index_body
 
-    body = index_body({"key": "k", "documents": 0}, 1, None)
+    body = deepcopy(index_body({"key": "k", "documents": 0}, 1, None))  # it shares the analysis of all indexes
     body["settings"]["analysis"]["filter"]["porter"]["language"] = "porter2"
     call(opensearch.url, "PUT", "/other-stems", body)
     shown = keystone("doctor", "--opensearch", f"{opensearch.url}/other-stems")

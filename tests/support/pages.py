@@ -12,6 +12,7 @@ from itertools import cycle, pairwise, product
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from typer.main import get_command
 
@@ -96,8 +97,9 @@ def parse(words: list[str]) -> None:
         values, words, _ = command.make_parser(context).parse_args(list(words))
         named = [parameter for parameter in command.get_params(context) if values.get(parameter.name)]
         for parameter in named:
-            parameter.callback = None
-            parameter.handle_parse_result(context, values, words)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(parameter, "callback", None)
+                parameter.handle_parse_result(context, values, words)
         if not any(parameter.is_eager for parameter in named):
             assert {parameter.name for parameter in command.params if parameter.required} <= {one.name for one in named}
         if not hasattr(command, "commands"):

@@ -68,8 +68,8 @@ def test_doctor_finds_all_requirements_of_a_run() -> None:
             ["run", "run.yaml", "--set", "retrieval.depht=5"],
             1,
             "error: --set retrieval.depht: unknown key (value 5); "
-            "expected one of b, best_passages, depth, faiss, feedback, first_passage_weight, k1, runs, statistics, "
-            "summarise, systems",
+            "expected one of b, best_passages, depth, faiss, feedback, first_passage_weight, k1, max_rate, runs, "
+            "statistics, summarise, systems",
             id="typo",
         ),
         pytest.param(["run", "run.yaml", "--set", "index=topics.jsonl"], 1, "not an index", id="no index"),
