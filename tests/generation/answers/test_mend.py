@@ -89,7 +89,7 @@ def test_repetitions_and_rows_of_alike_openings_are_faults(texts: list[str], fau
         pytest.param((0, "Bees never dance for food."), None, id="a sentence without a fault"),
         pytest.param((7, "A bee lays 2,000 eggs a day."), None, id="no sentence"),
         pytest.param((1, ""), None, id="an empty text"),
-        pytest.param((1, EGGS.text), None, id="the same text"),
+        pytest.param((1, EGGS.text), EGGS.text, id="the same text"),
     ],
 )
 def test_a_repair_changes_wording_alone(item: tuple[Any, Any], expected: str | None) -> None:
