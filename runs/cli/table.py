@@ -198,7 +198,7 @@ class Commands(TyperGroup):
         return list_names()
 
     def get_command(self, _ctx: Any, cmd_name: str) -> Any:
-        """Import the command of this name, if the table has it. What its import raises is raised."""
+        """Import the command of this name, if the table has it. An error of that import is never hidden."""
         return build_command(cmd_name) if cmd_name in list_names() else None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
