@@ -28,6 +28,7 @@ NAMED := vllm-0.32.0+cpu.dist-info
 # The tests' wheel of vLLM for CPUs exists only for Linux on x86-64.
 SERVERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VLLM)/.ready)
 ROUTIR := .venv-routir
+PLAID := .venv-plaid
 OPENSEARCH := .opensearch
 DOCS := .venv-docs
 MERMAID := mermaid@11.12.2
@@ -52,7 +53,7 @@ test: lint $(TESTED_WITH) ## run lint, types and all tests, with real servers an
 	$(BIN)/pytest -n 4 -m "not nightly" --no-loadscope-reorder --durations 40 --maxfail 20 || \
 		{ test $$? -eq 1 && echo "The tests that failed beside others run once more, alone:" && $(BIN)/pytest --last-failed --last-failed-no-failures none; }
 
-nightly: lint $(TESTED_WITH) ## run all tests, also those that repeat at length, with 10,000 damaged inputs each
+nightly: lint $(TESTED_WITH) $(PLAID)/.ready ## run all tests, also those that repeat at length, with 10,000 damaged inputs each
 	KEYSTONE_FUZZ=10000 $(BIN)/pytest -n 4 --no-loadscope-reorder --durations 40
 
 durations: $(READY_DEV) $(TESTED_WITH) ## record how long each test takes, in tests/durations.json
@@ -146,6 +147,16 @@ $(ROUTIR)/.ready: Makefile | $(READY)
 		echo "RoutIR could not be installed: its tests are skipped"; test "$$CI" != true; \
 	fi
 
+# fast-plaid has an environment of its own, because it needs PyTorch, which has CUDA on Linux on x86-64 (4.6 GB). Its tests
+# add these packages to those of .venv. If it cannot be installed, they are skipped. With CI=true that is an error.
+$(PLAID)/.ready: Makefile | $(READY)
+	test -x $(PLAID)/bin/python || $(PYTHON) -m venv $(PLAID)
+	if $(BIN)/uv pip install --quiet --python $(PLAID)/bin/python fast-plaid==1.7.0.2110; then \
+		touch $@; \
+	else \
+		echo "fast-plaid could not be installed: its tests are skipped"; test "$$CI" != true; \
+	fi
+
 # Maven loads OpenSearch for tests, one folder of jars for each version. If Maven or its repositories cannot be reached,
 # the tests that need OpenSearch are skipped. With CI=true that is an error.
 $(OPENSEARCH)/.ready: $(POMS)
@@ -176,4 +187,4 @@ chromium: ## install the browser of the tests, if the machine has none
 	fi
 
 clean: ## remove the environments, the servers and all output
-	rm -rf .venv $(VLLM) $(ROUTIR) $(OPENSEARCH) $(DOCS) site build demo-out dist out benchmarks/out
+	rm -rf .venv $(VLLM) $(ROUTIR) $(PLAID) $(OPENSEARCH) $(DOCS) site build demo-out dist out benchmarks/out

@@ -1,6 +1,6 @@
 """An index folder: its description, and a guard against its replacement while a command uses it."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import wraps
@@ -91,6 +91,11 @@ class ImpactSet:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaidSet(ImpactSet):
+    """A PLAID index of the tokens' vectors: the checkpoint of late interaction, and the digest of its files."""
+
+
+@dataclass(frozen=True, slots=True)
 class Index:
     """The description of an index in its folder."""
 
@@ -139,6 +144,8 @@ class Index:
     """The language whose documents alone `lucene` and `postings` hold; empty if they hold all documents."""
     device: str = "cpu"
     """Where the models of vectors ran when the index was built: `cpu` or `cuda`."""
+    plaid: dict[str, PlaidSet] = field(default_factory=dict)
+    """The PLAID indexes by their names."""
     parts: OpenParts | None = field(default=None, compare=False, repr=False)
     """The parts that stay open, as `hold_open` says; None if each use opens its parts."""
 
@@ -152,7 +159,8 @@ class Index:
             dense += f", recall@10 {recall.at_10:.4f}" if recall else ""
         told = "" if self.language == DEFAULT_LANGUAGE else f" in {name_languages(self.languages or [self.language])}"
         sparse = "".join(f", impacts by {one.label} ({name})" for name, one in self.impacts.items())
-        return f"Index({str(self.folder)!r}: {number}{told}, BM25 by {self.backend}, {dense}{sparse})"
+        late = "".join(f", PLAID by {one.label} ({name})" for name, one in self.plaid.items())
+        return f"Index({str(self.folder)!r}: {number}{told}, BM25 by {self.backend}, {dense}{sparse}{late})"
 
     @property
     def backend(self) -> str:
@@ -254,14 +262,17 @@ class Index:
 
     def impacts_of(self, name: str) -> Path:
         """The folder of a set of impacts. `UserError` for a name that the index lacks."""
-        if name not in self.impacts:
-            expected = (
-                f"one of {', '.join(self.impacts)}" if self.impacts else "a set that the index holds: it has none"
-            )
-            raise UserError(
-                f"impacts: found {name!r} for {self.folder}, expected {expected} (keystone index --impacts)"
-            )
-        return self.folder / "impacts" / name
+        return self._find_set("impacts", self.impacts, name)
+
+    def plaid_of(self, name: str) -> Path:
+        """The folder of a PLAID index. `UserError` for a name that the index lacks."""
+        return self._find_set("plaid", self.plaid, name)
+
+    def _find_set(self, kind: str, held: Collection[str], name: str) -> Path:
+        if name not in held:
+            expected = f"one of {', '.join(held)}" if held else "a set that the index holds: it has none"
+            raise UserError(f"{kind}: found {name!r} for {self.folder}, expected {expected} (keystone index --{kind})")
+        return self.folder / kind / name
 
     @property
     def dense(self) -> Path:
@@ -297,6 +308,7 @@ def open_index(folder: Path) -> Index:
             {name: ImpactSet(**own) for name, own in found.get("impacts", {}).items()}, recall=_read_recall(found),
             language=found.get("language", DEFAULT_LANGUAGE), languages=found.get("languages", {}),
             device=str(found.get("device", "cpu")),
+            plaid={name: PlaidSet(**own) for name, own in found.get("plaid", {}).items()},
         )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error

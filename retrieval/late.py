@@ -61,9 +61,7 @@ class LateSystem(System):
         assert within is not None  # `within` is required
         digest = self.identify()
         encoder = open_late_encoder(self.model, digest)
-        asked = [
-            encoder.encode_query(query.passage if self.reads == "passage" else query.dense_text) for query in queries
-        ]
+        asked = encode_queries(encoder, queries, self.reads)
         scores = np.zeros((len(queries), len(within)), np.float32)
         with opened.progress("Late interaction", len(within)) as tick:
             for place, passages in enumerate(_read_vectors(opened, within, encoder, f"late {digest}".encode())):
@@ -71,6 +69,11 @@ class LateSystem(System):
                     row[place] = max(compute_maxsim(query, passage) for passage in passages) / len(query)
                 tick(1)
         return ranked([query.id for query in queries], [within] * len(queries), list(scores), self.depth)
+
+
+def encode_queries(encoder: "LateEncoder", queries: Sequence[Query], reads: str) -> "list[Matrix]":
+    """Compute the vectors of each query, or of its passage."""
+    return [encoder.encode_query(query.passage if reads == "passage" else query.dense_text) for query in queries]
 
 
 def _read_vectors(opened: OpenIndex, rows: Rows, encoder: "LateEncoder", maker: bytes) -> "Iterator[list[Matrix]]":

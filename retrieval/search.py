@@ -17,13 +17,14 @@ from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.dense import DenseSystem
 from keystone.retrieval.impact import ImpactSystem
 from keystone.retrieval.late import LateSystem
+from keystone.retrieval.plaid import PlaidSystem
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import Query, Rankings, offsets_of
 
 KINDS: OpenTable[type[System]] = OpenTable(
     "keystone.systems",
     System,
-    {"bm25": Bm25System, "dense": DenseSystem, "impact": ImpactSystem, "late": LateSystem},
+    {"bm25": Bm25System, "dense": DenseSystem, "impact": ImpactSystem, "late": LateSystem, "plaid": PlaidSystem},
     classes=True,
     name_of=lambda one: str(one.model_fields["kind"].default),
 )

@@ -82,6 +82,10 @@ def build_index(
         made_of.append(["language", settings.language])
     if settings.impacts:
         made_of.append(["impacts", {name: one.weights for name, one in settings.impacts.items()}])
+    if settings.plaid:
+        if opensearch:
+            raise UserError("found --plaid with --opensearch, which holds no PLAID index; expected one of them")
+        made_of.append(["plaid", {name: one.weights for name, one in settings.plaid.items()}])
     key, passages_key = digest(made_of), digest([*made_of, "passages"])
     keys = [key, passages_key] if settings.passages is None else [passages_key if settings.passages else key]
     at = opensearch.place.at if opensearch else {}
@@ -123,6 +127,7 @@ def build_index(
                 made |= describe_impacts(settings)
             else:
                 made |= write_impact_sets(store, settings, folder, effort)
+                made |= write_plaid_sets(store, settings, folder, effort)
             made |= describe_language(store, settings.language)
             meta = {"format": FORMAT, "key": passages_key if made["passages"] else key, **read, **made}
             meta |= {"corpus": unicode_name(corpus.name), **describe_device(settings)}
@@ -139,7 +144,8 @@ def build_index(
 
 def list_set_folders(settings: BuildSettings) -> list[str]:
     """List the folders of an index that hold its further sets."""
-    return [*(["vectors"] if settings.vectors else []), *(["impacts"] if settings.impacts else [])]
+    sets = {"vectors": settings.vectors, "impacts": settings.impacts, "plaid": settings.plaid}
+    return [kind for kind, own in sets.items() if own]
 
 
 def write_impact_sets(
@@ -162,6 +168,21 @@ def write_impact_sets(
     for name, one in settings.impacts.items():
         write_impacts(texts, one, folder / "impacts" / name, effort, find_older(name))
     return describe_impacts(settings)
+
+
+def write_plaid_sets(store: DocumentStore, settings: BuildSettings, folder: Path, effort: Effort) -> dict[str, Any]:
+    """Encode the tokens of all documents for each PLAID index; returns what `index.json` says of them.
+
+    If the index has passages, these are encoded. `UserError` and `MissingPackage` as from `write_plaid`.
+    """
+    if not settings.plaid:
+        return {}
+    from keystone.indexing.plaid import write_plaid  # its encoders take long to import
+
+    texts = _find_texts(store, folder)
+    for name, one in settings.plaid.items():
+        write_plaid(texts, one, folder / "plaid" / name, effort)
+    return {"plaid": {name: asdict(one) for name, one in settings.plaid.items()}}
 
 
 def encode_impact_sets(
@@ -282,7 +303,7 @@ def write_vectors(
 
 
 def remove_shards(folder: Path, names: Iterable[str]) -> None:
-    """Remove what a build has left beside the FAISS indexes in `vectors`, and in `impacts` and `languages`."""
+    """Remove what a build has left beside the FAISS indexes in `vectors`, and in `impacts`, `plaid` and `languages`."""
     for place in [folder / "vectors" / name for name in names]:
         for left in [*place.parent.glob("*.npy"), *place.parent.glob("*.json"), *place.glob("*.json")]:
             left.unlink()
@@ -290,9 +311,9 @@ def remove_shards(folder: Path, names: Iterable[str]) -> None:
             left.unlink()
         for folder_of in [place / "shards", *place.glob("kind-*")]:
             shutil.rmtree(folder_of, ignore_errors=True)
-    notes = [*(folder / "impacts").glob("*.json"), *(folder / "languages").glob("*.json")]
-    for left in [*(folder / "impacts").glob("*.shards"), *notes]:
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    for kind in ("impacts", "plaid", "languages"):
+        for left in [*(folder / kind).glob("*.shards"), *(folder / kind).glob("*.json")]:
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def _build_store(

@@ -1,4 +1,4 @@
-"""Parts of an index that come and go later: further sets of vectors and of impacts, without touching the rest.
+"""Parts of an index that come and go later: sets of vectors, impacts and PLAID, without touching the rest.
 
 The new index shares the files of the older one, and takes its place at once. If a command stops at any moment, the
 older index is whole, and the same command goes on from there.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.builds.changes import read_description, replace_index
-from keystone.indexing.builds.index import PARTS, write_impact_sets, write_vectors
+from keystone.indexing.builds.index import PARTS, write_impact_sets, write_plaid_sets, write_vectors
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
@@ -23,7 +23,7 @@ from keystone.indexing.types import Embedding, Progress, silent
 from keystone.indexing.vectors.shards import Shards, Texts, embed_store
 from keystone.indexing.vectors.types import Effort, Foretell
 
-SETS = ("vectors", "impacts")
+SETS = ("vectors", "impacts", "plaid")
 """The folders of an index that hold further sets, and their keys in `index.json`."""
 
 
@@ -34,7 +34,7 @@ def change_parts(
     progress: Progress = silent,
     foretell: Foretell | None = None,
 ) -> Index:
-    """Add the sets of vectors and of impacts of the settings to the index in the folder `out`, and drop sets by name.
+    """Add the sets of vectors, impacts and PLAID of the settings to the index in the folder `out`; drop sets by name.
 
     Further sets of vectors hold the same texts as those that are there, documents or passages. `foretell` receives the
     time and space that each set will take, before it is made. `UserError` if `out` is no index in a folder, for a new
@@ -44,8 +44,8 @@ def change_parts(
     older = open_index(out)
     if older.at:
         raise UserError(f"{out}: holds its documents in {older.backend}, expected an index in the folder")
-    held = [*older.vectors, *older.impacts]
-    new = [*settings.vectors, *settings.impacts]
+    held = [*older.vectors, *older.impacts, *older.plaid]
+    new = [*settings.vectors, *settings.impacts, *settings.plaid]
     for name in new:
         if (name in held and name not in drop) or new.count(name) > 1:
             raise UserError(f"{out}: holds a set {name!r}, expected a new name, or one that is dropped")
@@ -58,9 +58,9 @@ def change_parts(
         faiss_shard=older.faiss_shard, opensearch=None,
     )  # fmt: skip
     added = {name: one.made_by for name, one in settings.vectors.items()}
-    impacts = {name: one.weights for name, one in settings.impacts.items()}
+    impacts, plaid = ({name: one.weights for name, one in own.items()} for own in (settings.impacts, settings.plaid))
     kind = [settings.faiss, settings.recall]
-    key = digest(["parts", older.key, added, impacts, kind, sorted(drop)])
+    key = digest(["parts", older.key, added, impacts, kind, sorted(drop), *([plaid] if plaid else [])])
     with replace_index(out, older, key, (*PARTS, "*.sqlite", *SETS), settings) as (folder, engine):
         _share_files(older, folder, drop)
         store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress, foretell)
@@ -70,6 +70,7 @@ def change_parts(
 
         made, _, _ = write_vectors(store, settings, folder, embed, progress)
         made |= write_impact_sets(store, settings, folder, effort)
+        made |= write_plaid_sets(store, settings, folder, effort)
         write_description(folder, {**_describe(older, made, drop), "key": key})
     return open_index(out)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from keystone.indexing.index import ImpactSet
+from keystone.indexing.index import ImpactSet, PlaidSet
 from keystone.indexing.languages import DEFAULT_LANGUAGE, FIELD_PREFIX
 from keystone.indexing.types import MINILM, Embedding
 
@@ -46,6 +46,8 @@ class BuildSettings:
     """The models of further sets of vectors, by the names of the sets."""
     impacts: Mapping[str, ImpactSet] = field(default_factory=dict)
     """The learned sparse encoders of sets of impacts, by the names of the sets."""
+    plaid: Mapping[str, PlaidSet] = field(default_factory=dict)
+    """The checkpoints of late interaction of PLAID indexes, by the names of the sets."""
     engine: str = "local"
     """Where the long work runs: a name in `keystone.indexing.builds.engines.ENGINES`."""
     threads: int = 1

@@ -32,6 +32,7 @@ from keystone.indexing.builds.index import (
     show_segments,
     sum_segments,
     write_impact_sets,
+    write_plaid_sets,
     write_postings,
     write_vectors,
 )
@@ -129,6 +130,7 @@ def _settle(older: Index, settings: BuildSettings) -> BuildSettings:
         embedding=older.embedding,
         vectors={name: one.embedding for name, one in older.vectors.items()},
         impacts=older.impacts,
+        plaid=older.plaid,
         faiss=SMALLEST if wanted and wanted.chosen else next((kind for kind in kinds if kind), None),
         recall=wanted.wanted if wanted else None,
         faiss_shard=size,
@@ -179,6 +181,7 @@ def _fill(
         made |= write_impact_sets(
             store, settings, folder, effort, lambda name: OlderImpacts(older.impacts_of(name), stayed)
         )
+    made |= write_plaid_sets(store, settings, folder, effort)
     parts = read_documents(store, new), read_documents(before, left)
     segments = change_segments(older, found, *parts) if older.segments else sum_segments(store)
     models = [one.made_by for one in (settings.embedding, *settings.vectors.values()) if one]

@@ -68,7 +68,7 @@ class LateEncoder:
             if weight.shape[1] != width:
                 raise refuse(checkpoint, f"a projection of {weight.shape[1]} numbers", f"of {width} numbers")
             width = len(weight)
-        self.dimension = width
+        self.dimension: int = width
         """The numbers of each vector."""
 
     def encode_query(self, text: str) -> Matrix:

@@ -15,7 +15,7 @@ from keystone.indexing.builds.changes import Reading
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import Report, UserError
-from keystone.indexing.index import ImpactSet, Index
+from keystone.indexing.index import ImpactSet, Index, PlaidSet
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.types import Embedding, Progress
 from keystone.indexing.vectors.types import Foretell
@@ -64,16 +64,30 @@ def parse_impacts(given: Sequence[str]) -> dict[str, ImpactSet]:
     """Parse the values of `--impacts`, each `NAME=MODEL`, by name. `UserError` for anything else."""
     if not given:
         return {}
-    from keystone.indexing.builds.sets import check_set_name
     from keystone.indexing.impacts import settle_impacts
 
-    found: dict[str, ImpactSet] = {}
-    for option in given:
-        name, _, model = option.partition("=")
-        check_set_name(name, found, f"--impacts {option}")
+    return {name: settle_impacts(model) for name, model in _parse_models("--impacts", given).items()}
+
+
+def parse_plaid(given: Sequence[str]) -> dict[str, PlaidSet]:
+    """Parse the values of `--plaid`, each `NAME=MODEL`, by name. `UserError` for anything else."""
+    if not given:
+        return {}
+    from keystone.indexing.plaid import settle_plaid
+
+    return {name: settle_plaid(model) for name, model in _parse_models("--plaid", given).items()}
+
+
+def _parse_models(option: str, given: Sequence[str]) -> dict[str, str]:
+    from keystone.indexing.builds.sets import check_set_name
+
+    found: dict[str, str] = {}
+    for value in given:
+        name, _, model = value.partition("=")
+        check_set_name(name, found, f"{option} {value}")
         if not model:
-            raise UserError(f"--impacts {option}: expected NAME=MODEL")
-        found[name] = settle_impacts(model)
+            raise UserError(f"{option} {value}: expected NAME=MODEL")
+        found[name] = model
     return found
 
 
@@ -111,6 +125,7 @@ def attach_index(
         "--language": settings.language if settings.language != DEFAULT_LANGUAGE else None,
         "--vectors": settings.vectors or None,
         "--impacts": (settings.impacts if backend is not BACKENDS["pyserini"] else None) or None,
+        "--plaid": settings.plaid or None,
         "--dense passages": (settings.passages and settings.faiss) or None,
     }
     if not (backend.cuts and corpus.startswith(backend.prefix)):

@@ -26,6 +26,7 @@ from keystone.indexing.errors import NotFound, Report, UserError
 from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.index import Index
 from keystone.indexing.io.fields import find_field
+from keystone.indexing.plaid import settle_plaid
 from keystone.indexing.types import MINILM, Document
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
@@ -127,27 +128,29 @@ def change_parts(
     *,
     vectors: Mapping[str, str | dict[str, Any]] = MappingProxyType({}),
     impacts: Mapping[str, str] = MappingProxyType({}),
+    plaid: Mapping[str, str] = MappingProxyType({}),
     drop: Iterable[str] = (),
 ) -> Index:
-    """Add sets of vectors and of impacts to an index in its folder, or drop sets by their names; returns the new index.
+    """Add sets of vectors, impacts and PLAID to an index in its folder, or drop sets by name; returns the new index.
 
-    This is `keystone index --add --drop`. `vectors` and `impacts` give the model of each new set by its name: the
-    embedded one, the folder of a checkpoint, or one of the hub. The model of vectors may also be a dictionary with the
-    keys `model`, `url`, `window`, `query_prefix`, `passage_prefix`, `key_env` and `dimensions`. All other parts stay as
-    they are. `index` itself cannot be used any more.
+    This is `keystone index --add --drop`. `vectors`, `impacts` and `plaid` give the model of each new set by its name:
+    the embedded one, the folder of a checkpoint, or one of the hub. The model of vectors may also be a dictionary with
+    the keys `model`, `url`, `window`, `query_prefix`, `passage_prefix`, `key_env` and `dimensions`. All other parts
+    stay as they are. `index` itself cannot be used any more.
 
     A warning names a model of unknown prefixes. `UserError` as from the command, and if nothing is to change.
     """
     dropped, note = [drop] if isinstance(drop, str) else list(drop), partial(warn, stacklevel=3)
-    if not (vectors or impacts or dropped):
-        raise UserError("found no vectors, impacts or names to drop, expected one of them")
-    for place, names in (("vectors", vectors), ("impacts", impacts)):
+    if not (vectors or impacts or plaid or dropped):
+        raise UserError("found no vectors, impacts, PLAID indexes or names to drop, expected one of them")
+    for place, names in (("vectors", vectors), ("impacts", impacts), ("plaid", plaid)):
         for name in names:
             check_set_name(name, (), place)
     models = {name: {"model": one} if isinstance(one, str) else one for name, one in vectors.items()}
     settings = BuildSettings(
         vectors={name: settle_vectors(one, None, note, f"vectors: {name}") for name, one in models.items()},
         impacts={name: settle_impacts(model) for name, model in impacts.items()},
+        plaid={name: settle_plaid(model) for name, model in plaid.items()},
         threads=steps.THREADS,
     )
     return parts.change_parts(check_index(index).folder, settings, dropped)

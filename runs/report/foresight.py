@@ -14,6 +14,7 @@ from keystone.indexing.encoders.footprint import Footprint, measure_footprint
 from keystone.retrieval.dense import DenseSystem
 from keystone.retrieval.impact import ImpactSystem
 from keystone.retrieval.late import LateSystem
+from keystone.retrieval.plaid import PlaidSystem
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.directory import Plan, plan_stages
 from keystone.runs.pipeline.foresight import Asked, AskedTopic, Foreseen
@@ -133,6 +134,8 @@ def _list_models(job: Job) -> Iterator[tuple[str, str]]:
             embeddings.append((f"embeddings {system.vectors}", index.vectors[system.vectors].embedding))
         if isinstance(system, ImpactSystem) and system.impacts in index.impacts:
             yield f"impacts {system.impacts}", index.impacts[system.impacts].model
+        if isinstance(system, PlaidSystem) and system.plaid in index.plaid:
+            yield f"late interaction {name}", index.plaid[system.plaid].model
     yield from ((use, one.model) for use, one in embeddings if not one.url)
     yield from (
         ("reranker", one.model) for one in job.config.rerank.list_steps() if one.method == "model" and one.model

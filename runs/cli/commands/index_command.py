@@ -58,8 +58,10 @@ _OF_UPDATES = {
     "json", "threads", "quiet",
 }  # fmt: skip
 """The parameters of an update. All others are settled by the index."""
-_OF_PARTS = {"add", "drop", "vectors", "impacts", "faiss", "recall", "out", "engine", "json", "threads", "quiet"}
-"""The parameters of a command that adds or drops sets of vectors or of impacts."""
+_OF_PARTS = {
+    "add", "drop", "vectors", "impacts", "plaid", "faiss", "recall", "out", "engine", "json", "threads", "quiet",
+}  # fmt: skip
+"""The parameters of a command that adds or drops sets of vectors, impacts or PLAID."""
 QUICKER = (
     "; quicker: --dense all instead of passages, --dense pool (only documents that runs find), --no-dense (no vectors)"
 )
@@ -102,11 +104,12 @@ def index(
         ),
     ] = False,
     add: Annotated[
-        bool, typer.Option("--add", help="Add the sets of --vectors and --impacts to the index, and leave the rest.")
+        bool,
+        typer.Option("--add", help="Add the sets of --vectors, --impacts and --plaid to the index; the rest stays."),
     ] = False,
     drop: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Drop a set of vectors or impacts. Can be given several times."),
+        typer.Option(metavar="NAME", help="Drop a set of vectors, impacts or PLAID. Can be given several times."),
     ] = None,
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
     extract: Annotated[
@@ -165,6 +168,13 @@ def index(
         typer.Option(
             help="A set of impacts by a learned sparse encoder, such as a SPLADE: NAME=MODEL. Can be given several "
             "times; see the page on indexes."
+        ),
+    ] = None,
+    plaid: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A PLAID index by a checkpoint of late interaction, such as a ColBERT: NAME=MODEL. Needs the extra "
+            "plaid. Can be given several times."
         ),
     ] = None,
     embedding_url: Annotated[
@@ -281,6 +291,7 @@ def index(
         make_index,
         make_structures,
         parse_impacts,
+        parse_plaid,
         parse_vectors,
         target_of,
     )
@@ -290,8 +301,9 @@ def index(
     updates, changes_parts = bool(update or delete), bool(add or drop)
     if watch and not update:
         raise typer.BadParameter("expected with --update CORPUS", param_hint="'--watch'")
-    if add and not (vectors or impacts):
-        raise typer.BadParameter("expected with --vectors NAME=MODEL or --impacts NAME=MODEL", param_hint="'--add'")
+    if add and not (vectors or impacts or plaid):
+        expected = "expected with --vectors NAME=MODEL, --impacts NAME=MODEL or --plaid NAME=MODEL"
+        raise typer.BadParameter(expected, param_hint="'--add'")
     if updates:
         why = "an update keeps the models and kinds of the index, and names its corpora by --update"
         _refuse_settings(context, _OF_UPDATES, "--update or --delete", why)
@@ -353,6 +365,7 @@ def index(
         opensearch=target_of(opensearch, shards, replicas),
         vectors=parse_vectors(vectors or [], given, warn),
         impacts=parse_impacts(impacts or []),
+        plaid=parse_plaid(plaid or []),
         engine=engine,
         threads=threads,
     )

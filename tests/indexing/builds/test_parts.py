@@ -99,7 +99,7 @@ def test_a_killed_command_goes_on_and_the_older_index_is_whole_until_then(models
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--add"], "expected with --vectors NAME=MODEL or --impacts NAME=MODEL"),
+        (["--add"], "expected with --vectors NAME=MODEL, --impacts NAME=MODEL or --plaid NAME=MODEL"),
         (["--drop", "b"], "holds no set 'b' to drop, expected one of a"),
         (["--add", "--vectors", "a=all-MiniLM-L6-v2"], "holds a set 'a', expected a new name"),
         (["--drop", "a", "--update", "x"], "found --drop with --update or --delete, expected only one of them"),

@@ -177,7 +177,7 @@ def test_sets_of_an_index_are_added_and_dropped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({}, "found no vectors, impacts or names to drop"),
+        ({}, "found no vectors, impacts, PLAID indexes or names to drop"),
         ({"drop": "a"}, "holds no set 'a' to drop"),
         ({"vectors": {"A b": "all-MiniLM-L6-v2"}}, "vectors: found the name 'A b', expected a new one"),
         ({"vectors": {"a": {"model": "m", "windows": 8}}}, "vectors: a: found windows: 8, expected model, url, window"),

@@ -1,6 +1,7 @@
-"""Small checkpoints of late interaction in PyLate's and in ColBERT's layout, and of BGE-M3, with random weights."""
+"""Small checkpoints of late interaction with random weights, by PyLate's and ColBERT's layouts, and one of MiniLM."""
 
 import json
+import shutil
 import string
 from pathlib import Path
 from typing import Any
@@ -8,28 +9,54 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from keystone.indexing.io.published import MINILM, find_published
 from tests.support.models.checkpoints import WIDTH, write_checkpoint
 
 DIMENSION = 12
 MARKERS = {"query_prefix": "[Q] ", "document_prefix": "[D] "}
 
 
-def write_pylate(folder: Path, **settings: Any) -> Path:
+def write_pylate(folder: Path, dimension: int = DIMENSION, **settings: Any) -> Path:
     """Write a checkpoint in PyLate's layout; `settings` stand in `config_sentence_transformers.json`."""
     write_checkpoint(folder)
     _add_tokens(folder, [*MARKERS.values(), *string.punctuation])
+    said: dict[str, Any] = {
+        "query_length": 24,
+        "document_length": 40,
+        "do_query_expansion": True,
+        "attend_to_expansion_tokens": False,
+    }
+    said |= MARKERS | {"skiplist_words": list(string.punctuation)}
+    return _describe(folder, _draw(dimension, WIDTH), said | settings)
+
+
+def write_minilm(folder: Path) -> Path:
+    """Write MiniLM as a checkpoint of late interaction, whose vectors are turned and cut to 128 numbers."""
+    folder.mkdir(parents=True)
+    for name in ("model.safetensors", "tokenizer.json"):
+        shutil.copy(find_published(MINILM) / name, folder)
+    sizes = {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 6, "num_attention_heads": 12}
+    sizes |= {"max_position_embeddings": 512, "vocab_size": 30_522, "type_vocab_size": 2, "pad_token_id": 0}
+    kind = {"architectures": ["BertModel"], "model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12}
+    (folder / "config.json").write_text(json.dumps(kind | sizes))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 512, "pad_token": "[PAD]"}))
+    turned = np.linalg.qr(np.random.default_rng(0).normal(size=(384, 384)))[0][:128].astype(np.float32)
+    said = {"query_length": 64, "document_length": 128, "query_prefix": "", "document_prefix": ""}
+    return _describe(folder, turned, said | {"do_query_expansion": False, "skiplist_words": []})
+
+
+def _describe(folder: Path, projection: np.ndarray[Any, Any], said: dict[str, Any]) -> Path:
+    """Add a projection and the files of PyLate to a checkpoint."""
     dense = folder / "1_Dense"
     dense.mkdir(exist_ok=True)
-    save_file({"linear.weight": _draw(DIMENSION, WIDTH)}, dense / "model.safetensors")
-    sizes = {"in_features": WIDTH, "out_features": DIMENSION, "bias": False}
+    save_file({"linear.weight": np.ascontiguousarray(projection)}, dense / "model.safetensors")
+    sizes = {"in_features": projection.shape[1], "out_features": len(projection), "bias": False}
     (dense / "config.json").write_text(json.dumps(sizes | {"activation_function": "torch.nn.modules.linear.Identity"}))
     types = {"": "sentence_transformers.models.Transformer", "1_Dense": "pylate.models.Dense.Dense"}
     listed = [{"idx": n, "name": str(n), "path": path, "type": type} for n, (path, type) in enumerate(types.items())]
     (folder / "modules.json").write_text(json.dumps(listed))
-    said = {"model_type": "ColBERT", "similarity_fn_name": "MaxSim", "query_length": 24, "document_length": 40}
-    said |= MARKERS | {"do_query_expansion": True, "attend_to_expansion_tokens": False}
-    said |= {"skiplist_words": list(string.punctuation)} | settings
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(said))
+    kind = {"model_type": "ColBERT", "similarity_fn_name": "MaxSim"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(kind | said))
     return folder
 
 
