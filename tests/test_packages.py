@@ -121,7 +121,7 @@ def test_the_commands_of_the_page_use_one_row_of_each_table(installed: Path, tmp
         ),
         pytest.param(
             "run --set run_id=a --set index=i --set topics=t --set retrieval.systems.a.kind=title",
-            "retrieval.systems.a.kind: found 'title'; expected one of bm25, dense, impact, late, titles",
+            "retrieval.systems.a.kind: found 'title'; expected one of bm25, dense, impact, late, plaid, titles",
             id="systems",
         ),
         pytest.param(

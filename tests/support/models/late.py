@@ -41,7 +41,7 @@ def write_minilm(folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(kind | sizes))
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 512, "pad_token": "[PAD]"}))
     turned = np.linalg.qr(np.random.default_rng(0).normal(size=(384, 384)))[0][:128].astype(np.float32)
-    said = {"query_length": 64, "document_length": 128, "query_prefix": "", "document_prefix": ""}
+    said = {"query_length": 32, "document_length": 64, "query_prefix": "", "document_prefix": ""}
     return _describe(folder, turned, said | {"do_query_expansion": False, "skiplist_words": []})
 
 
