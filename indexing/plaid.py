@@ -94,23 +94,30 @@ def write_plaid(texts: Texts, one: PlaidSet, folder: Path, effort: Effort) -> No
         tokens = sum(len(vectors) for vectors in encode(rows))
         return tokens * (encoder.dimension // 2 + TOKEN_BYTES)
 
-    def write(path: Path, rows: range) -> list[int]:
-        own = encode(rows)
-        np.save(path, np.concatenate(own).astype(np.float16))
-        return [len(vectors) for vectors in own]
-
     step, counts = f"Encoding tokens by {one.label}", list[int]()
     if missing:
         foretell(step, sum(map(len, missing)), effort, measure)
     with effort.progress(step, len(texts)) as tick:
         for name, rows in parts.items():
-            counts += stage(shards, name, lambda path: write(path, rows))  # noqa: B023
+            counts += stage(shards, name, lambda path: save_vectors(path, encode(rows), one.model))  # noqa: B023
             tick(len(rows))
     if sum(counts) < LEAST_TOKENS:
         raise UserError(f"{one.model}: found {sum(counts)} tokens in all documents, expected {LEAST_TOKENS} for PLAID")
     with effort.progress("Compressing tokens' vectors", None):
         files = [shards / name for name in parts]
         stage(folder.parent, folder.name, lambda path: _compress(files, counts, path, effort.threads))
+
+
+def save_vectors(path: Path, texts: Sequence[Matrix], model: str) -> list[int]:
+    """Save the vectors of texts as float16[tokens, dimension]; returns the number of each text's tokens.
+
+    `UserError` if a number is not finite.
+    """
+    vectors = np.concatenate(texts)
+    if not np.isfinite(vectors).all():
+        raise UserError(f"{model}: found vectors that are not finite, expected numbers: fetch the checkpoint again")
+    np.save(path, vectors.astype(np.float16))
+    return list(map(len, texts))
 
 
 def _compress(files: Sequence[Path], counts: Sequence[int], folder: Path, threads: int) -> None:

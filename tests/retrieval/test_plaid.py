@@ -17,7 +17,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, PlaidSet, open_index
 from keystone.indexing.opensearch.cluster import place_of
 from keystone.indexing.opensearch.index import Target
-from keystone.indexing.plaid import open_plaid
+from keystone.indexing.plaid import open_plaid, save_vectors
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.late import LateSystem
 from keystone.retrieval.plaid import PlaidSystem
@@ -78,6 +78,14 @@ def test_a_cluster_holds_no_plaid_index(tmp_path: Path) -> None:
         build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index", settings)
 
 
+def test_vectors_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    vectors = np.ones((2, 8), np.float32)
+    assert save_vectors(tmp_path / "0.npy", [vectors, vectors[:1]], "m") == [2, 1]
+    vectors[1, 3] = np.nan
+    with pytest.raises(UserError, match="m: found vectors that are not finite"):
+        save_vectors(tmp_path / "0.npy", [vectors], "m")
+
+
 @pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)  # it encodes all documents twice
@@ -125,14 +133,16 @@ def test_an_updated_set_is_that_of_a_new_build_and_dropping_it_leaves_the_first_
     assert done.returncode == 0, done.stderr
     both = tmp_path / "both.jsonl"
     both.write_bytes(corpus.read_bytes() + (tmp_path / "new.jsonl").read_bytes())
-    build_index(both, tmp_path / "fresh", settings)
-    fresh = add(tmp_path / "fresh", model, "--threads", "2")
+    options = ["--dense", "passages" if passages else "all", "--plaid", f"c={model}", "--threads", "2"]
+    done = keystone("index", both, *options, "--out", tmp_path / "fresh", "-q", code=add_plaid())
+    assert done.returncode == 0, done.stderr
+    fresh = open_index(tmp_path / "fresh")
     index = open_index(tmp_path / "index")
     assert read_files(index) == read_files(fresh)
     assert sorted(list_found(tmp_path / "index", "honey bees")) == sorted([*CORPUS, "new"])
     (tmp_path / "gone").write_text("new\n")
-    options = ("--delete", tmp_path / "gone", "--out", tmp_path / "index", "-q")
-    assert keystone("index", *options, code=add_plaid()).returncode == 0
+    done = keystone("index", "--delete", tmp_path / "gone", "--out", tmp_path / "index", "-q", code=add_plaid())
+    assert done.returncode == 0, done.stderr
     (tmp_path / "index/plaid/c/merged_residuals.npy").write_bytes(b"")
     shown = keystone("search", tmp_path / "index", "bees", "--set", SYSTEM, "-q", code=add_plaid())
     assert (shown.returncode, "damaged: drop the set and add it again" in shown.stderr) == (1, True), shown.stderr
