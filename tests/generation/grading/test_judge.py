@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.grading.judge import PROMPTS, JudgeSettings, choose_grade, judge_texts
+from keystone.generation.grading.umbrela import PROMPTS, JudgeSettings, choose_grade, judge_texts
 from keystone.generation.llm.model import make_request_key
 from keystone.generation.types import Failure, Request
 from tests.support.models.scripted import Scripted

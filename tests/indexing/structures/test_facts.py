@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.indexing.structures.fact_graph import normalise_key
-from keystone.indexing.structures.facts import MOST_KEYS, find_fact_spans, make_facts
+from keystone.indexing.structures.fact_graph import MOST_KEYS, find_fact_spans, make_facts, normalise_key
 from keystone.indexing.types import Document
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from keystone.generation.context.tokens import count_tokens
 from keystone.generation.readers.disco_rag.graph import Graph, read_graph
-from keystone.generation.readers.disco_rag.parts import PLAN_TOKENS, read_plan
+from keystone.generation.readers.disco_rag.read import PLAN_TOKENS, read_plan
 from keystone.generation.readers.disco_rag.relations import INTER, INTRA
 from keystone.generation.readers.disco_rag.tree_reply import read_tree
 from keystone.generation.types import Reply
