@@ -19,8 +19,18 @@ from keystone.generation.llm.model import Model
 from keystone.generation.prompts.readers import rhetorical_graph, rhetorical_plan, rst_tree
 from keystone.generation.readers.allowance import Allowance, Asked, ask_within
 from keystone.generation.readers.disco_rag.chunks import Chunk, choose_chunks, list_evidence, rank_chunks, show_chunks
-from keystone.generation.readers.disco_rag.graph import Graph, infer_graph, read_graph, show_graph, shuffle_graph
-from keystone.generation.readers.disco_rag.relations import INTER, INTRA, UNRELATED, Found, tidy_lines
+from keystone.generation.readers.disco_rag.relations import (
+    INTER,
+    INTRA,
+    UNRELATED,
+    Found,
+    Graph,
+    infer_graph,
+    read_graph,
+    show_graph,
+    shuffle_graph,
+    tidy_lines,
+)
 from keystone.generation.readers.disco_rag.tree_reply import grow_tree, read_tree, show_tree, show_units, shuffle_trees
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import RhetoricalSettings

@@ -25,9 +25,8 @@ from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.fact_graph import make_facts
 from keystone.indexing.types import Span
 from keystone.indexing.vectors.types import Vectors
-from tests.support.fuzz import FUZZ_CASES
 from tests.support.models.scripted import Said, Scripted
-from tests.support.mutation import mutate
+from tests.support.mutation import FUZZ_CASES, mutate
 from tests.support.structures.questions import make_question
 
 DOCUMENTS = {
