@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keystone.fusion.hits import gather_hits, rank_hits
-from keystone.fusion.lists import Groups, Ranked, RankedLists
+from keystone.fusion.lists import Groups, Ranked, RankedLists, gather_hits, rank_hits
 from keystone.fusion.methods import METHODS, NORMS, RRF_K, find_impossible_setting
 from keystone.fusion.rrf import fuse_groups
 from keystone.retrieval.types import Rankings, offsets_of

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from keystone.fusion.hits import Floats, Hits
+from keystone.fusion.lists import Floats, Hits
 from keystone.indexing.plugins import OpenTable
 from keystone.retrieval.types import offsets_of
 

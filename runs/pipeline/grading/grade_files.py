@@ -107,7 +107,7 @@ def read_judgments(path: Path) -> list[Judgment]:
     return [Judgment(query_id, by, doc_id, int(grade)) for query_id, by, doc_id, grade in rows]
 
 
-def gather_qrels(judgments: Iterable[Judgment]) -> Qrels:
+def gather_qrels(judgments: list[Judgment]) -> Qrels:
     """Gather judgments by topic or query, as a file of them is read."""
     grades: dict[str, dict[str, int]] = {}
     for one in judgments:

@@ -27,7 +27,7 @@ from keystone.indexing.store import sample_documents
 from keystone.indexing.types import Span
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Query, Topic
-from keystone.runs.pipeline.answering.one_topic import make_record
+from keystone.runs.pipeline.answering import make_record
 from keystone.runs.pipeline.grading.grade_files import Judgment
 from keystone.runs.pipeline.ranking.rank import Hits
 from keystone.runs.pipeline.stage import Step

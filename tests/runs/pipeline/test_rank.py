@@ -21,7 +21,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation import tune as tuning
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import parse_measure
-from keystone.runs.pipeline.answering import bulk
+from keystone.runs.pipeline import answering
 from keystone.runs.pipeline.file_names import NARRATIVE
 from keystone.runs.pipeline.grading.grade_files import make_keystone_rankings
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, round_scores
@@ -138,7 +138,7 @@ def test_run_answer_and_tune_give_one_narrative_ranking(
         return found
 
     monkeypatch.setattr(narrative, "fuse_each_narrative", noted)
-    bulk.answer_to_file(read_config(None, settings), tmp_path / "answers.jsonl")
+    answering.answer_to_file(read_config(None, settings), tmp_path / "answers.jsonl")
     assert fused == wanted
 
     measured: list[Run] = []
