@@ -1,4 +1,4 @@
-"""A corpus of nine documents, two narratives that it can answer, and their files: also a folder of BEIR, an index."""
+"""A corpus of nine documents, two narratives that it can answer, and the files of both and of an index."""
 
 import json
 from collections.abc import Sequence
@@ -86,17 +86,3 @@ SAME_BYTES_NAMES = ("store", "postings", "dense.faiss", "passages.npy", "index.j
 def read_contents(folder: Path, names: Sequence[str] = SAME_BYTES_NAMES) -> dict[str, bytes]:
     files = [file for name in names for file in [folder / name, *sorted((folder / name).glob("*"))] if file.is_file()]
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
-
-
-BEIR_HEADER = "query-id\tcorpus-id\tscore\n"
-BEIR_SPLITS = {"test": "1\tbees\t2\n1\twasps\t0\n", "dev": "2\tvolcano\t1\n"}
-
-
-def write_beir_folder(folder: Path) -> Path:
-    (folder / "qrels").mkdir(parents=True)
-    write_corpus(folder / "corpus.jsonl")
-    queries = [{"_id": name, "text": text, "metadata": {}} for name, text in NARRATIVES.items()]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    for split, rows in BEIR_SPLITS.items():
-        (folder / "qrels" / f"{split}.tsv").write_text(BEIR_HEADER + rows)
-    return folder

@@ -25,7 +25,8 @@ from keystone.runs.exchange.bundle.reproduce import reproduce
 from keystone.runs.exchange.bundle.write import write_bundle
 from keystone.runs.pipeline.run import run
 from keystone.runs.trec.run_files import read_run
-from tests.support.indexes.small_corpus import NARRATIVES, write_beir_folder
+from tests.support.indexes.small_corpus import NARRATIVES
+from tests.support.runs.beir_folders import write_folder
 
 
 class Collection(BaseQueries, BaseQrels):  # type: ignore[misc]
@@ -49,7 +50,7 @@ def make_run(index: Index, topics: Path, out: Path) -> Path:
 
 @pytest.mark.slow
 def test_topics_and_judgments_of_a_folder(index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write_beir_folder(tmp_path / "small")
+    folder = write_folder(tmp_path / "small")
     dev = Path(f"{folder}:dev")
     made = make_run(index, dev, tmp_path / "out")
     assert read_run(made / "narrative.trec").query_ids == ("2",)
@@ -64,7 +65,7 @@ def test_topics_and_judgments_of_a_folder(index: Index, tmp_path: Path, capsys: 
 
 @pytest.mark.slow
 def test_a_run_is_made_again_if_the_queries_of_its_folder_change(index: Index, tmp_path: Path) -> None:
-    folder = write_beir_folder(tmp_path / "small")
+    folder = write_folder(tmp_path / "small")
     made = make_run(index, folder, tmp_path / "out")
     before = orjson.loads((made / "manifest.json").read_bytes())["topics"]
     (folder / "queries.jsonl").write_text('{"_id": "1", "text": "Why do wasps build nests?"}\n')
@@ -94,6 +95,6 @@ def test_a_bundle_holds_the_topics_of_a_data_set(index: Index, data_set: Path, t
 
 
 def test_no_output_lies_in_the_folder_of_a_split(tmp_path: Path) -> None:
-    folder = write_beir_folder(tmp_path / "small")
+    folder = write_folder(tmp_path / "small")
     with pytest.raises(UserError, match="lies in"):
         check_outputs([f"{folder}:dev"], {"--json": folder / "qrels/dev.tsv"})
