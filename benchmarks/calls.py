@@ -25,8 +25,7 @@ from keystone.generation.ask import ask_all, run_together
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.llm.open import open_model
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.rerank.candidates import Candidates, Means
-from keystone.generation.rerank.open import open_reranker
+from keystone.generation.rerank.open import Candidates, Means, open_reranker
 from keystone.generation.rerank.settings import RerankSettings
 from keystone.generation.types import Reply, Request
 from keystone.indexing.errors import UserError

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from keystone.generation.readers.disco_rag.tree_reply import Unit, join, tree_over
+from keystone.generation.readers.disco_rag.tree_reply import Unit, join, join_in_row, tree_over
 from keystone.indexing.structures.tree import Tree
 
 MULTINUC, SPAN = "multinuc", "span"
@@ -66,14 +66,6 @@ def tree_of_parts(doc_id: str, parts: Sequence[Part], equal: Collection[str]) ->
     return tree_of(doc_id, units[roots[0].id], texts)
 
 
-def join_equals(units: Sequence[Unit], relation: str) -> Unit:
-    """Several nuclei of one relation as one unit, the last two joined first."""
-    whole = units[-1]
-    for unit in reversed(units[:-1]):
-        whole = join(unit, whole, relation, "NN")
-    return whole
-
-
 def join_satellites(nucleus: Unit, satellites: Sequence[tuple[Unit, str]]) -> Unit:
     """A nucleus and its satellites with their relations: those behind it first, each time the nearest."""
     ordered = sorted(satellites, key=lambda satellite: satellite[0].first)
@@ -130,4 +122,4 @@ def _unit(
     relation = next((relation for _, relation in nuclei if relation != SPAN), "")
     if len(nuclei) > 1 and not relation:
         raise ValueError(f"it has {len(nuclei)} nuclei and no relation between them")
-    return join_satellites(join_equals([unit for unit, _ in nuclei], relation), satellites)
+    return join_satellites(join_in_row([unit for unit, _ in nuclei], relation, "NN"), satellites)

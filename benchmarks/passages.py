@@ -11,7 +11,7 @@ from benchmarks.dense import make_clusters
 from benchmarks.table import Row, compare_costs, take_turns
 from keystone.indexing.vectors.faiss_index import import_faiss
 from keystone.indexing.vectors.passages import PassageIndex
-from keystone.retrieval.passages import rank_by_passages
+from keystone.retrieval.faiss_search import rank_by_passages
 from keystone.retrieval.types import PassageScore
 
 PASSAGES, MOST_OF_A_DOCUMENT, DIMENSION, QUERIES, DEPTH = 100_000, 19, 384, 500, 1000

@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keystone.fusion.hits import gather_hits, rank_hits
-from keystone.fusion.lists import Groups, Ranked, RankedLists
-from keystone.fusion.methods import METHODS, RRF_K, find_impossible_setting
-from keystone.fusion.norms import NORMS
+from keystone.fusion.lists import Groups, Ranked, RankedLists, gather_hits, rank_hits
+from keystone.fusion.methods import METHODS, NORMS, RRF_K, find_impossible_setting
 from keystone.fusion.rrf import fuse_groups
 from keystone.retrieval.types import Rankings, offsets_of
 
@@ -27,7 +25,7 @@ class FusionSettings:
     depth: int = 1000
     """The number of documents that each fused ranking keeps."""
     norm: str | None = None
-    """A key of `keystone.fusion.norms.NORMS`. None: `min-max` for methods that look at scores."""
+    """A key of `keystone.fusion.methods.NORMS`. None: `min-max` for methods that look at scores."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     """The method's parameters by name. The method's own defaults stand for the others."""
 

@@ -12,8 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from keystone.fusion.hits import gather_hits, rank_hits
-from keystone.fusion.lists import Groups, Ranked, lay_out
+from keystone.fusion.lists import Groups, Ranked, gather_hits, lay_out, rank_hits
 from keystone.fusion.methods import RRF_K, rrf
 from keystone.retrieval.types import Rankings, offsets_of
 

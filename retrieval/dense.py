@@ -123,8 +123,7 @@ class DenseSystem(System):
         from keystone.indexing.vectors.of_documents import document_vectors
         from keystone.indexing.vectors.of_segments import segment_vectors
         from keystone.indexing.vectors.passages import hold_passages
-        from keystone.retrieval.faiss_search import search_pool
-        from keystone.retrieval.passages import rank_by_passages
+        from keystone.retrieval.faiss_search import rank_by_passages, search_pool
 
         if self.faiss:
             raise UserError(

@@ -183,7 +183,8 @@ def fetch_jobs(settings: ModelSettings, folder: Path) -> list[str]:
 
     `UserError` if the server refuses a request, or a whole file of requests. The latter can then be submitted again.
     """
-    files = [file.with_name(file.name.removesuffix(JOB_SUFFIX) + REQUESTS_SUFFIX) for file in _find_jobs(folder)]
+    jobs = sorted(folder.glob(f"*{JOB_SUFFIX}"))
+    files = [job.with_name(job.name.removesuffix(JOB_SUFFIX) + REQUESTS_SUFFIX) for job in jobs]
     return _run(settings, (file for file in files if not locate_replies(file).exists()), _fetch)
 
 
@@ -201,10 +202,6 @@ def count_most_usage(requests: Path) -> Usage:
         prompt += len(orjson.dumps(body)) + MESSAGE_TOKENS * (len(body["messages"]) + 1)
         completion += body.get("max_tokens") or body.get("max_completion_tokens") or 0
     return Usage(calls=calls, prompt_tokens=prompt, completion_tokens=completion)
-
-
-def _find_jobs(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"*{JOB_SUFFIX}"))
 
 
 def _run(settings: ModelSettings, files: Iterable[Path], act: Any) -> list[str]:

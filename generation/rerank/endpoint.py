@@ -23,7 +23,7 @@ from typing import Any
 import orjson
 
 from keystone.generation.ask import run_together
-from keystone.generation.rerank.candidates import Candidates, Means, Rerank, Reranked, list_passages
+from keystone.generation.rerank.open import Candidates, Means, Rerank, Reranked, list_passages
 from keystone.generation.rerank.settings import RerankEndpoint, RerankSettings
 from keystone.indexing.errors import Refused, UserError
 from keystone.indexing.io.error_text import name_members

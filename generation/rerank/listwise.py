@@ -14,7 +14,7 @@ from keystone.generation.ask import ask
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.context.fit_window import share_window
 from keystone.generation.prompts.grading import rank as prompt
-from keystone.generation.rerank.candidates import Candidates, Means, Rerank, Reranked, show_closest
+from keystone.generation.rerank.open import Candidates, Means, Rerank, Reranked, show_closest
 from keystone.generation.rerank.settings import RerankSettings
 from keystone.generation.structured import HELD_DRAFTS, note_drafts, read_list
 from keystone.generation.types import Failure, Fallback, Reply, Request

@@ -16,7 +16,7 @@ import orjson
 from keystone.indexing.index import Index
 from keystone.indexing.io.kept import Kept, hash_parts, open_kept
 from keystone.indexing.structures.discourse import discourse_tree
-from keystone.indexing.structures.facts import Fact, make_facts
+from keystone.indexing.structures.fact_graph import Fact, make_facts
 from keystone.indexing.structures.markup import detect_format
 from keystone.indexing.structures.sections import section_tree
 from keystone.indexing.structures.tree import Node, Tree

@@ -5,7 +5,7 @@ that than of p alone. So Keystone multiplies queries by 2^23. Products of vector
 (`keystone.indexing.vectors.types`) are multiples of 2^-24, so they become whole halves, and 1 + p is exact. Keystone
 rounds products below 0 to the grid again, which is exact down to about -0.35.
 
-For documents by their passages, a script of the cluster gives the scores of `keystone.retrieval.passages`. It adds
+For documents by their passages, a script of the cluster gives the scores of `keystone.retrieval.faiss_search`. It adds
 products of whole numbers, whose unit is 2^-24, so each inner product is exact. OpenSearch accepts no score below 0. So
 the script numbers all float32 from -1 to 1 in their order, and the score is the float32 whose bits are that number.
 """

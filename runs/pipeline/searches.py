@@ -15,9 +15,8 @@ from keystone.generation.context.topic import read_context
 from keystone.generation.grading.grade import FindNeighbours
 from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import make_narrative_query
-from keystone.generation.rerank.candidates import Candidates, Rerank, Reranked
-from keystone.generation.rerank.candidates import Means as RerankMeans
-from keystone.generation.rerank.open import open_reranker
+from keystone.generation.rerank.open import Candidates, Rerank, Reranked, open_reranker
+from keystone.generation.rerank.open import Means as RerankMeans
 from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
 from keystone.retrieval.types import Query, Rankings, Topic, offsets_of
 from keystone.runs.config.run_config import RunConfig

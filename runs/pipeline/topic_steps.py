@@ -22,7 +22,6 @@ from keystone.generation.readers.reader import (
     open_reader,
 )
 from keystone.generation.rules.answer import SEARCHED_TIMES, choose_documents
-from keystone.generation.types import Sentence
 from keystone.generation.types import Step as AgentStep
 from keystone.indexing.vectors.of_documents import document_vectors
 from keystone.indexing.vectors.types import Effort
@@ -34,7 +33,6 @@ from keystone.runs.pipeline.grading.rounds import RELEVANT_GRADE
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.ranking.fuse import round_scores
 from keystone.runs.pipeline.ranking.rank import embed_topic, find_graded_places, get_hybrid_scores
-from keystone.runs.track_rules import Track
 from keystone.runs.tracks.answer_files import cut_to_limits
 
 
@@ -175,7 +173,7 @@ async def open_task(
     if job.config.ranks_segments:
         texts = await asyncio.to_thread(embed_topic, job, topic, searched.queries)
         context = keep_closest_segments(context, texts, job.config.segments_per_document)
-    cut = partial(_cut_to_track, topic.id, job.track)
+    cut = partial(cut_to_limits, topic.id, track=job.track)
     return Task(topic, context, job.get_word_limit(topic), cut, job.track.references), hits
 
 
@@ -202,7 +200,3 @@ def rank_by_grade(grades: Mapping[int, float], rows: Sequence[int]) -> list[int]
     """Rank documents by their grades, the highest first, and then as in `rows`; those that `rows` lacks are last."""
     place = {row: number for number, row in enumerate(rows)}
     return sorted(grades, key=lambda row: (-grades[row], place.get(row, len(rows)), row))
-
-
-def _cut_to_track(topic_id: str, track: Track, sentences: Sequence[Sentence]) -> list[Sentence]:
-    return cut_to_limits(topic_id, sentences, track)

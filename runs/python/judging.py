@@ -7,7 +7,7 @@ from warnings import warn
 
 import orjson
 
-from keystone.generation.grading.judge import JudgeSettings
+from keystone.generation.grading.umbrela import JudgeSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.config.run_config import RunConfig
@@ -30,12 +30,13 @@ from keystone.runs.evaluation.rubrics import score as rubric_scores
 from keystone.runs.evaluation.rubrics.files import Rubric
 from keystone.runs.evaluation.tune import Trials, Tuning
 from keystone.runs.evaluation.weights import tune_weights
+from keystone.runs.pipeline.grading.grade_files import gather_qrels
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.python.checks import check_config, check_path
 from keystone.runs.python.conversions import to_qrels, to_run, to_topics
 from keystone.runs.python.files import AnyPath
 from keystone.runs.python.steps import THREADS, open_job_of
-from keystone.runs.trec.types import Qrels, make_qrels
+from keystone.runs.trec.types import Qrels
 
 T = TypeVar("T")
 
@@ -94,10 +95,7 @@ def judge(
         found = judge_pool(job, ask, pool, JudgeSettings(repeats, cascade))
     if lost := [*found.failures, *(f"the index has no document {doc_id}" for doc_id in found.unknown)]:
         warn(f"judge: {len(lost):,} documents have no grade, such as: {lost[0]}", stacklevel=2)
-    grades: dict[str, dict[str, int]] = {}
-    for one in found.judgments:
-        grades.setdefault(one.query_id, {})[one.doc_id] = one.grade
-    return make_qrels(grades)
+    return gather_qrels(found.judgments)
 
 
 def judge_battles(

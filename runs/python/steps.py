@@ -22,6 +22,7 @@ from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.grading.grade_files import gather_qrels
 from keystone.runs.pipeline.job import Job, make_job, place_replies
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.queries import UnderstoodTopic
@@ -58,7 +59,7 @@ from keystone.runs.python.checks import (
 from keystone.runs.python.conversions import to_run, to_topics
 from keystone.runs.python.files import AnyPath
 from keystone.runs.trec.doc_ids import encode_ids
-from keystone.runs.trec.types import Qrels, Run, make_qrels
+from keystone.runs.trec.types import Qrels, Run
 
 THREADS = os.cpu_count() or 1
 GRADES = (grades.STAGE, rounds.STAGE)
@@ -192,11 +193,9 @@ def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str
         hybrid = fuse_each_query(config, {name: _find_rows(job, run, queries) for name, run in runs.items()})
         values.put(HYBRID_FILE, hybrid)
         _perform(values, ask, [narrative.STAGE, *RERANKS, *GRADES])
-        found: dict[str, dict[str, int]] = {}
-        for judgment in values.get(QRELS_FILE):
-            found.setdefault(judgment.query_id, {})[judgment.doc_id] = judgment.grade
+        judged = gather_qrels(values.get(QRELS_FILE))
         fallbacks = tuple(fallback for record in values.get(GRADES_FILE) for fallback in record.fallbacks)
-        return Grades(make_qrels(found), convert_to_run(job.store, values.get(KEYSTONE_FILE), config.run_id), fallbacks)
+        return Grades(judged, convert_to_run(job.store, values.get(KEYSTONE_FILE), config.run_id), fallbacks)
 
 
 def answer(

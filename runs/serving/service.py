@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import make_narrative_query
-from keystone.generation.rerank.candidates import Rerank
+from keystone.generation.rerank.open import Rerank
 from keystone.generation.rules.quotes import find_quote, is_doubtful
 from keystone.generation.types import Answer, Sentence
 from keystone.indexing.corpora.segments import cut_segments
@@ -26,7 +26,7 @@ from keystone.retrieval.backends import open_dense, open_store, renew_store
 from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.types import Bm25, Query, Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.answering.one_topic import answer_topic, work_on_topic
+from keystone.runs.pipeline.answering import answer_topic, work_on_topic
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.ranking.fuse import fuse_each_query

@@ -14,10 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keystone.fusion.fuse import FusionSettings, fuse
-from keystone.fusion.hits import gather_hits
-from keystone.fusion.lists import Groups
-from keystone.fusion.methods import METHODS, find_impossible_setting
-from keystone.fusion.norms import NORMS
+from keystone.fusion.lists import Groups, gather_hits
+from keystone.fusion.methods import METHODS, NORMS, find_impossible_setting
 from keystone.retrieval.types import Rankings, ranked
 from tests.support import programs
 from tests.support.places import ROOT

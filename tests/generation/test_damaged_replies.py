@@ -26,13 +26,14 @@ from keystone.generation.grading.umbrela import read_grades
 from keystone.generation.grading.use import AskedAnswer, read_use
 from keystone.generation.llm.cache import decode_reply, encode_reply
 from keystone.generation.llm.chat import PaidReply, ReplyBound, read_reply
-from keystone.generation.queries.passages import read_passage
+from keystone.generation.queries.enrich import read_passage
 from keystone.generation.queries.search_again import read_search_texts
 from keystone.generation.queries.understand import read_questions, read_topic
 from keystone.generation.readers.combined import read_open
-from keystone.generation.readers.disco_rag import parts, tree_reply
-from keystone.generation.readers.disco_rag.graph import read_graph
-from keystone.generation.readers.discorag.parse import read_action
+from keystone.generation.readers.disco_rag import read as disco_rag
+from keystone.generation.readers.disco_rag import tree_reply
+from keystone.generation.readers.disco_rag.relations import read_graph
+from keystone.generation.readers.discorag.tools import read_action
 from keystone.generation.readers.graphreader import replies as graphreader
 from keystone.generation.readers.rdr2.reply import read_choice
 from keystone.generation.readers.rdr2.view import View
@@ -45,8 +46,7 @@ from keystone.indexing.errors import Unusable, WrongReply
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.types import Span
 from keystone.indexing.vectors.endpoint import read_reply as read_vectors
-from tests.support.fuzz import FUZZ_CASES
-from tests.support.mutation import mutate
+from tests.support.mutation import FUZZ_CASES, mutate
 from tests.support.structures.topic_segments import BEES, SEGMENTS, make_document, toward
 
 DOCUMENT = make_document("bees", BEES)
@@ -103,7 +103,7 @@ READERS: list[tuple[str, Read]] = [
         partial(tree_reply.read_tree, text=BEES[0]),
     ),
     ("1 -> 2: ELABORATION", partial(read_graph, count=2)),
-    ("PLAN: First the dances.", parts.read_plan),
+    ("PLAN: First the dances.", disco_rag.read_plan),
     ("[ANSWER] 41, 44", partial(read_choice, view=VIEW)),
     ('[{"id": "41", "tag": "[ANSWER]"}]', partial(read_choice, view=VIEW)),
 ]

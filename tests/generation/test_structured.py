@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.queries.passages import read_passage
+from keystone.generation.queries.enrich import read_passage
 from keystone.generation.rerank.listwise import read_ranking
 from keystone.generation.structured import (
     find_objects,

@@ -23,9 +23,8 @@ from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.indexing.vectors.passages import PassageIndex
 from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.retrieval.backends import open_store
-from keystone.retrieval.faiss_search import PassageSearcher, search_dense
+from keystone.retrieval.faiss_search import PassageSearcher, rank_by_found_passages, rank_by_passages, search_dense
 from keystone.retrieval.passage_loops import BLOCK_PASSAGES
-from keystone.retrieval.passages import rank_by_found_passages, rank_by_passages
 from keystone.retrieval.types import PassageScore, Query, Rankings, offsets_of
 from tests.support.indexes.clustered_vectors import make_clustered_vectors
 from tests.support.indexes.searches import search_embeddings

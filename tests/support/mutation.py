@@ -1,12 +1,20 @@
-"""Damaging valid files: a seeded generator chooses changes of bytes, lines, columns and JSON values."""
+"""Damaging valid files: a seeded generator chooses changes of bytes, lines, columns and JSON values.
+
+`make nightly` tries more damaged input, and kills more programs, than `make test`.
+"""
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import zstandard
+
+FUZZ_CASES = int(os.environ.get("KEYSTONE_FUZZ", "0"))
+"""The number of damaged files or replies of each kind that the environment asks for; 0 if it asks for none."""
+
 
 TOKENS = [
     *(b"\0", b"\xff", b"\xef\xbb\xbf", b"\r", b"\r\n", b"\n", b"\t", b" ", b"#", b"\x1c", b"\x85", b"\x7f"),

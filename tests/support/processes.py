@@ -24,7 +24,7 @@ from select import select
 from tempfile import NamedTemporaryFile
 
 from tests.support import programs
-from tests.support.fuzz import FUZZ_CASES
+from tests.support.mutation import FUZZ_CASES
 from tests.support.places import ROOT
 from tests.support.waiting import LIMIT_S
 

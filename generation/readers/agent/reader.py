@@ -25,8 +25,14 @@ from keystone.generation.llm.model import Model
 from keystone.generation.prompts.readers import agent as prompt
 from keystone.generation.queries.compose import is_narrative_query
 from keystone.generation.readers.agent.desk import Desk
-from keystone.generation.readers.agent.judge import Judging, Judgment, ask_judge, judge_by_notes
-from keystone.generation.readers.agent.rules import judge_by_rules, walk_by_rules
+from keystone.generation.readers.agent.judge import (
+    Judging,
+    Judgment,
+    ask_judge,
+    judge_by_notes,
+    judge_by_rules,
+    walk_by_rules,
+)
 from keystone.generation.readers.agent.tools import TOOLS, NoteTaken, State, World, search_text, take_notes
 from keystone.generation.readers.allowance import Allowance, Asked, ask_within
 from keystone.generation.readers.loop import REPEATED, Taken, Walk, walk

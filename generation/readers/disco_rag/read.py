@@ -4,32 +4,239 @@ The trees and the graph do not need each other, so they are made at one time. An
 row: the slowest of these, the plan, and the writer's.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from itertools import takewhile
+from typing import Any, Generic, TypeVar
 
+from keystone.generation.answers.sentences import make_messages, tidy
 from keystone.generation.ask import run_together
-from keystone.generation.readers.allowance import Asked
-from keystone.generation.readers.disco_rag.chunks import choose_chunks, list_evidence, show_chunks
-from keystone.generation.readers.disco_rag.graph import Graph, show_graph
-from keystone.generation.readers.disco_rag.parts import (
-    Blueprint,
-    Part,
-    list_notes,
-    make_graph,
-    make_plans,
-    make_tree,
-    share_allowance,
-    show_structures,
-    shuffle_labels,
+from keystone.generation.context.delimit import neutralise
+from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.readers import rhetorical_graph, rhetorical_plan, rst_tree
+from keystone.generation.readers.allowance import Allowance, Asked, ask_within
+from keystone.generation.readers.disco_rag.chunks import Chunk, choose_chunks, list_evidence, rank_chunks, show_chunks
+from keystone.generation.readers.disco_rag.relations import (
+    INTER,
+    INTRA,
+    UNRELATED,
+    Found,
+    Graph,
+    infer_graph,
+    read_graph,
+    show_graph,
+    shuffle_graph,
+    tidy_lines,
 )
-from keystone.generation.readers.disco_rag.tree_reply import show_tree
+from keystone.generation.readers.disco_rag.tree_reply import grow_tree, read_tree, show_tree, show_units, shuffle_trees
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import RhetoricalSettings
 from keystone.generation.readers.structure_reader import Question, StructureReader
-from keystone.generation.types import EvidenceSet, Failure, Step, Stop
+from keystone.generation.types import EvidenceSet, Failure, Note, Reply, Request, Step, Stop
+from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.tree import Tree
+
+T = TypeVar("T")
+
+FIRST_WORDS = 8
+"""How many words name a chunk in the writer's note."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """Chunks, the tree of each (none: without trees), and the graph between them (None: without one)."""
+
+    chunks: Sequence[Chunk]
+    trees: Sequence[Tree] = ()
+    graph: Graph | None = None
+
+
+def show_structures(blueprint: Blueprint) -> str:
+    """Show trees and graph as the plan's prompt holds them; empty if there are none."""
+    pairs = zip(blueprint.chunks, blueprint.trees, strict=False)
+    trees = "\n".join(f"CHUNK[{chunk.number}]: {show_tree(tree)}" for chunk, tree in pairs)
+    graph = "" if blueprint.graph is None else show_graph(blueprint.graph) or "none"
+    return (rhetorical_plan.TREES.format(trees=trees) if trees else "") + (
+        rhetorical_plan.GRAPH.format(graph=graph) if graph else ""
+    )
+
+
+def shuffle_labels(blueprint: Blueprint, seed: int) -> Blueprint:
+    """Shuffle the labels of the trees, and those of the graph (Disco-RAG, figure 4)."""
+    graph = blueprint.graph and shuffle_graph(blueprint.graph, seed)
+    return replace(blueprint, trees=shuffle_trees(blueprint.trees, seed), graph=graph)
+
+
+def list_notes(blueprint: Blueprint, plan: str, query_id: str, last: int) -> tuple[Note, ...]:
+    """List a note for each tree, which the writer is not shown, and one for the writer.
+
+    The writer's note tells where each chunk is in the documents of the prompt, the relations, and the plan. There is
+    none without graph and plan. `last` is the number of the reader's last step.
+    """
+    chunks = blueprint.chunks
+    notes = [
+        Note(show_tree(tree), (chunk.span,), "tree", chunk.number, query_id)
+        for chunk, tree in zip(chunks, blueprint.trees, strict=False)
+    ]
+    if blueprint.graph or plan:
+        text = "\n".join(
+            [*map(_locate, chunks), *_show_relations(blueprint.graph), *([f"Plan: {plan}"] if plan else [])]
+        )
+        kind = "plan" if plan else "graph"
+        notes.append(Note(text, tuple(chunk.span for chunk in chunks), kind, last, query_id))
+    return tuple(notes)
+
+
+def _locate(chunk: Chunk) -> str:
+    words = " ".join(chunk.text.split()[:FIRST_WORDS])
+    return f'CHUNK[{chunk.number}] is the part of document {chunk.document} that begins "{words}".'
+
+
+def _show_relations(graph: Graph | None) -> list[str]:
+    shown = show_graph(graph) if graph else ""
+    return ["Relations, where the first chunk serves the second:", shown] if shown else []
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """A tree or a graph with remarks for its step, and the outcome of the request for it."""
+
+    value: T
+    remarks: list[str]
+    asked: Asked[Any]
+
+
+def share_allowance(calls: int, tokens: int, chunks: int) -> list[Allowance]:
+    """Share an allowance between the graph, the plan and the tree of each chunk, in this order.
+
+    Calls are dealt out one by one. The graph and the plan see all chunks, so each gets a quarter of the tokens.
+    """
+    shares = [tokens // 4, tokens // 4, *[tokens // 2 // chunks] * chunks]
+    fewest, more = divmod(calls, len(shares))
+    return [Allowance(fewest + (place < more), share) for place, share in enumerate(shares)]
+
+
+async def make_tree(model: Model | None, chunk: Chunk, allowance: Allowance) -> Part[Tree]:
+    """Make the tree of a chunk."""
+    read = partial(read_tree, text=chunk.text)
+    return await _make(model, request_tree(chunk), read, partial(grow_tree, chunk.text), allowance)
+
+
+async def make_graph(model: Model | None, chunks: Sequence[Chunk], allowance: Allowance) -> Part[Graph]:
+    """Make the graph between chunks."""
+    read = partial(read_graph, count=len(chunks))
+    return await _make(model, request_graph(chunks), read, partial(infer_graph, chunks), allowance)
+
+
+async def make_plans(
+    model: Model | None, question: str, blueprint: Blueprint, allowance: Allowance
+) -> list[Asked[str]]:
+    """Plan the answer; returns the outcome of each request. Only the last one may be a plan.
+
+    If no reply holds a plan, it is asked for once more without trees and graph. Without a model it is a template.
+    """
+    if model is None:
+        return [Asked(make_plan(blueprint.chunks, blueprint.graph or {}))]
+    plans: list[Asked[str]] = []
+    for shown in dict.fromkeys(
+        [request_plan(question, blueprint), request_plan(question, Blueprint(blueprint.chunks))]
+    ):
+        plans.append(await ask_within(model, shown, read_plan, allowance))
+        if isinstance(plans[-1].found, str):
+            break
+    return plans
+
+
+async def _make(
+    model: Model | None,
+    request: Request,
+    read: Callable[[Reply], Found[T]],
+    infer: Callable[[], Found[T]],
+    allowance: Allowance,
+) -> Part[T]:
+    """Ask for a part; if there is no model, or no usable reply, rules make it."""
+    if model is None:
+        made = infer()
+        return Part(made.value, made.remarks, Asked(made))
+    asked = await ask_within(model, request, read, allowance)
+    if isinstance(asked.found, Failure):
+        made = infer()
+        return Part(made.value, [asked.found.reason, *made.remarks], asked)
+    return Part(asked.found.value, asked.found.remarks, asked)
+
+
+PLAN_TOKENS = 400
+"""The most tokens of a plan that the writer is shown."""
+
+_PLAN = re.compile(r"(?:rhetorical )?plan ?[:-] ?|plan\Z", re.IGNORECASE)
+_ANSWER = re.compile(r"answer ?:", re.IGNORECASE)
+
+
+def read_plan(reply: Reply) -> str:
+    """Read the paragraph after `PLAN:`, up to a line `ANSWER:`. `Unusable` if there is none, or it was cut."""
+    if reply.finish == "length":
+        raise Unusable("it was cut before its end")
+    lines = list(tidy_lines(reply))
+    for place, line in enumerate(lines):
+        if mark := _PLAN.match(line):
+            rest = takewhile(lambda one: not _ANSWER.match(one), [line[mark.end() :], *lines[place + 1 :]])
+            if plan := clip(tidy(" ".join(rest)), PLAN_TOKENS).rstrip():
+                return plan
+            break
+    raise Unusable("it has no paragraph after PLAN:")
+
+
+def make_plan(chunks: Sequence[Chunk], graph: Graph) -> str:
+    """Make a plan by rules: the chunk closest to the question first, each other one with its tie to one before it."""
+    first, *others = rank_chunks(chunks)
+    sentences, named = [f"Begin with CHUNK[{first.number}], the closest to the question."], [first.number]
+    for chunk in others:
+        ties = (
+            f"CHUNK[{i}] -> CHUNK[{j}]: {graph[i, j]}"
+            for known in named
+            for i, j in ((chunk.number, known), (known, chunk.number))
+            if graph.get((i, j), UNRELATED) != UNRELATED
+        )
+        tie = next(ties, "")
+        sentences.append(f"Go on with CHUNK[{chunk.number}]" + (f" ({tie})." if tie else ", which stands by itself."))
+        named.append(chunk.number)
+    return " ".join(sentences)
+
+
+SPARE_TOKENS = 1024
+"""Tokens of each reply for thoughts and for words around what is asked for."""
+EDGE_TOKENS = 16
+"""Tokens of a reply's line on one pair of chunks."""
+PLAN_REPLY_TOKENS = 512
+"""Tokens of a reply's plan."""
+
+
+def request_tree(chunk: Chunk) -> Request:
+    """Make the request for the tree of a chunk. The reply repeats the chunk, and has about as many relations."""
+    user = rst_tree.USER.format(chunk=show_chunks([chunk]), relations=INTRA)
+    tokens = 2 * count_tokens(chunk.text) + SPARE_TOKENS
+    return Request("rst_tree", make_messages(rst_tree.SYSTEM, user), tokens)
+
+
+def request_graph(chunks: Sequence[Chunk]) -> Request:
+    """Make the one request for the relations of all ordered pairs of chunks."""
+    pairs = len(chunks) * (len(chunks) - 1)
+    user = rhetorical_graph.USER.format(chunks=show_chunks(chunks), relations=INTER, pairs=pairs)
+    tokens = EDGE_TOKENS * pairs + SPARE_TOKENS
+    return Request("rhetorical_graph", make_messages(rhetorical_graph.SYSTEM, user), tokens)
+
+
+def request_plan(question: str, blueprint: Blueprint) -> Request:
+    """Make the request for the plan. If there are trees, each chunk is shown unit by unit, so it stands there once."""
+    chunks = blueprint.chunks
+    lines = [show_units(tree, chunk.text) for tree, chunk in zip(blueprint.trees, chunks, strict=False)]
+    user = rhetorical_plan.USER.format(
+        question=neutralise(question), chunks=show_chunks(chunks, lines), structures=show_structures(blueprint)
+    )
+    return Request("rhetorical_plan", make_messages(rhetorical_plan.SYSTEM, user), PLAN_REPLY_TOKENS + SPARE_TOKENS)
 
 
 async def read_rhetorically(tools: Tools, question: Question) -> EvidenceSet:

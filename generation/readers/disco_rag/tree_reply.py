@@ -193,7 +193,7 @@ def _join_links(count: int, links: Sequence[Link]) -> tuple[Unit, list[str]]:
             heads[right.first] = left.first
             joined.append(link.words)
         waiting = later[::-1]
-    return _join_rest([part for leaf, part in enumerate(parts) if heads[leaf] == leaf]), joined
+    return join_in_row([part for leaf, part in enumerate(parts) if heads[leaf] == leaf], "ELABORATION", "NS"), joined
 
 
 def _is_part(side: tuple[int, int], part: Unit) -> bool:
@@ -201,10 +201,11 @@ def _is_part(side: tuple[int, int], part: Unit) -> bool:
     return side[0] == side[1] or side == (part.first, part.last)
 
 
-def _join_rest(parts: Sequence[Unit]) -> Unit:
-    whole = parts[-1]
-    for part in reversed(parts[:-1]):
-        whole = join(part, whole, "ELABORATION", "NS")
+def join_in_row(units: Sequence[Unit], relation: str, nuclearity: Nuclearity) -> Unit:
+    """Join several units by one relation, the last two first."""
+    whole = units[-1]
+    for unit in reversed(units[:-1]):
+        whole = join(unit, whole, relation, nuclearity)
     return whole
 
 

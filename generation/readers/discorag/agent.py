@@ -9,8 +9,7 @@ from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.readers import discorag as prompts
 from keystone.generation.readers.allowance import Allowance, Asked, ask_within
-from keystone.generation.readers.discorag.parse import Action, cut_reply, read_action
-from keystone.generation.readers.discorag.tools import TOOLS, State, World, show_leaf
+from keystone.generation.readers.discorag.tools import TOOLS, Action, State, World, cut_reply, read_action, show_leaf
 from keystone.generation.readers.loop import Taken, Walk, walk
 from keystone.generation.readers.settings import DiscoRagSettings
 from keystone.generation.readers.structure_reader import Question

@@ -28,8 +28,7 @@ from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import Failure, Reply, Request, Step
 from keystone.indexing.errors import Unusable
-from keystone.indexing.structures.fact_graph import FactGraph, find_key, find_neighbours
-from keystone.indexing.structures.facts import Fact, find_fact_spans
+from keystone.indexing.structures.fact_graph import Fact, FactGraph, find_fact_spans, find_key, find_neighbours
 from keystone.indexing.types import Span
 
 T = TypeVar("T")

@@ -25,8 +25,7 @@ from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import Failure, Reply, Request, Step
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.errors import Unusable
-from keystone.indexing.structures.fact_graph import find_key, find_neighbours
-from keystone.indexing.structures.facts import find_fact_spans
+from keystone.indexing.structures.fact_graph import find_fact_spans, find_key, find_neighbours
 from keystone.indexing.types import Span
 
 Kind = Literal["facts", "chunk", "neighbours", "end"]

@@ -295,8 +295,7 @@ def score(
     from keystone.runs.cli.model import open_runner
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation import sheet as sheets
-    from keystone.runs.report.leaderboard import print_rows
-    from keystone.runs.report.sheet import describe_sheet, list_rows, write_sheet
+    from keystone.runs.report.leaderboard import describe_sheet, list_rows, print_rows, write_sheet
     from keystone.runs.track_rules import TRACKS
 
     if track not in TRACKS:

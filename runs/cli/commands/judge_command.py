@@ -189,7 +189,7 @@ def judge_runs(
 
     Example: keystone judge a.trec b.trec --config model.yaml --depth 20 --out judged.qrels --against qrels.txt
     """
-    from keystone.generation.grading.judge import JudgeSettings
+    from keystone.generation.grading.umbrela import JudgeSettings
     from keystone.runs.cli.model import open_runner, refuse_fixed_samples
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config

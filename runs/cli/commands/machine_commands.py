@@ -24,8 +24,7 @@ def demo(
 
     Example: keystone demo --out demo-out
     """
-    from keystone.runs.demo.agent import run_agent_demo
-    from keystone.runs.demo.main import run_demo
+    from keystone.runs.demo.main import run_agent_demo, run_demo
     from keystone.runs.report.terminal import progress_bars
 
     with progress_bars(quiet) as progress:

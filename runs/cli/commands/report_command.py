@@ -224,7 +224,7 @@ def plot(
     bars = parse_measures(measure or ("nDCG@10", "R@100", "MAP", "MRR"))
     depths = parse_measures(f"R@{depth}" for depth in RECALL_DEPTHS)
     if setting is not None or cost is not None:
-        from keystone.runs.report.plot_runs import plot_costs, plot_setting
+        from keystone.runs.report.plots import plot_costs, plot_setting
 
         if setting is not None and cost is not None:
             raise UserError("expected either --setting or --cost")

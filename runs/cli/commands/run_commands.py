@@ -168,7 +168,7 @@ def answer(
     """
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import make_config
-    from keystone.runs.pipeline.answering.bulk import answer_to_file
+    from keystone.runs.pipeline.answering import answer_to_file
     from keystone.runs.report.terminal import progress_bars
 
     with progress_bars(quiet) as progress:

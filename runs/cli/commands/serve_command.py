@@ -48,7 +48,7 @@ def serve(
 
     from keystone.indexing.index import open_index
     from keystone.runs.config.read import make_config
-    from keystone.runs.serving.agents.stdio import serve_stdio
+    from keystone.runs.serving.agents.server import serve_stdio
     from keystone.runs.serving.app import make_app
     from keystone.runs.serving.call_log import make_settings_key, open_call_log
     from keystone.runs.serving.served import open_served

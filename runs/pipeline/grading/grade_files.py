@@ -15,6 +15,7 @@ from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import Store
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Rankings, offsets_of
+from keystone.runs.trec.types import Qrels, make_qrels
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,14 @@ def read_judgments(path: Path) -> list[Judgment]:
     """Read the judgments of a file that `write_judgments` wrote."""
     rows = (line.split(" ") for line in read_text(path).split("\n") if line)
     return [Judgment(query_id, by, doc_id, int(grade)) for query_id, by, doc_id, grade in rows]
+
+
+def gather_qrels(judgments: list[Judgment]) -> Qrels:
+    """Gather judgments by topic or query, as a file of them is read."""
+    grades: dict[str, dict[str, int]] = {}
+    for one in judgments:
+        grades.setdefault(one.query_id, {})[one.doc_id] = one.grade
+    return make_qrels(grades)
 
 
 def find_selected_rows(records: Sequence[GradeRecord], store: Store) -> dict[str, list[int]]:

@@ -10,8 +10,7 @@ from pydantic import TypeAdapter
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
 from keystone.generation.prompts.queries import contract, decompose, topic, translate
 from keystone.generation.queries.contract import request_contract
-from keystone.generation.queries.passages import request_passage
-from keystone.generation.queries.translate import request_translation
+from keystone.generation.queries.enrich import request_passage, request_translation
 from keystone.generation.queries.understand import (
     find_names_to_avoid,
     request_questions,

@@ -1,26 +1,208 @@
-"""The front of the web page: the page, the answers that it shows, and the documents that answers cite."""
+"""The front of the web page: the page, the answers that it shows, and the documents that answers cite.
+
+An answer is one JSON object, or a stream of events that ends with the files to download.
+"""
 
 import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
-from sse_starlette import EventSourceResponse
+from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route, request_response
 
 from keystone.generation.rules.narratives import READ_CHARACTERS, make_narratives
+from keystone.generation.rules.quotes import DOUBT
+from keystone.generation.types import Answer, Sentence
+from keystone.generation.types import Step as ReaderStep
 from keystone.indexing.corpora.languages import guess_languages
 from keystone.indexing.errors import NotFound, UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.store import sample_documents
+from keystone.indexing.types import Span
+from keystone.retrieval.ties import decrease_strictly
+from keystone.retrieval.types import Query, Topic
+from keystone.runs.pipeline.answering import make_record
+from keystone.runs.pipeline.grading.grade_files import Judgment
+from keystone.runs.pipeline.ranking.rank import Hits
+from keystone.runs.pipeline.stage import Step
 from keystone.runs.report.html.markup import make_policy, read_parts
 from keystone.runs.serving.call_log import Call, Front, Reply, log_call
-from keystone.runs.serving.server.json_replies import make_error, run_until_left
+from keystone.runs.serving.server.json_replies import make_error, run_until_left, start
 from keystone.runs.serving.server.listen import STOP_S
-from keystone.runs.serving.service import Service, answer, check_text, fetch_document
-from keystone.runs.serving.web.answers import make_reply, stream_events
+from keystone.runs.serving.service import (
+    TOPIC_ID,
+    Service,
+    Titled,
+    answer,
+    check_text,
+    doubt,
+    fetch_document,
+    find_quotes,
+    find_titles,
+)
+from keystone.runs.trec.render import render_rows
+from keystone.runs.trec.types import make_run
+
+Titles: TypeAlias = Mapping[str, Titled]
+"""The documents, each by its own id and by the ids of its cited segments."""
+TITLED_HITS = 20
+"""How many documents of the narrative's ranking have titles. To read a title, Keystone reads the document."""
+
+
+def describe_queries(queries: Sequence[Query], _titles: Titles) -> dict[str, Any]:
+    """Describe the queries of a narrative."""
+    return {"queries": [{"id": query.id, "question": query.question} for query in queries]}
+
+
+def describe_rankings(found: tuple[Mapping[str, Hits], Hits], titles: Titles) -> dict[str, Any]:
+    """Describe the best documents of each query and of the narrative. The first ones of the narrative have titles."""
+    rankings, fused = found
+    ids = [doc_id for doc_id, _ in fused]
+    return {
+        "rankings": {name: [doc_id for doc_id, _ in hits] for name, hits in rankings.items()},
+        "fused": ids,
+        "documents": _name(ids[:TITLED_HITS], titles),
+    }
+
+
+def describe_grades(judgments: Sequence[Judgment], titles: Titles) -> dict[str, Any]:
+    """Describe the grades of documents for queries."""
+    grades = [{"query": one.query_id, "document": one.doc_id, "grade": one.grade} for one in judgments]
+    return {"grades": grades, "documents": _name((one.doc_id for one in judgments), titles)}
+
+
+def describe_chosen(doc_ids: Sequence[str], titles: Titles) -> dict[str, Any]:
+    """Describe the documents that the answer is made from."""
+    return {"documents": _name(doc_ids, titles)}
+
+
+def describe_research(step: ReaderStep, _titles: Titles) -> dict[str, Any]:
+    """Describe a step of the research agent: its query, its action, the first line of the result, and its notes."""
+    return {
+        "query": step.query_id,
+        "action": step.action,
+        "result": step.observation.partition("\n")[0],
+        "notes": len(step.added),
+    }
+
+
+def describe_sentence(sentence: Sentence, titles: Titles) -> dict[str, Any]:
+    """Describe a sentence with its citations, best support first: each a segment and its document."""
+    citations = [
+        {"id": cited, "document": titles[cited].id, "title": titles[cited].title} for cited in sentence.citations
+    ]
+    return {"text": sentence.text, "citations": citations}
+
+
+def add_quotes(described: dict[str, Any], quotes: Sequence[tuple[Span, str] | None]) -> None:
+    """Add to each citation of a described sentence the stretch of its document that supports the sentence, or null."""
+    for citation, quote in zip(described["citations"], quotes, strict=True):
+        citation["quote"] = quote and {"start": quote[0].start, "end": quote[0].end, "text": quote[1]}
+
+
+def list_shown_ids(step: str, value: Any) -> list[str]:
+    """List the ids of the documents and the cited segments whose titles an event shows, each once."""
+    return list(dict.fromkeys(SHOWN_IDS[step](value))) if step in SHOWN_IDS else []
+
+
+def _name(doc_ids: Iterable[str], titles: Titles) -> list[dict[str, str]]:
+    return [{"id": doc_id, "title": titles[doc_id].title} for doc_id in dict.fromkeys(doc_ids)]
+
+
+DESCRIPTIONS: Mapping[str, Callable[[Any, Titles], dict[str, Any]]] = {
+    "queries": describe_queries,
+    "rankings": describe_rankings,
+    "grades": describe_grades,
+    "chosen": describe_chosen,
+    "research": describe_research,
+    "sentence": describe_sentence,
+}
+"""The events before the last one by name, each with the function that makes its object."""
+SHOWN_IDS: Mapping[str, Callable[[Any], Iterable[str]]] = {
+    "rankings": lambda found: (doc_id for doc_id, _ in found[1][:TITLED_HITS]),
+    "grades": lambda judgments: (one.doc_id for one in judgments),
+    "chosen": lambda doc_ids: doc_ids,
+    "sentence": lambda sentence: sentence.citations,
+}
+
+
+def make_reply(service: Service, narrative: str, found: Answer) -> Reply:
+    """Make the JSON object of an answer: a line of the track's answer file, and the model's missing replies."""
+    fallbacks = [asdict(one) for one in found.fallbacks]
+    record = make_record(service.engine.job, Topic(TOPIC_ID, narrative), found)
+    body = orjson.dumps({"answer": record, "fallbacks": fallbacks})
+    cited = dict.fromkeys(citation for sentence in found.sentences for citation in sentence.citations)
+    return Reply(body, cited=list(cited))
+
+
+async def stream_events(service: Service, call: Call) -> AsyncIterator[ServerSentEvent]:
+    """Answer the narrative of a call, and yield an event for each step as it is made; then log the call.
+
+    Each event has the seconds since the start. If the caller closes the stream, the work is cancelled.
+    """
+    narrative, began = call.arguments["narrative"], time.monotonic()
+    arrived: asyncio.Queue[tuple[str, Any, float] | None] = asyncio.Queue()
+    run: Hits = []
+    titles: dict[str, Titled] = {}
+
+    def watch(step: Step, value: Any) -> None:
+        arrived.put_nowait((step, value, time.monotonic() - began))
+
+    with start(answer(service, narrative, watch)) as work:
+        work.add_done_callback(lambda _: arrived.put_nowait(None))
+        try:
+            while one := await arrived.get():
+                step, value, seconds = one
+                if step == "run":
+                    run = value
+                    continue
+                if missing := [name for name in list_shown_ids(step, value) if name not in titles]:
+                    titles.update(zip(missing, await find_titles(service, missing), strict=True))
+                told = DESCRIPTIONS[step](value, titles)
+                if step == "sentence":
+                    add_quotes(told, await find_quotes(service, value))
+                yield _make_event(step, seconds, told)
+            found = await work
+        except UserError as error:
+            log_call(service.log, call, make_error(str(error), 400))
+            yield _make_event("error", time.monotonic() - began, {"message": str(error)})
+            return
+        log_call(service.log, call, make_reply(service, narrative, found))
+        done = {
+            "files": make_files(service, narrative, found, run),
+            "fallbacks": [asdict(f) for f in found.fallbacks],
+            "doubt": DOUBT if await doubt(service, narrative, found) else None,
+        }
+        yield _make_event("done", time.monotonic() - began, done)
+
+
+def make_files(service: Service, narrative: str, found: Answer, hits: Hits) -> list[dict[str, str]]:
+    """Make the run file, the answer file and the topics file of one narrative: names and texts."""
+    track = service.engine.job.track
+    run = make_run(service.config.run_id, {TOPIC_ID: hits})
+    rows = render_rows(replace(run, scores=decrease_strictly(run.scores, run.offsets)))
+    record = make_record(service.engine.job, Topic(TOPIC_ID, narrative), found)
+    topic = {"id": TOPIC_ID, "narrative": narrative}
+    return [
+        {"name": track.retrieval_file, "text": bytes(rows).decode()},
+        {"name": track.answer_file, "text": _encode_line(record)},
+        {"name": "topics.jsonl", "text": _encode_line(topic)},
+    ]
+
+
+def _make_event(name: str, seconds: float, value: dict[str, Any]) -> ServerSentEvent:
+    return ServerSentEvent(orjson.dumps({"seconds": round(seconds, 3), **value}).decode(), event=name, sep="\n")
+
+
+def _encode_line(value: dict[str, Any]) -> str:
+    return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE).decode()
+
 
 PACKAGE = "keystone.runs.serving.web"
 REPORT = "keystone.runs.report.html"

@@ -21,8 +21,8 @@ from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.topics import read_topics
 from tests.support import programs
-from tests.support.fuzz import FUZZ_CASES
 from tests.support.indexes.small_corpus import TRIAL_WARNINGS
+from tests.support.mutation import FUZZ_CASES
 
 pytestmark = [
     pytest.mark.slow,

@@ -32,8 +32,7 @@ from keystone.indexing.types import Embedding
 from keystone.indexing.vectors import shards as vectors
 from keystone.indexing.vectors.faiss_index import build_dense
 from tests.support import programs
-from tests.support.indexes.index_folders import read_contents
-from tests.support.indexes.small_corpus import CORPUS
+from tests.support.indexes.small_corpus import CORPUS, read_contents
 from tests.support.places import ROOT
 from tests.support.runs.command_line import keystone
 from tests.support.servers.embeddings import serving, status

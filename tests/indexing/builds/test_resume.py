@@ -19,9 +19,8 @@ from keystone.indexing.vectors import shards as vectors
 from keystone.indexing.vectors.embed import load_model
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query
-from tests.support.indexes.index_folders import read_contents
 from tests.support.indexes.searches import search_all
-from tests.support.indexes.small_corpus import CORPUS, write_corpus
+from tests.support.indexes.small_corpus import CORPUS, read_contents, write_corpus
 from tests.support.processes import run_with_kills
 from tests.support.servers.embeddings import Server, serving, status
 

@@ -24,10 +24,9 @@ from keystone.indexing.vectors import shards as vectors
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query
 from tests.support import programs
-from tests.support.fuzz import FUZZ_CASES
-from tests.support.indexes.index_folders import SAME_BYTES_NAMES, read_contents
 from tests.support.indexes.searches import search_all
-from tests.support.indexes.small_corpus import CORPUS, write_corpus
+from tests.support.indexes.small_corpus import CORPUS, SAME_BYTES_NAMES, read_contents, write_corpus
+from tests.support.mutation import FUZZ_CASES
 from tests.support.processes import run_with_kills
 from tests.support.runs.command_line import keystone
 from tests.support.servers.embeddings import Server, serving, status

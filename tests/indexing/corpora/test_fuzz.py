@@ -24,7 +24,7 @@ from keystone.indexing.corpora.corpus import read_corpus
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.structures.sections import FORMATS, section_tree
-from tests.support.fuzz import FUZZ_CASES
+from tests.support.mutation import FUZZ_CASES
 
 CASES = FUZZ_CASES or 400
 

@@ -16,8 +16,8 @@ from keystone.indexing.lucene.java import java_class
 from keystone.indexing.lucene.postings import open_postings, write_postings
 from keystone.indexing.lucene.write import build_lucene
 from keystone.indexing.types import Document
-from tests.support.fuzz import FUZZ_CASES
-from tests.support.indexes.index_folders import read_contents
+from tests.support.indexes.small_corpus import read_contents
+from tests.support.mutation import FUZZ_CASES
 
 WORDS = ["bee", "beehive", "hive", "Hives", "honey", "the", "Ωmega", "é", "日本", "🐝", "x1", "3.14", "zz", "a" * 300]
 

@@ -25,9 +25,9 @@ from keystone.indexing.opensearch.index import Target, switch, version_at
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.retrieval.backends import open_sparse, open_store
 from keystone.retrieval.types import Query
-from tests.support.fuzz import FUZZ_CASES
 from tests.support.indexes.searches import search_all
 from tests.support.indexes.small_corpus import CORPUS
+from tests.support.mutation import FUZZ_CASES
 from tests.support.servers.opensearch import Cluster, call
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import open_index
 from keystone.indexing.store import DocumentStore
 from keystone.indexing.vectors.passages import Passages, load_offsets
-from tests.support.indexes.index_folders import read_contents
-from tests.support.indexes.small_corpus import write_corpus
+from tests.support.indexes.small_corpus import read_contents, write_corpus
 from tests.support.runs.command_line import keystone
 
 SENTENCE = "Bees of many hives carry pollen to the red and yellow flowers of one large field. "

@@ -24,7 +24,7 @@ from keystone.indexing.vectors import of_segments as kept
 from keystone.indexing.vectors.embed import embed_passages
 from keystone.indexing.vectors.types import Vectors
 from keystone.runs.config.read import make_config, read_config
-from keystone.runs.pipeline.answering.bulk import answer_to_file
+from keystone.runs.pipeline.answering import answer_to_file
 from keystone.runs.pipeline.run import run
 from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics

@@ -14,7 +14,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.cli.commands.ask_commands import ask, search, show
 from keystone.runs.config.read import make_config
-from keystone.runs.pipeline.answering.bulk import answer_to_file
+from keystone.runs.pipeline.answering import answer_to_file
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import serving

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from keystone.indexing.types import silent
-from keystone.runs.demo.agent import run_agent_demo
+from keystone.runs.demo.main import run_agent_demo
 from keystone.runs.pipeline.file_names import ANSWERS, EVIDENCE, RESEARCHED, TRACE
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(2400)]

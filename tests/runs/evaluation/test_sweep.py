@@ -18,7 +18,7 @@ from keystone.runs.evaluation.sweep import CONFIGURED, STAGE_COSTS, Grid, measur
 from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.run import run
-from keystone.runs.report.plot_runs import plot_costs, plot_setting
+from keystone.runs.report.plots import plot_costs, plot_setting
 from tests.support.runs.command_line import keystone
 
 MEASURES = [parse_measure("nDCG@5"), parse_measure("R@5")]

@@ -15,7 +15,7 @@ from keystone.indexing.vectors.of_documents import document_vectors
 from keystone.retrieval.backends import open_dense, open_store
 from keystone.retrieval.faiss_search import find_neighbours
 from keystone.runs.config.read import read_config
-from keystone.runs.pipeline.answering.bulk import answer_to_file
+from keystone.runs.pipeline.answering import answer_to_file
 from keystone.runs.pipeline.run import run
 from keystone.runs.track_rules import TRACKS
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus, write_topics

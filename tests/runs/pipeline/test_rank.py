@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from keystone.fusion.fuse import FusionSettings, fuse
 from keystone.fusion.lists import Groups
+from keystone.generation.grading.grade import GradedTopic
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
@@ -20,8 +21,9 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation import tune as tuning
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import parse_measure
-from keystone.runs.pipeline.answering import bulk
+from keystone.runs.pipeline import answering
 from keystone.runs.pipeline.file_names import NARRATIVE
+from keystone.runs.pipeline.grading.grade_files import make_keystone_rankings
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, round_scores
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.stages import narrative
@@ -136,7 +138,7 @@ def test_run_answer_and_tune_give_one_narrative_ranking(
         return found
 
     monkeypatch.setattr(narrative, "fuse_each_narrative", noted)
-    bulk.answer_to_file(read_config(None, settings), tmp_path / "answers.jsonl")
+    answering.answer_to_file(read_config(None, settings), tmp_path / "answers.jsonl")
     assert fused == wanted
 
     measured: list[Run] = []
@@ -152,3 +154,17 @@ def test_run_answer_and_tune_give_one_narrative_ranking(
     trials = tuning.Trials(qrels, [parse_measure("nDCG@5")], ["fusion.depth=[9]"], folds=2)
     tuning.tune(config, settings, trials)
     assert hits(measured[-1]) == wanted
+
+
+def graded(rows: list[int], selected: list[int], scores: list[float]) -> GradedTopic:
+    return GradedTopic("t", [], rows, [[] for _ in rows], np.zeros((0, len(rows))), 0, selected, scores, [])
+
+
+def test_equal_scores_keep_the_order_of_the_selection_above_the_rest() -> None:
+    """Parasol breaks ties by the candidates' order, in which rows do not ascend."""
+    narrative = Rankings(("t",), offsets_of([4]), np.array([9, 7, 3, 5], np.int32), np.array([4.0, 3.0, 2.0, 1.0]))
+    topic = graded([9, 7, 3], [0, 1, 2], [0.5, 0.5, 0.0])
+    found = make_keystone_rankings([topic], narrative, alone=False)
+    assert found.docs.tolist() == [9, 7, 3, 5]
+    assert found.scores.tolist() == [1.5, np.nextafter(np.float32(1.5), np.float32(0)), 1.0, 0.5]
+    assert make_keystone_rankings([topic], narrative, alone=True).docs.tolist() == [9, 7, 3]

@@ -15,7 +15,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.circular import find_shaping_grades
-from keystone.runs.pipeline.answering.bulk import answer_to_file
+from keystone.runs.pipeline.answering import answer_to_file
 from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.file_names import GRADED, KEYSTONE, NARRATIVE, QRELS, RERANKED, RERANKS
 from keystone.runs.pipeline.job import describe_settings

@@ -10,7 +10,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index
 from keystone.indexing.types import document_id
 from keystone.runs.config.read import read_config
-from keystone.runs.pipeline.answering.bulk import answer_to_file
+from keystone.runs.pipeline.answering import answer_to_file
 from keystone.runs.pipeline.run import run
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.answer_files import read_answer_file

@@ -15,8 +15,8 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.report.explain import explain, format_explanation
 from tests.support import programs
-from tests.support.fuzz import FUZZ_CASES
 from tests.support.indexes.small_corpus import CORPUS
+from tests.support.mutation import FUZZ_CASES
 from tests.support.runs.command_line import keystone_here
 
 FOR_NUMBERS_AND_CONFIGURATION = ("numpy", "pydantic", "yaml", "orjson")

@@ -35,7 +35,7 @@ from keystone.retrieval.types import Bm25
 from keystone.runs.config.read import make_config
 from keystone.runs.serving.call_log import CallLog
 from keystone.runs.serving.service import Service, answer, fetch_document, open_service, search
-from tests.support.fuzz import FUZZ_CASES
+from tests.support.mutation import FUZZ_CASES
 from tests.support.runs.command_line import keystone
 from tests.support.servers.keystone_server import keystone_server
 from tests.support.waiting import LIMIT_S, wait_until

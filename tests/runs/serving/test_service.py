@@ -17,7 +17,7 @@ from keystone.runs.config.read import make_config
 from keystone.runs.serving import service as operations
 from keystone.runs.serving.call_log import Call, CallLog
 from keystone.runs.serving.service import Engine, open_service
-from keystone.runs.serving.web.answers import stream_events
+from keystone.runs.serving.web.front import stream_events
 from tests.support.indexes.small_corpus import NARRATIVES, write_corpus
 from tests.support.waiting import LIMIT_S
 

@@ -20,8 +20,7 @@ from keystone.indexing.corpora.corpus import read_corpus
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.topics import read_topics
-from tests.support.fuzz import FUZZ_CASES
-from tests.support.mutation import mutate
+from tests.support.mutation import FUZZ_CASES, mutate
 
 CASES = FUZZ_CASES or 100
 

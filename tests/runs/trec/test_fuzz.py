@@ -34,8 +34,7 @@ from keystone.runs.trec.fuse_files import fuse_files
 from keystone.runs.trec.run_files import read_qrels, read_run, write_run
 from keystone.runs.trec.topics import read_topics
 from keystone.runs.trec.types import Run, make_run
-from tests.support.fuzz import FUZZ_CASES
-from tests.support.mutation import compress_and_damage, mutate
+from tests.support.mutation import FUZZ_CASES, compress_and_damage, mutate
 from tests.support.runs.answer_files import HOW, REPAIRABLE, WHY, make_record, tighten_limits
 from tests.support.runs.command_line import keystone
 

@@ -18,7 +18,7 @@ from keystone.runs.config.read import read_config
 from keystone.runs.exchange.bundle.reproduce import reproduce
 from keystone.runs.exchange.bundle.write import write_bundle
 from keystone.runs.pipeline import run as pipeline
-from keystone.runs.pipeline.answering.bulk import answer_to_file
+from keystone.runs.pipeline.answering import answer_to_file
 from keystone.runs.pipeline.manifest import list_remarks
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import read_given_run, read_run

@@ -18,7 +18,7 @@ from keystone.retrieval.ties import decrease_strictly
 from keystone.runs.trec.doc_ids import encode_ids
 from keystone.runs.trec.run_files import read_qrels, read_run, write_run
 from keystone.runs.trec.types import Run, make_qrels, make_run
-from tests.support.fuzz import FUZZ_CASES
+from tests.support.mutation import FUZZ_CASES
 from tests.support.places import SHARED
 from tests.support.runs.qrels import grades_of
 

@@ -1,6 +1,7 @@
-"""A corpus of nine documents, two narratives that it can answer, and writing both to files."""
+"""A corpus of nine documents, two narratives that it can answer, and the files of both and of an index."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -76,3 +77,12 @@ def write_index_file(index: Index) -> Index:
     members = {**asdict(index), "format": FORMAT}
     (index.folder / "index.json").write_text(json.dumps(members, default=str))
     return index
+
+
+SAME_BYTES_NAMES = ("store", "postings", "dense.faiss", "passages.npy", "index.json")
+"""The files of equal indexes that have equal bytes. Lucene's files hold random names, so tests compare its rankings."""
+
+
+def read_contents(folder: Path, names: Sequence[str] = SAME_BYTES_NAMES) -> dict[str, bytes]:
+    files = [file for name in names for file in [folder / name, *sorted((folder / name).glob("*"))] if file.is_file()]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}

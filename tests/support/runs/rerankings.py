@@ -9,8 +9,7 @@ import numpy as np
 
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.llm.model import Model
-from keystone.generation.rerank.candidates import Candidates, Means, Reranked
-from keystone.generation.rerank.open import open_reranker
+from keystone.generation.rerank.open import Candidates, Means, Reranked, open_reranker
 from keystone.generation.rerank.settings import RerankSettings
 from keystone.indexing.types import Document, Segment, Span
 from keystone.retrieval.types import Query

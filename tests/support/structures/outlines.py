@@ -5,8 +5,8 @@ import re
 import numpy as np
 
 from keystone.generation.context.topic import TopicContext
+from keystone.generation.readers.rdr2.read import Site
 from keystone.generation.readers.rdr2.view import flatten
-from keystone.generation.readers.rdr2.walk import Site
 from keystone.generation.readers.settings import Rdr2Settings
 from keystone.generation.readers.structure_reader import Question
 from keystone.indexing.structures.tree import Node, Tree

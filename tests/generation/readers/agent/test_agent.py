@@ -31,9 +31,8 @@ from keystone.indexing.types import Span
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
-from tests.support.fuzz import FUZZ_CASES
 from tests.support.models.scripted import Said, Scripted
-from tests.support.mutation import mutate
+from tests.support.mutation import FUZZ_CASES, mutate
 
 TEXTS = {
     "band": "Never Too Loud was sung by Danko Jones. Danko Jones came from Toronto.",

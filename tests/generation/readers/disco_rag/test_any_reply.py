@@ -10,15 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.context.tokens import count_tokens
-from keystone.generation.readers.disco_rag.graph import Graph, read_graph
-from keystone.generation.readers.disco_rag.parts import PLAN_TOKENS, read_plan
-from keystone.generation.readers.disco_rag.relations import INTER, INTRA
+from keystone.generation.readers.disco_rag.read import PLAN_TOKENS, read_plan
+from keystone.generation.readers.disco_rag.relations import INTER, INTRA, Graph, read_graph
 from keystone.generation.readers.disco_rag.tree_reply import read_tree
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.tree import Tree, leaves
-from tests.support.fuzz import FUZZ_CASES
-from tests.support.mutation import mutate
+from tests.support.mutation import FUZZ_CASES, mutate
 from tests.support.structures.discourse_trees import check_binary
 from tests.support.structures.rhetoric import write_graph, write_tree
 

@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.readers.disco_rag.chunks import Chunk
-from keystone.generation.readers.disco_rag.graph import infer_graph, read_graph, show_graph, shuffle_graph
-from keystone.generation.readers.disco_rag.relations import INTER, INTRA, name_relation
+from keystone.generation.readers.disco_rag.relations import (
+    INTER,
+    INTRA,
+    infer_graph,
+    name_relation,
+    read_graph,
+    show_graph,
+    shuffle_graph,
+)
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.discourse import CONNECTIVES

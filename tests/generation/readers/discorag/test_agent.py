@@ -22,9 +22,8 @@ from keystone.generation.readers.settings import DiscoRagSettings
 from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import Failure, Step, Stop
 from keystone.indexing.vectors.types import Vectors
-from tests.support.fuzz import FUZZ_CASES
 from tests.support.models.scripted import Said, Scripted
-from tests.support.mutation import mutate
+from tests.support.mutation import FUZZ_CASES, mutate
 from tests.support.structures.discourse_trees import GURN_TEXTS, GURN_VECTORS, draw_gurn, make_discourse
 
 NO_VECTORS: Vectors = np.empty((0, 4), np.float32)

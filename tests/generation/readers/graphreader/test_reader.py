@@ -22,12 +22,11 @@ from keystone.generation.readers.reader import AnswerSettings, Tools
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request, Stop
 from keystone.indexing.errors import Unusable
-from keystone.indexing.structures.facts import make_facts
+from keystone.indexing.structures.fact_graph import make_facts
 from keystone.indexing.types import Span
 from keystone.indexing.vectors.types import Vectors
-from tests.support.fuzz import FUZZ_CASES
 from tests.support.models.scripted import Said, Scripted
-from tests.support.mutation import mutate
+from tests.support.mutation import FUZZ_CASES, mutate
 from tests.support.structures.questions import make_question
 
 DOCUMENTS = {

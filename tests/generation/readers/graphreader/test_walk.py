@@ -30,7 +30,7 @@ from keystone.generation.readers.loop import Walk
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import Failure, Reply, Stop
 from keystone.indexing.errors import Unusable
-from keystone.indexing.structures.facts import make_facts
+from keystone.indexing.structures.fact_graph import make_facts
 from tests.support.models.scripted import Said, Scripted
 from tests.support.structures.questions import make_question
 

@@ -30,7 +30,7 @@ from keystone.runs.serving.agents.replay import score_session as score
 from keystone.runs.serving.app import open_fronts
 from keystone.runs.serving.call_log import Call, Reply, log_call, open_call_log
 from keystone.runs.serving.service import Service
-from keystone.runs.serving.web.answers import stream_events
+from keystone.runs.serving.web.front import stream_events
 from tests.support.indexes.small_corpus import NARRATIVES
 
 CALLS = (

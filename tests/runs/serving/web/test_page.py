@@ -35,8 +35,7 @@ from keystone.runs.serving.call_log import Call, Reply, open_call_log
 from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard
 from keystone.runs.serving.service import Engine, Service, open_service
-from keystone.runs.serving.web.answers import make_files, stream_events
-from keystone.runs.serving.web.front import REPLACED, open_front
+from keystone.runs.serving.web.front import REPLACED, make_files, open_front, stream_events
 from tests.support.browser import list_console, list_requests, open_address, open_browser
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus
 from tests.support.models.plain_model import say

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from keystone.generation.queries.passages import read_passage, write_passages
+from keystone.generation.queries.enrich import read_passage, write_passages
 from keystone.generation.types import Failure, Reply
 from keystone.indexing.errors import Unusable
 from keystone.retrieval.types import Query

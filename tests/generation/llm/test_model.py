@@ -1,4 +1,4 @@
-"""A server that cuts prompts is found by the tokens that it counts, and one that reads them whole is not."""
+"""The interface of models: cut prompts are found by their counts of tokens, and a track's language is named."""
 
 from itertools import count
 
@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.llm.model import LEAST_CHARACTERS, LEAST_TOKENS, CutPrompt, PromptSizes
+from keystone.generation.llm.model import LEAST_CHARACTERS, LEAST_TOKENS, CutPrompt, PromptSizes, name_language
 from keystone.generation.types import Request, Usage
+from keystone.runs.track_rules import LATER_RULES, TRACKS, encode_rules
 
 
 def note(*prompts: tuple[int, int]) -> CutPrompt | None:
@@ -61,3 +62,20 @@ def test_the_order_of_prompts_does_not_matter() -> None:
     assert {note(*prompts[start:], *prompts[:start]) for start, _ in zip(count(), prompts, strict=False)} == {
         CutPrompt(200, 9_000)
     }
+
+
+def test_the_language_ends_the_first_message_alone() -> None:
+    asked = Request("answer", (("system", "You write."), ("user", "Why?")), 9)
+    named = name_language(asked, "English")
+    assert named.messages[0][1].startswith("You write.\nWrite in English, ")
+    assert named.messages[1:] == asked.messages[1:]
+    assert (named.purpose, named.max_tokens) == ("answer", 9)
+
+
+def test_the_tracks_of_ragtime_ask_for_english() -> None:
+    assert {name for name, track in TRACKS.items() if track.language == "English"} == {"ragtime25", "ragtime26"}
+
+
+def test_later_rules_stay_out_of_the_keys_of_other_tracks() -> None:
+    assert not encode_rules(TRACKS["rag25"]).keys() & set(LATER_RULES)
+    assert encode_rules(TRACKS["ragtime25"])["language"] == "English"

@@ -18,7 +18,7 @@ from keystone.generation.prompts.queries import search_again
 from keystone.indexing.index import Index
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
-from keystone.runs.pipeline.answering.bulk import answer_to_file
+from keystone.runs.pipeline.answering import answer_to_file
 from keystone.runs.pipeline.file_names import JOINED, ROUNDS
 from keystone.runs.pipeline.grading.rounds import find_open_queries
 from keystone.runs.pipeline.run import run
