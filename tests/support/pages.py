@@ -60,6 +60,13 @@ def list_blocks() -> list[Block]:
     return [block for page in PAGES for block in _list_of_page(page)]
 
 
+def list_commands(pattern: str) -> list[str]:
+    """List the commands of all pages that match a pattern from their beginnings. A test that runs them finds some."""
+    found = [command for block in list_blocks() for command in block.commands if re.match(pattern, command)]
+    assert found, pattern
+    return found
+
+
 def _list_of_page(page: Path) -> Iterator[Block]:
     text = page.read_text()
     for found, after in pairwise([*_FENCE.finditer(text), None]):
