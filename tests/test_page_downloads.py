@@ -8,6 +8,7 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ SCIFACT = """
 import json, pkgutil
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 listed = json.loads(Path(find_spec("ir_datasets").origin).with_name("etc").joinpath("downloads.json").read_text())
 listed["beir"]["scifact"].update(url={url!r}, expected_md5={md5!r})
 read, changed = pkgutil.get_data, json.dumps(listed).encode()
@@ -43,7 +45,7 @@ for table in (util.TF_INDEX_INFO, util.IMPACT_INDEX_INFO):
 SEGMENT = {"url": "u", "title": "Bees", "headings": "H", "segment": "Bees dance.", "start_char": 0, "end_char": 11}
 DOCUMENT = {"docid": "msmarco_v2.1_doc_00_1", "url": "u", "title": "Bees", "headings": "H", "body": "Bees dance."}
 MARCO = "MsMarcoV2DocCollection"
-INDEXES = {
+INDEXES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "msmarco-v2.1-doc": (MARCO, DOCUMENT, ()),
     "msmarco-v2.1-doc-segmented": (MARCO, SEGMENT | {"docid": f"{DOCUMENT['docid']}#0_0"}, ()),
     "msmarco-v1-passage.splade-v3-text": (

@@ -145,7 +145,7 @@ def write_sample_files(folder: Path, model_url: str) -> None:
         _write(folder / f"{name}.jsonl", rows)
     _write(folder / "references.jsonl", [_refer(topic) for topic in narratives])
     _write_corpora(folder)
-    settings = {"run_id": "my-run", "index": "demo-out/index", "topics": "narratives.jsonl"}
+    settings = {"run_id": "my-run", "team_id": "my-team", "index": "demo-out/index", "topics": "narratives.jsonl"}
     model = {"name": "my-model", "urls": [model_url], "window": 8192}
     (folder / "run.yaml").write_text(yaml.safe_dump(settings))
     (folder / "model.yaml").write_text(yaml.safe_dump({**settings, "run_id": "with-model", "model": model}))

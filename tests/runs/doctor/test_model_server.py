@@ -71,6 +71,7 @@ def describe(found: Probe) -> dict[str, tuple[str, str]]:
     return {one.subject: (one.state, one.message) for one in found.findings}
 
 
+@pytest.mark.slow
 def test_the_command_of_the_page_prints_each_fact_of_its_table(tmp_path: Path) -> None:
     """A server of the tests is in the place of the page's. Its host has no dialect of its own."""
     (command,) = list_commands("keystone doctor --model")
