@@ -106,7 +106,8 @@ def _write_reference() -> str:
         for node in tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
     ]
-    lines = ["# Python functions", "What `import keystone` gives. [Python](python.md) shows the functions at work."]
+    shown = "What `import keystone` gives. [For data scientists](data-scientist.md) shows the functions at work."
+    lines = ["# Python functions", shown]
     for title, kind in (("Functions", str.islower), ("Types", str.istitle)):
         lines += [f"## {title}", *(f"::: keystone.public.{name}" for name in names if kind(name[0]))]
     return "\n\n".join(lines)

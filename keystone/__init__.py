@@ -1,7 +1,7 @@
 """Keystone in Python: the steps from narratives to rankings, cited answers, run files and measures.
 
-`docs/python.md` shows each function at work, and `keystone.public` lists them. The first use of one loads them all, so
-a program that needs a single module starts without the others.
+`docs/data-scientist.md` shows each function at work, and `keystone.public` lists them. The first use of one loads them
+all, so a program that needs a single module starts without the others.
 """
 
 from importlib import import_module

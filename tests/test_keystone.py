@@ -162,7 +162,7 @@ def test_a_document_that_the_index_lacks_is_named(index: Index, topics: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["docs/python.md", "README.md"])
+@pytest.mark.parametrize("page", ["docs/data-scientist.md", "README.md"])
 def test_the_python_of_a_page_runs(
     page: str, index: Index, topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

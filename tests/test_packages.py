@@ -1,5 +1,6 @@
 """Rows from other packages: the example of docs/exchange.md is installed and used by the command line, end to end."""
 
+import os
 import re
 import shlex
 import shutil
@@ -17,6 +18,7 @@ from keystone.retrieval.search import KINDS
 from keystone.runs.doctor.machine import TABLES, examine_packages
 from keystone.runs.exchange.table import get_form
 from tests.support import programs
+from tests.support.pages import list_commands
 from tests.support.places import ROOT
 from tests.support.runs.command_line import keystone
 
@@ -35,11 +37,14 @@ def blocks(kind: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder into which pip installed the example of the page."""
-    source, target = tmp_path_factory.mktemp("keystone-tiny"), tmp_path_factory.mktemp("installed")
-    shutil.copytree(EXAMPLE, source, dirs_exist_ok=True)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    programs.run([*pip, "--target", str(target), str(source)], check=True)
+    """The folder into which the command of the page installed its example, with the packages that are there."""
+    folder, target = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("installed")
+    shutil.copytree(EXAMPLE, folder / EXAMPLE.relative_to(ROOT))
+    (command,) = list_commands("pip install ./docs")
+    given = {"PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1", "PIP_TARGET": str(target)}
+    program = ["bash", "-euc", f'pip() {{ "{sys.executable}" -m pip "$@"; }}; {command}']
+    done = programs.run(program, cwd=folder, env={**os.environ, **given}, capture_output=True, text=True)
+    assert "Successfully installed keystone-tiny" in done.stdout, done.stderr
     return target
 
 

@@ -163,7 +163,7 @@ PHRASES = {
         f"The number of chunks ({find_argument(RhetoricalSettings, 'chunks')})",
         f"at most {PATHS} for paths",
     ],
-    "serve": [
+    "engineer": [
         f"By default the server listens on {find_option('serve', '--host')} without",
         f"`--log FILE`, by default `{LOG_FILE}` in the run directory, which is `out/{DEFAULT_RUN_ID}/`",
         f"the first character ({find_argument(Fetch, 'start')})",
@@ -185,7 +185,7 @@ PHRASES = {
         f"the rank of the first ({find_argument(Search, 'start')}, at most {DEEPEST_RANK:,})",
         f"`budget_tokens` ({DEFAULT_REPLY_TOKENS:,}; from {LEAST_REPLY_TOKENS} to {MOST_REPLY_TOKENS:,})",
     ],
-    "submit": [
+    "participant": [
         f"`{find_default('track')}` (the default)",
         f"`run_id` (at most {TRACKS['rag26'].run_id_length} characters)",
         f"there are at most {TRACKS['biogen'].runs}.",

@@ -23,6 +23,7 @@ from tests.support.places import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
 APP = get_command(app)
+INDEX = (ROOT / "docs" / "README.md").read_text()
 COMMANDS = APP.commands  # type: ignore[attr-defined]
 TOP = ("indexing", "retrieval", "fusion", "generation", "runs", "tests", "benchmarks")
 TARGETS = dict(re.findall(r"^([a-z-]+):(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -113,6 +114,21 @@ def test_the_pages_are_short() -> None:
     assert len(words.keys() - {"README.md"}) <= 18
 
 
+@pytest.mark.parametrize("user", ["participant", "organiser", "data scientist", "engineer"])
+def test_each_kind_of_user_has_a_page_that_begins_with_their_commonest_task(user: str) -> None:
+    name = user.replace(" ", "-")
+    text = (ROOT / f"docs/{name}.md").read_text()
+    assert text.startswith(f"# For {user}s: ")
+    beginning = text.partition("```")
+    assert beginning[1]
+    assert len(beginning[0].splitlines()) <= 14
+    linked = set(re.findall(r"\]\(([\w-]+)\.md", text)) - {name}
+    (row,) = re.findall(
+        rf"^\| an? {user}(?: of a track| in a track)? \| \[{name}\]\({name}\.md\) \| (.*) \|$", INDEX, re.MULTILINE
+    )
+    assert set(re.findall(r"\]\(([\w-]+)\.md", row)) <= linked
+
+
 def test_the_map_has_every_folder() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     rooms = [room.parent.relative_to(ROOT) for name in TOP[:5] for room in (ROOT / name).glob("*/__init__.py")]
@@ -163,7 +179,7 @@ def test_the_pages_name_calls_and_targets() -> None:
     ("page", "form", "names"),
     [
         pytest.param("corpora", "| `{}` |", sorted(FORMATS), id="corpus formats"),
-        pytest.param("submit", " {} |", sorted(TRACKS), id="tracks"),
+        pytest.param("participant", " {} |", sorted(TRACKS), id="tracks"),
         pytest.param("evaluate", "`{}", sorted(FAMILIES), id="measures"),
         pytest.param("evaluate", "| `{}` |", [*ANSWER_FAMILIES, *JUDGED], id="measures of answers"),
         pytest.param("run", "| `{}` |", PRESETS, id="presets"),
@@ -191,6 +207,6 @@ def test_a_page_names_everything_that_a_table_holds(page: str, form: str, names:
 )
 def test_a_task_is_two_links_or_one_help_away(task: str, command: str, words: str) -> None:
     assert "](docs/README.md)" in (ROOT / "README.md").read_text()
-    assert re.search(rf"^\| {task} \| \[", (ROOT / "docs" / "README.md").read_text(), re.MULTILINE)
+    assert re.search(rf"^\| {task} \| \[", INDEX, re.MULTILINE)
     called = COMMANDS[command]
     assert words in " ".join(f"{called.help} {[getattr(one, 'help', '') for one in called.params]}".split())

@@ -57,6 +57,6 @@ def test_the_readme_is_short_and_shows_a_result_within_a_screen() -> None:
 
 
 def test_the_list_of_pages_has_every_page() -> None:
-    named = set(re.findall(r"\]\((\w+\.(?:md|ipynb))", (ROOT / "docs/README.md").read_text()))
+    named = set(re.findall(r"\]\(([\w-]+\.(?:md|ipynb))", (ROOT / "docs/README.md").read_text()))
     pages = {page.name for page in (ROOT / "docs").iterdir() if page.suffix in {".md", ".ipynb"}}
     assert named == pages - {"README.md"}

@@ -1,11 +1,8 @@
 """The site of `make docs` is built strictly, and read in a real browser: wide and narrow, light and dark."""
 
-import functools
 import os
 import re
-import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
@@ -15,22 +12,17 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.support import programs
 from tests.support.browser import list_console, list_requests, open_address, open_browser
+from tests.support.checkout import copy_checkout, run_there
+from tests.support.pages import list_commands
 from tests.support.places import ROOT
+from tests.support.servers.files import serve_files
 from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.slow
 
 MKDOCS = ROOT / ".venv-docs" / "bin" / "mkdocs"
 GROUPS = re.findall(r"^## (.+)$", (ROOT / "docs" / "README.md").read_text(), re.MULTILINE)
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    """Serves files without a log."""
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +32,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if os.environ.get("CI") == "true":
             pytest.fail(missing)
         pytest.skip(missing)
-    folder = tmp_path_factory.mktemp("site")
-    command = [str(MKDOCS), "build", "--quiet", "--site-dir", str(folder)]
-    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = programs.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True)
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
-    return folder
+    folder = tmp_path_factory.mktemp("checkout")
+    (command,) = list_commands("make docs")
+    done, calls = run_there(copy_checkout(folder, mkdocs=f'exec {MKDOCS} "$@"'), command)
+    assert (done.returncode, calls, done.stderr) == (0, ["mkdocs build --quiet"], "")
+    return folder / "site"
 
 
 def test_each_link_leads_to_a_file_of_the_site(site: Path) -> None:
@@ -64,13 +55,8 @@ def test_each_link_leads_to_a_file_of_the_site(site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join(LIMIT_S)
-    server.server_close()
+    with serve_files(site) as server:
+        yield f"{server}/"
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """The wheel holds everything that the packages need, and works in a clean environment outside of the repository."""
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -15,6 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support import programs
+from tests.support.pages import list_commands
 
 pytestmark = pytest.mark.slow
 
@@ -84,6 +86,21 @@ def test_the_wheel_has_each_file_of_the_packages(wheel: Path) -> None:
     expected = {f"keystone/{path.relative_to(ROOT)}" for path in files if "__pycache__" not in path.parts}
     expected |= {f"keystone/{path.name}" for path in (ROOT / "keystone").iterdir() if path.is_file()}
     assert held == {name for name in expected if not name.endswith(".md")}
+
+
+def test_the_commands_of_the_pages_install_the_wheel_and_its_extras(wheel: Path, tmp_path: Path) -> None:
+    """The wheel is found here, and none of the packages that it requires is installed."""
+    given = {"PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheel.parent), "PIP_NO_COMPILE": "1"}
+    for number, command in enumerate(list_commands("pip install '?keystone-rag")):
+        target = tmp_path / str(number)
+        program = ["bash", "-euc", f'pip() {{ "{sys.executable}" -m pip "$@"; }}; {command}']
+        environment = {**os.environ, **given, "PIP_TARGET": str(target)}
+        done = programs.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert "Successfully installed keystone-rag-" in done.stdout, done.stderr
+        (metadata,) = target.glob("*.dist-info/METADATA")
+        extras = re.findall(r"\[([\w,-]+)\]", command)
+        provided = message_from_bytes(metadata.read_bytes()).get_all("Provides-Extra", [])
+        assert {extra for one in extras for extra in one.split(",")} <= {*provided}
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def index_folder(path: Path) -> Path:
     try:
         from pyserini import util
 
-        if name in util.TF_INDEX_INFO:
+        if name in util.TF_INDEX_INFO or name in util.IMPACT_INDEX_INFO:
             return Path(util.download_prebuilt_index(name, verbose=False))
     except ModuleNotFoundError as error:
         raise MissingPackage(f"{path}: Pyserini is needed by name: pip install 'keystone-rag[pyserini]'") from error

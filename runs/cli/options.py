@@ -86,7 +86,7 @@ class Form(StrEnum):
 
 Format = Annotated[Form, typer.Option(help="The form of the table. csv has every number.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="List bad files, and measure the good ones.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, as the page on serving describes.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, as the page for engineers describes.")]
 JsonFile = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="Write means, values of each topic and p-values to this file, as JSON."),

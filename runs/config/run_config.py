@@ -42,11 +42,11 @@ class RunConfig(StrictSettings):
     out: AnyPath = Path("out")
     """The folder of runs. The run directory is `<out>/<run_id>`."""
     track: Annotated[str | None, NoneNamed()] = "rag25"
-    """The [track](submit.md) whose files are written; `none` writes rankings only."""
+    """The [track](participant.md) whose files are written; `none` writes rankings only."""
     ranking: Literal["documents", "segments"] = "documents"
-    """The [unit](submit.md#rankings-of-segments) that is ranked for tracks of segments (paper: documents). `documents`
-    submits one segment of each document: the closest to the narrative (paper). `segments` [submits
-    several](submit.md#rankings-of-segments)."""
+    """The [unit](participant.md#rankings-of-segments) that is ranked for tracks of segments (paper: documents).
+    `documents` submits one segment of each document: the closest to the narrative (paper). `segments` [submits
+    several](participant.md#rankings-of-segments)."""
     segments_per_document: int = Field(default=5, ge=1, le=1000)
     """With `ranking: segments`, the most segments of a document."""
     run_desc: str | None = Field(default=None, max_length=10_000, pattern=r"\S")

@@ -66,8 +66,8 @@ class ChosenDepth(StrictSettings):
     budget: int | None = Field(default=None, ge=1, le=100_000_000)
     """For `expected`: keep this many rows of all narratives together, those with the highest probabilities."""
     calibration: AnyPath | None = None
-    """The [file](submit.md#a-depth-for-each-narrative) that turns scores into probabilities. If it is null, a mixture
-    of two densities is fitted to the scores of each narrative."""
+    """The [file](participant.md#a-depth-for-each-narrative) that turns scores into probabilities. If it is null, a
+    mixture of two densities is fitted to the scores of each narrative."""
 
     @model_validator(mode="after")
     def _check_possible(self) -> Self:
@@ -100,7 +100,7 @@ class Queries(StrictSettings):
     expand: Literal["phrase", "narrative"] = "phrase"
     """The text from which `model` expands the topic: the topic's phrase alone (paper), or with the narrative."""
     translate: bool = False
-    """If true, the model [translates](submit.md#requests-in-several-parts) each question for each language of the
+    """If true, the model [translates](participant.md#requests-in-several-parts) each question for each language of the
     index. The field `translations` of a topic, from codes to texts, does so, too."""
     question_weight: int = Field(default=3, ge=1, le=20)
     """The weight of a question's words for BM25, where its topic and variants have 1 (paper: 1)."""
@@ -256,14 +256,14 @@ class Fusion(StrictSettings):
     """The method's parameters besides k, by name, such as `{phi: 0.9}`."""
     depth: int = Field(default=100, ge=1, le=100_000)
     """How many documents a narrative's ranking keeps (paper: `N_narr`, 100). The [long
-    form](submit.md#a-depth-for-each-narrative) `{choose: expected}` chooses the submitted rows of each narrative, of
-    its first `most` documents (1,000), by the settings of `choice`. It is the default of the track rag26."""
+    form](participant.md#a-depth-for-each-narrative) `{choose: expected}` chooses the submitted rows of each narrative,
+    of its first `most` documents (1,000), by the settings of `choice`. It is the default of the track rag26."""
     choice: ChosenDepth | None = None
-    """The settings of the [long form](submit.md#a-depth-for-each-narrative) of `depth`, which are written there."""
+    """The settings of the [long form](participant.md#a-depth-for-each-narrative) of `depth`, written there."""
     depths: Annotated[dict[str, Annotated[int, Field(ge=1, le=100_000)]], BeforeValidator(load_depths)] = Field(
         default={}
     )
-    """The depth of single narratives, by topic id, or a [file](submit.md#a-depth-for-each-narrative) of them."""
+    """The depth of single narratives, by topic id, or a [file](participant.md#a-depth-for-each-narrative) of them."""
 
     @model_validator(mode="before")
     @classmethod
@@ -352,7 +352,7 @@ class Answer(StrictSettings):
     documents: int = Field(default=20, ge=1, le=100_000)
     """How many documents an answer is made from, with `answers` and `claims` for each query."""
     words: int | None = Field(default=None, ge=1, le=100_000)
-    """The most words of an answer; null: as the [track](submit.md#rules-of-the-tracks) wants."""
+    """The most words of an answer; null: as the [track](participant.md#rules-of-the-tracks) wants."""
     prompt_with: Literal["query", "narrative"] = "query"
     """The question that each sub-answer answers: its query (the paper's ideal) or the narrative (the paper's runs)."""
     synthesis: Literal["select_edit", "edit", "resynthesise"] = "select_edit"

@@ -25,7 +25,7 @@ def say_warnings(warnings: Sequence[str], most: int | None = None) -> None:
 
 
 def say_result(command: str, given: Any, result: Any) -> None:
-    """Print the result of a command as one object of JSON on a line, as docs/serve.md describes.
+    """Print the result of a command as one object of JSON on a line, as docs/engineer.md describes.
 
     `given` is the input as the user gave it. Dataclasses become objects, and paths become texts.
     """

@@ -1,7 +1,7 @@
 """Judging and repair of any team's submission files: each violation of a track's rules with its line.
 
 The rules come from the tracks' guidelines and their organisers' validators. Keystone adds rules of the whole file:
-missing, repeated and unknown topics, one run tag, exact narratives. docs/submit.md lists all rules.
+missing, repeated and unknown topics, one run tag, exact narratives. docs/participant.md lists all rules.
 """
 
 import re

@@ -60,6 +60,13 @@ def list_blocks() -> list[Block]:
     return [block for page in PAGES for block in _list_of_page(page)]
 
 
+def list_commands(pattern: str) -> list[str]:
+    """List the commands of all pages that match a pattern from their beginnings. A test that runs them finds some."""
+    found = [command for block in list_blocks() for command in block.commands if re.match(pattern, command)]
+    assert found, pattern
+    return found
+
+
 def _list_of_page(page: Path) -> Iterator[Block]:
     text = page.read_text()
     for found, after in pairwise([*_FENCE.finditer(text), None]):
@@ -138,7 +145,7 @@ def write_sample_files(folder: Path, model_url: str) -> None:
         _write(folder / f"{name}.jsonl", rows)
     _write(folder / "references.jsonl", [_refer(topic) for topic in narratives])
     _write_corpora(folder)
-    settings = {"run_id": "my-run", "index": "demo-out/index", "topics": "narratives.jsonl"}
+    settings = {"run_id": "my-run", "team_id": "my-team", "index": "demo-out/index", "topics": "narratives.jsonl"}
     model = {"name": "my-model", "urls": [model_url], "window": 8192}
     (folder / "run.yaml").write_text(yaml.safe_dump(settings))
     (folder / "model.yaml").write_text(yaml.safe_dump({**settings, "run_id": "with-model", "model": model}))

@@ -39,7 +39,7 @@ def serve(
 ) -> None:
     """Serve an index to programs (REST), agents (MCP) and people (a web page), until an interrupt.
 
-    Its REST interface is that of Pyserini's servers; see the page on serving.
+    Its REST interface is that of Pyserini's servers; see the page for engineers.
 
     Example: keystone serve index --preset keystone
     """

@@ -213,7 +213,7 @@ def _find_form(path: Path) -> Track:
         if track.sentences in record and isinstance(metadata, dict) and track.topic_key in metadata:
             return track
     raise UserError(
-        f"{path}: the keys {', '.join(record) or 'none'} are those of no track; see the page on submissions"
+        f"{path}: the keys {', '.join(record) or 'none'} are those of no track; see the page for participants"
     )
 
 

@@ -10,9 +10,11 @@ import pytest
 from keystone.indexing.attached.rest_server import address
 from keystone.indexing.attached.rest_store import adopt_server
 from keystone.indexing.errors import UserError
+from keystone.indexing.index import open_index
 from keystone.retrieval.backends import open_sparse, open_store
 from tests.support.indexes.small_corpus import write_topics
-from tests.support.runs.command_line import keystone
+from tests.support.pages import find_words, list_commands
+from tests.support.runs.command_line import keystone, keystone_here
 from tests.support.servers.routir import routir_server, scripted_routir
 
 DOCUMENTS = {
@@ -22,12 +24,16 @@ DOCUMENTS = {
 }
 
 
+def write_documents(path: Path) -> None:
+    lines = (orjson.dumps({"id": n, "title": title, "text": text}) + b"\n" for n, (title, text) in DOCUMENTS.items())
+    path.write_bytes(b"".join(lines))
+
+
 @pytest.fixture(params=[pytest.param(routir_server, marks=pytest.mark.slow), scripted_routir])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     serve: Callable[[Path, Path], AbstractContextManager[str]] = request.param
     documents = tmp_path / "documents.jsonl"
-    lines = (orjson.dumps({"id": n, "title": title, "text": text}) + b"\n" for n, (title, text) in DOCUMENTS.items())
-    documents.write_bytes(b"".join(lines))
+    write_documents(documents)
     monkeypatch.setenv("SESAME", "sesame")
     with serve(tmp_path, documents) as found:
         yield found
@@ -66,6 +72,22 @@ def test_a_run_over_it_is_whole(url: str, tmp_path: Path) -> None:
     done = keystone("run", "--preset", "bm25", *changes, SESAME="sesame")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "r" / "narrative.trec").read_text()
+
+
+def test_the_command_of_the_page_finds_the_documents_of_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROUTIR_API_KEY", "sesame")
+    (command,) = list_commands("keystone index 'routir:")
+    write_documents(tmp_path / "documents.jsonl")
+    with scripted_routir(tmp_path, tmp_path / "documents.jsonl") as url:
+        words = find_words(command.replace("http://host:5000", url))
+        done = keystone_here(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        index = open_index(tmp_path / "index")
+        store = open_store(index)
+        found = open_sparse(index, store).search(["1"], ["honey bees spoils"], 10)
+        assert store.ids(found.of(0)) == ["b", "a"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The probe of a model's server: against a real vLLM, and against a scripted server for each fault."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,9 @@ from keystone.runs.doctor.server_records import SERVERS_FILE, ServerFacts, keep_
 from keystone.runs.pipeline.run import run
 from tests.support.indexes.small_corpus import write_topics
 from tests.support.models import plain_model
+from tests.support.pages import MODEL_URL, find_words, list_commands
+from tests.support.places import ROOT
+from tests.support.runs.command_line import keystone
 from tests.support.servers.chat import Exchange, Fault, serving
 
 FACTS = ServerFacts("http://h/v1", "m", "2026-01-01", True, True, "right in both", True, True, 4096, [])
@@ -65,6 +69,21 @@ def probe(model: Callable[[dict[str, Any]], Any] = say, **parts: Any) -> Probe:
 
 def describe(found: Probe) -> dict[str, tuple[str, str]]:
     return {one.subject: (one.state, one.message) for one in found.findings}
+
+
+@pytest.mark.slow
+def test_the_command_of_the_page_prints_each_fact_of_its_table(tmp_path: Path) -> None:
+    """A server of the tests is in the place of the page's. Its host has no dialect of its own."""
+    (command,) = list_commands("keystone doctor --model")
+    with serving(model=say, always=make_always()) as server:
+        done = keystone(*find_words(command.replace(MODEL_URL, server.url)), cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    page = (ROOT / "docs/models.md").read_text().partition("## Probe a server")[2].partition("\n## ")[0]
+    facts = [
+        name for row in re.findall(r"^\| (`.*?|JSON.*?|log-.*?|context.*?) \|", page, re.M) for name in row.split(", ")
+    ]
+    assert len(facts) >= 7
+    assert [name for name in facts if name.strip("`") not in done.stdout] == ["`dialect`"]
 
 
 def test_a_good_server_has_no_notes() -> None:

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from keystone.runs.config.read import PRESETS
 from keystone.runs.evaluation.reproduce_track import Figure, find_prebuilt, read_baselines
 from tests.support.indexes.lucene_indexes import build_anserini_index
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
+from tests.support.pages import find_words, list_commands
 from tests.support.places import ROOT, SHARED
+from tests.support.runs.command_line import keystone_here
 
 WORDS = ["bees", "honey", "queen", "volcano", "ash", "weather", "ice", "sugar", "rivers", "pollen", "glacier", "hive"]
 NAME = "msmarco-v2.1-doc-segmented"
@@ -183,6 +186,27 @@ def test_baselines_of_an_index_in_the_cache_have_the_figures_of_anserini(
     assert re.search(r"NIST: nDCG@20 0\.2809, found 0\.\d{4} \(differs\), nDCG@100", text)
     monkeypatch.setenv("PYSERINI_CACHE", str(tmp_path))
     assert type_in(*words, "--index", f"{NAME}={index}", "--dry-run").stdout == text, "by its folder"
+
+
+@pytest.mark.slow
+def test_the_command_of_the_page_measures_the_baselines_that_its_files_allow(
+    cache: Path, data: Path, tmp_path: Path
+) -> None:
+    """A small index and few topics are in the place of the real ones, so the figures differ."""
+    (command,) = list_commands("keystone reproduce-track ")
+    (index,) = (cache / "indexes").iterdir()
+    own, published = read_baselines()["rag25"], tmp_path / "anserini-tools"
+    published.mkdir()
+    shutil.copy(data / "topics/topics.rag24.test.txt", published / own.topics.replace("*", "txt"))
+    shutil.copy(data / "qrels.rag24.test.txt", published / own.judgments["NIST"].replace("*", ""))
+    done = keystone_here(*find_words(command.replace("/data/lucene-index", str(index))), cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    told = re.split(r"^(?=\S)", done.stdout, flags=re.MULTILINE)
+    measured = [one.name for one in own.baselines if one.index == NAME and "NIST" in one.expected]
+    assert measured
+    for name in measured:
+        (text,) = [text for text in told if text.startswith(f"{name} (")]
+        assert re.search(r"NIST: .* found 0\.\d{4}", text), text
 
 
 @pytest.mark.slow

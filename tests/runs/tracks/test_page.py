@@ -1,4 +1,4 @@
-"""The table of docs/submit.md, cell by cell beside the rules."""
+"""The table of docs/participant.md, cell by cell beside the rules."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from tests.support.places import ROOT
 
 def read_table() -> dict[str, dict[str, str]]:
     """Read the cells of the table by row and track. A cell that refers to another track's has that one's text."""
-    lines = (ROOT / "docs" / "submit.md").read_text().splitlines()
+    lines = (ROOT / "docs" / "participant.md").read_text().splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith("| | rag24 |"))
     split = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[start:] if line.startswith("|")]
     names = split[0][1:]

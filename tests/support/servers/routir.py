@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,19 +81,19 @@ def routir_server(folder: Path, documents: Path) -> Iterator[str]:
 
 
 class _Handler(JsonHandler):
-    """RoutIR's `/pipeline` and `/content`; `state` has the documents by id."""
+    """RoutIR's `/pipeline` and `/content`; `state` has the documents by id. A fusion ranks as its engines do."""
 
     def do_POST(self) -> None:  # noqa: N802
         asked, documents = self.read_json(), self.state
         if self.headers.get("Authorization") != "Bearer sesame":
             self.reply({"error": "missing or invalid Authorization header"}, 401)
-        elif asked.get("collection") != "bees":
+        elif asked.get("collection") not in ("bees", "ragtime"):
             self.reply({"error": f"Service {asked.get('collection')} is not registered"}, 400)
         elif self.path == "/content":
             found = documents.get(asked["id"])
             self.reply(found or {"error": f"ID {asked['id']} is not found."}, 200 if found else 400)
-        elif asked["pipeline"].startswith("words"):
-            scores = rank(asked["query"], documents, int(asked["pipeline"].partition("%")[2] or 20))
+        elif found := re.fullmatch(r"(?:words|\{.*\}RRF)%?(\d*)", asked["pipeline"]):
+            scores = rank(asked["query"], documents, int(found[1] or 20))
             self.reply({"query": asked["query"], "scores": scores, "cached": False, "timestamp": 1.0})
         else:
             self.reply({"error": "invalid pipeline"}, 400)
