@@ -236,7 +236,10 @@ def test_half_of_the_battles_find_the_order_of_all(seeds: range) -> None:
         def judge(tasks: Sequence[Task]) -> list[ArenaVerdict]:
             ahead = np.array([strength[task.a] - strength[task.b] for task in tasks])  # noqa: B023
             win, tie = random.random((2, len(tasks)))  # noqa: B023
-            return np.where(tie < 0.2, "Tie", np.where(win < 1 / (1 + np.exp(-ahead)), "A", "B")).tolist()
+            found: list[ArenaVerdict] = np.where(
+                tie < 0.2, "Tie", np.where(win < 1 / (1 + np.exp(-ahead)), "A", "B")
+            ).tolist()
+            return found
 
         full = play(sets, judge, Settings())
         known = {one.task.id: one.verdict for one in full}

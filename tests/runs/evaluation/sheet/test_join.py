@@ -78,9 +78,9 @@ RUBRICS = {"rubric": [0.5, 1.0], "rubric_binary": [0.0, 1.0]}
             id="only the measures of the track, and one that failed",
         ),
         pytest.param(
-            {"nuggets": [make("b", **dict.fromkeys(("V_strict", "A_strict", "coverage_strict"), [1.0, 0.0]))]},
+            {"nuggets": [make("b", **{key: [1.0, 0.0] for key in ("V_strict", "A_strict", "coverage_strict")})]},
             None,
-            dict.fromkeys(("V_strict", "A_strict", "coverage_strict"), [None, 0.5]),
+            {key: [None, 0.5] for key in ("V_strict", "A_strict", "coverage_strict")},
             id="nuggets that name sub-narratives",
         ),
     ],
