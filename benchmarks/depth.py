@@ -1,8 +1,9 @@
 """Set F1 of a depth that is chosen for each topic, beside fixed depths: `python -m benchmarks.depth DATA WORK`.
 
-DATA holds the collections of `benchmarks.collections`. Indexes, and rankings of `ROWS` documents by BM25 of the whole
-narrative, stay in WORK. A calibration is fitted on the topics of four folds and tested on those of the fifth. `mixture`
-needs no judgments.
+DATA holds the collections of `benchmarks.collections`. Indexes, and rankings of `ROWS` documents, stay in WORK: by BM25
+of the whole narrative, and with `--default` by the default settings, whose calibration also reads the list of each
+system. A calibration is fitted on the topics of four folds and tested on those of the fifth; the figures are means over
+`DRAWS` draws of the folds. `mixture` needs no judgments.
 """
 
 import sys
@@ -14,23 +15,27 @@ from numpy.typing import NDArray
 from benchmarks.collections import COLLECTIONS, Collection, keystone
 from keystone.fusion.depth import cut_by_f1, separate_scores
 from keystone.runs.evaluation.depth import FIXED_DEPTHS, JudgedTopic, cross_calibrate, list_judged_topics
+from keystone.runs.trec.run_files import read_run
 
-ROWS = 300
+ROWS, DRAWS = 300, 5
 NAMES = ("cisi", "debates", "ibm-claims-wiki", "arguana")
+SYSTEMS = ("bm25", "dense")
+"""The default systems."""
 
 
-def rank(collection: Collection, data: Path, work: Path) -> Path:
-    """Index a collection and rank documents for each topic, as far as WORK lacks them."""
-    folder, index = data / collection.folder, work / "indexes" / f"{collection.folder}.bm25"
+def rank(collection: Collection, data: Path, work: Path, default: bool) -> Path:
+    """Index a collection and rank documents for each topic, as far as WORK lacks them; returns the run directory."""
+    folder, kind = data / collection.folder, "default" if default else "bm25"
+    index, name = work / "indexes" / f"{collection.folder}.{kind}", f"{collection.name}.{kind}"
     index.parent.mkdir(parents=True, exist_ok=True)
-    keystone("index", next(folder.glob("corpus.jsonl*")), "--no-dense", "--out", index, "--quiet")
-    config = work / f"{collection.name}.yaml"
+    indexing, ranking = ([], []) if default else (["--no-dense"], ["--set", "queries.method=narrative"])
+    keystone("index", next(folder.glob("corpus.jsonl*")), *indexing, "--out", index, "--quiet")
+    config = work / f"{name}.yaml"
     config.write_text(
-        f"run_id: {collection.name}\nindex: {index}\ntopics: {folder / collection.topics}\n"
-        f"out: {work / 'runs'}\ntrack: none\n"
+        f"run_id: {name}\nindex: {index}\ntopics: {folder / collection.topics}\nout: {work / 'runs'}\ntrack: none\n"
     )
-    keystone("run", config, "--set", f"fusion.depth={ROWS}", "--set", "queries.method=narrative", "--quiet")
-    return work / "runs" / collection.name / "narrative.trec"
+    keystone("run", config, "--set", f"fusion.depth={ROWS}", *ranking, "--quiet")
+    return work / "runs" / name
 
 
 def measure_cuts(topics: list[JudgedTopic], cuts: list[int]) -> float:
@@ -42,23 +47,26 @@ def compare(name: str, topics: list[JudgedTopic]) -> str:
     """The row of a collection: set F1 of each fixed depth, of the mixture and of the calibration, and its error."""
     own: list[NDArray[np.float64] | None] = [separate_scores(one.scores) for one in topics]
     mixed = measure_cuts(topics, [100 if p is None else cut_by_f1(p) for p in own])
-    found = cross_calibrate(topics)
-    fixed, errors = list(found.fixed.values()), [found.reliability.error, found.top_error]
-    cells = [*fixed, mixed, found.set_f1, found.set_f1 - max(fixed), *errors]
-    return f"| {name} | {' | '.join(f'{value:.3f}' for value in cells)} | {found.rows:.1f} |"
+    draws = [cross_calibrate(topics, seed=seed) for seed in range(DRAWS)]
+    fixed, f1 = list(draws[0].fixed.values()), np.array([one.set_f1 for one in draws])
+    errors = [float(np.mean(own)) for own in ([d.reliability.error for d in draws], [d.top_error for d in draws])]
+    cells = [*fixed, mixed, f1.mean(), f1.mean() - max(fixed), f1.min() - max(fixed), *errors]
+    rows = np.mean([one.rows for one in draws])
+    return f"| {name} | {' | '.join(f'{value:.4f}' for value in cells)} | {rows:.1f} |"
 
 
-def main(data: Path, work: Path) -> None:
+def main(data: Path, work: Path, default: bool) -> None:
     """Print the table."""
-    print(
-        "| collection |", " | ".join(map(str, FIXED_DEPTHS)), "| mixture | calibrated | gain | ECE | top ECE | rows |"
-    )
+    heads = ["collection", *map(str, FIXED_DEPTHS), "mixture", "calibrated", "gain", "least gain", "ECE", "top ECE"]
+    print(f"| {' | '.join(heads)} | rows |")
     for collection in COLLECTIONS:
         if collection.name in NAMES:
-            ranking = rank(collection, data, work)
+            run = rank(collection, data, work, default)
             qrels = data / collection.folder / collection.qrels
-            print(compare(collection.name, list_judged_topics(ranking, qrels, skip_own=collection.own)), flush=True)
+            systems = [read_run(run / f"{name}.trec") for name in SYSTEMS] if default else []
+            topics = list_judged_topics(run / "narrative.trec", qrels, skip_own=collection.own, systems=systems)
+            print(compare(collection.name, topics), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), "--default" in sys.argv[3:])

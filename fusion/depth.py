@@ -2,10 +2,11 @@
 
 Probabilities come from a calibration, which is fitted on judged topics, or from a mixture of the scores of one ranking.
 A calibration is a logistic model of a row's place and score, as by Platt ("Probabilistic outputs for support vector
-machines", 1999). All functions look at one ranking, its rows best first.
+machines", 1999); with several systems, also of its place and score in the list of each. All functions look at one
+ranking, its rows best first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,8 @@ UMBRELA's grade 4 as 3.
 """
 FEATURES = ("bias", "log rank", "log rank squared", "share of the first score", "standing", "step down")
 """What describes a row. Its standing is its score between the last one (0) and the first one (1)."""
+SYSTEM_FEATURES = ("log rank", "score")
+"""What describes a row by the list of each system, if there are several."""
 _STARTS = (0.02, 0.1, 0.3)
 """The shares of relevant rows from which the fit of a mixture starts."""
 _RIDGE = 1e-3
@@ -104,6 +107,23 @@ def describe_rows(scores: Floats) -> Floats:
     return np.stack([np.ones(len(scores)), rank, rank**2, share, standing, step], axis=1).astype(np.float64)
 
 
+def name_features(systems: Iterable[str] = ()) -> list[str]:
+    """Name the features of a calibration that also reads the lists of these systems."""
+    return [*FEATURES, *(f"{feature} by {system}" for system in systems for feature in SYSTEM_FEATURES)]
+
+
+def describe_by_system(docs: Iterable[Hashable], hits: Iterable[tuple[Hashable, float]]) -> Floats:
+    """Describe documents by `SYSTEM_FEATURES` of a system's own list, best first: float64[docs, 2].
+
+    A document that the list lacks comes after its last one, with the same score.
+    """
+    known = {doc: (float(rank), score) for rank, (doc, score) in enumerate(hits, 1)}
+    last = len(known) + 1.0, min((score for _, score in known.values()), default=0.0)
+    found = np.array([known.get(doc, last) for doc in docs], np.float64).reshape(-1, 2)
+    found[:, 0] = np.log(found[:, 0])
+    return found
+
+
 def fit_calibration(features: Floats, relevant: NDArray[np.bool_]) -> Floats:
     """Fit the weight of each feature by maximum likelihood with a small ridge, by Newton's method: float64[features].
 
@@ -122,9 +142,12 @@ def fit_calibration(features: Floats, relevant: NDArray[np.bool_]) -> Floats:
     return weights
 
 
-def calibrate(scores: Floats, weights: Floats) -> Floats:
-    """Compute the probability of each row by a calibration; it never grows from row to row: float64[rows]."""
-    return _make_falling(expit(describe_rows(scores) @ weights))
+def calibrate(scores: Floats, weights: Floats, by_system: Sequence[Floats] = ()) -> Floats:
+    """Compute the probability of each row by a calibration; it never grows from row to row: float64[rows].
+
+    `by_system` are the descriptions of the rows by each system that the calibration reads.
+    """
+    return _make_falling(expit(np.hstack([describe_rows(scores), *by_system]) @ weights))
 
 
 def weigh_by_grades(probabilities: Floats, grades: Floats) -> Floats:

@@ -100,7 +100,7 @@ class RunConfig(StrictSettings):
                 f"queries.narrative_weight: found {self.queries.narrative_weight:g} with fusion.method "
                 f"{self.fusion.method!r}, which counts all queries alike; expected 0 or 1"
             )
-        if self.retrieval.runs and self.queries.method != "narrative" and not self.queries.narrative_weight:
+        if self.retrieval.runs and not self.searches_narratives:
             raise ValueError(
                 "retrieval.runs: found a file with queries.narrative_weight 0, which leaves rankings of narratives "
                 "out; expected a weight above 0"
@@ -138,7 +138,7 @@ class RunConfig(StrictSettings):
                 raise ValueError(
                     f"answer.documents: found {self.answer.documents}, above {key} {depth}; expected at most that"
                 )
-        if self.grading.narrative and self.queries.method != "narrative" and not self.queries.narrative_weight:
+        if self.grading.narrative and not self.searches_narratives:
             raise ValueError(
                 "grading.narrative: found true with queries.narrative_weight 0, which leaves the narrative out; "
                 "expected a weight above 0"
@@ -186,6 +186,11 @@ class RunConfig(StrictSettings):
         """List the weights that systems set themselves, by name under `weights`; empty if none does."""
         weights = {name: one.weight for name, one in self.retrieval.make_systems().items() if one.weight is not None}
         return {"weights": weights} if weights else {}
+
+    @property
+    def searches_narratives(self) -> bool:
+        """Whether the whole narrative is one of a topic's queries."""
+        return self.queries.method == "narrative" or self.queries.narrative_weight > 0
 
     def list_systems(self) -> list[str]:
         """List the systems that rank documents for each query: those that search, then the given runs by number."""

@@ -9,20 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.fusion.depth import (
-    FEATURES,
     Reliability,
     calibrate,
     cut_by_f1,
+    describe_by_system,
     describe_rows,
     fit_calibration,
     measure_reliability,
     measure_top_error,
+    name_features,
 )
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Progress, silent
 from keystone.runs.config.read import read_config
 from keystone.runs.config.sections import MOST_CHOSEN_ROWS
 from keystone.runs.evaluation.tune import draw_folds, rank_narratives
+from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
+from keystone.runs.pipeline.stages.search import list_system_files
+from keystone.runs.pipeline.values import convert_to_run
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_run
 from keystone.runs.trec.types import Run
 
@@ -33,11 +37,19 @@ FIXED_DEPTHS = (5, 10, 20, 50, 100)
 
 @dataclass(frozen=True, slots=True)
 class JudgedTopic:
-    """The scores of a topic's ranking (float64[rows]), which of its rows are relevant, and all that are relevant."""
+    """The scores of a topic's ranking (float64[rows]), which of its rows are relevant, and all that are relevant.
+
+    `by_system` describes the rows by the list of each system, if there are several.
+    """
 
     scores: Floats
     relevant: NDArray[np.bool_]
     all_relevant: int
+    by_system: tuple[Floats, ...] = ()
+
+    def describe(self) -> Floats:
+        """Describe the rows: float64[rows, features]."""
+        return np.hstack([describe_rows(self.scores), *self.by_system])
 
     def measure_f1(self, rows: int) -> float:
         """The set F1 of the first rows."""
@@ -63,32 +75,37 @@ class Calibration:
 
 
 def list_judged_topics(
-    ranking: Path | Run, qrels: Path, relevant_from: int = 1, skip_own: bool = False
+    ranking: Path | Run, qrels: Path, relevant_from: int = 1, skip_own: bool = False, systems: Sequence[Run] = ()
 ) -> list[JudgedTopic]:
-    """List the topics of a ranking that have a relevant document. `UserError` if none has."""
+    """List the topics of a ranking that have a relevant document. `UserError` if none has.
+
+    `systems` are the runs of several systems, with a list for each topic; no single one, which tells nothing more.
+    """
     judged, run = read_qrels(qrels), read_run(ranking) if isinstance(ranking, Path) else ranking
     if skip_own:
         run = drop_own_documents(run)
-    hits, found = run.list_hits(), []
+    hits, found, lists = run.list_hits(), [], [one.list_hits() for one in systems]
     ids = judged.docs.decode_ids()
     for i, topic in enumerate(judged.query_ids):
         rows = range(judged.offsets[i], judged.offsets[i + 1])
         good = {ids[row] for row in rows if judged.grades[row] >= relevant_from}
         if good and hits.get(topic):
             docs, scores = zip(*hits[topic], strict=True)
-            found.append(JudgedTopic(np.array(scores), np.array([doc in good for doc in docs]), len(good)))
+            by_system = tuple(describe_by_system(docs, own.get(topic, [])) for own in lists)
+            relevant = np.array([doc in good for doc in docs])
+            found.append(JudgedTopic(np.array(scores), relevant, len(good), by_system))
     if not found:
         raise UserError(f"{qrels}: no ranked topic has a document of grade {relevant_from} or more")
     return found
 
 
-def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5) -> Calibration:
+def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5, seed: int = 0) -> Calibration:
     """Fit a calibration on all topics, and test it on each fold of topics by one of the others.
 
     `UserError` if there are fewer topics than folds.
     """
-    features = [describe_rows(one.scores) for one in topics]
-    fold = draw_folds(len(topics), folds)
+    features = [one.describe() for one in topics]
+    fold = draw_folds(len(topics), folds, seed)
 
     def fit(chosen: NDArray[np.bool_]) -> Floats:
         places = np.flatnonzero(chosen).tolist()
@@ -97,7 +114,9 @@ def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5) -> Calibratio
         )
 
     weights = [fit(fold != part) for part in range(folds)]
-    probabilities = tuple(calibrate(one.scores, weights[part]) for one, part in zip(topics, fold.tolist(), strict=True))
+    probabilities = tuple(
+        calibrate(one.scores, weights[part], one.by_system) for one, part in zip(topics, fold.tolist(), strict=True)
+    )
     all_rows = np.concatenate(probabilities), np.concatenate([one.relevant for one in topics])
     cuts = [cut_by_f1(p) for p in probabilities]
     f1 = [one.measure_f1(cut) for one, cut in zip(topics, cuts, strict=True)]
@@ -129,18 +148,21 @@ def calibrate_run(
     """Rank the narratives of a configuration and fit a calibration to judgments; returns what its file holds."""
     fusion = read_config(config, overrides).fusion
     depth = MOST_CHOSEN_ROWS if fusion.choice is None else fusion.depth
-    settings = [*overrides, f"fusion.depth={depth}", "track=none"]
-    run = rank_narratives(read_config(config, settings), threads, progress)
-    topics = list_judged_topics(run, judgments.qrels, judgments.relevant_from, judgments.skip_own)
-    return describe_calibration(cross_calibrate(topics, judgments.folds))
+    settings = read_config(config, [*overrides, f"fusion.depth={depth}", "track=none"])
+    values = rank_narratives(settings, threads, progress)
+    several = len(settings.list_systems()) > 1 and settings.searches_narratives
+    files = [NARRATIVE_FILE, *(list_system_files(settings) if several else ())]
+    run, *systems = (convert_to_run(values.job.store, values.get(file), settings.run_id) for file in files)
+    topics = list_judged_topics(run, judgments.qrels, judgments.relevant_from, judgments.skip_own, systems)
+    return describe_calibration(cross_calibrate(topics, judgments.folds), settings.list_systems() if several else ())
 
 
-def describe_calibration(found: Calibration) -> dict[str, Any]:
-    """Describe a calibration for its file, which `fusion.depth.calibration` names."""
+def describe_calibration(found: Calibration, systems: Sequence[str] = ()) -> dict[str, Any]:
+    """Describe a calibration for its file, which `fusion.depth.calibration` names. It reads the lists of `systems`."""
     one = found.reliability
     curve = zip(one.rows.tolist(), one.probability.tolist(), one.relevant.tolist(), strict=True)
     return {
-        "features": list(FEATURES),
+        "features": name_features(systems),
         "weights": found.weights.tolist(),
         "topics": len(found.probabilities),
         "held_out": {

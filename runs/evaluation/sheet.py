@@ -54,6 +54,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """The measures of a part of the sheet, each with the head of its column. Another part shows all of its measures."""
+STRICT_COVERAGE = "coverage_strict"
+"""The further column of nuggets that name their sub-narratives."""
 BATTLES = ("rating", "battles", "wins", "losses", "ties")
 """The columns of a tournament."""
 
@@ -78,6 +80,7 @@ def join_scores(
     for part, found in evaluations.items():
         by_run = {one.name: one for one in found}
         measures = COLUMNS.get(part) or {name: name for one in found for name in one}
+        measures = {**measures, **{name: name for one in found for name in one if name == STRICT_COVERAGE}}
         for row in rows:
             own = by_run.get(str(row["run"]))
             row |= {head: _find_mean(own, measure) for measure, head in measures.items()}

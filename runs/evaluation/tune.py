@@ -26,7 +26,7 @@ from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted
 from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels
-from keystone.runs.trec.types import Qrels, Run
+from keystone.runs.trec.types import Qrels
 
 BASELINE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
 """The baseline: the whole narrative as one query."""
@@ -181,14 +181,14 @@ def list_default_tries(config: RunConfig) -> list[str]:
     ]
 
 
-def rank_narratives(config: RunConfig, threads: int, progress: Progress) -> Run:
-    """Rank the narratives of a configuration, in memory."""
+def rank_narratives(config: RunConfig, threads: int, progress: Progress) -> Values:
+    """Rank the narratives of a configuration, in memory; returns what its stages up to that ranking made."""
     values = MemoryValues(open_job(config, threads, progress))
     with open_model_runner(config, None) as run_with_model:
         for kind, before in list_wanted(config):
             if kind in NARRATIVE_STAGES:
                 kind.work(Work(values, run_with_model, before))
-    return convert_to_run(values.job.store, values.get(NARRATIVE_FILE), config.run_id)
+    return values
 
 
 class _Scorer:
@@ -246,11 +246,11 @@ def parse_try(attempt: str) -> Iterator[str]:
         yield f"{key}={yaml.safe_dump(value, default_flow_style=True).removesuffix('...' + chr(10)).strip()}"
 
 
-def draw_folds(topics: int, folds: int) -> NDArray[np.int64]:
+def draw_folds(topics: int, folds: int, seed: int = 0) -> NDArray[np.int64]:
     """Draw the fold of each topic by a fixed seed: int64[topics]. `UserError` if there are more folds than topics."""
     if topics < folds:
         raise UserError(f"--folds {folds}: more than the {topics} judged topics")
-    return np.random.default_rng(0).permutation(topics) % folds
+    return np.random.default_rng(seed).permutation(topics) % folds
 
 
 def cross_validate(trials: Sequence[Evaluation], fold: NDArray[np.int64]) -> Evaluation:

@@ -11,6 +11,7 @@ from keystone.fusion.depth import (
     cut_by_budget,
     cut_by_f1,
     cut_by_precision,
+    describe_by_system,
     describe_rows,
     expect_f1,
     fit_calibration,
@@ -62,6 +63,13 @@ def test_a_calibration_finds_the_probabilities_that_made_the_labels() -> None:
     weights = fit_calibration(features, draw.random(len(truth)) < truth)
     scores = np.sort(draw.random(100))[::-1]
     assert np.abs(calibrate(scores, weights) - np.clip(describe_rows(scores)[:, 4] ** 2, 0.01, 0.99)).mean() < 0.05
+
+
+def test_a_document_that_a_system_lacks_comes_after_its_last_one() -> None:
+    found = describe_by_system("acxb", [("a", 9.5), ("b", 2.0), ("c", -1.0)])
+    assert found == pytest.approx(np.array([[0, 9.5], [np.log(3), -1], [np.log(4), -1], [np.log(2), 2]]))
+    assert describe_by_system("a", []) == pytest.approx(np.array([[0, 0]]))
+    assert describe_by_system("", [("a", 1.0)]).shape == (0, 2)
 
 
 def test_a_mixture_separates_two_kinds_of_scores() -> None:

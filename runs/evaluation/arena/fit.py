@@ -21,7 +21,8 @@ RIDGE = 0.1
 """The weight of theta**2 / 2 where the battles leave a rating without bounds."""
 SANDWICH_RIDGE_PER_BATTLE = 1e-5
 """What arena-rank adds to the diagonal of the information, for each battle."""
-QUANTILE_95 = 1.959964
+NORMAL_QUANTILE = 1.959963984540054
+"""The 0.975 quantile of the normal distribution, for intervals of 95 %."""
 RESAMPLES = 1000
 _MOST_STEPS, _LONGEST_STEP, _CLOSE = 200, 2.0, 1e-12
 
@@ -133,7 +134,7 @@ def find_sandwich_widths(counts: Floats, fit: Fit) -> Floats:
     information, noise = _lay_out((wins + losses) * p * (1 - p)), _lay_out(spread)
     diagonal = SANDWICH_RIDGE_PER_BATTLE * counts.sum() + fit.ridge
     inverse = np.linalg.inv(information + diagonal * np.eye(len(p)))
-    return QUANTILE_95 * RATING_PER_THETA * np.sqrt(np.diag(inverse @ noise @ inverse))
+    return NORMAL_QUANTILE * RATING_PER_THETA * np.sqrt(np.diag(inverse @ noise @ inverse))
 
 
 def _lay_out(weights: Floats) -> Floats:

@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import combinations
+from itertools import combinations, pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,8 +69,7 @@ class Task:
         return f"arena:{self.left}:{self.right}:{self.topic_id}{ending}"
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """Two runs, by the order of their files, that both answer a narrative: what a tournament can choose to judge."""
 
     left: str
@@ -126,47 +126,52 @@ def choose_matches(
 ) -> list[Match]:
     """Choose up to `number` matches that are not judged yet; none once the order is sure.
 
-    Of the narratives of a chosen pair, the one with the fewest judged matches comes first, and then the order of a
-    hash.
+    Of the narratives of a chosen pair, the one with the fewest judged matches comes first, and then the order of
+    `matches`.
     """
     place = {name: row for row, name in enumerate(run_ids)}
     left: dict[tuple[int, int], list[Match]] = {}
-    for match in matches:
-        if match not in judged:
-            left.setdefault((place[match.left], place[match.right]), []).append(match)
-    for own in left.values():
-        own.sort(key=_hash)
-    number = min(number, int(len(matches) * MOST_SHARE) - len(judged))
     fought = np.zeros((len(run_ids), len(run_ids)))
-    for match in judged:
-        fought[place[match.left], place[match.right]] += 1
+    for match in matches:
+        pair = place[match.left], place[match.right]
+        if match in judged:
+            fought[pair] += 1
+        else:
+            left.setdefault(pair, []).append(match)
+    number = min(number, int(len(matches) * MOST_SHARE) - len(judged))
     covariance = _find_covariance(fought, fit)
-    order = np.argsort(-fit.theta, kind="stable")
-    neighbours = np.stack([order[:-1], order[1:]], 1)
-    used = Counter(match.topic_id for match in judged)
-    chosen: list[Match] = []
-    if judged and not _find_doubts(fit.theta, covariance, neighbours)[1]:
+    pairs, order, gaps = list(left), np.argsort(-fit.theta, kind="stable"), len(run_ids) - 1
+    one, other = np.array([*pairwise(order), *pairs], np.intp).T  # neighbours, then pairs
+    apart = fit.theta[one] - fit.theta[other]
+    variance = covariance[one, one] + covariance[other, other] - 2 * covariance[one, other]
+    if judged and (apart[:gaps] >= SURE * np.sqrt(variance[:gaps])).all():
         return []
+    shared = covariance[:, one[gaps:]] - covariance[:, other[gaps:]]
+    shared = shared[one[:gaps]] - shared[other[:gaps]]  # the covariance of each neighbours' difference and each pair's
+    weight = 1 / (2 + 2 * np.cosh(apart[gaps:]))
+    used = Counter(match.topic_id for match in judged)
+    chosen, closed = list[Match](), list[int]()
     while len(chosen) < number and left:
-        doubts, _ = _find_doubts(fit.theta, covariance, neighbours)
-        pairs = np.array([*left])
-        one, other = pairs.T
-        spread = covariance[:, one] - covariance[:, other]
-        shared = spread[neighbours[:, 0]] - spread[neighbours[:, 1]]
-        own = spread[one, np.arange(len(pairs))] - spread[other, np.arange(len(pairs))]
-        p = 1 / (1 + np.exp(fit.theta[other] - fit.theta[one]))
-        weight = p * (1 - p)
-        gains = doubts @ shared**2 * weight / (1 + weight * own)
-        best = int(np.argmax(gains))
-        pair = (int(one[best]), int(other[best]))
-        match = min(left[pair], key=lambda one: used[one.topic_id])
-        left[pair].remove(match)
-        if not left[pair]:
-            del left[pair]
+        # A narrower difference is worth less with its standard errors from 0, as the density of a normal law is.
+        doubts = np.exp(-(apart[:gaps] ** 2) / (2 * variance[:gaps])) / variance[:gaps] ** 1.5
+        share = weight / (1 + weight * variance[gaps:])
+        gains = doubts @ shared**2 * share
+        gains[closed] = -1
+        best = int(gains.argmax())
+        free = left[pairs[best]]
+        match = min(free, key=lambda match: used[match.topic_id])
+        free.remove(match)
         chosen.append(match)
         used[match.topic_id] += 1
-        narrowed = spread[:, best]
-        covariance = covariance - np.outer(narrowed, narrowed) * weight[best] / (1 + weight[best] * own[best])
+        # A match narrows the covariance by a matrix of rank one, and with it all that is computed from it.
+        narrowed = covariance[:, one[gaps + best]] - covariance[:, other[gaps + best]]
+        differences = narrowed[one] - narrowed[other]
+        covariance -= share[best] * narrowed[:, None] * narrowed
+        variance -= share[best] * differences**2
+        shared -= share[best] * differences[:gaps, None] * differences[gaps:]
+        if not free:
+            del left[pairs[best]]
+            closed.append(best)
     return chosen
 
 
@@ -179,17 +184,6 @@ def _find_covariance(fought: Floats, fit: Fit) -> Floats:
     weights = (fought + fought.T) * p * (1 - p)
     information = np.diag(weights.sum(1)) - weights + PRIOR_PRECISION * np.eye(len(p))
     return np.asarray(np.linalg.inv(information))
-
-
-def _find_doubts(theta: Floats, covariance: Floats, neighbours: NDArray[np.intp]) -> tuple[Floats, bool]:
-    """Find how much is still to be told about each pair of neighbours, and whether any of them is in doubt.
-
-    The worth of a narrower difference falls with its standard errors from 0, as the density of a normal law does.
-    """
-    one, other = neighbours.T
-    variance = covariance[one, one] + covariance[other, other] - 2 * covariance[one, other]
-    errors = (theta[one] - theta[other]) / np.sqrt(variance)
-    return np.exp(-(errors**2) / 2) / variance**1.5, bool((errors < SURE).any())
 
 
 TIES: Collection[str] = ("Tie", "Tie (Both Bad)")
@@ -239,13 +233,15 @@ def play(sets: Sequence[AnswerSet], judge: Judge, settings: Settings) -> list[Ju
     if not settings.adaptive:
         return judge_all(matches)
     run_ids, found, judged = [one.run_id for one in sets], list[Judgment](), set[Match]()
-    number = count_round(len(matches), len(run_ids))
+    matches.sort(key=_hash)
+    number, counts = count_round(len(matches), len(run_ids)), np.zeros((3, len(run_ids), len(run_ids)))
     while len(run_ids) > 1:
-        fit = fit_ratings(count_outcomes(found, run_ids).sum((0, 1)), settings.both_orders)
-        chosen = choose_matches(matches, judged, run_ids, fit, number)
+        chosen = choose_matches(matches, judged, run_ids, fit_ratings(counts, settings.both_orders), number)
         if not chosen:
             break
-        found += judge_all(chosen)
+        judgments = judge_all(chosen)
+        counts += count_outcomes(judgments, run_ids).sum((0, 1))
+        found += judgments
         judged.update(chosen)
     return found
 

@@ -49,6 +49,8 @@ class Nugget:
     answers: tuple[GoldAnswer, ...] | None = None
     """The answers of a question. None: the nugget is a claim."""
     aggregator: Aggregator | None = None
+    sub_narrative: str = ""
+    """The part of the narrative that the nugget is about; empty if its file names none."""
     place: str = field(default="", compare=False, repr=False)
     """The `file:line` that holds the nugget."""
 
@@ -101,7 +103,7 @@ TOPIC_KEYS = ("topic_id", "topic", "qid", "narrative_id", "query_id")
 DOC_KEYS = ("doc_id", "docid")
 NAME_KEYS = ("nugget_id", "claim_id", "question_id", "id", "_id")
 QUERY_KEYS = ("query", "title_query", "narrative")
-SUB_NARRATIVES = "sub_narratives"
+SUB_NARRATIVES, SUB_NARRATIVE = "sub_narratives", "mapped_sub_narrative"
 BANKS = ("nuggets", "nugget_bank", "claim_bank", SUB_NARRATIVES)
 """The keys of the nuggets of a topic."""
 CODE_POINTS = "unicode code points"
@@ -115,7 +117,8 @@ def read_nuggets(path: Path, records: Iterable[tuple[str, dict[str, Any]]] | Non
     An object has one of five forms:
 
     * one nugget: its topic, `text`, and if known its document with `start` and `end`, and its name;
-    * nuggetizer's: `qid`, `query`, and `nuggets` with `text`, `importance` and `assignment`;
+    * nuggetizer's: `qid`, `query`, and `nuggets` with `text`, `importance` and `assignment`, and the track's with
+      `mapped_sub_narrative`, which may be in quotes;
     * auto-judge's NuggetBank: `query_id`, `title_query`, and the objects `nugget_bank` and `claim_bank`. Nuggets within
       nuggets follow them;
     * RAGTIME's: `metadata` with `topic_id`, and the list `nugget_bank`;
@@ -185,6 +188,7 @@ def _parse_nuggets(record: dict[str, Any], where: str, place: str) -> Iterator[N
         _parse_sources(record, where),
         _parse_answers(record, where) if kind == "question" else None,
         aggregator if aggregator in get_args(Aggregator) else None,
+        (_get(record, SUB_NARRATIVE, str) or "").strip('"'),
         place,
     )
     for inner, one in list_objects(record, "sub_nuggets", where):
@@ -303,7 +307,15 @@ def write_nuggets(path: Path, banks: Iterable[NuggetBank], form: str = "nuggetiz
 def encode_for_nuggetizer(bank: NuggetBank) -> dict[str, Any]:
     """Encode a bank as nuggetizer does. A question becomes one text with its answers; documents have no place here."""
     answer = {"answer_text": bank.answer_text, "response_length": len(bank.answer_text.split()), "run_id": bank.run_id}
-    nuggets = [_fill(text=one.describe(), importance=one.importance, assignment=one.assignment) for one in bank.nuggets]
+    nuggets = [
+        _fill(
+            text=one.describe(),
+            mapped_sub_narrative=one.sub_narrative or None,
+            importance=one.importance,
+            assignment=one.assignment,
+        )
+        for one in bank.nuggets
+    ]
     return {"query": bank.query, "qid": bank.topic_id, **(answer if bank.run_id else {}), "nuggets": nuggets}
 
 

@@ -40,6 +40,8 @@ class Graded(Protocol):
 T = TypeVar("T", bound=Graded)
 
 NUGGET_MEASURES = ("A", "A_strict", "V", "V_strict", "W", "W_strict")
+COVERAGE_MEASURES = ("coverage", "coverage_strict")
+"""Taken beside `NUGGET_MEASURES` if nuggets name their sub-narratives."""
 CITATION_MEASURES = (
     *("precision", "recall", "f1"),
     *("precision_hard", "recall_hard", "f1_hard"),
@@ -99,7 +101,12 @@ def score_banks(banks: Sequence[NuggetBank], topics: Collection[str] = ()) -> li
                     f"{place}topic {bank.topic_id!r}: {one.text!r} is not assigned to an answer: "
                     "`keystone nuggets assign` makes a file that can be scored"
                 )
-    return score_runs(banks, NUGGET_MEASURES, lambda bank: score_nuggets(bank.nuggets), "nugget", topics)
+    if not any(one.sub_narrative for bank in banks for one in bank.nuggets):
+        return score_runs(banks, NUGGET_MEASURES, lambda bank: score_nuggets(bank.nuggets), "nugget", topics)
+    measures = (*NUGGET_MEASURES, *COVERAGE_MEASURES)
+    return score_runs(
+        banks, measures, lambda bank: (*score_nuggets(bank.nuggets), *score_coverage(bank.nuggets)), "nugget", topics
+    )
 
 
 def read_assigned(path: Path) -> Iterator[NuggetBank]:
@@ -163,6 +170,22 @@ def score_nuggets(nuggets: Sequence[Nugget]) -> tuple[float, ...]:
     strict = [float(one == 1) for one in credit]
     every = [1.0] * len(nuggets)
     return tuple(_mean(own, weights) for weights in (every, vital, weighted) for own in (credit, strict))
+
+
+def score_coverage(nuggets: Sequence[Nugget]) -> tuple[float, float]:
+    """Score how many sub-narratives an answer covers, by `COVERAGE_MEASURES`. NaN if an assignment failed.
+
+    The credit of a sub-narrative is the best credit of its nuggets. A nugget that names none stands for one of its own.
+    This definition is ours: that of the track's overview of 2025 is not public.
+    """
+    if any(one.assignment == "failed" for one in nuggets):
+        return nan, nan
+    best: dict[str | int, float] = {}
+    for place, one in enumerate(nuggets):
+        part = one.sub_narrative or place
+        best[part] = max(best.get(part, 0.0), CREDIT.get(one.assignment, 0.0))
+    every = [1.0] * len(best)
+    return _mean([*best.values()], every), _mean([float(credit == 1) for credit in best.values()], every)
 
 
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:

@@ -9,12 +9,12 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.grading.grade_files import list_best_grades
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.ranking.cut import DepthRecord, Graded, choose_rows, identify_choice
+from keystone.runs.pipeline.ranking.cut import DepthRecord, Graded, choose_rows, identify_choice, list_read_systems
 from keystone.runs.pipeline.ranking.rank import rank_for_track
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
-from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
+from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries, rank_queries_in
 from keystone.runs.pipeline.stages.research import has_research
 from keystone.runs.pipeline.values import Artifact, Values, make_records_artifact
 from keystone.runs.track_rules import TRACKS
@@ -49,7 +49,13 @@ def choose_depths(values: Values, ranking: Rankings) -> list[DepthRecord]:
         own = {one.topic_id: one for one in values.get(GRADES_FILE)}
         grades = [list_best_grades(own[topic.id], job.store) for topic in job.topics]
         graded = Graded(values.get(NARRATIVE_FILE), grades)
-    return choose_rows(job.config, ranking, graded)
+    systems = {name: values.get(file) for name, file in _list_read_files(job.config).items()}
+    return choose_rows(job.config, ranking, graded, systems)
+
+
+def _list_read_files(config: RunConfig) -> dict[str, Artifact[Rankings]]:
+    """List the files of the systems that the calibration of `fusion.depth` reads, by name."""
+    return {name: rank_queries_in(file_names.name_system_file(name)) for name in list_read_systems(config)}
 
 
 def rank_units(work: Work) -> None:
@@ -67,7 +73,9 @@ def rank_units(work: Work) -> None:
 
 def _list_inputs(before: Before) -> tuple[Artifact[Any], ...]:
     graded = (NARRATIVE_FILE, GRADES_FILE) if _counts_grades(before.config) else ()
-    return (before.narrative_ranking, *graded, *((QUERIES_FILE,) if before.config.ranks_segments else ()))
+    lists = _list_read_files(before.config).values()
+    queries = (QUERIES_FILE,) if before.config.ranks_segments or lists else ()
+    return (before.narrative_ranking, *graded, *lists, *queries)
 
 
 def _make_key(job: Job, _: Before) -> Any:

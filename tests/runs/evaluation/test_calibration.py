@@ -1,12 +1,13 @@
 """A calibration beside fixed depths: its numbers, what is printed of them, and the reliability curve."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from keystone.fusion.depth import cut_by_f1
+from keystone.fusion.depth import FEATURES, cut_by_f1, describe_by_system
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.commands.tune_commands import tune
 from keystone.runs.evaluation.depth import FIXED_DEPTHS, JudgedTopic, cross_calibrate, describe_calibration
@@ -44,6 +45,20 @@ def test_fixed_depths_are_measured_beside_the_chosen_one(capsys: pytest.CaptureF
     held_out["fixed_set_f1"]["20"] = 1.0
     print_reliability(held_out)
     assert "the fixed depth 20 is no worse than chosen ones" in capsys.readouterr().out
+
+
+def test_the_list_of_a_system_tells_what_the_fused_score_does_not() -> None:
+    blind, seen = [], []
+    for one in make_topics(3, 60):
+        fused = replace(one, scores=np.linspace(2, 1, 120))
+        hits = zip(range(120), one.scores.tolist(), strict=True)
+        blind.append(fused)
+        seen.append(replace(fused, by_system=(describe_by_system(range(120), hits),)))
+    found = cross_calibrate(seen)
+    assert found.set_f1 > cross_calibrate(blind).set_f1 + 0.1
+    described = describe_calibration(found, ["bm25"])
+    assert described["features"] == [*FEATURES, "log rank by bm25", "score by bm25"]
+    assert len(described["weights"]) == len(described["features"])
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keystone.fusion.depth import FEATURES, calibrate, cut_by_f1, expect_f1, weigh_by_grades
+from keystone.fusion.depth import FEATURES, calibrate, cut_by_f1, describe_by_system, expect_f1, weigh_by_grades
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.reading import read_json_lines
 from keystone.runs.config.read import read_config
+from keystone.runs.evaluation.depth import Judgments, calibrate_run
 from keystone.runs.pipeline.directory import Stage
 from keystone.runs.pipeline.run import run
 from keystone.runs.report.explain import explain
@@ -112,3 +113,42 @@ def test_grades_of_the_run_change_how_many_rows_are_chosen(index: Index, tmp_pat
         assert records[topic]["expected_f1"] == pytest.approx(expect_f1(p)[kept], abs=1e-6)
         assert p.tolist() != [before[doc] for doc in docs]
         assert records[topic]["why"].endswith("calibration.json, and by grades")
+
+
+@pytest.mark.slow
+def test_a_calibration_of_several_systems_reads_the_lists_of_the_run(index: Index, tmp_path: Path) -> None:
+    topics, qrels, path = (tmp_path / name for name in ("topics.jsonl", "qrels.txt", "calibration.json"))
+    config = tmp_path / "run.yaml"
+    config.write_text(f"run_id: r\nindex: {index.folder}\ntopics: {write_topics(topics)}\n")
+    qrels.write_text(f"{FIRST} 0 bees 1\n{FIRST} 0 beekeeping 1\n{FIRST} 0 flowers 1\n{SECOND} 0 volcano 1\n")
+    fitted = calibrate_run(config, [], Judgments(qrels, folds=2))
+    assert fitted["features"] == [
+        *FEATURES,
+        *(f"{name} by {system}" for system in ("bm25", "dense") for name in ("log rank", "score")),
+    ]
+    single = calibrate_run(config, ["retrieval.systems=[bm25]"], Judgments(qrels, folds=2))
+    assert single["features"] == [*FEATURES]
+    weights = [-0.5, -1.0, 0.0, 0.5, 1.0, 0.0, -0.4, 0.05, -0.2, 3.0]
+    path.write_text(json.dumps(fitted | {"weights": weights}))
+    choice = f"fusion.depth={{choose: expected, calibration: {path}}}"
+    submitted = rank(index, tmp_path, "listed", choice)["r_output_trec_rag_2026.tsv"]
+    narrative, *lists = (
+        read_run(tmp_path / "out/listed" / f"{name}.trec").list_hits() for name in ("narrative", "bm25", "dense")
+    )
+    probabilities = {}
+    for topic, own in narrative.items():
+        docs, scores = zip(*own, strict=True)
+        by_system = [describe_by_system(docs, one[topic]) for one in lists]
+        probabilities[topic] = calibrate(np.array(scores), np.array(weights), by_system)
+        assert len(submitted[topic]) == cut_by_f1(probabilities[topic])
+    records = {one["topic_id"]: one for _, one in read_json_lines(tmp_path / "out/listed/depths.jsonl")}
+    assert records[FIRST]["expected_f1"] == pytest.approx(max(expect_f1(probabilities[FIRST])), abs=1e-4)
+    for setting, message in (
+        ("retrieval.systems=[bm25]", r"fitted with the systems bm25, dense; expected .* which are bm25"),
+        ("queries.narrative_weight=0", r"fitted with lists for whole narratives; expected queries\.narrative_weight"),
+    ):
+        with pytest.raises(UserError, match=message):
+            rank(index, tmp_path, "refused", choice, setting)
+    path.write_text(json.dumps({"features": fitted["features"][:-1], "weights": weights[:-1]}))
+    with pytest.raises(UserError, match=r"expected a finite weight for each of .*score by dense"):
+        rank(index, tmp_path, "broken", choice)

@@ -13,9 +13,10 @@ from keystone.generation.grading.nuggets import Assignment, Importance
 from keystone.generation.types import Support
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.nuggets.citations import CitedSentence
-from keystone.runs.evaluation.nuggets.files import Nugget
+from keystone.runs.evaluation.nuggets.files import Nugget, read_nuggets, write_nuggets
 from keystone.runs.evaluation.nuggets.score import (
     CITATION_MEASURES,
+    COVERAGE_MEASURES,
     FROM_FILES,
     NUGGET_MEASURES,
     score_citations,
@@ -47,6 +48,29 @@ def make_nuggets(written: str) -> list[Nugget]:
 )
 def test_nugget_scores_are_exact(written: str, scores: tuple[float, ...]) -> None:
     assert score_nuggets(make_nuggets(written)) == pytest.approx(scores, abs=1e-12)
+
+
+def test_a_sub_narrative_is_covered_by_its_best_nugget(tmp_path: Path) -> None:
+    names = {"2": "support", "1": "partial_support", "0": "not_support"}
+    nuggets = [
+        {"text": "a", "mapped_sub_narrative": f'"{part}"', "importance": kind, "assignment": names[label]}
+        for part, kind, label in (
+            *(("a", "vital", "2"), ("a", "vital", "2"), ("b", "vital", "1"), ("c", "vital", "0")),
+            *(("b", "okay", "2"), ("c", "okay", "1"), ("d", "okay", "0")),
+        )
+    ]
+    failed = [{"text": "a", "mapped_sub_narrative": "a", "assignment": "failed"}]
+    unnamed = [{"text": "a", "assignment": label} for label in ("support", "support", "not_support", "not_support")]
+    banks = {"1": nuggets, "2": failed, "3": unnamed}
+    rows = [{"qid": topic, "run_id": "r", "nuggets": own} for topic, own in banks.items()]
+    path = write_rows(tmp_path / "assigned", *rows)
+    (found,) = score_answers([path])
+    assert list(found.values) == [*NUGGET_MEASURES, *COVERAGE_MEASURES]
+    assert found.values["coverage"] == pytest.approx([0.625, math.nan, 0.5], nan_ok=True)
+    assert found.values["coverage_strict"] == pytest.approx([0.5, math.nan, 0.5], nan_ok=True)
+    assert found.values["V_strict"][0] == 0.5
+    write_nuggets(tmp_path / "again", read_nuggets(path))
+    assert read_nuggets(tmp_path / "again") == read_nuggets(path)
 
 
 @given(st.lists(st.sampled_from(["v2", "v1", "v0", "o2", "o1", "o0"]), min_size=1, max_size=9))

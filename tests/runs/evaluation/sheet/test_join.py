@@ -77,6 +77,12 @@ RUBRICS = {"rubric": [0.5, 1.0], "rubric_binary": [0.0, 1.0]}
             {"V_strict": [None, None], "A_strict": [0.0, None]},
             id="only the measures of the track, and one that failed",
         ),
+        pytest.param(
+            {"nuggets": [make("b", **{key: [1.0, 0.0] for key in ("V_strict", "A_strict", "coverage_strict")})]},
+            None,
+            {key: [None, 0.5] for key in ("V_strict", "A_strict", "coverage_strict")},
+            id="nuggets that name sub-narratives",
+        ),
     ],
 )
 def test_each_run_has_a_row_with_all_columns(
