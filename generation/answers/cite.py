@@ -19,6 +19,7 @@ from keystone.generation.ask import ask_all
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import cite as prompt
 from keystone.generation.reply_types import read_parts
+from keystone.generation.rules.support import says_nothing
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.corpora.languages import differ_in_language
 from keystone.indexing.vectors.types import Vectors
@@ -50,15 +51,15 @@ def read_supports(reply: Reply, sentences: Sequence[Sentence], passages: Sequenc
 async def assign_citations(
     model: Model, answers: Sequence[Answer | None], passages: Sequence[Sequence[Passage]]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """Assign citations to the sentences that have none. All other sentences stay unchanged.
+    """Assign citations to the sentences that have none, but that say something. All others stay unchanged.
 
     If the model names no support for a sentence, the sentence stays without citation, and a `Fallback` records that.
     """
     now, fallbacks = list(answers), list[Fallback]()
     bare = [
-        (place, answer, [sentence for sentence in answer.sentences if not sentence.citations])
+        (place, answer, found)
         for place, answer in enumerate(answers)
-        if answer and not all(sentence.citations for sentence in answer.sentences)
+        if answer and (found := [one for one in answer.sentences if _needs_citation(one)])
     ]
     requests = [
         (
@@ -76,9 +77,14 @@ async def assign_citations(
             fallbacks.append(Fallback(answer.topic_id, "cite", reason))
         given = iter(found)
         now[place] = replace(
-            answer, sentences=tuple(s if s.citations else replace(s, citations=next(given)) for s in answer.sentences)
+            answer,
+            sentences=tuple(replace(s, citations=next(given)) if _needs_citation(s) else s for s in answer.sentences),
         )
     return now, fallbacks
+
+
+def _needs_citation(sentence: Sentence) -> bool:
+    return not sentence.citations and not says_nothing(sentence.text)
 
 
 def drop_far_citations(

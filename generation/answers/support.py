@@ -197,7 +197,8 @@ def read_verdicts(
 
     `Unusable` unless the reply has one item for each sentence, with its support and its text. A new text is refused if
     it is more than `MOST_ADDED_WORDS` longer than the old one, if it has a number that its sources lack, or if it has a
-    name that neither they nor the old text have. The old text then stays, unless its support is none.
+    name that neither they nor the old text have. The old text then stays, unless its support is none. A sentence that
+    only says what the sources leave open stays as it is, unchecked.
     """
     found = dict[int, Verdict]()
     for item in read_parts(reply, "sentences", prompt.CheckedText):
@@ -209,6 +210,9 @@ def read_verdicts(
         cited = tuple(dict.fromkeys(sources[n] for n in read_places(item.citations, len(sources))))[:MOST_CITATIONS]
         old = claims[place].sentence.text
         new = read_text(item.text, reply)
+        if says_nothing(old):
+            found[place] = Verdict("unchecked", claims[place].cited, old)
+            continue
         added = find_added(new, _join(cited, segments)) - (find_word_forms(old) - find_numbers(old))
         if added or len(new.split()) > len(old.split()) + MOST_ADDED_WORDS:
             new, cited = old, () if support == "none" else cited
@@ -291,12 +295,15 @@ def _join(places: Sequence[int], segments: TopicSegments) -> str:
 def apply_verdicts(
     answer: Answer, claims: Sequence[Claim], verdicts: Sequence[Verdict], segments: TopicSegments
 ) -> Answer:
-    """Apply the verdicts on an answer's sentences, and record each. A sentence without a segment to cite is dropped."""
+    """Apply the verdicts on an answer's sentences, and record each.
+
+    A sentence without a segment to cite is dropped, unless it is unchecked.
+    """
     now, checks = list[Sentence](), list[SupportCheck]()
     for claim, judged in zip(claims, verdicts, strict=True):
         verdict = replace(judged, cited=complete_citations(judged.text, judged, claim, segments))
         old = claim.sentence.text
-        if verdict.cited:
+        if verdict.cited or verdict.support == "unchecked":
             cited = tuple(segments.ids[place] for place in verdict.cited)
             now.append(replace(claim.sentence, text=verdict.text, citations=cited))
         checks.append(SupportCheck(old, verdict.support, _name_action(claim, verdict)))
@@ -304,7 +311,7 @@ def apply_verdicts(
 
 
 def _name_action(claim: Claim, verdict: Verdict) -> SupportAction:
-    if not verdict.cited:
+    if not verdict.cited and verdict.support != "unchecked":
         return "dropped"
     if verdict.text != claim.sentence.text:
         return "rewritten"

@@ -62,6 +62,8 @@ class WholeTask:
     words: WordRange
     notes: str = ""
     """The notes that the reader of the documents took. They guide the answer, and are no source."""
+    gaps: bool = False
+    """Whether the answer may tell what the documents leave open."""
 
 
 def request_whole(task: WholeTask) -> Request:
@@ -74,6 +76,7 @@ def request_whole(task: WholeTask) -> Request:
         documents=show_passages(task.passages, task.notes),
         high=task.words[1],
         most=MOST_CITATIONS,
+        gaps=prompt.TOLD_GAPS if task.gaps else prompt.NO_GAPS,
         missing=prompt.MOST_MISSING_WORDS,
     )
     return Request("answer", make_messages(prompt.SYSTEM, user), 2 * allow_tokens(task.words[1]), prompt.SCHEMA)

@@ -63,7 +63,9 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
         made = _strip_marks(made)
         made, unmended = await mend_answer(_require_model(tools), task.topic.narrative, made, get_word_range(task))
         fallbacks += unmended
-    made = drop_fillers(made) if made and tools.settings.support != "none" else made
+    tells_gaps = tools.settings.gaps and tools.settings.method == "whole"
+    if made and tools.settings.support != "none" and not tells_gaps:
+        made = drop_fillers(made)
     if made is None or not task.cut_to_limits(made.sentences):
         chosen = await _choose_from_all(tools, task, fallbacks)
         return replace(chosen, checks=made.checks if made else ())
@@ -162,9 +164,9 @@ async def _write_from_all(tools: Tools, task: Task, evidence: EvidenceSet) -> Dr
 async def _write_freely(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
     """Write one answer freely from whole documents."""
     passages, notes = make_passages(task.context, evidence.items), _join_notes(evidence.notes)
-    low, high = get_word_range(task)
-    words = (low, max(low, high - MOST_MISSING_WORDS)) if tools.settings.gaps else (low, high)
-    whole = WholeTask(task.topic.id, task.topic.narrative, list_asked(task), passages, words, notes)
+    gaps, (low, high) = tools.settings.gaps, get_word_range(task)
+    words = (low, max(low, high - MOST_MISSING_WORDS)) if gaps else (low, high)
+    whole = WholeTask(task.topic.id, task.topic.narrative, list_asked(task), passages, words, notes, gaps)
     return await write_whole(_require_model(tools), whole)
 
 

@@ -15,7 +15,7 @@ FULL_SHARE = 0.5
 PARTIAL_SHARE = 0.25
 """The least share of a sentence's weight that partial support covers."""
 
-_SOURCES = r"(?:references?|documents?|sources?|passages?|texts?|excerpts?|materials?|context)"
+_SOURCES = r"(?:references?|documents?|sources?|passages?|texts?|excerpts?|materials?|reports?|articles?|context)"
 _SAY = (
     r"(?:say|state|mention|describe|discuss|explain|address|tell|answer|specify|cover|detail|name|give|provide|offer"
     r"|contain|hold|include|ha(?:s|ve))(?:e?s)?"
@@ -24,7 +24,7 @@ _ABSENCE = re.compile(
     rf"""\b(?:
       {_SOURCES}\b[^.;,]{{0,40}}?\b(?:
         do(?:es)?\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?{_SAY}\b
-        |{_SAY}\s+(?:\w+\s+)?(?:little|nothing|no|hardly|scarcely)\b
+        |{_SAY}\s+(?:\w+\s+)?(?:little|nothing|no|neither|hardly|scarcely)\b
         |(?:is|are|remains?)\s+silent\b)
       |no(?:ne\s+of\s+the(?:se)?)?\s+(?:\w+\s+)?{_SOURCES}\s+(?:\w+\s+)?{_SAY}\b
       |(?:not|nothing)\s+(?:\w+\s+){{0,2}}(?:in|by|from)\s+(?:the|these)\s+(?:\w+\s+)?{_SOURCES}\b)""",

@@ -372,5 +372,5 @@ class Answer(StrictSettings):
     """Whether the model mends sentences that point to another one, repeat one, or begin like those before them, by at
     most one request an answer."""
     gaps: bool | None = None
-    """Whether the last sentence of `whole`, without a citation, says what the documents leave open; null: only without
-    a track."""
+    """Whether `whole` says what the documents leave open: in a few words where that comes up, and in a last sentence
+    without a citation; null: only without a track."""

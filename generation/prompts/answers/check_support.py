@@ -26,6 +26,8 @@ claims only what `citations` say and what follows from that, still tells what it
 subject, and keeps every call, value, condition and step that is there. It has about as many words as before. If \
 nothing worth saying is left, give empty `citations` too.
 
+Words that only say what the sources leave open are no claim, and stay as they are.
+
 Reply with JSON: {{"sentences": [{{"id": 0, "support": "full", "citations": [2], "text": ""}}, ...]}}"""
 
 

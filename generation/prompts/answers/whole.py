@@ -42,6 +42,9 @@ request does not meet.
 Where a matter is weighed, give each side its strongest case, say which claims the documents bear out and which one \
 side only asserts, and close with the conclusion that they allow.
 
+Where events are told, follow their course, tell what led from one to the next, and close with where they stand and \
+what that means for the request.
+
 Be concrete: give the names, figures, cases, calls, settings with their values, conditions and limits that the \
 request needs and the documents give, and join what several documents say where it belongs together. Of several facts \
 that show the same, give the one that decides, and what it means for the request. A sentence that answers nothing in \
@@ -53,11 +56,20 @@ this" or "otherwise" show how it goes on from the one before. Each sentence stil
 be read alone. `citations` holds the numbers of the documents, at most {most}, that together state what the sentence \
 says, the best one first. Write no document numbers into the text itself.
 
-No sentence says what the documents lack. Only if they leave a whole question of the request open, `missing` names it \
-in one sentence of at most {missing} words, such as "The sources do not tell ..."; otherwise it is an empty text.
+{gaps} `missing` names it in one sentence of at most {missing} words, such as "The sources do not tell ..."; \
+otherwise it is an empty text.
 
 Reply with JSON: {{"answer": [{{"text": "...", "citations": [3, 0]}}, ...], "missing": ""}}"""
 )
+
+TOLD_GAPS = """If the documents do not tell a thing that the request asks for by itself, or do not bear out what it \
+takes for granted, say so once, in a few words, in the sentence that comes nearest to it: "no month is given", "the \
+reports do not say how it ended". Where this concerns what was mainly asked, it is one of the first two sentences. If \
+they leave a whole question of the request open,"""
+"""Where an answer tells what the documents leave open."""
+
+NO_GAPS = "No sentence says what the documents lack. Only if they leave a whole question of the request open,"
+"""The same for an answer that tells no gaps."""
 
 MOST_MISSING_WORDS = 25
 """The most words of the sentence about what the documents lack."""

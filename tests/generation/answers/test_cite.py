@@ -71,6 +71,11 @@ def test_references_are_requested_only_for_uncited_sentences() -> None:
     assert fallbacks == []
 
 
+def test_no_reference_is_sought_for_a_sentence_that_only_tells_a_gap() -> None:
+    answer, model = Answer("1", (Sentence("The sources do not say when ants walk.", ()),)), Scripted(lambda _: "?")
+    assert (asyncio.run(assign_citations(model, [answer], [PASSAGES])), model.requests) == (([answer], []), [])
+
+
 def test_a_failure_leaves_the_sentence_uncited() -> None:
     answers = [Answer("1", (Sentence("Bees dance.", ("bees",)), *BARE))]
     found, fallbacks = asyncio.run(assign_citations(Scripted(lambda _: Failure("down")), answers, [PASSAGES]))

@@ -162,6 +162,15 @@ def test_rules_move_and_drop_no_citation_of_a_checked_quote() -> None:
     assert [one.action for one in found.checks].count("dropped") == 0
 
 
+@pytest.mark.parametrize("citations", [(), ("bees#0",)])
+def test_a_sentence_that_only_tells_a_gap_stays_whatever_the_model_says(citations: tuple[str, ...]) -> None:
+    gap = Sentence("The sources do not say why bees dance.", citations)
+    model = Scripted(lambda _: report((0, "none", [], "Bees dance for honey.")))
+    found, _ = asyncio.run(check_by_model(model, Answer("1", (gap,)), toward(0), SEGMENTS, 8000, most_words=99))
+    assert found.sentences == (gap,)
+    assert [(one.support, one.action) for one in found.checks] == [("unchecked", "kept")]
+
+
 def test_new_texts_are_refused_that_the_answer_has_no_room_for() -> None:
     longer, longest = "Drones leave in the autumn.", "Bees dance for food, and bees dance."
 
@@ -225,6 +234,7 @@ def test_fillers_are_dropped_and_recorded() -> None:
         ("None of the documents discusses costs.", True),
         ("There is nothing in the passages about rain.", True),
         ("No source gives a date.", True),
+        ("The reports mention neither a price nor a date.", True),
         ("This is not described in the documents.", True),
         ("The sources are silent on taxes.", True),
         ("The documents do not name a price, but the market sets one.", False),

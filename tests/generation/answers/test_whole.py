@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,6 +51,13 @@ def test_the_check_shows_the_questions_after_the_documents_and_the_answer_is_wri
     assert checked.index("Bees dance.") < checked.index(asked)
     assert '{"id": 1, "question": "Where do ants walk?"}' in checked
     assert '"question"' not in written
+
+
+def test_an_answer_is_asked_for_gaps_where_they_come_up_or_for_none() -> None:
+    told, untold = (request_whole(replace(TASK, gaps=gaps)).messages[1][1] for gaps in (True, False))
+    assert "in the sentence that comes nearest to it" in told
+    assert "No sentence says what the documents lack." in untold
+    assert [text.count("`missing` names it in one sentence") for text in (told, untold)] == [1, 1]
 
 
 def test_the_check_and_the_answer_begin_alike_so_that_servers_read_the_documents_once() -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import ir_measures
 import numpy as np
 import pytest
-from ir_measures import parse_measure
 from scipy.stats import kendalltau, ttest_rel
 from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.multitest import multipletests
@@ -22,6 +21,7 @@ from typer.testing import CliRunner
 
 import keystone
 from keystone.runs.cli.main import app
+from keystone.runs.evaluation.measures import read_ir_measure
 from tests.support.places import ROOT
 from tests.support.runs.shared_task import write_scored_answers, write_shared_task
 
@@ -79,7 +79,9 @@ def values(task: Path) -> dict[str, dict[str, dict[str, float]]]:
     found: dict[str, dict[str, dict[str, float]]] = {}
     for path in sorted((task / "runs").iterdir()):
         for one in ir_measures.iter_calc(
-            [parse_measure(name.replace("MAP", "AP")) for name in MEASURES], qrels, ir_measures.read_trec_run(str(path))
+            [read_ir_measure(name.replace("MAP", "AP")) for name in MEASURES],
+            qrels,
+            ir_measures.read_trec_run(str(path)),
         ):
             name = "MAP" if str(one.measure) == "AP" else str(one.measure)
             found.setdefault(name, {}).setdefault(path.stem, {})[one.query_id] = one.value

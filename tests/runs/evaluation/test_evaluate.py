@@ -20,7 +20,13 @@ from hypothesis import strategies as st
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.compare import build_report, run_paired_test
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate, evaluate_files
-from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, parse_measure, set_relevant_grade
+from keystone.runs.evaluation.measures import (
+    DEFAULT_MEASURES,
+    Measure,
+    parse_measure,
+    read_ir_measure,
+    set_relevant_grade,
+)
 from keystone.runs.report.terminal import format_p_value
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.types import Run, make_qrels, make_run
@@ -55,7 +61,7 @@ def measure_by_trec_eval(scores: Scores, qrels: Grades, measures: Sequence[Measu
 
 def measure_by_ir_measures(scores: Scores, qrels: Grades, measures: Sequence[Measure]) -> dict[str, float]:
     """Compute the means over all judged topics with `ir_measures`."""
-    asked = {str(m): ir_measures.parse_measure(str(m).replace(m.family, IR_MEASURES[m.family])) for m in measures}
+    asked = {str(m): read_ir_measure(str(m).replace(m.family, IR_MEASURES[m.family])) for m in measures}
     found = ir_measures.calc_aggregate(list(asked.values()), qrels, scores)
     return {own: float(found[measure]) for own, measure in asked.items()}
 

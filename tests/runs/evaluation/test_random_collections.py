@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.main import app
 from keystone.runs.evaluation.batch import evaluate_batch
-from keystone.runs.evaluation.measures import parse_measures
+from keystone.runs.evaluation.measures import parse_measures, read_ir_measure
 
 COLLECTIONS, SUITE = 200, 25
 """The number of collections in the nightly tests, and in the suite."""
@@ -135,7 +135,7 @@ def test_every_fault_is_listed_once_and_the_rest_is_scored_right(tmp_path: Path,
         share = f"{made.missing[path.name]} of {len(made.topics)}"
         assert len(lost) == bool(made.missing[path.name])
         assert all(share in caution for caution in lost)
-        measures = list(map(ir_measures.parse_measure, NAMES))
+        measures = list(map(read_ir_measure, NAMES))
         theirs = ir_measures.iter_calc(measures, judged, ir_measures.read_trec_run(str(path)))
         values = {(str(found.measure), found.query_id): found.value for found in theirs}
         for name in NAMES:

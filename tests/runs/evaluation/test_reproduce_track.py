@@ -16,6 +16,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.lucene.java import java_class
 from keystone.runs.cli.main import app
 from keystone.runs.config.read import PRESETS
+from keystone.runs.evaluation.measures import read_ir_measure
 from keystone.runs.evaluation.reproduce_track import Figure, find_prebuilt, read_baselines
 from tests.support.indexes.lucene_indexes import build_anserini_index
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
@@ -179,7 +180,7 @@ def test_baselines_of_an_index_in_the_cache_have_the_figures_of_anserini(
     ]
     judged = list(ir_measures.read_trec_qrels(str(data / "qrels.rag24.test.txt")))
     own = [one for one in told["BM25"]["figures"] if one["judgments"] == "NIST"]
-    measures = [ir_measures.parse_measure(one["measure"]) for one in own]
+    measures = [read_ir_measure(one["measure"]) for one in own]
     expected = ir_measures.calc_aggregate(measures, judged, rows)
     assert [one["found"] for one in own] == pytest.approx([expected[one] for one in measures], abs=1e-4)
     text = type_in(*words, "--dry-run").stdout
