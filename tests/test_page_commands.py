@@ -57,6 +57,7 @@ RUN_ELSEWHERE = {
     r"backend=batch|^vllm run-batch": "test_the_page_on_models_about_batches",
     r"--watch ": "test_the_page_on_indexes_about_watching",
     r"--recall \.95": "test_the_page_on_indexes_about_recall",
+    r"--plaid ": "tests/retrieval/test_plaid.py",
 }
 """Commands that a test of their own runs, there or here, beside what they need."""
 NOT_RUN = {r"^docker ": "needs the image of another project"}

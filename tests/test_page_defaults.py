@@ -206,7 +206,7 @@ PHRASES = {
 }
 OTHERS = {
     r"of the default rose|the default's nDCG|the default is \.023": "figures of measurements, from benchmarks/LOG.md",
-    r"the default systems|at most \.549|up to \.027": "figures of measurements, from benchmarks/LOG.md",
+    r"at most \.549|up to \.027": "figures of measurements, from benchmarks/LOG.md",
     r"#the-default-on": "the anchor of a link",
     r"add up to 3|tokens, seconds": "no limit: a sum of grades, and a list of what is counted",
     r"exactly 10 variants|\([23]\.\d(?:\.\d)?\)|\(equation 4\)": "what the paper says, with its sections",

@@ -29,6 +29,7 @@ from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 from tests.support.models.late import write_minilm, write_pylate
 from tests.support.models.plaid import add_plaid
+from tests.support.pages import find_words, list_commands
 from tests.support.places import SHARED
 from tests.support.processes import run_with_kills
 from tests.support.runs.command_line import keystone, keystone_here
@@ -50,8 +51,11 @@ def read_files(index: Index) -> dict[str, bytes]:
 
 
 def add(folder: Path, model: Path, *options: str) -> Index:
-    """Add the PLAID index `c` to an index."""
-    done = keystone("index", "--add", "--plaid", f"c={model}", "--out", folder, "-q", *options, code=add_plaid())
+    """Add the PLAID index `c` to an index, by the command of the page on indexes."""
+    (command,) = list_commands("keystone index .*--plaid ")
+    words = find_words(command)
+    words[words.index("--plaid") + 1], words[words.index("--out") + 1] = f"c={model}", str(folder)
+    done = keystone(*words, "-q", *options, code=add_plaid())
     assert done.returncode == 0, done.stderr
     return open_index(folder)
 
