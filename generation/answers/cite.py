@@ -57,9 +57,9 @@ async def assign_citations(
     """
     now, fallbacks = list(answers), list[Fallback]()
     bare = [
-        (place, answer, found)
+        (place, answer, uncited)
         for place, answer in enumerate(answers)
-        if answer and (found := [one for one in answer.sentences if _needs_citation(one)])
+        if answer and (uncited := [one for one in answer.sentences if _needs_citation(one)])
     ]
     requests = [
         (
