@@ -5,6 +5,7 @@ fast-plaid compresses and searches. Here vectors are encoded, and its numbers of
 index of passages, each passage is a text. Everything runs on the CPU, where equal vectors give equal bytes.
 """
 
+import resource
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -125,12 +126,22 @@ def _compress(files: Sequence[Path], counts: Sequence[int], folder: Path, thread
     plaid = import_plaid(threads)
     import torch
 
+    _allow_open_files(len(files))
     tokens = (torch.from_numpy(np.load(file, mmap_mode="c")) for file in files)
     sizes = [counts[start : start + SHARD_TEXTS] for start in range(0, len(counts), SHARD_TEXTS)]
     texts = [text for own, size in zip(tokens, sizes, strict=True) for text in own.split(size)]
     with plaid.FastPlaid(str(folder), device="cpu") as made:
         made.create(texts, start_from_scratch=0, use_triton_kmeans=False)  # 0: it keeps no copy of the vectors
         made.freeze()
+
+
+def _allow_open_files(number: int) -> None:
+    """Let this process hold so many more files open, since each mapped array holds one, as far as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        wanted = soft + number
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 @of_one_index
@@ -144,8 +155,8 @@ def open_plaid(index: Index, name: str) -> Any:
     def load() -> Any:
         try:
             found = plaid.FastPlaid(str(folder), device="cpu").indices["cpu"]
-        except OSError as error:
-            raise UserError(f"{folder}: cannot be opened: {error}") from error
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            raise UserError(f"{folder}: damaged: drop the set and add it again: {error}") from error
         if found is None:
             raise UserError(f"{folder}: damaged: drop the set and add it again")
         return found

@@ -54,7 +54,9 @@ class PlaidSystem(System):
         index = opened.index
         asked = encode_queries(open_plaid_encoder(index.plaid[self.plaid]), queries, self.reads)
         offsets = load_offsets(index) if index.offsets.exists() else None
-        depth = self.depth if offsets is None else max(self.depth, LEAST_SCORED)  # a document's passages may be many
+        depth = self.depth
+        if offsets is not None:  # a document's passages may be many
+            depth = max(LEAST_SCORED, depth * -(-int(offsets[-1]) // (len(offsets) - 1)))
         with opened.progress("PLAID search", len(queries)) as tick:
             found = search_plaid(open_plaid(index, self.plaid), asked, depth, opened.threads, tick)
         hits = [_rank(own, len(query), offsets) for own, query in zip(found, asked, strict=True)]

@@ -19,7 +19,7 @@ from keystone.generation.ask import ask_all
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import cite as prompt
 from keystone.generation.reply_types import read_parts
-from keystone.generation.rules.support import says_nothing
+from keystone.generation.rules.support import tells_gap
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.corpora.languages import differ_in_language
 from keystone.indexing.vectors.types import Vectors
@@ -51,7 +51,7 @@ def read_supports(reply: Reply, sentences: Sequence[Sentence], passages: Sequenc
 async def assign_citations(
     model: Model, answers: Sequence[Answer | None], passages: Sequence[Sequence[Passage]]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """Assign citations to the sentences that have none, but that say something. All others stay unchanged.
+    """Assign citations to the sentences that have none, unless they tell a gap. All others stay unchanged.
 
     If the model names no support for a sentence, the sentence stays without citation, and a `Fallback` records that.
     """
@@ -84,7 +84,7 @@ async def assign_citations(
 
 
 def _needs_citation(sentence: Sentence) -> bool:
-    return not sentence.citations and not says_nothing(sentence.text)
+    return not sentence.citations and not tells_gap(sentence.text)
 
 
 def drop_far_citations(

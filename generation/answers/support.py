@@ -30,7 +30,7 @@ from keystone.generation.context.tokens import clip
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import check_support as prompt
 from keystone.generation.reply_types import read_parts
-from keystone.generation.rules.support import find_added, rate_support, says_nothing
+from keystone.generation.rules.support import find_added, rate_support, says_nothing, tells_gap
 from keystone.generation.rules.words import find_numbers, find_terms, find_word_forms
 from keystone.generation.types import (
     Answer,
@@ -139,7 +139,7 @@ def list_unchecked(answer: Answer, segments: TopicSegments) -> Answer:
 
 def drop_fillers(answer: Answer) -> Answer:
     """Drop the sentences that say no more than that the sources lack something, and record each."""
-    fillers = [sentence for sentence in answer.sentences if says_nothing(sentence.text)]
+    fillers = [one for one in answer.sentences if says_nothing(one.text) or tells_gap(one.text)]
     return replace(
         answer,
         sentences=tuple(sentence for sentence in answer.sentences if sentence not in fillers),
@@ -197,8 +197,7 @@ def read_verdicts(
 
     `Unusable` unless the reply has one item for each sentence, with its support and its text. A new text is refused if
     it is more than `MOST_ADDED_WORDS` longer than the old one, if it has a number that its sources lack, or if it has a
-    name that neither they nor the old text have. The old text then stays, unless its support is none. A sentence that
-    only says what the sources leave open stays as it is, unchecked.
+    name that neither they nor the old text have. The old text then stays, unless its support is none.
     """
     found = dict[int, Verdict]()
     for item in read_parts(reply, "sentences", prompt.CheckedText):
@@ -210,9 +209,6 @@ def read_verdicts(
         cited = tuple(dict.fromkeys(sources[n] for n in read_places(item.citations, len(sources))))[:MOST_CITATIONS]
         old = claims[place].sentence.text
         new = read_text(item.text, reply)
-        if says_nothing(old):
-            found[place] = Verdict("unchecked", claims[place].cited, old)
-            continue
         added = find_added(new, _join(cited, segments)) - (find_word_forms(old) - find_numbers(old))
         if added or len(new.split()) > len(old.split()) + MOST_ADDED_WORDS:
             new, cited = old, () if support == "none" else cited
@@ -229,7 +225,11 @@ def limit_growth(claims: Sequence[Claim], verdicts: Sequence[Verdict], room: int
     """
     now = list(verdicts)
     growth = [
-        len(verdict.text.split()) - len(claim.sentence.text.split()) if verdict.cited else -len(verdict.text.split())
+        0
+        if tells_gap(claim.sentence.text)
+        else len(verdict.text.split()) - len(claim.sentence.text.split())
+        if verdict.cited
+        else -len(verdict.text.split())
         for claim, verdict in zip(claims, verdicts, strict=True)
     ]
     for place in sorted(range(len(now)), key=lambda place: -growth[place]):
@@ -295,15 +295,18 @@ def _join(places: Sequence[int], segments: TopicSegments) -> str:
 def apply_verdicts(
     answer: Answer, claims: Sequence[Claim], verdicts: Sequence[Verdict], segments: TopicSegments
 ) -> Answer:
-    """Apply the verdicts on an answer's sentences, and record each.
+    """Apply the verdicts on an answer's sentences, and record each. A sentence without a segment to cite is dropped.
 
-    A sentence without a segment to cite is dropped, unless it is unchecked.
+    A sentence that only tells a gap stays as it is, whatever its verdict.
     """
     now, checks = list[Sentence](), list[SupportCheck]()
     for claim, judged in zip(claims, verdicts, strict=True):
+        if tells_gap(claim.sentence.text):
+            now.append(claim.sentence)
+            continue
         verdict = replace(judged, cited=complete_citations(judged.text, judged, claim, segments))
         old = claim.sentence.text
-        if verdict.cited or verdict.support == "unchecked":
+        if verdict.cited:
             cited = tuple(segments.ids[place] for place in verdict.cited)
             now.append(replace(claim.sentence, text=verdict.text, citations=cited))
         checks.append(SupportCheck(old, verdict.support, _name_action(claim, verdict)))
@@ -311,7 +314,7 @@ def apply_verdicts(
 
 
 def _name_action(claim: Claim, verdict: Verdict) -> SupportAction:
-    if not verdict.cited and verdict.support != "unchecked":
+    if not verdict.cited:
         return "dropped"
     if verdict.text != claim.sentence.text:
         return "rewritten"

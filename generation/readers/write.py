@@ -30,6 +30,7 @@ from keystone.generation.readers.reader import Synthesis, Task, Tools
 from keystone.generation.readers.settings import AnswerMethod
 from keystone.generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
 from keystone.generation.rules.sentences import ask_each_clause
+from keystone.generation.rules.support import tells_gap
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Fallback, Note, Sentence
 from keystone.indexing.types import Span
 from keystone.indexing.vectors.embed import embed_passages
@@ -72,7 +73,7 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
     spans = [item.span for item in evidence.items] if within else None
     answer, missed = await _cite_and_check(tools, task, made, spans)
     answer = _strip_marks(answer) if tools.settings.mend else answer
-    if not answer.sentences:
+    if all(tells_gap(one.text) for one in answer.sentences):
         return replace(await _choose_from_all(tools, task, [*fallbacks, *missed]), checks=answer.checks)
     kept = task.cut_to_limits(answer.sentences)
     if len(kept) < len(answer.sentences):

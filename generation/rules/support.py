@@ -15,7 +15,7 @@ FULL_SHARE = 0.5
 PARTIAL_SHARE = 0.25
 """The least share of a sentence's weight that partial support covers."""
 
-_SOURCES = r"(?:references?|documents?|sources?|passages?|texts?|excerpts?|materials?|reports?|articles?|context)"
+_SOURCES = r"(?:references?|documents?|sources?|passages?|texts?|excerpts?|materials?|context)"
 _SAY = (
     r"(?:say|state|mention|describe|discuss|explain|address|tell|answer|specify|cover|detail|name|give|provide|offer"
     r"|contain|hold|include|ha(?:s|ve))(?:e?s)?"
@@ -24,13 +24,32 @@ _ABSENCE = re.compile(
     rf"""\b(?:
       {_SOURCES}\b[^.;,]{{0,40}}?\b(?:
         do(?:es)?\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?{_SAY}\b
-        |{_SAY}\s+(?:\w+\s+)?(?:little|nothing|no|neither|hardly|scarcely)\b
+        |{_SAY}\s+(?:\w+\s+)?(?:little|nothing|no|hardly|scarcely)\b
         |(?:is|are|remains?)\s+silent\b)
       |no(?:ne\s+of\s+the(?:se)?)?\s+(?:\w+\s+)?{_SOURCES}\s+(?:\w+\s+)?{_SAY}\b
       |(?:not|nothing)\s+(?:\w+\s+){{0,2}}(?:in|by|from)\s+(?:the|these)\s+(?:\w+\s+)?{_SOURCES}\b)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _CONTRAST = re.compile(r"\b(?:but|however|yet|though|although|while|whereas|instead|only)\b", re.IGNORECASE)
+
+
+_PAPERS = r"(?:\w+\s+)?(?:sources?|documents?|passages?|texts?|reports?|articles?)"
+_TELL = r"(?:say|tell|state|report|mention|describe|explain|name|give|show|discuss)"
+_GAP = re.compile(
+    rf"""(?:
+      (?:The|These)\s+{_PAPERS}\s+(?:do\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?{_TELL}|{_TELL}\s+(?:neither|nothing|no|little))
+      |(?:No|None\s+of\s+the(?:se)?)\s+{_PAPERS}\s+{_TELL}s?
+    )\b[^,;:]*""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def tells_gap(sentence: str) -> bool:
+    """Return whether a sentence is a single clause, which says that the sources do not tell something.
+
+    Stricter than `says_nothing`, since such a sentence is neither checked nor given citations.
+    """
+    return bool(_GAP.fullmatch(sentence.strip()))
 
 
 def says_nothing(sentence: str) -> bool:

@@ -48,7 +48,7 @@ def partial_folder(path: Path, key: str, parts: Collection[str], replaces: bool 
         except Unneeded:
             shutil.rmtree(beside, ignore_errors=True)
         except BaseException as error:
-            if not any(beside.glob("*.json")):
+            if not any(note.stat().st_nlink == 1 for note in beside.rglob("*.json")):  # others are an older index's
                 shutil.rmtree(beside, ignore_errors=True)
             if isinstance(error, NotWritten) and error.path.is_relative_to(beside):
                 raise NotWritten(path / error.path.relative_to(beside), error.reason) from error

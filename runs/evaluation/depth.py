@@ -83,7 +83,7 @@ def list_judged_topics(
     """
     judged, run = read_qrels(qrels), read_run(ranking) if isinstance(ranking, Path) else ranking
     if skip_own:
-        run = drop_own_documents(run)
+        run, systems = drop_own_documents(run), [drop_own_documents(one) for one in systems]
     hits, found, lists = run.list_hits(), [], [one.list_hits() for one in systems]
     ids = judged.docs.decode_ids()
     for i, topic in enumerate(judged.query_ids):

@@ -188,7 +188,7 @@ def _parse_nuggets(record: dict[str, Any], where: str, place: str) -> Iterator[N
         _parse_sources(record, where),
         _parse_answers(record, where) if kind == "question" else None,
         aggregator if aggregator in get_args(Aggregator) else None,
-        (_get(record, SUB_NARRATIVE, str) or "").strip('"'),
+        _get_sub_narrative(record),
         place,
     )
     for inner, one in list_objects(record, "sub_nuggets", where):
@@ -257,6 +257,13 @@ def _get(record: dict[str, Any], key: str, kind: type[T]) -> T | None:
     if value is None or isinstance(value, kind):
         return value
     raise ValueError(f"{key}: expected a {kind.__name__}, found {shorten_value(value)}")
+
+
+def _get_sub_narrative(record: dict[str, Any]) -> str:
+    """Get the sub-narrative of a nugget, which some files quote; empty if it is no text."""
+    value = record.get(SUB_NARRATIVE)
+    text = value if isinstance(value, str) else ""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
 def _get_text(record: dict[str, Any], key: str, where: str) -> str:

@@ -24,7 +24,7 @@ from keystone.generation.answers.support import (
     read_verdicts,
 )
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.rules.support import rate_support, says_nothing
+from keystone.generation.rules.support import rate_support, says_nothing, tells_gap
 from keystone.generation.rules.words import find_names, find_numbers, make_weigher
 from keystone.generation.types import Answer, Failure, Reply, Request, Sentence, SupportCheck
 from keystone.indexing.errors import Unusable
@@ -167,8 +167,24 @@ def test_a_sentence_that_only_tells_a_gap_stays_whatever_the_model_says(citation
     gap = Sentence("The sources do not say why bees dance.", citations)
     model = Scripted(lambda _: report((0, "none", [], "Bees dance for honey.")))
     found, _ = asyncio.run(check_by_model(model, Answer("1", (gap,)), toward(0), SEGMENTS, 8000, most_words=99))
-    assert found.sentences == (gap,)
-    assert [(one.support, one.action) for one in found.checks] == [("unchecked", "kept")]
+    assert (found.sentences, found.checks) == ((gap,), ())
+    assert check_by_rules(Answer("1", (gap,)), toward(0), SEGMENTS).sentences == (gap,)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "gap"),
+    [
+        ("The reports do not say how it ended.", True),
+        ("The reports mention neither a price nor a date.", True),
+        ("No source gives a date.", True),
+        ("The ship sank in 1912, the reports do not say how it ended.", False),
+        ("The documents do not name a price, so run the repair now.", False),
+        ("The police report mentions no casualties.", False),
+        ("Saved reports do not include archived fields.", False),
+    ],
+)
+def test_a_sentence_tells_a_gap_if_it_says_nothing_else(sentence: str, gap: bool) -> None:
+    assert tells_gap(sentence) == gap
 
 
 def test_new_texts_are_refused_that_the_answer_has_no_room_for() -> None:
@@ -234,7 +250,6 @@ def test_fillers_are_dropped_and_recorded() -> None:
         ("None of the documents discusses costs.", True),
         ("There is nothing in the passages about rain.", True),
         ("No source gives a date.", True),
-        ("The reports mention neither a price nor a date.", True),
         ("This is not described in the documents.", True),
         ("The sources are silent on taxes.", True),
         ("The documents do not name a price, but the market sets one.", False),
