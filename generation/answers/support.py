@@ -224,14 +224,7 @@ def limit_growth(claims: Sequence[Claim], verdicts: Sequence[Verdict], room: int
     The old text then stays, unless no source supports any of it.
     """
     now = list(verdicts)
-    growth = [
-        0
-        if tells_gap(claim.sentence.text)
-        else len(verdict.text.split()) - len(claim.sentence.text.split())
-        if verdict.cited
-        else -len(verdict.text.split())
-        for claim, verdict in zip(claims, verdicts, strict=True)
-    ]
+    growth = [_count_growth(claim.sentence.text, verdict) for claim, verdict in zip(claims, verdicts, strict=True)]
     for place in sorted(range(len(now)), key=lambda place: -growth[place]):
         if sum(growth) <= room or growth[place] <= 0:
             break
@@ -239,6 +232,13 @@ def limit_growth(claims: Sequence[Claim], verdicts: Sequence[Verdict], room: int
         now[place] = Verdict(support, () if support == "none" else now[place].cited, old)
         growth[place] = 0
     return now
+
+
+def _count_growth(old: str, verdict: Verdict) -> int:
+    """Count the words by which a verdict makes an answer longer. A sentence that only tells a gap stays as it is."""
+    if tells_gap(old):
+        return 0
+    return len(verdict.text.split()) - len(old.split()) if verdict.cited else -len(verdict.text.split())
 
 
 def complete_citations(text: str, verdict: Verdict, claim: Claim, segments: TopicSegments) -> tuple[int, ...]:

@@ -1,11 +1,11 @@
 """A server of the files of a folder, as downloads come from it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
+
+from tests.support.servers.json_server import serve
 
 
 class _Handler(SimpleHTTPRequestHandler):
@@ -15,13 +15,6 @@ class _Handler(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-@contextmanager
-def serve_files(folder: Path) -> Iterator[str]:
+def serve_files(folder: Path) -> AbstractContextManager[str]:
     """Serve the files of a folder until the block ends, and give the server's address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(folder)))
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    return serve(partial(_Handler, directory=str(folder)))

@@ -1,9 +1,10 @@
 """The frame of scripted HTTP servers that speak JSON on a socket: replies, torn replies, start and end."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseRequestHandler
 from threading import Thread
 from typing import Any
 
@@ -47,10 +48,15 @@ class JsonHandler(BaseHTTPRequestHandler):
         self.send(body[: len(body) // 2])
 
 
+def serve_json(handler: type[JsonHandler], state: Any) -> AbstractContextManager[str]:
+    """Serve requests by a subclass of the handler that has this state; see `serve`."""
+    return serve(type("Bound", (handler,), {"state": state}))
+
+
 @contextmanager
-def serve_json(handler: type[JsonHandler], state: Any) -> Iterator[str]:
+def serve(handler: Callable[..., BaseRequestHandler]) -> Iterator[str]:
     """Serve requests in threads until the block ends, and give the server's address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (handler,), {"state": state}))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support import programs
-from tests.support.places import ROOT
+from tests.support.places import ROOT, require
 from tests.support.servers.ports import free_port
 from tests.support.servers.shared import share_server
 from tests.support.waiting import wait_until
@@ -34,11 +34,7 @@ ANSWER_TIMEOUT_S = 60.0
 
 def needs_opensearch() -> None:
     """If OpenSearch is not set up, skip the test; on CI, fail it."""
-    if not (JARS / ".ready").exists():
-        missing = f"{JARS} is not set up: run `make test-opensearch`, which needs Maven"
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
+    require(JARS, "`make test-opensearch`, which needs Maven")
 
 
 @dataclass

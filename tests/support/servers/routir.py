@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.support.places import ROOT
+from tests.support.places import ROOT, require
 from tests.support.programs import started
 from tests.support.servers.json_server import JsonHandler, serve_json
 from tests.support.servers.ports import free_port
@@ -49,11 +47,7 @@ ENVIRONMENT = ROOT / ".venv-routir"
 
 def needs_routir() -> None:
     """If RoutIR is not set up, skip the test; on CI, fail it."""
-    if not (ENVIRONMENT / ".ready").exists():
-        missing = f"{ENVIRONMENT} is not set up: run `make test-routir`, which needs PyPI"
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
+    require(ENVIRONMENT, "`make test-routir`, which needs PyPI")
 
 
 @contextmanager

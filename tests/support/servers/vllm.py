@@ -15,7 +15,7 @@ from typing import IO
 import pytest
 
 from tests.support import programs
-from tests.support.places import ROOT
+from tests.support.places import ROOT, require
 from tests.support.servers.ports import free_port
 from tests.support.waiting import wait_until
 
@@ -48,11 +48,7 @@ STOP_TIMEOUT_S = 10.0
 
 def needs_vllm() -> None:
     """If vLLM is not set up, skip the test; on CI, fail it."""
-    if not (ENVIRONMENT / ".ready").exists():
-        missing = f"{ENVIRONMENT} is not set up: run `make test`"
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
+    require(ENVIRONMENT, "`make test`")
 
 
 @dataclass
