@@ -5,7 +5,6 @@ fast-plaid compresses and searches. Here vectors are encoded, and its numbers of
 index of passages, each passage is a text. Everything runs on the CPU, where equal vectors give equal bytes.
 """
 
-import resource
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ from keystone.indexing.encoders.late import LateEncoder, Matrix, is_late, open_l
 from keystone.indexing.errors import MissingPackage, UserError
 from keystone.indexing.index import Index, PlaidSet, of_one_index
 from keystone.indexing.io.staged import stage
+from keystone.indexing.io.system import allow_open_files
 from keystone.indexing.types import Tick
 from keystone.indexing.vectors.shards import Texts, foretell
 from keystone.indexing.vectors.types import Effort
@@ -126,22 +126,13 @@ def _compress(files: Sequence[Path], counts: Sequence[int], folder: Path, thread
     plaid = import_plaid(threads)
     import torch
 
-    _allow_open_files(len(files))
+    allow_open_files(len(files))
     tokens = (torch.from_numpy(np.load(file, mmap_mode="c")) for file in files)
     sizes = [counts[start : start + SHARD_TEXTS] for start in range(0, len(counts), SHARD_TEXTS)]
     texts = [text for own, size in zip(tokens, sizes, strict=True) for text in own.split(size)]
     with plaid.FastPlaid(str(folder), device="cpu") as made:
         made.create(texts, start_from_scratch=0, use_triton_kmeans=False)  # 0: it keeps no copy of the vectors
         made.freeze()
-
-
-def _allow_open_files(number: int) -> None:
-    """Let this process hold so many more files open, since each mapped array holds one, as far as the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY:
-        wanted = soft + number
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 @of_one_index

@@ -65,6 +65,21 @@ def read_open_mode(file: Path) -> int:
     return mode if mode & 0o177 and sys.platform != "win32" else 0
 
 
+def allow_open_files(number: int) -> None:
+    """Let this process hold so many more files open, as far as the system allows; Windows has no such limit to raise.
+
+    An array that is mapped from a file holds it open.
+    """
+    if sys.platform != "win32":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY:
+            wanted = soft + number
+            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def load_c_library() -> ctypes.CDLL | None:
     """Load the C library of this process; None on Windows, which has several."""
     return None if sys.platform == "win32" else ctypes.CDLL(None, use_errno=True)

@@ -109,6 +109,17 @@ def test_windows_kills_a_process_with_its_children(monkeypatch: pytest.MonkeyPat
     assert ran == [["taskkill", "/F", "/T", "/PID", "17"]]
 
 
+@pytest.mark.parametrize(("soft", "hard", "after"), [(64, 200, 164), (64, 128, 128), (64, 64, 64)])
+def test_more_files_may_be_open_as_far_as_the_system_allows(soft: int, hard: int, after: int) -> None:
+    code = (
+        "import resource; from keystone.indexing.io.system import allow_open_files;"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); allow_open_files(100);"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert said.strip() == str((after, hard))
+
+
 def find_lacking(tree: ast.AST) -> set[str]:
     """The modules and names of a module's code that not every system has."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
