@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import LOCAL, Embedding
+from keystone.indexing.types import EMBEDDED, Embedding
 from keystone.indexing.vectors.embed import settle_embedding
 
 SET_NAME = re.compile(r"[a-z][a-z0-9_-]{0,49}")
@@ -32,6 +32,6 @@ def settle_vectors(value: Any, url: str | None, note: Callable[[str], None], whe
     for key, one in value.items():
         if type(one) is not types.get(key):
             raise UserError(f"{where}: found {key}: {one!r}, expected {', '.join(types)} with their values")
-    is_here = value["model"] == LOCAL or "backend" in value or Path(value["model"]).is_dir()
+    is_here = value["model"] in EMBEDDED or "backend" in value or Path(value["model"]).is_dir()
     has_prefixes = bool({"query_prefix", "passage_prefix"} & value.keys())
     return settle_embedding(Embedding(**{"url": None if is_here else url, **value}), has_prefixes, note)

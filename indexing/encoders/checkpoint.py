@@ -17,7 +17,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.error_text import name_members
 from keystone.indexing.io.hub import report_hub_errors
 from keystone.indexing.io.published import MINILM, find_cached, find_published
-from keystone.indexing.types import LOCAL
+from keystone.indexing.types import EMBEDDED, LOCAL
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 """The name of a repository of the hub."""
@@ -123,7 +123,7 @@ def find_checkpoint(name: str) -> Path:
 
     `UserError` if it is nowhere.
     """
-    if name == LOCAL:
+    if name in EMBEDDED:
         return find_published(MINILM)
     if Path(name).is_dir():
         return Path(name)
@@ -137,7 +137,7 @@ def find_checkpoint(name: str) -> Path:
 
 def find_here(name: str) -> Path | None:
     """Find the folder of a checkpoint without fetching it; None if it is not on this machine."""
-    if name == LOCAL:
+    if name in EMBEDDED:
         return folder if (folder := find_cached(MINILM)).is_dir() else None
     if Path(name).is_dir():
         return Path(name)
@@ -182,7 +182,7 @@ def read_checkpoint(name: str, digest: str | None = None) -> Checkpoint:
 
 def _read_checkpoint(name: str) -> Checkpoint:
     folder = find_checkpoint(name)
-    if name == LOCAL:
+    if name in EMBEDDED:
         return Checkpoint(
             name, folder, _MINILM_CONFIG, 256, (Module("Pooling", folder, {"pooling_mode": "mean"}),), {"query": ""}
         )

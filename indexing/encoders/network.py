@@ -23,7 +23,7 @@ from keystone.indexing.encoders.checkpoint import Checkpoint, refuse
 from keystone.indexing.encoders.graph import Head, build_graph, folder_of
 from keystone.indexing.encoders.weights import load_weights, read_layout
 from keystone.indexing.errors import MissingPackage, UserError
-from keystone.indexing.types import Tick
+from keystone.indexing.types import LOCAL_INT8, Tick
 
 LONGEST_TOKEN_CHARACTERS = 6_000 / 256
 """A text is cut to this many characters for each token of the window before it is read."""
@@ -56,7 +56,10 @@ class Network:
 
 
 def open_built(checkpoint: Checkpoint, head: Head) -> Network:
-    """Build the graph of a network of BERT's family from its weights. `UserError` for one without the head."""
+    """Build the graph of a network of BERT's family from its weights. `UserError` for one without the head.
+
+    A graph of integers runs on the processor, and a batch is one text.
+    """
     weights, layout = load_weights(checkpoint), read_layout(checkpoint)
     if head not in ("states", "late") and f"{head}.decoder.bias" not in weights:
         needed = {"words": "a masked language model (learned sparse)", "labels": "a classifier (cross-encoder)"}
@@ -66,7 +69,8 @@ def open_built(checkpoint: Checkpoint, head: Head) -> Network:
     places, kinds = places[layout.first_place :], np.zeros((1, layout.width), np.float32)
     if typed := weights.get("embeddings.token_type_embeddings.weight"):
         kinds = typed.read()
-    session, device = _start(build_graph(weights, layout, head), folder_of(weights))
+    integers = checkpoint.name == LOCAL_INT8
+    session, device = _start(build_graph(weights, layout, head, integers), folder_of(weights), cuda=not integers)
     first = places + kinds[0]
 
     def run(ids: Ids, types: Ids, seen: int | None = None) -> NDArray[np.float32]:
@@ -76,7 +80,7 @@ def open_built(checkpoint: Checkpoint, head: Head) -> Network:
         computed: NDArray[np.float32] = session.run(None, {"rows": rows} | first_ones)[0]
         return computed
 
-    return Network(run, device)
+    return Network(run, device, 1 if integers else BATCH_TOKENS)
 
 
 def open_graph(path: Path, head: Head) -> Network:
@@ -109,8 +113,8 @@ def _is_quantised(path: Path) -> bool:
     return b"DynamicQuantizeLinear" in path.read_bytes()
 
 
-def _start(model: bytes | str, folder: Path | None = None) -> tuple[Any, str]:
-    """Start a session of ONNX Runtime, on CUDA where there is one; returns it and its device.
+def _start(model: bytes | str, folder: Path | None = None, cuda: bool = True) -> tuple[Any, str]:
+    """Start a session of ONNX Runtime, on CUDA where there is one and unless told otherwise; also returns its device.
 
     A graph in memory names weights in files of the folder.
     """
@@ -127,7 +131,8 @@ def _start(model: bytes | str, folder: Path | None = None) -> tuple[Any, str]:
     if folder:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     there = onnxruntime.get_available_providers()
-    wanted = [one for one in ("CUDAExecutionProvider", "CPUExecutionProvider") if one in there]
+    known = ("CUDAExecutionProvider", "CPUExecutionProvider")
+    wanted = [one for one in (known if cuda else known[1:]) if one in there]
     try:
         session = onnxruntime.InferenceSession(model, options, providers=wanted)
     except Exception as error:  # ONNX Runtime has no class of its own for a damaged file

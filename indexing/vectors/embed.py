@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import LOCAL, MINILM, VLLM, WORDS, Embedding, Tick
+from keystone.indexing.types import EMBEDDED, MINILM, VLLM, WORDS, Embedding, Tick
 from keystone.indexing.vectors.types import Embedder, ReportCut, Vectors, round_to_grid
 from keystone.indexing.words import list_stems
 
@@ -83,7 +83,7 @@ def settle_embedding(given: Embedding, prefixes: bool, note: Callable[[str], Non
     """
     if given.backend not in (None, VLLM):
         raise UserError(f"embedding model: found the backend {given.backend!r}, expected {VLLM}")
-    if given.backend and (given.url or given.model == LOCAL):
+    if given.backend and (given.url or given.model in EMBEDDED):
         where = "at a URL" if given.url else "which comes with Keystone"
         raise UserError(
             f"embedding model: found the backend {given.backend} for {given.label}, {where}; expected the folder of a "
@@ -102,7 +102,7 @@ def settle_embedding(given: Embedding, prefixes: bool, note: Callable[[str], Non
         )
     query, passage = (given.query_prefix, given.passage_prefix) if prefixes else found or ("", "")
     model = str(Path(given.model).resolve()) if Path(given.model).is_dir() else given.model
-    weights = None if given.model == MINILM.model else checkpoint.compute_digest()
+    weights = None if given.model in EMBEDDED else checkpoint.compute_digest()
     return replace(given, model=model, query_prefix=query, passage_prefix=passage, weights=weights)
 
 

@@ -63,7 +63,8 @@ _OF_PARTS = {
 }  # fmt: skip
 """The parameters of a command that adds or drops sets of vectors, impacts or PLAID."""
 QUICKER = (
-    "; quicker: --dense all instead of passages, --dense pool (only documents that runs find), --no-dense (no vectors)"
+    "; quicker: --embedding all-MiniLM-L6-v2-int8, --dense all instead of passages, --dense pool (only documents that "
+    "runs find), --no-dense (no vectors)"
 )
 """What a message about the time of embedding adds."""
 
@@ -150,7 +151,10 @@ def index(
     no_dense: Annotated[bool, typer.Option("--no-dense", help="The same as --dense none.")] = False,
     embedding: Annotated[
         str,
-        typer.Option(help="The embedding model: the embedded one, the folder of a checkpoint, or a name of the hub."),
+        typer.Option(
+            help="The embedding model: the embedded one, all-MiniLM-L6-v2-int8 for the same in integers, the folder of "
+            "a checkpoint, or a name of the hub."
+        ),
     ] = "all-MiniLM-L6-v2",
     dimensions: Annotated[
         int | None,

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from keystone.indexing.encoders.checkpoint import POOLING_MODES, Module, find_checkpoint, read_checkpoint
+from keystone.indexing.encoders.graph import round_weights
 from keystone.indexing.encoders.pairs import find_template, open_pair_scorer
 from keystone.indexing.encoders.sparse import open_sparse_encoder, quantise
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import MINILM, Embedding
+from keystone.indexing.types import LOCAL_INT8, MINILM, Embedding
 from keystone.indexing.vectors.embed import load_embedder, settle_embedding
 from keystone.indexing.vectors.encoder import Encoder, open_encoder
 from tests.support import programs
@@ -150,6 +151,25 @@ def multiply_units(one: Any, other: Any) -> Any:
 def test_the_embedded_model_is_that_of_the_hub() -> None:
     assert load_embedder(MINILM).dimension == 384
     assert read_checkpoint(MINILM.model).find_prefixes() == ("", "")
+
+
+def test_the_embedded_model_in_8_bits_makes_nearly_the_same_vectors() -> None:
+    texts = ["Honey bees live in colonies.", "A volcano erupts lava. " * 20, "Wasps hunt insects.", "bees"]
+    single, quick = load_embedder(MINILM).embed(texts), load_embedder(Embedding(LOCAL_INT8)).embed(texts, threads=2)
+    assert 0.98 < np.diag(multiply_units(single, quick)).min() < 0.9999
+    alone = [load_embedder(Embedding(LOCAL_INT8)).embed([text])[0] for text in texts]
+    assert np.array_equal(quick, alone), "a vector depends on no other text"
+
+
+def test_weights_in_8_bits_leave_room_for_the_sum_of_two_products() -> None:
+    weights = np.random.default_rng(1).normal(size=(5, 7)).astype(np.float32)
+    integers, scales = round_weights(weights)
+    assert 2 * 255 * int(np.abs(integers).max()) < 2**15
+    assert np.all(np.abs(integers.T * scales[:, None] - weights) <= scales[:, None] * 0.501)
+
+
+def test_the_embedded_models_need_no_digest() -> None:
+    assert settle_embedding(Embedding(LOCAL_INT8), False, pytest.fail) == Embedding(LOCAL_INT8)
 
 
 def write_router(folder: Path) -> Path:

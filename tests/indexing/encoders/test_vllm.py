@@ -87,6 +87,7 @@ def test_without_vllm_the_error_says_how_to_install_it(tmp_path: Path, monkeypat
         ({"backend": "torch"}, r"found the backend 'torch', expected vllm"),
         ({"backend": "vllm", "url": "http://localhost:1/v1"}, r"found the backend vllm for encoder, at a URL"),
         ({"backend": "vllm", "model": "all-MiniLM-L6-v2"}, r"which comes with Keystone; expected the folder of"),
+        ({"backend": "vllm", "model": "all-MiniLM-L6-v2-int8"}, r"which comes with Keystone; expected the folder of"),
     ],
 )
 def test_a_backend_that_cannot_run_a_set_of_vectors_is_refused(
