@@ -30,7 +30,7 @@ from keystone.generation.context.tokens import clip
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import check_support as prompt
 from keystone.generation.reply_types import read_parts
-from keystone.generation.rules.support import find_added, rate_support, says_nothing, tells_gap
+from keystone.generation.rules.support import find_added, mentions_gap, rate_support, says_nothing, tells_gap
 from keystone.generation.rules.words import find_numbers, find_terms, find_word_forms
 from keystone.generation.types import (
     Answer,
@@ -53,7 +53,7 @@ SupportMethod = Literal["none", "rules", "model"]
 
 LEVELS: tuple[Support, ...] = get_args(Support)
 """The levels of support by name, the best one first."""
-GROUP_SENTENCES = 12
+GROUP_SENTENCES = 20
 """The most sentences of one request."""
 MOST_SOURCES = 4
 """The most segments that are shown for one sentence, those that it cites included. Sentences share them."""
@@ -139,7 +139,11 @@ def list_unchecked(answer: Answer, segments: TopicSegments) -> Answer:
 
 def drop_fillers(answer: Answer) -> Answer:
     """Drop the sentences that say no more than that the sources lack something, and record each."""
-    fillers = [one for one in answer.sentences if says_nothing(one.text) or tells_gap(one.text)]
+    fillers = [
+        one
+        for one in answer.sentences
+        if says_nothing(one.text) or tells_gap(one.text) or (not one.citations and mentions_gap(one.text))
+    ]
     return replace(
         answer,
         sentences=tuple(sentence for sentence in answer.sentences if sentence not in fillers),
@@ -210,6 +214,8 @@ def read_verdicts(
         old = claims[place].sentence.text
         new = read_text(item.text, reply)
         added = find_added(new, _join(cited, segments)) - (find_word_forms(old) - find_numbers(old))
+        if support == "full" and not cited:  # it tells no fact, such as what the sources leave open
+            new, cited = old, claims[place].cited
         if added or len(new.split()) > len(old.split()) + MOST_ADDED_WORDS:
             new, cited = old, () if support == "none" else cited
         found[place] = Verdict(support, cited, new or old)
@@ -234,9 +240,14 @@ def limit_growth(claims: Sequence[Claim], verdicts: Sequence[Verdict], room: int
     return now
 
 
+def _only_tells_gap(text: str, verdict: Verdict) -> bool:
+    """Return whether a sentence stays uncited: a clause about a gap, or one on gaps without a fact by the model."""
+    return tells_gap(text) or (verdict.support == "full" and not verdict.cited and mentions_gap(text))
+
+
 def _count_growth(old: str, verdict: Verdict) -> int:
     """Count the words by which a verdict makes an answer longer. A sentence that only tells a gap stays as it is."""
-    if tells_gap(old):
+    if _only_tells_gap(old, verdict):
         return 0
     return len(verdict.text.split()) - len(old.split()) if verdict.cited else -len(verdict.text.split())
 
@@ -301,7 +312,7 @@ def apply_verdicts(
     """
     now, checks = list[Sentence](), list[SupportCheck]()
     for claim, judged in zip(claims, verdicts, strict=True):
-        if tells_gap(claim.sentence.text):
+        if _only_tells_gap(claim.sentence.text, judged):
             now.append(claim.sentence)
             continue
         verdict = replace(judged, cited=complete_citations(judged.text, judged, claim, segments))

@@ -73,7 +73,7 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
     spans = [item.span for item in evidence.items] if within else None
     answer, missed = await _cite_and_check(tools, task, made, spans)
     answer = _strip_marks(answer) if tools.settings.mend else answer
-    if all(tells_gap(one.text) for one in answer.sentences):
+    if all(tells_gap(one.text) or not one.citations for one in answer.sentences):
         return replace(await _choose_from_all(tools, task, [*fallbacks, *missed]), checks=answer.checks)
     kept = task.cut_to_limits(answer.sentences)
     if len(kept) < len(answer.sentences):

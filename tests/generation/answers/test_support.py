@@ -89,6 +89,7 @@ def test_a_model_cites_anew_rewrites_and_drops() -> None:
         pytest.param(("partial", [0], "Drones leave in autumn, " + "all of them " * 4), WINTER.text,
                      id="many more words: refused"),
         pytest.param(("partial", [0], " \n"), WINTER.text, id="a blank text changes nothing"),
+        pytest.param(("full", [], ""), WINTER.text, id="no fact that needs a source: it stays as it is"),
     ],
 )  # fmt: skip
 def test_a_new_text_holds_nothing_that_its_sources_lack(item: tuple[Any, Any, Any], kept: str | None) -> None:
@@ -233,6 +234,23 @@ def test_a_long_answer_is_checked_in_groups_with_all_cited_segments() -> None:
     found, _ = asyncio.run(check_by_model(model, many, toward(*[0] * len(many.sentences)), SEGMENTS, 8000))
     assert (len(model.requests), found.sentences) == (3, many.sentences)
     assert {check.action for check in found.checks} == {"kept"}
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        pytest.param(
+            "The reports name no price, and they cannot show who paid.", True, id="what the sources leave open"
+        ),
+        pytest.param("Wasps buy no honey.", False, id="a claim that names no source"),
+        pytest.param("The reports name the buyer of the honey.", False, id="a claim about the sources"),
+    ],
+)
+def test_without_a_source_a_sentence_stays_if_it_denies_that_the_sources_tell(text: str, kept: bool) -> None:
+    model, answer = Scripted(lambda _: report((0, "full", [], ""))), Answer("1", (Sentence(text, ()),))
+    found, _ = asyncio.run(check_by_model(model, answer, toward(0), SEGMENTS, 8000, most_words=99))
+    assert found.sentences == (answer.sentences if kept else ())
+    assert drop_fillers(answer).sentences == (() if kept else answer.sentences)
 
 
 def test_fillers_are_dropped_and_recorded() -> None:
