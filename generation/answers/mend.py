@@ -1,6 +1,6 @@
 """Faults of an answer's wording that a program can find, and their repair by the model, sentence by sentence.
 
-A repair rewords a sentence. It cannot move citations, add a number or a name, or lose one.
+A repair changes words of a sentence. It cannot move citations, add a number or a name, or lose one.
 """
 
 import re
@@ -31,18 +31,26 @@ REPEATED_SHARE = 0.8
 LEAST_REPEATED_TERMS = 4
 """The fewest terms of a sentence that can be a repetition."""
 ALIKE_OPENINGS = 3
-"""How many sentences in a row may not begin with the same word."""
+"""How many sentences in a row may not begin with the same two words."""
 MOST_ADDED_WORDS = 6
 """How many words longer a repair may make a sentence."""
 
+_MODAL = "(?:can|may|must|will|would|should|could|might)"
+_PAST = "(?:led|made|gave|took|kept|left|let|put|cost|meant|brought|came|became|began)"
+_AFTER_VERB = r"(?:the|an?|no|not|to|that|how|why|its?|them|their|his|her|all|each|every|[A-Z]\w*)"
 _OPENING = re.compile(
-    r"(?:It|Its|They|Them|Their|Theirs|He|She|His|Her|What (?:it|they)|The (?:former|latter))\b"
-    r"|(?:This|That) (?:is|was|has|can|may|must|will|would|should|could|might|\w*[^\Wsiu]s(?<!ess))\b"
-    r"|(?:These|Those) (?:are|were|have|can|may|must|will|would|should|could|might)\b"
+    r"(?:It(?! (?:is|was|seems|takes|follows)\b[^,;:]{0,30} (?:to|that|who|which|whether|how|why)\b)"
+    r"|Its|They|Them|Their|Theirs|He|She|His|Her|What (?:it|they))\b"
+    rf"|The (?:former|latter)\b(?= (?:is|are|was|were|has|have|had|do|does|did|{_MODAL})\b)"
+    rf"|(?:This|That) (?:(?:is|was)\b(?!,)|(?:has|had|does|did|{_MODAL}|{_PAST})\b"
+    rf"|[a-z]{{2,}}(?:s|ed)\b(?= {_AFTER_VERB}\b))"
+    rf"|(?:These|Those) (?:are|were|have|had|do|did|{_MODAL})\b"
     r"|(?:Of|For|In|With|From|To) (?:it|them)\b"
-    r"|(?!(?:After|Although|As|Because|Before|If|Once|Since|Though|Unless|Until|When|Where|While)\b)"
-    r"(?!(?:At|By|Despite|During|For|From|In|Like|On|Over|Through|Under|Unlike|With|Within|Without) (?:its|their)\b)"
-    r"(?:[A-Z][a-z]+|(?:To|First|Next|Then|Finally|Therefore|So) [a-z]+) (?:it|its|they|them|their)\b"
+    r"|(?!(?:After|Although|As|Because|Before|How|If|Once|Since|That|Though|Unless|Until|What|When|Whenever|Where"
+    r"|Whereas|Whether|While|Why)\b)(?!(?:Across|Against|Among|At|By|Despite|During|Following|For|From|Given|In|Like|On"
+    r"|Over|Through|Throughout|Under|Unlike|With|Within|Without) (?:its|their|his|her)\b)"
+    r"(?:[A-Z][a-z]+ (?:its?|they|them|their|he|she|him|his|her)"
+    r"|(?:To|First|Next|Then|Finally|Therefore|So) [a-z]+ (?:it|they|them|him))\b"
 )
 """An opening whose pronoun stands for a thing in another sentence: `It is`, `This raises`, `To install it`.
 
@@ -103,8 +111,8 @@ def request_mending(narrative: str, sentences: Sequence[Sentence], faults: Mappi
 def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int, str]) -> tuple[Sentence, ...]:
     """Read the new texts of sentences with faults. All else stays as it is. `Unusable` for no new text at all.
 
-    A new text stays out if it loses or adds a number, if it has a name that no sentence of the answer has, or if it is
-    more than `MOST_ADDED_WORDS` longer.
+    A new text stays out if it loses a number or a name, adds a number, has a name that no sentence of the answer has,
+    or is more than `MOST_ADDED_WORDS` longer.
     """
     now, mended = list(sentences), 0
     known = find_word_forms(" ".join(sentence.text for sentence in sentences))
@@ -114,7 +122,8 @@ def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int
             continue
         old, new = sentences[place].text, strip_marks(read_text(item.text, reply))
         longer = len(new.split()) - len(old.split())
-        if new and find_numbers(new) == find_numbers(old) and find_names(new) <= known and longer <= MOST_ADDED_WORDS:
+        kept = find_numbers(new) == find_numbers(old) and find_names(old) <= find_word_forms(new)
+        if new and kept and find_names(new) <= known and longer <= MOST_ADDED_WORDS:
             now[place], mended = replace(sentences[place], text=new), mended + 1
     if not mended:
         raise Unusable("it rewords no sentence with a fault, or adds numbers or names")

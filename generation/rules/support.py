@@ -44,7 +44,7 @@ _GAP = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
-_NAMED = re.compile(rf"\b{_PAPER}\b", re.IGNORECASE)
+_NAMED = re.compile(rf"\b(?:the|these|no|none of the(?:se)?)\s+{_PAPERS}\b", re.IGNORECASE)
 _DENIED = re.compile(r"\b(?:not|no|nothing|neither|none|nor|never|cannot)\b|n['\u2019]t\b", re.IGNORECASE)
 
 
@@ -56,9 +56,13 @@ def tells_gap(sentence: str) -> bool:
     return bool(_GAP.fullmatch(sentence.strip()))
 
 
-def mentions_gap(sentence: str) -> bool:
-    """Return whether a sentence names the sources and denies something. It may say more than that they lack it."""
-    return bool(_NAMED.search(sentence) and _DENIED.search(sentence))
+def denies_sources(sentence: str) -> bool:
+    """Return whether a sentence names the sources and denies something, without a number and without a contrast.
+
+    It may have several clauses, so it may still say more than that the sources lack something.
+    """
+    named, denied = _NAMED.search(sentence), _DENIED.search(sentence)
+    return bool(named and denied) and not find_numbers(sentence) and not _CONTRAST.search(sentence)
 
 
 def says_nothing(sentence: str) -> bool:

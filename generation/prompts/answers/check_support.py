@@ -1,4 +1,4 @@
-"""The check of an answer's sentences against the segments that they cite, which also words them as these do."""
+"""The check of an answer's sentences against the segments that they cite, and puts right what these do not say."""
 
 from keystone.generation.context.delimit import DATA_RULE
 from keystone.generation.reply_types import Maybe, Number, Part, Usable, make_schema

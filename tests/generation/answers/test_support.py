@@ -89,7 +89,6 @@ def test_a_model_cites_anew_rewrites_and_drops() -> None:
         pytest.param(("partial", [0], "Drones leave in autumn, " + "all of them " * 4), WINTER.text,
                      id="many more words: refused"),
         pytest.param(("partial", [0], " \n"), WINTER.text, id="a blank text changes nothing"),
-        pytest.param(("full", [], ""), WINTER.text, id="no fact that needs a source: it stays as it is"),
     ],
 )  # fmt: skip
 def test_a_new_text_holds_nothing_that_its_sources_lack(item: tuple[Any, Any, Any], kept: str | None) -> None:
@@ -236,21 +235,38 @@ def test_a_long_answer_is_checked_in_groups_with_all_cited_segments() -> None:
     assert {check.action for check in found.checks} == {"kept"}
 
 
+@pytest.mark.parametrize("gaps", [True, False])
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "gap"),
     [
-        pytest.param(
-            "The reports name no price, and they cannot show who paid.", True, id="what the sources leave open"
-        ),
-        pytest.param("Wasps buy no honey.", False, id="a claim that names no source"),
-        pytest.param("The reports name the buyer of the honey.", False, id="a claim about the sources"),
+        ("The reports name no price, and they cannot show who paid.", True),
+        ("On prices, these reports say nothing direct.", True),
+        ("The reports name no price, but Ulm paid for the honey.", False),
+        ("The reports name no price of the 9,000 jars.", False),
+        ("Doctors report no deaths, and people took it in Ulm.", False),
+        ("Wasps buy no honey.", False),
     ],
 )
-def test_without_a_source_a_sentence_stays_if_it_denies_that_the_sources_tell(text: str, kept: bool) -> None:
+def test_without_a_source_a_sentence_stays_if_gaps_are_told_and_it_tells_one(text: str, gap: bool, gaps: bool) -> None:
     model, answer = Scripted(lambda _: report((0, "full", [], ""))), Answer("1", (Sentence(text, ()),))
-    found, _ = asyncio.run(check_by_model(model, answer, toward(0), SEGMENTS, 8000, most_words=99))
-    assert found.sentences == (answer.sentences if kept else ())
-    assert drop_fillers(answer).sentences == (() if kept else answer.sentences)
+    found, _ = asyncio.run(check_by_model(model, answer, toward(0), SEGMENTS, 8000, most_words=99, gaps=gaps))
+    stays = gap and gaps
+    assert found.sentences == (answer.sentences if stays else ())
+    assert [(one.support, one.action) for one in found.checks] == [("full", "kept" if stays else "dropped")]
+
+
+@pytest.mark.parametrize(
+    ("item", "cited"),
+    [
+        pytest.param(("full", [], ""), WINTER.citations, id="no fact that needs a source"),
+        pytest.param(("full", [99], ""), None, id="a source that was not shown"),
+        pytest.param(("full", [], "Drones leave."), None, id="a new text without a source"),
+    ],
+)
+def test_full_support_without_a_source_keeps_the_citations(item: tuple[Any, Any, Any], cited: Any) -> None:
+    reply = report((0, "full", [0], ""), (1, "full", [0], ""), (2, *item))
+    found = {one.text: one.citations for one in check(reply)[0].sentences}
+    assert found.get(WINTER.text) == cited
 
 
 def test_fillers_are_dropped_and_recorded() -> None:
