@@ -1,6 +1,6 @@
 """Faults of an answer's wording that a program can find, and their repair by the model, sentence by sentence.
 
-A repair rewords a sentence. It cannot move citations, add a number or a name, or lose one.
+A repair changes words of a sentence. It cannot move citations, add a number or a name, or lose one.
 """
 
 import re
@@ -31,29 +31,31 @@ REPEATED_SHARE = 0.8
 LEAST_REPEATED_TERMS = 4
 """The fewest terms of a sentence that can be a repetition."""
 ALIKE_OPENINGS = 3
-"""How many sentences in a row may not begin with the same word."""
+"""How many sentences in a row may not begin with the same two words."""
 MOST_ADDED_WORDS = 6
 """How many words longer a repair may make a sentence."""
 
+_MODAL = "(?:can|may|must|will|would|should|could|might)"
+_PAST = "(?:led|made|gave|took|kept|left|let|put|cost|meant|brought|came|became|began)"
+_AFTER_VERB = r"(?:the|an?|no|not|to|that|how|why|its?|them|their|his|her|all|each|every|[A-Z]\w*)"
 _OPENING = re.compile(
-    r"(?:It|Its|They|Them|Their|Theirs|He|She|His|Her|Such|This|That|These|Those|Then|There|Here|Both|Either|Neither"
-    r"|The (?:former|latter|same|other|others|above)|What (?:it|they))\b"
-    r"|(?:Of|For|In|With|From|To) (?:this|that|these|those|it|them)\b"
-    r"|(?!(?:After|Although|As|Because|Before|If|Once|Since|Though|Unless|Until|When|Where|While)\b)"
-    r"(?!(?:At|By|Despite|During|For|From|In|Like|On|Over|Through|Under|Unlike|With|Within|Without) (?:its|their)\b)"
-    r"(?:[A-Z][a-z]+|(?:To|First|Next|Finally|Therefore|So) [a-z]+|For [^ ,]+) "
-    r"(?:it|its|they|them|their|this|these|those)\b(?!\.\w)"
+    r"(?:It(?! (?:is|was|seems|takes|follows)\b[^,;:]{0,30} (?:to|that|who|which|whether|how|why)\b)"
+    r"|Its|They|Them|Their|Theirs|He|She|His|Her|What (?:it|they))\b"
+    rf"|The (?:former|latter)\b(?= (?:is|are|was|were|has|have|had|do|does|did|{_MODAL})\b)"
+    rf"|(?:This|That) (?:(?:is|was)\b(?!,)|(?:has|had|does|did|{_MODAL}|{_PAST})\b"
+    rf"|[a-z]{{2,}}(?:s|ed)\b(?= {_AFTER_VERB}\b))"
+    rf"|(?:These|Those) (?:are|were|have|had|do|did|{_MODAL})\b"
+    r"|(?:Of|For|In|With|From|To) (?:it|them)\b"
+    r"|(?!(?:After|Although|As|Because|Before|How|If|Once|Since|That|Though|Unless|Until|What|When|Whenever|Where"
+    r"|Whereas|Whether|While|Why)\b)(?!(?:Across|Against|Among|At|By|Despite|During|Following|For|From|Given|In|Like|On"
+    r"|Over|Through|Throughout|Under|Unlike|With|Within|Without) (?:its|their|his|her)\b)"
+    r"(?:[A-Z][a-z]+ (?:its?|they|them|their|he|she|him|his|her)"
+    r"|(?:To|First|Next|Then|Finally|Therefore|So) [a-z]+ (?:it|they|them|him))\b"
 )
-"""An opening that points to another sentence: `It is`, `Install it`, `To install it`."""
-_DEMONSTRATIVE = re.compile(
-    r"\b(?:this\b(?!\.\w|[\[('`\"])"
-    r"|(?:these|those)\b(?! (?:in|of|on|that|which|who|whose|with|without|\w+ed|\w+ing)\b)"
-    r"|(?:at|by|for|from|import|in|into|let|of|on|through|to|under|with|without) that\b"
-    r"(?! (?:in|it|of|on|they|which)\b))(?: [a-z]+){0,2}",
-    re.IGNORECASE,
-)
-"""A demonstrative with the noun that it may have: `with that redirect`."""
-_EXISTS = re.compile(r"There (?:is|are|was|were|has|have|can|may|must|will|exists?)\b|That is\b", re.IGNORECASE)
+"""An opening whose pronoun stands for a thing in another sentence: `It is`, `This raises`, `To install it`.
+
+A sentence may still go on from the one before by a demonstrative that has its noun, or by "then" and "against this".
+"""
 _CODE = re.compile(r"(`+)([^`]+)\1")
 _BOLD = re.compile(r"(?<![\w*/])\*\*(?=\S)([^*]*[^*\s])\*\*(?![\w*])")
 _HEADING = re.compile(r"^#{1,6}\s+")
@@ -66,32 +68,15 @@ def strip_marks(text: str) -> str:
     return "".join(bare).strip()
 
 
-def find_pointing(text: str) -> str:
-    """Find the words of a sentence that point to another one: its opening, or a demonstrative whose noun is new in it.
-
-    They are empty if there are none.
-    """
-    if (opening := _OPENING.match(text)) and not _EXISTS.match(text):
-        return opening[0]
-    return next(
-        (
-            found[0]
-            for found in _DEMONSTRATIVE.finditer(text)
-            if not find_terms(found[0]) & find_terms(text[: found.start()])
-        ),
-        "",
-    )
-
-
 def find_faults(sentences: Sequence[Sentence]) -> dict[int, str]:
     """Find the sentences with a fault of wording, by place, each with the fault.
 
-    A sentence may point to another sentence, repeat an earlier one, or be the third in a row that opens with the same
-    word.
+    A sentence may open with a pronoun for a thing in another sentence, repeat an earlier one, or be the third in a row
+    that opens with the same two words.
     """
     faults = dict[int, str]()
     terms = [find_terms(sentence.text) for sentence in sentences]
-    openings = [sentence.text.split(maxsplit=1)[0].casefold() for sentence in sentences]
+    openings = [" ".join(sentence.text.split(maxsplit=2)[:2]) for sentence in sentences]
     for place, sentence in enumerate(sentences):
         own = terms[place]
         repeated = next(
@@ -103,12 +88,12 @@ def find_faults(sentences: Sequence[Sentence]) -> dict[int, str]:
             None,
         )
         row = openings[max(0, place - ALIKE_OPENINGS + 1) : place + 1]
-        if pointing := find_pointing(sentence.text):
-            faults[place] = f'says "{pointing}", which points to another sentence: name what is meant'
+        if pointing := _OPENING.match(sentence.text):
+            faults[place] = f'opens with "{pointing[0]}", whose pronoun stands for a thing in another sentence: name it'
         elif repeated is not None:
             faults[place] = f"repeats much of sentence {repeated}: say only what is new"
         elif len(row) == ALIKE_OPENINGS and len(set(row)) == 1:
-            faults[place] = f'is the third in a row that begins with "{sentence.text.split(maxsplit=1)[0]}"'
+            faults[place] = f'is the third in a row that begins with "{openings[place]}"'
     return faults
 
 
@@ -126,8 +111,8 @@ def request_mending(narrative: str, sentences: Sequence[Sentence], faults: Mappi
 def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int, str]) -> tuple[Sentence, ...]:
     """Read the new texts of sentences with faults. All else stays as it is. `Unusable` for no new text at all.
 
-    A new text stays out if it loses or adds a number, if it has a name that no sentence of the answer has, or if it is
-    more than `MOST_ADDED_WORDS` longer.
+    A new text stays out if it loses a number or a name, adds a number, has a name that no sentence of the answer has,
+    or is more than `MOST_ADDED_WORDS` longer.
     """
     now, mended = list(sentences), 0
     known = find_word_forms(" ".join(sentence.text for sentence in sentences))
@@ -137,7 +122,8 @@ def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int
             continue
         old, new = sentences[place].text, strip_marks(read_text(item.text, reply))
         longer = len(new.split()) - len(old.split())
-        if new and find_numbers(new) == find_numbers(old) and find_names(new) <= known and longer <= MOST_ADDED_WORDS:
+        kept = find_numbers(new) == find_numbers(old) and find_names(old) <= find_word_forms(new)
+        if new and kept and find_names(new) <= known and longer <= MOST_ADDED_WORDS:
             now[place], mended = replace(sentences[place], text=new), mended + 1
     if not mended:
         raise Unusable("it rewords no sentence with a fault, or adds numbers or names")

@@ -1,8 +1,9 @@
 """The check of an answer's sentences against the segments that they cite, by a model or by rules.
 
 A sentence that its segments support in full stays. For any other, the topic's segments are searched for better ones. A
-model then words the sentence as its segments do. A sentence that no segment supports is dropped. Rules
-compare words, so a sentence that cites a segment in another language stays as it is, unchecked.
+model then changes the words that report what no segment says. A sentence that no segment supports is dropped, unless
+it tells what the sources leave open. Rules compare words, so a sentence that cites a segment in another language stays
+as it is, unchecked.
 """
 
 import json
@@ -30,7 +31,7 @@ from keystone.generation.context.tokens import clip
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import check_support as prompt
 from keystone.generation.reply_types import read_parts
-from keystone.generation.rules.support import find_added, rate_support, says_nothing, tells_gap
+from keystone.generation.rules.support import denies_sources, find_added, rate_support, says_nothing, tells_gap
 from keystone.generation.rules.words import find_numbers, find_terms, find_word_forms
 from keystone.generation.types import (
     Answer,
@@ -53,7 +54,7 @@ SupportMethod = Literal["none", "rules", "model"]
 
 LEVELS: tuple[Support, ...] = get_args(Support)
 """The levels of support by name, the best one first."""
-GROUP_SENTENCES = 12
+GROUP_SENTENCES = 20
 """The most sentences of one request."""
 MOST_SOURCES = 4
 """The most segments that are shown for one sentence, those that it cites included. Sentences share them."""
@@ -90,12 +91,14 @@ async def check_by_model(
     segments: TopicSegments,
     window: int,
     most_words: int = 0,
+    gaps: bool = False,
 ) -> tuple[Answer, list[Fallback]]:
     """Check an answer that cites segments. `vectors` has those of its sentences, float32[sentences, d].
 
     The model sees each sentence with the segments that it cites, and with others of the topic that may say it. If the
     model gives no usable reply, rules check the sentences of the request, and a `Fallback` records that. New texts make
-    the answer no longer than it is, or than `most_words`.
+    the answer no longer than it is, or than `most_words`. With `gaps`, a sentence in which the model finds no fact that
+    needs a source stays uncited, if it only denies that the sources tell something.
     """
     claims = make_claims(answer, vectors, segments)
     groups = [claims[start : start + GROUP_SENTENCES] for start in range(0, len(claims), GROUP_SENTENCES)]
@@ -114,7 +117,7 @@ async def check_by_model(
             found = [judge_by_rules(claim, segments) for claim in group]
         verdicts += found
     room = max(0, most_words - count_words(answer.sentences))
-    return apply_verdicts(answer, claims, limit_growth(claims, verdicts, room), segments), fallbacks
+    return apply_verdicts(answer, claims, limit_growth(claims, verdicts, room, gaps), segments, gaps), fallbacks
 
 
 def check_by_rules(answer: Answer, vectors: Vectors, segments: TopicSegments, quoted: bool = False) -> Answer:
@@ -197,7 +200,8 @@ def read_verdicts(
 
     `Unusable` unless the reply has one item for each sentence, with its support and its text. A new text is refused if
     it is more than `MOST_ADDED_WORDS` longer than the old one, if it has a number that its sources lack, or if it has a
-    name that neither they nor the old text have. The old text then stays, unless its support is none.
+    name that neither they nor the old text have. The old text then stays, unless its support is none. A sentence with
+    full support, without a source and without a new text tells no fact, and keeps its citations.
     """
     found = dict[int, Verdict]()
     for item in read_parts(reply, "sentences", prompt.CheckedText):
@@ -210,6 +214,8 @@ def read_verdicts(
         old = claims[place].sentence.text
         new = read_text(item.text, reply)
         added = find_added(new, _join(cited, segments)) - (find_word_forms(old) - find_numbers(old))
+        if support == "full" and not item.citations and not new:
+            cited = claims[place].cited
         if added or len(new.split()) > len(old.split()) + MOST_ADDED_WORDS:
             new, cited = old, () if support == "none" else cited
         found[place] = Verdict(support, cited, new or old)
@@ -218,13 +224,16 @@ def read_verdicts(
     return [found[place] for place in range(len(claims))]
 
 
-def limit_growth(claims: Sequence[Claim], verdicts: Sequence[Verdict], room: int) -> list[Verdict]:
+def limit_growth(claims: Sequence[Claim], verdicts: Sequence[Verdict], room: int, gaps: bool = False) -> list[Verdict]:
     """Refuse the new texts that grow most, until all sentences together have at most `room` words more than before.
 
     The old text then stays, unless no source supports any of it.
     """
     now = list(verdicts)
-    growth = [_count_growth(claim.sentence.text, verdict) for claim, verdict in zip(claims, verdicts, strict=True)]
+    growth = [
+        0 if _tells_gap(claim.sentence.text, verdict, gaps) else _count_growth(claim.sentence.text, verdict)
+        for claim, verdict in zip(claims, verdicts, strict=True)
+    ]
     for place in sorted(range(len(now)), key=lambda place: -growth[place]):
         if sum(growth) <= room or growth[place] <= 0:
             break
@@ -234,10 +243,13 @@ def limit_growth(claims: Sequence[Claim], verdicts: Sequence[Verdict], room: int
     return now
 
 
+def _tells_gap(text: str, verdict: Verdict, gaps: bool) -> bool:
+    """Return whether a sentence stays as it is, since it tells a gap. With `gaps`, it need not be a single clause."""
+    return tells_gap(text) or (gaps and verdict.support == "full" and not verdict.cited and denies_sources(text))
+
+
 def _count_growth(old: str, verdict: Verdict) -> int:
-    """Count the words by which a verdict makes an answer longer. A sentence that only tells a gap stays as it is."""
-    if tells_gap(old):
-        return 0
+    """Count the words by which a verdict makes an answer longer."""
     return len(verdict.text.split()) - len(old.split()) if verdict.cited else -len(verdict.text.split())
 
 
@@ -293,16 +305,22 @@ def _join(places: Sequence[int], segments: TopicSegments) -> str:
 
 
 def apply_verdicts(
-    answer: Answer, claims: Sequence[Claim], verdicts: Sequence[Verdict], segments: TopicSegments
+    answer: Answer,
+    claims: Sequence[Claim],
+    verdicts: Sequence[Verdict],
+    segments: TopicSegments,
+    gaps: bool = False,
 ) -> Answer:
     """Apply the verdicts on an answer's sentences, and record each. A sentence without a segment to cite is dropped.
 
-    A sentence that only tells a gap stays as it is, whatever its verdict.
+    A sentence that tells a gap stays as it is. It is recorded if the model's verdict decided that.
     """
     now, checks = list[Sentence](), list[SupportCheck]()
     for claim, judged in zip(claims, verdicts, strict=True):
-        if tells_gap(claim.sentence.text):
+        if _tells_gap(claim.sentence.text, judged, gaps):
             now.append(claim.sentence)
+            if not tells_gap(claim.sentence.text):
+                checks.append(SupportCheck(claim.sentence.text, "full", "kept"))
             continue
         verdict = replace(judged, cited=complete_citations(judged.text, judged, claim, segments))
         old = claim.sentence.text

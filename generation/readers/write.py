@@ -30,7 +30,7 @@ from keystone.generation.readers.reader import Synthesis, Task, Tools
 from keystone.generation.readers.settings import AnswerMethod
 from keystone.generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
 from keystone.generation.rules.sentences import ask_each_clause
-from keystone.generation.rules.support import tells_gap
+from keystone.generation.rules.support import denies_sources, tells_gap
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Fallback, Note, Sentence
 from keystone.indexing.types import Span
 from keystone.indexing.vectors.embed import embed_passages
@@ -73,7 +73,7 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
     spans = [item.span for item in evidence.items] if within else None
     answer, missed = await _cite_and_check(tools, task, made, spans)
     answer = _strip_marks(answer) if tools.settings.mend else answer
-    if all(tells_gap(one.text) for one in answer.sentences):
+    if all(tells_gap(one.text) or (not one.citations and denies_sources(one.text)) for one in answer.sentences):
         return replace(await _choose_from_all(tools, task, [*fallbacks, *missed]), checks=answer.checks)
     kept = task.cut_to_limits(answer.sentences)
     if len(kept) < len(answer.sentences):
@@ -110,7 +110,8 @@ async def _cite_and_check(
     if settings.support == "model":
         model = _require_model(tools)
         most = task.words - (count_words([Sentence(made.missing, ())]) if settings.gaps else 0)
-        answer, failed = await check_by_model(model, answer, vectors, segments, settings.window, most)
+        gaps = settings.gaps and settings.method == "whole"
+        answer, failed = await check_by_model(model, answer, vectors, segments, settings.window, most, gaps)
         missed += failed
     elif settings.support == "rules":
         answer = check_by_rules(answer, vectors, segments, settings.method == "claims")

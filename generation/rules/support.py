@@ -33,7 +33,8 @@ _ABSENCE = re.compile(
 _CONTRAST = re.compile(r"\b(?:but|however|yet|though|although|while|whereas|instead|only)\b", re.IGNORECASE)
 
 
-_PAPERS = r"(?:\w+\s+)?(?:sources?|documents?|passages?|texts?|reports?|articles?)"
+_PAPER = r"(?:sources?|documents?|passages?|texts?|reports?|articles?)"
+_PAPERS = rf"(?:\w+\s+)?{_PAPER}"
 _TELL = r"(?:say|tell|state|report|mention|describe|explain|name|give|show|discuss)"
 _GAP = re.compile(
     rf"""(?:
@@ -43,6 +44,9 @@ _GAP = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
+_NAMED = re.compile(rf"\b(?:the|these|no|none of the(?:se)?)\s+{_PAPERS}\b", re.IGNORECASE)
+_DENIED = re.compile(r"\b(?:not|no|nothing|neither|none|nor|never|cannot)\b|n['\u2019]t\b", re.IGNORECASE)
+
 
 def tells_gap(sentence: str) -> bool:
     """Return whether a sentence is a single clause, which says that the sources do not tell something.
@@ -50,6 +54,15 @@ def tells_gap(sentence: str) -> bool:
     Stricter than `says_nothing`, since such a sentence is neither checked nor given citations.
     """
     return bool(_GAP.fullmatch(sentence.strip()))
+
+
+def denies_sources(sentence: str) -> bool:
+    """Return whether a sentence names the sources and denies something, without a number and without a contrast.
+
+    It may have several clauses, so it may still say more than that the sources lack something.
+    """
+    named, denied = _NAMED.search(sentence), _DENIED.search(sentence)
+    return bool(named and denied) and not find_numbers(sentence) and not _CONTRAST.search(sentence)
 
 
 def says_nothing(sentence: str) -> bool:

@@ -363,14 +363,14 @@ class Answer(StrictSettings):
     support: Literal["none", "rules", "model"] = "rules"
     """How a sentence by the model is [checked](methods.md#citations-and-support) against its segments (paper: `none`).
     Without full support, other segments are sought. `rules` compare numbers, names and rare words, and drop a sentence
-    without support. `model` asks the model, which also rewrites the sentence to what the segments say. `none` checks
-    nothing (paper)."""
+    without support. `model` asks the model, which also puts right the facts that no segment bears out. Of the
+    answer's own verdicts it asks only that their facts are there. `none` checks nothing (paper)."""
     rounds: int = Field(default=1, ge=0, le=2)
     """With `whole`, how many times the model checks which questions the documents leave open, and Keystone searches
     for these again."""
     mend: bool = False
-    """Whether the model mends sentences that point to another one, repeat one, or begin like those before them, by at
-    most one request an answer."""
+    """Whether the model mends sentences that open with a pronoun for a thing in another one, repeat one, or begin like
+    those before them, by at most one request an answer."""
     gaps: bool | None = None
     """Whether `whole` says what the documents leave open: in a few words where that comes up, and in a last sentence
     without a citation; null: only without a track."""

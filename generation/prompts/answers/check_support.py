@@ -1,4 +1,4 @@
-"""The check of an answer's sentences against the segments that they cite, which also words them as these do."""
+"""The check of an answer's sentences against the segments that they cite, and puts right what these do not say."""
 
 from keystone.generation.context.delimit import DATA_RULE
 from keystone.generation.reply_types import Maybe, Number, Part, Usable, make_schema
@@ -16,17 +16,18 @@ Sentences, a JSON list; `citations` holds the numbers of the sources that a sent
 {sentences}
 
 Report on every sentence:
-- `support`: how far the cited sources together support it. "full": every claim in it. "partial": some claims, or \
-weaker ones. "none": no claim. A reason, a consequence, a comparison and a recommendation are claims, too: the sources \
-have to say or imply that one thing follows from the other, or suits better.
+- `support`: how far the cited sources together support what it tells as fact: names, figures, events, properties, \
+what somebody says or does, what causes or requires what. "full": all of it. "partial": some of it, or something \
+weaker. "none": nothing. How the answer itself weighs, compares, sums up or advises needs no source that says the \
+same, as long as the facts that it goes by are in the sources and point that way.
 - `citations`: the sources of the list that should be cited, at most {most}, the best one first. Take the fewest that \
 support as much of the sentence as the list can. Leave the list empty if no source supports any of it.
-- `text`: empty, if `citations` support every claim of the sentence as it stands. Otherwise the sentence put right: it \
-claims only what `citations` say and what follows from that, still tells what it was there to tell, names the same \
-subject, and keeps every call, value, condition and step that is there. It has about as many words as before. If \
-nothing worth saying is left, give empty `citations` too.
+- `text`: empty, if `citations` support every fact of the sentence. Otherwise the same sentence with the smallest \
+change that puts it right: strike the words that no source bears out, or put in their place what the sources do say. \
+Every other word stays as it is: calls, values, conditions, its verdict, its plain tone, and what joins it to the \
+sentences around it, such as "against this" or "therefore". If no fact is left, give empty `citations` too.
 
-Words that only say what the sources leave open are no claim, and stay as they are.
+Words that only say what the sources leave open are no fact, and stay as they are.
 
 Reply with JSON: {{"sentences": [{{"id": 0, "support": "full", "citations": [2], "text": ""}}, ...]}}"""
 

@@ -19,7 +19,8 @@ Its sentences, a JSON list in their order:
 These sentences have faults:
 {faults}
 
-Reword these sentences alone, so that the faults are gone and each can be read without the sentence before it. A \
-sentence goes on saying what it says, with all its names, numbers, calls and conditions, in about as many words.
+Change these sentences alone, and in them as few words as the fault asks for: put a name or a noun in the place of a \
+pronoun, say only what is new, or begin with another word. All else stays as it is: the names, numbers, calls and \
+conditions, the tone, and the words that join a sentence to the one before it.
 
 Reply with JSON, one item for each sentence with a fault: {{"sentences": [{{"id": 0, "text": "..."}}, ...]}}"""

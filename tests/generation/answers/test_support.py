@@ -235,6 +235,40 @@ def test_a_long_answer_is_checked_in_groups_with_all_cited_segments() -> None:
     assert {check.action for check in found.checks} == {"kept"}
 
 
+@pytest.mark.parametrize("gaps", [True, False])
+@pytest.mark.parametrize(
+    ("text", "gap"),
+    [
+        ("The reports name no price, and they cannot show who paid.", True),
+        ("On prices, these reports say nothing direct.", True),
+        ("The reports name no price, but Ulm paid for the honey.", False),
+        ("The reports name no price of the 9,000 jars.", False),
+        ("Doctors report no deaths, and people took it in Ulm.", False),
+        ("Wasps buy no honey.", False),
+    ],
+)
+def test_without_a_source_a_sentence_stays_if_gaps_are_told_and_it_tells_one(text: str, gap: bool, gaps: bool) -> None:
+    model, answer = Scripted(lambda _: report((0, "full", [], ""))), Answer("1", (Sentence(text, ()),))
+    found, _ = asyncio.run(check_by_model(model, answer, toward(0), SEGMENTS, 8000, most_words=99, gaps=gaps))
+    stays = gap and gaps
+    assert found.sentences == (answer.sentences if stays else ())
+    assert [(one.support, one.action) for one in found.checks] == [("full", "kept" if stays else "dropped")]
+
+
+@pytest.mark.parametrize(
+    ("item", "cited"),
+    [
+        pytest.param(("full", [], ""), WINTER.citations, id="no fact that needs a source"),
+        pytest.param(("full", [99], ""), None, id="a source that was not shown"),
+        pytest.param(("full", [], "Drones leave."), None, id="a new text without a source"),
+    ],
+)
+def test_full_support_without_a_source_keeps_the_citations(item: tuple[Any, Any, Any], cited: Any) -> None:
+    reply = report((0, "full", [0], ""), (1, "full", [0], ""), (2, *item))
+    found = {one.text: one.citations for one in check(reply)[0].sentences}
+    assert found.get(WINTER.text) == cited
+
+
 def test_fillers_are_dropped_and_recorded() -> None:
     filler = Sentence("The references say little about wasps.", ("bees",))
     found = drop_fillers(Answer("1", (DANCE, filler)))

@@ -21,12 +21,12 @@ from tests.support.models.checkpoints import write_checkpoint
 from tests.support.servers.vllm import TINY_MODEL, run
 
 TIMEOUT_S = 1500
-"""The first of these tests loads four engines."""
+"""The first of these tests loads six engines."""
 
 
 @pytest.fixture(scope="module")
 def said(index: Index, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The report of a program that uses four engines in turn."""
+    """The report of a program that uses six engines in turn."""
     report = tmp_path_factory.mktemp("engines") / "report.json"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KEYSTONE_PACKAGES", str(Path(np.__file__).parents[1]))
@@ -40,13 +40,20 @@ def said(index: Index, tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.timeout(TIMEOUT_S)
-def test_vectors_equal_those_of_onnx_and_the_index_names_the_engine(said: Any) -> None:
-    found, expected = (np.array(said["embed"][name]) for name in ("found", "expected"))
+@pytest.mark.parametrize(("step", "cut"), [("embed", [4, 5]), ("cls", [4, 5]), ("lasttoken", [])])
+def test_vectors_equal_those_without_the_engine_by_each_way_of_pooling(step: str, cut: list[int], said: Any) -> None:
+    found, expected = (np.array(said[step][name]) for name in ("found", "expected"))
     units = [vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (found, expected)]
     cosines = units[0] @ units[1].T
     assert np.diag(cosines).min() > 0.9999
     assert np.tril(cosines, -1).max() < 0.999, "the texts have different vectors"
-    assert said["embed"]["cut"] == [[4, 5], [4, 5]]
+    assert said[step]["cut"] == [cut, cut]
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.timeout(TIMEOUT_S)
+def test_the_index_names_the_engine(said: Any) -> None:
     assert said["embed"]["embedding"]["backend"] == "vllm"
 
 
@@ -66,6 +73,8 @@ def test_there_is_one_engine_at_a_time_and_none_after_a_chat(said: Any) -> None:
     assert said["chat"]["replied"]
     assert {name: step["engines"] for name, step in said.items()} == {
         "embed": [1],
+        "cls": [1],
+        "lasttoken": [1],
         "chat": [1, 0, 0],
         "rerank": [1],
         "answer": [1],

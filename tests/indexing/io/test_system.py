@@ -116,7 +116,9 @@ def test_more_files_may_be_open_as_far_as_the_system_allows(soft: int, hard: int
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); allow_open_files(100);"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=60
+    ).stdout
     assert said.strip() == str((after, hard))
 
 

@@ -50,17 +50,22 @@ def write_checkpoint(
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps(_describe(kind, head) | config))
     if pooling:
-        (folder / "1_Pooling").mkdir(exist_ok=True)
-        (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": pooling}))
-        types = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
-        listed = [
-            {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{name}"}
-            for place, (path, name) in enumerate(types.items())
-        ]
-        (folder / "modules.json").write_text(json.dumps(listed))
+        add_pooling(folder, pooling, prompts)
+    return folder
+
+
+def add_pooling(folder: Path, pooling: str, prompts: Mapping[str, str] | None = None) -> None:
+    """Add the files of sentence-transformers: this way of pooling, vectors of length 1, and the prompts."""
     if prompts is not None:
         (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
-    return folder
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": pooling}))
+    types = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    listed = [
+        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for place, (path, name) in enumerate(types.items())
+    ]
+    (folder / "modules.json").write_text(json.dumps(listed))
 
 
 def write_tokenizer(folder: Path) -> None:

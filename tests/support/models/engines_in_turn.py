@@ -19,7 +19,7 @@ from typing import Any
 site.addsitedir(os.environ["KEYSTONE_PACKAGES"])
 
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3Model
 
 from keystone.generation.llm.open import open_model
 from keystone.generation.llm.settings import ModelSettings
@@ -34,13 +34,14 @@ from keystone.indexing.vectors.encoder import Encoder
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.run import run
 from tests.support.indexes.small_corpus import write_corpus, write_topics
-from tests.support.models.checkpoints import write_checkpoint
+from tests.support.models.checkpoints import add_pooling, write_checkpoint
 from tests.support.models.engine_in_process import ENGINE
 from tests.support.models.torch_parity import PASSAGES, QUERY, SIZES, write
 from tests.support.models.vllm_calls import prose
 
 TEXTS = [QUERY, *PASSAGES, "the stock market fell 9 percent " * 4, "word " * 99]
 """The last two are longer than the window of the checkpoints."""
+PROMPTS = {"document": "d "}
 HEADS = 1
 """Heads of 32 numbers, the smallest that vLLM computes on a processor."""
 
@@ -59,21 +60,38 @@ def count_engines() -> int:
 
 def embed(folder: Path) -> dict[str, Any]:
     """Build an index by the engine, and embed texts; returns the settings in `index.json`, and the vectors."""
-    model = write_checkpoint(folder / "encoder", pooling="mean", prompts={"document": "d "}, num_attention_heads=HEADS)
-    embedding = settle_embedding(Embedding(str(model), backend=VLLM), False, print)
+    embedding = settle_engine(write_bert(folder / "encoder", "mean"))
     corpus = write_corpus(folder / "corpus.jsonl")
     build_index(corpus, folder / "index", BuildSettings(embedding=embedding, threads=2))
+    about = json.loads((folder / "index/index.json").read_bytes())["embedding"]
+    return {**compare_vectors(embedding), "embedding": about}
+
+
+def write_bert(folder: Path, pooling: str) -> Path:
+    """Write an encoder of BERT's kind with a prompt for documents."""
+    return write_checkpoint(folder, pooling=pooling, prompts=PROMPTS, num_attention_heads=HEADS)
+
+
+def write_qwen(folder: Path) -> Path:
+    """Write a causal encoder with a prompt for documents, which pools by the last token."""
+    torch.manual_seed(0)
+    write(folder, Qwen3Model(Qwen3Config(**SIZES, head_dim=32, num_key_value_heads=2)))
+    add_pooling(folder, "lasttoken", PROMPTS)
+    return folder
+
+
+def settle_engine(model: Path) -> Embedding:
+    """Choose vLLM's engine for the encoder in a folder."""
+    return settle_embedding(Embedding(str(model), backend=VLLM), False, print)
+
+
+def compare_vectors(embedding: Embedding) -> dict[str, Any]:
+    """Embed texts by the engine and without it; returns the vectors, and which texts each has cut."""
     cut, cut_without = list[int](), list[int]()
     found = embed_passages(embedding, TEXTS, cut=cut.append)
-    texts = [f"d {text}" for text in TEXTS]
-    expected = Encoder(read_checkpoint(str(model))).embed(texts, cut=cut_without.append)
-    about = json.loads((folder / "index/index.json").read_bytes())["embedding"]
-    return {
-        "found": found.tolist(),
-        "expected": expected.tolist(),
-        "cut": [sorted(cut), sorted(cut_without)],
-        "embedding": about,
-    }
+    texts = [PROMPTS["document"] + text for text in TEXTS]
+    expected = Encoder(read_checkpoint(embedding.model)).embed(texts, cut=cut_without.append)
+    return {"found": found.tolist(), "expected": expected.tolist(), "cut": [sorted(cut), sorted(cut_without)]}
 
 
 async def chat(model: Path, folder: Path) -> dict[str, Any]:
@@ -113,6 +131,8 @@ def main(index: Path, chat_model: Path, report: Path) -> None:
     folder, said = report.parent, dict[str, Any]()
     steps: dict[str, Callable[[], dict[str, Any]]] = {
         "embed": lambda: embed(folder),
+        "cls": lambda: compare_vectors(settle_engine(write_bert(folder / "cls", "cls"))),
+        "lasttoken": lambda: compare_vectors(settle_engine(write_qwen(folder / "lasttoken"))),
         "chat": lambda: asyncio.run(chat(chat_model, folder)),
         "rerank": lambda: rerank(index, folder),
         "answer": lambda: answer(folder),

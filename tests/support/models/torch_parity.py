@@ -25,7 +25,7 @@ from transformers import (
 from keystone.indexing.encoders.checkpoint import read_checkpoint
 from keystone.indexing.encoders.pairs import TEMPLATES, open_pair_scorer
 from keystone.indexing.vectors.encoder import Encoder
-from tests.support.models.checkpoints import VOCABULARY, write_tokenizer
+from tests.support.models.checkpoints import VOCABULARY, add_pooling, write_tokenizer
 
 QUERY = "what causes bleaching"
 PASSAGES = ["warm water makes corals expel algae", "the market fell", "w" * 9]
@@ -75,8 +75,7 @@ def compare_answers(folder: Path, pattern: str) -> list[list[float]]:
 
 def compare_states(folder: Path) -> list[list[float]]:
     """Compare the vectors of an encoder: the cosines to those of transformers, and ones."""
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": "lasttoken"}))
+    add_pooling(folder, "lasttoken")
     found = torch.from_numpy(Encoder(read_checkpoint(str(folder))).embed(PASSAGES))
     model, cosines = GPTNeoXModel.from_pretrained(folder).eval(), []
     for vector, passage in zip(found, PASSAGES, strict=True):
