@@ -95,7 +95,7 @@ class Document:
 LOCAL = "all-MiniLM-L6-v2"
 """The embedding model that comes with Keystone."""
 LOCAL_INT8 = f"{LOCAL}-int8"
-"""The name of the same model with weights as 8-bit integers, which embeds faster."""
+"""The same model with integers as weights, which embeds faster."""
 EMBEDDED = (LOCAL, LOCAL_INT8)
 """The models that come with Keystone."""
 RECORDED_LOCAL = f"{LOCAL}, recorded"
