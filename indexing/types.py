@@ -114,7 +114,7 @@ class Embedding:
     `window` is the number of tokens that the model takes; if it is None, the checkpoint or the endpoint says it. Each
     prefix stands before each text. `key_env` names the environment variable that holds the endpoint's key. If
     `dimensions` is given, only so many of the first numbers of each vector count (Matryoshka). `weights` is the digest
-    of the checkpoint's files; the embedded model has none. `backend` is `VLLM` if vLLM's engine runs the checkpoint.
+    of the checkpoint's files; the embedded models have none. `backend` is `VLLM` if vLLM's engine runs the checkpoint.
     """
 
     model: str = LOCAL
@@ -134,8 +134,8 @@ class Embedding:
 
     @property
     def is_local(self) -> bool:
-        """Whether the vectors are those of the model that comes with Keystone, so that measured thresholds hold."""
-        return self.url is None and self.model in (LOCAL, RECORDED_LOCAL) and self.dimensions is None
+        """Whether the vectors are those of a model that comes with Keystone, so that measured thresholds hold."""
+        return self.url is None and self.model in (*EMBEDDED, RECORDED_LOCAL) and self.dimensions is None
 
     @property
     def made_by(self) -> dict[str, Any]:

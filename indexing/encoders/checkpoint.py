@@ -17,7 +17,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.error_text import name_members
 from keystone.indexing.io.hub import report_hub_errors
 from keystone.indexing.io.published import MINILM, find_cached, find_published
-from keystone.indexing.types import EMBEDDED, LOCAL
+from keystone.indexing.types import EMBEDDED
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 """The name of a repository of the hub."""
@@ -129,8 +129,8 @@ def find_checkpoint(name: str) -> Path:
         return Path(name)
     if not HUB_NAME.fullmatch(name) or name.startswith((".", "/", "~")):
         raise UserError(
-            f"model {name!r}: found no such folder, expected {LOCAL}, the folder of a checkpoint, or a name of the "
-            "hub such as BAAI/bge-small-en-v1.5; or a URL where the model is served"
+            f"model {name!r}: found no such folder, expected {', '.join(EMBEDDED)}, the folder of a checkpoint, or "
+            "a name of the hub such as BAAI/bge-small-en-v1.5; or a URL where the model is served"
         )
     return _fetch(name)
 

@@ -1,6 +1,6 @@
 """The graph of a network of BERT's family, as an ONNX model that is built in memory.
 
-It names the places of the weights in their files, which are mapped and never copied.
+It names the places of the weights in their files, which are mapped and never copied, unless it computes with integers.
 
 All texts of a batch have one number of tokens, so nothing is padded or masked. Between the attentions, the tokens of
 all texts are the rows of one matrix.
@@ -22,7 +22,7 @@ OPERATORS_VERSION, FILE_VERSION = 23, 10
 CONTRIBUTED = "com.microsoft"
 """The domain of the operators that ONNX Runtime adds to ONNX."""
 LARGEST = 63
-"""The largest integer in the place of a weight."""
+"""The largest integer in the place of a weight. The name of the model stands for it: another one needs a new name."""
 
 Head = Literal["states", "late", "words", "labels"]
 """What a network computes of each text.
@@ -101,7 +101,7 @@ def round_weights(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArr
     """Round weights, float32[outputs, inputs], to 7 bits: int8[inputs, outputs], and the scale of each output.
 
     ONNX Runtime multiplies them with rows in 8 bits. Without VNNI, a processor adds pairs of products in 16 bits: 7
-    bits are the most that always fit (2 * 255 * 63 < 2^15), so all processors compute the same sums.
+    bits are the most that always fit (2 * 255 * 63 < 2^15). So all x86 processors compute the same sums.
     """
     scales = np.abs(weights).max(axis=1) / np.float32(LARGEST)
     return np.rint(weights.T / scales).astype(np.int8), scales
@@ -110,7 +110,7 @@ def round_weights(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArr
 def build_graph(weights: Weights, layout: Layout, head: Head, integers: bool = False) -> bytes:
     """Build the graph from sums of word, place and type, float32[texts, tokens, width], to what the head computes.
 
-    With `integers`, its layers multiply integers, and round what they receive by the greatest number of the batch.
+    With `integers`, its layers multiply integers, and round what they receive by the range of the numbers of the batch.
     """
     from onnx import TensorProto, helper
 

@@ -110,7 +110,7 @@ def open_graph(path: Path, head: Head) -> Network:
 
 def _is_quantised(path: Path) -> bool:
     """Tell whether a graph quantises what it computes by the numbers of a whole batch."""
-    return b"DynamicQuantizeLinear" in path.read_bytes()
+    return b"DynamicQuantize" in path.read_bytes()
 
 
 def _start(model: bytes | str, folder: Path | None = None, cuda: bool = True) -> tuple[Any, str]:

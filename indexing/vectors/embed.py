@@ -78,8 +78,8 @@ def load_model(embedding: Embedding) -> Embedder:
 def settle_embedding(given: Embedding, prefixes: bool, note: Callable[[str], None]) -> Embedding:
     """Fill in what the files of a model on this machine say: the prefixes unless they are given, place and digest.
 
-    `note` receives a message if nobody knows which prefixes the model needs. The embedded model and one at a URL stay
-    as they are. `UserError` as from `read_checkpoint`, and for a backend that cannot run the model.
+    `note` receives a message if nobody knows which prefixes the model needs. The embedded model in floating point and
+    one at a URL stay as they are. `UserError` as from `read_checkpoint`, and for a backend that cannot run the model.
     """
     if given.backend not in (None, VLLM):
         raise UserError(f"embedding model: found the backend {given.backend!r}, expected {VLLM}")

@@ -63,8 +63,7 @@ _OF_PARTS = {
 }  # fmt: skip
 """The parameters of a command that adds or drops sets of vectors, impacts or PLAID."""
 QUICKER = (
-    "; quicker: --embedding all-MiniLM-L6-v2-int8, --dense all instead of passages, --dense pool (only documents that "
-    "runs find), --no-dense (no vectors)"
+    "; quicker: --dense all instead of passages, --dense pool (only documents that runs find), --no-dense (no vectors)"
 )
 """What a message about the time of embedding adds."""
 
@@ -285,7 +284,7 @@ def index(
     from keystone.indexing.builds.settings import BuildSettings
     from keystone.indexing.builds.update import update_index
     from keystone.indexing.index import SMALLEST
-    from keystone.indexing.types import Embedding
+    from keystone.indexing.types import LOCAL_INT8, MINILM, Embedding
     from keystone.indexing.vectors.types import Forecast
     from keystone.runs.cli.make_index import (
         attach_index,
@@ -381,7 +380,8 @@ def index(
 
         if line := show_forecast(forecast):
             is_first = forecast.step == STEP and not changes_parts
-            say(f"{line}{QUICKER if is_first else ''}", err=True)
+            in_integers = f", --embedding {LOCAL_INT8} (on the processor)" if has_dense and model == MINILM else ""
+            say(f"{line}{QUICKER + in_integers if is_first else ''}", err=True)
             if forecast.seconds is not None:
                 foretold.add(forecast.step)
 

@@ -153,7 +153,7 @@ def test_the_embedded_model_is_that_of_the_hub() -> None:
     assert read_checkpoint(MINILM.model).find_prefixes() == ("", "")
 
 
-def test_the_embedded_model_in_8_bits_makes_nearly_the_same_vectors() -> None:
+def test_the_embedded_model_in_integers_makes_nearly_the_same_vectors() -> None:
     texts = ["Honey bees live in colonies.", "A volcano erupts lava. " * 20, "Wasps hunt insects.", "bees"]
     single, quick = load_embedder(MINILM).embed(texts), load_embedder(Embedding(LOCAL_INT8)).embed(texts, threads=2)
     assert 0.98 < np.diag(multiply_units(single, quick)).min() < 0.9999
@@ -161,7 +161,7 @@ def test_the_embedded_model_in_8_bits_makes_nearly_the_same_vectors() -> None:
     assert np.array_equal(quick, alone), "a vector depends on no other text"
 
 
-def test_weights_in_8_bits_leave_room_for_the_sum_of_two_products() -> None:
+def test_weights_in_integers_leave_room_for_the_sum_of_two_products() -> None:
     weights = np.random.default_rng(1).normal(size=(5, 7)).astype(np.float32)
     integers, scales = round_weights(weights)
     assert 2 * 255 * int(np.abs(integers).max()) < 2**15
@@ -322,7 +322,9 @@ def test_a_checkpoint_that_cannot_serve_is_refused_by_file(change: Any, message:
 
 @pytest.mark.parametrize("name", ["nowhere", "./nowhere", "/nowhere/model", "a b/c"])
 def test_a_model_that_is_nowhere_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match=r"found no such folder, expected all-MiniLM-L6-v2, the folder"):
+    with pytest.raises(
+        UserError, match=r"found no such folder, expected all-MiniLM-L6-v2, all-MiniLM-L6-v2-int8, the folder"
+    ):
         find_checkpoint(name)
 
 
