@@ -16,6 +16,7 @@ from keystone.indexing.io import system
 from keystone.indexing.io.keys import read_key
 from keystone.indexing.io.writing import exchange, lock_folder
 from tests.support.places import ROOT
+from tests.support.programs import run
 
 FOLDERS = ("fusion", "generation", "indexing", "retrieval", "runs")
 LACKING = {"fcntl", "grp", "msvcrt", "pwd", "resource", "termios"}
@@ -116,9 +117,7 @@ def test_more_files_may_be_open_as_far_as_the_system_allows(soft: int, hard: int
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); allow_open_files(100);"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
-    said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=60
-    ).stdout
+    said = run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert said.strip() == str((after, hard))
 
 

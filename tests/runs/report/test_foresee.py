@@ -180,7 +180,7 @@ def test_checks_and_citations_are_likely_for_sentences_of_a_usual_length(index: 
     config = configure(index, tmp_path, "keystone", model, "answer.words=360", "answer.support=model")
     found = {one.purpose: one for one in foresee_run(config).calls}
     topics = len(NARRATIVES)
-    assert found["support"].most.calls == 2 * topics * 22  # 256 sentences, 12 in one request
+    assert found["support"].most.calls == 2 * topics * 13  # 256 sentences, 20 in one request
     assert found["support"].likely.calls == topics * 2  # 24 sentences
     assert found["cite"].likely.completion_tokens == topics * (1024 + 64 * 24)
 
