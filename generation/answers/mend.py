@@ -126,7 +126,7 @@ def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int
         if new and kept and find_names(new) <= known and longer <= MOST_ADDED_WORDS:
             now[place], mended = replace(sentences[place], text=new), mended + 1
     if not mended:
-        raise Unusable("it rewords no sentence with a fault, or adds numbers or names")
+        raise Unusable("it rewords no sentence with a fault, or adds or loses numbers or names")
     return tuple(now)
 
 

@@ -65,6 +65,11 @@ class AnswerSettings:
         return self.method in BY_RANKING
 
     @property
+    def tells_gaps(self) -> bool:
+        """Whether sentences of an answer may tell what the documents leave open."""
+        return self.gaps and self.method == "whole"
+
+    @property
     def is_by_query(self) -> bool:
         """Whether the model is asked about each query with its own documents, and not about the narrative."""
         return self.method in BY_QUERY

@@ -64,8 +64,7 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
         made = _strip_marks(made)
         made, unmended = await mend_answer(_require_model(tools), task.topic.narrative, made, get_word_range(task))
         fallbacks += unmended
-    tells_gaps = tools.settings.gaps and tools.settings.method == "whole"
-    if made and tools.settings.support != "none" and not tells_gaps:
+    if made and tools.settings.support != "none" and not tools.settings.tells_gaps:
         made = drop_fillers(made)
     if made is None or not task.cut_to_limits(made.sentences):
         chosen = await _choose_from_all(tools, task, fallbacks)
@@ -110,8 +109,9 @@ async def _cite_and_check(
     if settings.support == "model":
         model = _require_model(tools)
         most = task.words - (count_words([Sentence(made.missing, ())]) if settings.gaps else 0)
-        gaps = settings.gaps and settings.method == "whole"
-        answer, failed = await check_by_model(model, answer, vectors, segments, settings.window, most, gaps)
+        answer, failed = await check_by_model(
+            model, answer, vectors, segments, settings.window, most, settings.tells_gaps
+        )
         missed += failed
     elif settings.support == "rules":
         answer = check_by_rules(answer, vectors, segments, settings.method == "claims")
