@@ -78,6 +78,7 @@ def request_whole(task: WholeTask) -> Request:
         most=MOST_CITATIONS,
         gaps=prompt.TOLD_GAPS if task.gaps else prompt.NO_GAPS,
         missing=prompt.MOST_MISSING_WORDS,
+        faults=prompt.MOST_FAULTS,
     )
     return Request("answer", make_messages(prompt.SYSTEM, user), 2 * allow_tokens(task.words[1]), prompt.SCHEMA)
 

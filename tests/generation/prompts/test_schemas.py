@@ -34,7 +34,7 @@ GOLDEN: dict[str, str] = {
     "answers.claims": "c4512af78f619e9b",
     "answers.resynthesise": "1e53c2a74cbdee69",
     "answers.shorten": "0e8d5d6583744aa8",
-    "answers.whole": "09c67ff7757d2c12",
+    "answers.whole": "193745d77db46b80",
     "answers.write_claims": "250e283fc2e9a7ae",
     "evaluation.battle": "d98f870acde32ff5",
     "evaluation.compare_answers": "a1f63018bb80e5c4",
