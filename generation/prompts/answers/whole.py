@@ -84,7 +84,7 @@ Reply with JSON: {{"draft": "...", "faults": ["..."], "answer": [{{"text": "..."
 TOLD_GAPS = """If the documents do not tell a thing that the request asks for by itself, or do not bear out what it \
 takes for granted, say so once, in a few words, in the sentence that comes nearest to it: "no month is given", "the \
 reports do not say how it ended". Where this concerns what was mainly asked, it is one of the first two sentences. If \
-they leave a whole question of the request open,"""
+they leave a whole question of the request open, and no sentence of the answer says so,"""
 """Where an answer tells what the documents leave open."""
 
 NO_GAPS = "No sentence says what the documents lack. Only if they leave a whole question of the request open,"
