@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.fusion.rrf import fuse_reciprocal_ranks
+from keystone.fusion.fuse import fuse_reciprocal_ranks
 from keystone.indexing.vectors.types import Vectors
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from keystone.indexing.types import Span
 from keystone.retrieval.types import Ask
@@ -30,6 +30,21 @@ class Request:
     """The seed of a sampled reply. Requests that differ by it alone have replies of their own."""
     functions: Functions = field(default_factory=dict, hash=False)
     """The functions that the member `tool` of the reply may name, for servers that take tool calls."""
+
+
+class Prompt(NamedTuple):
+    """The texts of a step's requests, the schema of its replies (None: prose), and the most tokens of one."""
+
+    purpose: str
+    system: str
+    user: str
+    schema: Mapping[str, Any] | None = None
+    max_tokens: int = 0
+
+    def request(self, max_tokens: int = 0, /, **parts: object) -> Request:
+        """Make a request with these parts in the user's text; `max_tokens` above 0 counts in place of the prompt's."""
+        messages = (("system", self.system), ("user", self.user.format(**parts)))
+        return Request(self.purpose, messages, max_tokens or self.max_tokens, self.schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from keystone.generation.context.delimit import delimit, neutralise, strip_delimiters
-from keystone.generation.prompts.answers.answer import CitedText
-from keystone.generation.prompts.answers.shorten import NewText
+from keystone.generation.prompts.answers import CitedText, NewText
 from keystone.generation.reply_types import read_parts
 from keystone.generation.rules.words import find_numbers
 from keystone.generation.structured import strip_thought
-from keystone.generation.types import Answer, Fallback, Message, Reply, Sentence
+from keystone.generation.types import Answer, Fallback, Reply, Sentence
 from keystone.indexing.errors import Unusable
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -36,11 +35,6 @@ class Passage(NamedTuple):
     doc_id: str
     title: str
     text: str
-
-
-def make_messages(system: str, user: str) -> tuple[Message, ...]:
-    """Make the messages of a request: the system prompt, then the user's text."""
-    return (("system", system), ("user", user))
 
 
 def allow_tokens(high: int) -> int:

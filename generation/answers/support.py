@@ -15,21 +15,20 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.generation.answers.choose_segments import MOST_CITATIONS, TopicSegments, add_segments
+from keystone.generation.answers.cite import MOST_CITATIONS, TopicSegments, add_segments
 from keystone.generation.answers.sentences import (
     allow_tokens,
     count_words,
-    make_messages,
     read_place,
     read_places,
     read_text,
 )
 from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.context.fit_window import share_window
+from keystone.generation.context.passages import share_window
 from keystone.generation.context.tokens import clip
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.answers import check_support as prompt
+from keystone.generation.prompts import answers as prompts
 from keystone.generation.reply_types import read_parts
 from keystone.generation.rules.support import denies_sources, find_added, rate_support, says_nothing, tells_gap
 from keystone.generation.rules.words import find_numbers, find_terms, find_word_forms
@@ -188,9 +187,8 @@ def request_check(
         for n, one in enumerate(claims)
     )
     listed = "[" + ",\n ".join(json.dumps(line, ensure_ascii=False) for line in lines) + "]"
-    user = prompt.USER.format(documents=documents, sentences=listed, most=MOST_CITATIONS)
-    words = count_words([claim.sentence for claim in claims])
-    return Request("support", make_messages(prompt.SYSTEM, user), allow_tokens(words) + 64 * len(claims), prompt.SCHEMA)
+    tokens = allow_tokens(count_words([claim.sentence for claim in claims])) + 64 * len(claims)
+    return prompts.CHECK_SUPPORT.request(tokens, documents=documents, sentences=listed, most=MOST_CITATIONS)
 
 
 def read_verdicts(
@@ -204,7 +202,7 @@ def read_verdicts(
     full support, without a source and without a new text tells no fact, and keeps its citations.
     """
     found = dict[int, Verdict]()
-    for item in read_parts(reply, "sentences", prompt.CheckedText):
+    for item in read_parts(reply, "sentences", prompts.CheckedText):
         place, support = read_place(item.id, len(claims)), item.support
         if place is None or place in found:
             raise Unusable("each item needs the id of one of the sentences, none of them twice")

@@ -1,12 +1,23 @@
-"""The stretches of a document that are graded, because whole documents can be longer than a model's window."""
+"""The stretches of a document that a model is shown, because whole documents can be longer than a model's window.
 
+They are segments, or whole blocks with the headings that they stand under. A block is a paragraph, a list, a table or a
+piece of code. No stretch of blocks begins or ends within one.
+"""
+
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from keystone.generation.context.tokens import clip, convert_weight, weigh_prefixes
-from keystone.indexing.types import Document
+from keystone.generation.context.tokens import clip, convert_weight, count_tokens, weigh_prefixes
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.types import Evidence
+from keystone.indexing.structures.markup import detect_format
+from keystone.indexing.structures.sections import section_tree
+from keystone.indexing.structures.tree import ancestors
+from keystone.indexing.types import Document, Span
 from keystone.indexing.vectors.types import Vectors
 
 SEGMENTS_PER_QUERY = 3
@@ -102,3 +113,159 @@ def join_spans(document: Document, spans: Sequence[tuple[int, int]], headings: S
         above = heading
     text = GAP_MARK.join(parts)
     return f"{document.title}\n{text}" if document.title else text
+
+
+LEAST_DOCUMENT_TOKENS = 64
+"""The least tokens that a document may have in a prompt."""
+LONG_TOKENS = 2000
+"""The tokens of a document that is shown whole in any case, if there is room for it."""
+LONG_SHARE = 8
+"""A longer document has at most 1 / `LONG_SHARE` of the tokens of all documents, so that a book leaves room."""
+
+
+def show_documents(context: TopicContext, rows: Sequence[int], queries: slice, tokens: int) -> list[Evidence]:
+    """Choose the stretches of the documents in these rows that a model is shown: the whole text, or the best segments.
+
+    `queries` selects those of `context` that rate segments. All stretches together have at most `tokens` tokens. If
+    there are too many documents for `LEAST_DOCUMENT_TOKENS` each, the last ones are left out. A segment that is longer
+    than its document's share is cut. A context that is not `whole` shows segments only.
+    """
+    rows = rows[: max(1, tokens // LEAST_DOCUMENT_TOKENS)]
+    limit = tokens // max(len(rows), 1)
+    return [item for row in rows for item in _show_document(context, row, queries, limit)]
+
+
+def show_whole_documents(context: TopicContext, rows: Sequence[int], tokens: int) -> list[Evidence]:
+    """Choose the first documents in these rows, while all together have at most `tokens` tokens.
+
+    A document of at most `LONG_TOKENS`, or of 1 / `LONG_SHARE` of these tokens, is shown whole. A longer one is
+    shown by its best stretches in that room. So is the first document that
+    does not fit into what is left, unless that is less than `LEAST_DOCUMENT_TOKENS`. Those after it are left out.
+    """
+    shown: list[Evidence] = []
+    limit, left = max(tokens // LONG_SHARE, LONG_TOKENS), tokens
+    for row in rows:
+        if left < LEAST_DOCUMENT_TOKENS:
+            break
+        cost = count_tokens(context.documents[row].contents)
+        room = min(limit, left)
+        whole = cost <= room
+        shown += _show_document(context, row, slice(None), room) if whole else _show_stretches(context, row, room)
+        left -= min(cost, room)
+    return shown
+
+
+def _show_stretches(context: TopicContext, row: int, limit: int) -> list[Evidence]:
+    """Choose the stretches of a long document that a model is shown, within `limit` tokens."""
+    document, cosines = context.documents[row], context.query_vectors @ context.segments[row].T
+    stretches = choose_stretches(document, cosines, limit) if context.whole else []
+    if not stretches:
+        return _show_document(context, row, slice(None), limit)
+    query = context.queries[int(cosines.max(axis=1).argmax())]
+    best = float(cosines.max())
+    return [
+        Evidence(Span(document.id, start, end), document.text[start:end], best, query.id, heading)
+        for start, end, heading in stretches
+    ]
+
+
+def _show_document(context: TopicContext, row: int, queries: slice, limit: int) -> list[Evidence]:
+    """Choose the stretches of a document that a model is shown, within `limit` tokens."""
+    document, cosines = context.documents[row], context.query_vectors[queries] @ context.segments[row].T
+    spans = [(0, len(document.text))]
+    if not context.whole or count_tokens(join_spans(document, spans)) > limit:
+        spans = choose_best_spans(document, cosines, None, limit)
+        if spans and count_tokens(join_spans(document, spans)) > limit:
+            start, end = spans[0]
+            room = max(0, limit - count_tokens(document.title) - 1)
+            spans = [(start, start + len(clip(document.text[start:end], room)))]
+    query = context.queries[queries][int(cosines.max(axis=1).argmax())]
+    return [
+        Evidence(Span(document.id, start, end), document.text[start:end], float(cosines.max()), query.id)
+        for start, end in spans
+    ]
+
+
+def share_window(window: int, documents: int) -> int:
+    """Share half of a window between documents; returns the tokens of each."""
+    return window // 2 // max(documents, 1)
+
+
+_PART = re.compile(r"[ \t]*(?:[-*+\u2022\u00b7]\s|\(?(?:\d{1,3}|[a-z])[.)]\s|[|+]|>>>|\.\.\.|\$ )|(?: {4}|\t)\s*\S")
+"""The beginning of an item of a list, a row of a table, or a line of code."""
+
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+
+
+class Stretch(NamedTuple):
+    """A stretch of a document's text, `text[start:end]`, and the headings above it, outermost first."""
+
+    start: int
+    end: int
+    heading: str = ""
+
+
+def list_blocks(document: Document) -> list[Stretch]:
+    """List the blocks of a document in order: paragraphs, and lists, tables and code as a whole.
+
+    Lines without a blank line between them are one block. So are items, rows or lines of code that follow each other. A
+    block goes on after a colon.
+    """
+    text = document.text
+    tree = section_tree(document, detect_format(document))
+    found: list[Stretch] = []
+    for node in tree.nodes:
+        if node.kind != "content" or node.start == node.end:
+            continue
+        heading = " > ".join(one.label for one in reversed(ancestors(tree, node.id)) if one.parent is not None)
+        if found and heading == found[-1].heading and _belongs(text, found[-1], node.start):
+            found[-1] = found[-1]._replace(end=node.end)
+        else:
+            found.append(Stretch(node.start, node.end, heading))
+    return found
+
+
+def _belongs(text: str, before: Stretch, start: int) -> bool:
+    """Whether a line that begins at `start` goes on with the block before it."""
+    gap, line = text[before.end : start], text[text.rfind("\n", 0, start) + 1 : start + 8]
+    last = text[max(text.rfind("\n", 0, before.end) + 1, before.start) : before.end]
+    both_parts = bool(_PART.match(line) and _PART.match(last))
+    return not _BLANK_LINE.search(gap) or both_parts or last.endswith(":")
+
+
+def choose_stretches(document: Document, cosines: Vectors, tokens: int) -> list[Stretch]:
+    """Choose the blocks of a document for several queries, within `tokens` tokens with their headings and the title.
+
+    `cosines` is float[queries, segments]. A block rates as the best segment that it overlaps. The best block of each
+    query comes first, then the second best of each. Ties go to the closer block, then to the earlier one. A block that
+    does not fit any more is left out. Blocks under the same heading that touch become one stretch.
+    """
+    blocks = list_blocks(document)
+    if not blocks or not len(document.segments):
+        return []
+    held = [
+        [n for n, one in enumerate(document.segments) if one.span.start < block.end and block.start < one.span.end]
+        for block in blocks
+    ]
+    rows = np.array([cosines[:, own].max(axis=1, initial=-1.0) for own in held]).T
+    places = np.argsort(np.argsort(-rows, axis=1, kind="stable"), axis=1).min(axis=0)
+    left = tokens - count_tokens(document.title)
+    chosen = set[int]()
+    for place in sorted(range(len(blocks)), key=lambda n: (places[n], -rows[:, n].max(), n)):
+        block = blocks[place]
+        cost = count_tokens(f"{block.heading}\n{document.text[block.start : block.end]}\n[...]\n")
+        if cost <= left:
+            chosen.add(place)
+            left -= cost
+    return _join(blocks, chosen)
+
+
+def _join(blocks: Sequence[Stretch], chosen: set[int]) -> list[Stretch]:
+    found: list[Stretch] = []
+    for place in sorted(chosen):
+        block = blocks[place]
+        if found and place - 1 in chosen and found[-1].heading == block.heading:
+            found[-1] = found[-1]._replace(end=block.end)
+        else:
+            found.append(block)
+    return found

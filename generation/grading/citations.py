@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.context.fit_window import share_window
+from keystone.generation.context.passages import share_window
 from keystone.generation.context.tokens import clip
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.evaluation import rate_citation as rating
-from keystone.generation.prompts.grading import ground
+from keystone.generation.prompts.evaluation import RATE_CITATION, Rating
+from keystone.generation.prompts.grading import GROUND, Judged, Verdict
 from keystone.generation.reply_types import read_part
 from keystone.generation.types import Failure, Reply, Request, Support
 
@@ -32,31 +32,28 @@ async def rate_citations(model: Model, citations: Sequence[Citation], window: in
 
 def request_rating(one: Citation, window: int) -> Request:
     """Make the request for the rating of one citation."""
-    user = rating.USER.format(passage=_show("passage", one.passage, window), sentence=_show_sentence(one.sentence))
-    return Request("citations", (("system", rating.SYSTEM), ("user", user)), rating.MAX_TOKENS, rating.SCHEMA)
+    passage, sentence = _show("passage", one.passage, window), _show_sentence(one.sentence)
+    return RATE_CITATION.request(passage=passage, sentence=sentence)
 
 
 def read_rating(reply: Reply) -> Support:
     """Read the support of a reply. `Unusable` if it is not full, partial or none."""
-    return read_part(reply, rating.Rating, lambda one: isinstance(one.get("support"), str)).support
+    return read_part(reply, Rating, lambda one: isinstance(one.get("support"), str)).support
 
 
-async def judge_documents(
-    model: Model, sentence: str, texts: Sequence[str], window: int
-) -> list[ground.Verdict | Failure]:
+async def judge_documents(model: Model, sentence: str, texts: Sequence[str], window: int) -> list[Verdict | Failure]:
     """Judge whether each text supports a sentence, by a request each. A text is cut to half of `window` tokens."""
     return await ask_all(model, [(request_verdict(sentence, text, window), read_verdict) for text in texts])
 
 
 def request_verdict(sentence: str, text: str, window: int) -> Request:
     """Make the request for the verdict on one document."""
-    user = ground.USER.format(document=_show("document", text, window), sentence=_show_sentence(sentence))
-    return Request("ground", (("system", ground.SYSTEM), ("user", user)), ground.MAX_TOKENS, ground.SCHEMA)
+    return GROUND.request(document=_show("document", text, window), sentence=_show_sentence(sentence))
 
 
-def read_verdict(reply: Reply) -> ground.Verdict:
+def read_verdict(reply: Reply) -> Verdict:
     """Read the verdict of a reply. `Unusable` if it is not supports, contradicts or neither."""
-    return read_part(reply, ground.Judged, lambda one: isinstance(one.get("verdict"), str)).verdict
+    return read_part(reply, Judged, lambda one: isinstance(one.get("verdict"), str)).verdict
 
 
 def _show(name: str, text: str, window: int) -> str:

@@ -15,8 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.fusion.coverage import choose
-from keystone.fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, extend_top, find_top
+from keystone.fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, choose, extend_top, find_top
 from keystone.generation.context.passages import choose_best_spans, join_spans
 from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.context.topic import TopicContext

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.evaluation import rate_use as prompt
+from keystone.generation.prompts import evaluation as prompts
 from keystone.generation.reply_types import Part, check
 from keystone.generation.structured import read_json
 from keystone.generation.types import Failure, Reply, Request
@@ -34,9 +34,9 @@ class QuestionUse:
     `open` tells that the answer says openly what its sources do not tell. `agrees` is None without references.
     """
 
-    answered: prompt.Answered
+    answered: prompts.Answered
     open: bool = False
-    agrees: prompt.Agreement | None = None
+    agrees: prompts.Agreement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +67,24 @@ async def judge_use(model: Model, asked: Sequence[AskedAnswer]) -> list[Use | Fa
 
 
 def _judge_nothing(asked: AskedAnswer) -> Use:
-    agrees: prompt.Agreement | None = "no" if asked.references else None
-    return Use((QuestionUse("no", False, agrees),) * len(asked.questions), (), False, prompt.LEAST_MARK)
+    agrees: prompts.Agreement | None = "no" if asked.references else None
+    return Use((QuestionUse("no", False, agrees),) * len(asked.questions), (), False, prompts.LEAST_MARK)
 
 
 def request_use(asked: AskedAnswer) -> Request:
     """Make the request for the judgment of an answer, which shows no citation and no name of a system."""
     shown = [delimit(f"reference {number}", text) for number, text in enumerate(asked.references, 1)]
-    user = prompt.USER.format(
+    counts = len(asked.questions), len(asked.sentences)
+    schema = prompts.make_use_schema(*counts, with_references=bool(asked.references))
+    prompt = (prompts.USE_WITH_REFERENCES if asked.references else prompts.USE)._replace(schema=schema)
+    return prompt.request(
+        256 + 48 * counts[0] + 40 * counts[1],  # as JSON, with spaces and some prose around
         narrative=neutralise(asked.narrative),
         questions=neutralise(_number(asked.questions)),
         shown="\n\n".join([*shown, delimit("answer", _number(asked.sentences))]),
-        question_count=len(asked.questions),
-        sentence_count=len(asked.sentences),
+        question_count=counts[0],
+        sentence_count=counts[1],
     )
-    counts = len(asked.questions), len(asked.sentences)
-    system = prompt.WITH_REFERENCES if asked.references else prompt.SYSTEM
-    schema = prompt.schema(*counts, with_references=bool(asked.references))
-    return Request("use", (("system", system), ("user", user)), prompt.allow_tokens(*counts), schema)
 
 
 def _number(texts: Sequence[str]) -> str:
@@ -96,12 +96,12 @@ def read_use(reply: Reply, asked: AskedAnswer) -> Use:
     value = read_json(reply, lambda one: isinstance(one, dict) and {"questions", "sentences"} <= one.keys())
     found = value if isinstance(value, dict) else {}
     counts = {"questions": len(asked.questions), "sentences": len(asked.sentences)}
-    question = prompt.ComparedQuestion if asked.references else prompt.JudgedQuestion
+    question = prompts.ComparedQuestion if asked.references else prompts.JudgedQuestion
     questions = _read_numbered(found, "questions", question, **counts)
-    sentences = _read_numbered(found, "sentences", prompt.JudgedSentence, **counts)
+    sentences = _read_numbered(found, "sentences", prompts.JudgedSentence, **counts)
     if not all(0 <= one.question <= len(questions) for one in sentences):
         raise Unusable(f'it holds no "question" from 0 to {len(questions)}')
-    whole = check(found, prompt.JudgedWhole)
+    whole = check(found, prompts.JudgedWhole)
     return Use(
         tuple(QuestionUse(one.answered, one.open, getattr(one, "agrees", None)) for one in questions),
         tuple(SentenceUse(one.use, one.question) for one in sentences),

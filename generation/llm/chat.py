@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
-from keystone.generation.llm.tool_calls import write_tools, write_turns
+from keystone.generation.llm.dialects import write_tools, write_turns
 from keystone.generation.types import Failure, Message, Reply, Request, Usage
 from keystone.indexing.errors import UnknownForm, WrongReply
 from keystone.indexing.io.error_text import describe_error, name_members, show_value, tells_error

@@ -35,11 +35,10 @@ from keystone.generation.llm.chat import (
     write_body,
 )
 from keystone.generation.llm.client import open_client
+from keystone.generation.llm.dialects import from_responses, read_call, to_responses
 from keystone.generation.llm.endpoint_pool import Endpoint, EndpointPool
 from keystone.generation.llm.model import OpenModel
-from keystone.generation.llm.responses import from_responses, to_responses
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.llm.tool_calls import read_call
 from keystone.generation.llm.usage import Purse, add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import TooLarge, TurnedAway, UnknownForm, UserError, WrongReply

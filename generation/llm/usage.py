@@ -9,7 +9,7 @@ import orjson
 from pydantic import Field
 
 from keystone.generation.llm.chat import PaidReply
-from keystone.generation.llm.tool_calls import write_tools
+from keystone.generation.llm.dialects import write_tools
 from keystone.generation.types import Failure, Request, Usage
 from keystone.indexing.errors import TurnedAway, UserError, WrongReply
 from keystone.indexing.settings import StrictSettings

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from keystone.generation.answers.whole import WholeTask, check_evidence
-from keystone.generation.context.fit_window import show_documents, show_whole_documents
+from keystone.generation.answers.answer import WholeTask, check_evidence
+from keystone.generation.context.passages import show_documents, show_whole_documents
 from keystone.generation.context.topic import TopicContext, read_context, skip_blank
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.reader import Hits, Task, Tools, list_rows

@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 from typing import Literal, Protocol
 
 from keystone.generation.answers.answer import PromptWith
-from keystone.generation.answers.choose_segments import SegmentChoice
+from keystone.generation.answers.cite import SegmentChoice
 from keystone.generation.answers.support import SupportMethod
 from keystone.generation.context.topic import Sources, TopicContext
 from keystone.generation.llm.model import Model

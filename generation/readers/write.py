@@ -10,21 +10,25 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from keystone.generation.answers.answer import AnswerTask, SubTask, draft_answer, write_sub_answers
-from keystone.generation.answers.choose_segments import cite_segments, limit_references, list_segments
-from keystone.generation.answers.claims.collect import ClaimTask
-from keystone.generation.answers.claims.write import answer_from_claims
+from keystone.generation.answers.answer import (
+    AnswerTask,
+    SubTask,
+    WholeTask,
+    draft_answer,
+    write_sub_answers,
+    write_whole,
+)
+from keystone.generation.answers.cite import cite_segments, limit_references, list_segments
+from keystone.generation.answers.claims import ClaimTask, answer_from_claims
 from keystone.generation.answers.mend import mend_answer, strip_marks
 from keystone.generation.answers.sentences import Draft, Passage, WordRange, count_words
 from keystone.generation.answers.support import check_by_model, check_by_rules, drop_fillers, list_unchecked
 from keystone.generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
-from keystone.generation.answers.whole import WholeTask, write_whole
-from keystone.generation.context.fit_window import share_window
-from keystone.generation.context.passages import join_spans
+from keystone.generation.context.passages import join_spans, share_window
 from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.context.topic import TopicContext, keep_language
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.answers.whole import MOST_MISSING_WORDS
+from keystone.generation.prompts.answers import MOST_MISSING_WORDS
 from keystone.generation.queries.compose import is_narrative_query
 from keystone.generation.readers.reader import Synthesis, Task, Tools
 from keystone.generation.readers.settings import AnswerMethod

@@ -12,8 +12,8 @@ from functools import partial
 from keystone.fusion.blocks import list_windows, make_blocks, merge_blocks
 from keystone.generation.ask import ask
 from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.context.fit_window import share_window
-from keystone.generation.prompts.grading import rank as prompt
+from keystone.generation.context.passages import share_window
+from keystone.generation.prompts.grading import RANK, allow_number_tokens, make_rank_schema
 from keystone.generation.rerank.open import Candidates, Means, Rerank, Reranked, show_closest
 from keystone.generation.rerank.settings import RerankSettings
 from keystone.generation.structured import HELD_DRAFTS, note_drafts, read_list
@@ -96,13 +96,9 @@ def _name_faults(found: tuple[list[int], bool] | Failure) -> list[tuple[str, str
 def request_ranking(narrative: str, passages: Sequence[str]) -> Request:
     """Make a request for the order of passages, which are numbered from 1."""
     shown = "\n".join(delimit(number, text) for number, text in enumerate(passages, 1))
-    user = prompt.USER.format(narrative=narrative, passages=shown, number=len(passages))
-    return Request(
-        "rerank",
-        (("system", prompt.SYSTEM), ("user", user)),
-        prompt.max_tokens(len(passages)),
-        prompt.schema(len(passages)),
-    )
+    prompt = RANK._replace(schema=make_rank_schema(len(passages)))
+    tokens = allow_number_tokens(len(passages))
+    return prompt.request(tokens, narrative=narrative, passages=shown, number=len(passages))
 
 
 def read_ranking(reply: Reply, passages: int) -> list[int]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from keystone.fusion.closest import find_closest_segments
 from keystone.generation.context.topic import Sources, TopicContext, embed_spans
-from keystone.generation.rules.requests import open_question, split_into_questions
+from keystone.generation.rules.queries import open_question, split_into_questions
 from keystone.generation.rules.sentences import (
     SAME_COSINE,
     choose_likely,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.generation.context.topic import Sources, TopicContext
-from keystone.generation.rules.requests import split_into_questions
+from keystone.generation.rules.queries import split_into_questions
 from keystone.generation.rules.stands_alone import can_be_read, continues, explains_entry
 from keystone.generation.rules.subject import find_listed, read_sentence
 from keystone.generation.rules.words import make_weigher

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.fusion.closest import find_closest_segments
-from keystone.fusion.coverage import choose
+from keystone.fusion.fuse import fuse_groups, fuse_systems
 from keystone.fusion.lists import Groups, group_queries_by_topic
-from keystone.fusion.parasol import parasol
-from keystone.fusion.rrf import fuse_groups, fuse_systems
+from keystone.fusion.parasol import choose, parasol
 from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.types import Rankings, offsets_of
 

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keystone.generation.answers.answer import read_shorter
 from keystone.generation.answers.cite import read_supports
-from keystone.generation.answers.claims.collect import Claim, ClaimTask, read_claims
-from keystone.generation.answers.claims.write import ProseTask, read_prose
+from keystone.generation.answers.claims import Claim, ClaimTask, ProseTask, read_claims, read_prose
 from keystone.generation.answers.sentences import Passage, make_answer_reader, read_rewritten
-from keystone.generation.answers.shorten import read_shorter
 from keystone.generation.answers.support import find_sources, make_claims, read_verdicts
 from keystone.generation.answers.synthesise import read_texts
 from keystone.generation.grading import rate_answers
@@ -26,17 +25,15 @@ from keystone.generation.grading.umbrela import read_grades
 from keystone.generation.grading.use import AskedAnswer, read_use
 from keystone.generation.llm.cache import decode_reply, encode_reply
 from keystone.generation.llm.chat import PaidReply, ReplyBound, read_reply
-from keystone.generation.queries.enrich import read_passage
-from keystone.generation.queries.search_again import read_search_texts
+from keystone.generation.queries.enrich import read_passage, read_search_texts
 from keystone.generation.queries.understand import read_questions, read_topic
 from keystone.generation.readers.combined import read_open
 from keystone.generation.readers.disco_rag import read as disco_rag
 from keystone.generation.readers.disco_rag import tree_reply
 from keystone.generation.readers.disco_rag.relations import read_graph
 from keystone.generation.readers.discorag.tools import read_action
-from keystone.generation.readers.graphreader import replies as graphreader
-from keystone.generation.readers.rdr2.reply import read_choice
-from keystone.generation.readers.rdr2.view import View
+from keystone.generation.readers.graphreader import start as graphreader
+from keystone.generation.readers.rdr2.view import View, read_choice
 from keystone.generation.rerank.endpoint import FORMS, read_scores
 from keystone.generation.rerank.listwise import read_ranking, request_ranking
 from keystone.generation.structured import note_drafts

@@ -24,9 +24,9 @@ from keystone.generation.rules.queries import (
     expand_topic,
     extract_topic,
     join_neighbours,
+    split_into_questions,
     understand_by_rules,
 )
-from keystone.generation.rules.requests import split_into_questions
 from keystone.generation.rules.sentences import (
     SAME_COSINE,
     choose_likely,

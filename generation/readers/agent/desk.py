@@ -16,7 +16,7 @@ from unicodedata import normalize
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.fusion.rrf import fuse_reciprocal_ranks
+from keystone.fusion.fuse import fuse_reciprocal_ranks
 from keystone.generation.context.topic import read_context
 from keystone.generation.readers.reader import Hits, Task, Tools, list_rows
 from keystone.indexing.errors import Unusable

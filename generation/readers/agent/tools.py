@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keystone.generation.answers.claims.quotes import find_quote
+from keystone.generation.answers.quotes import find_quote
 from keystone.generation.answers.sentences import read_place, tidy
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.prompts.readers.agent import Action, TakenNote
+from keystone.generation.prompts.readers import Action, TakenNote
 from keystone.generation.readers.agent.desk import Demands, Desk, read_demands
 from keystone.generation.readers.graphreader.material import split_chunks
 from keystone.indexing.errors import Unusable

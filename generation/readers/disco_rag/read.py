@@ -11,27 +11,31 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
-from keystone.generation.answers.sentences import make_messages, tidy
+from keystone.generation.answers.sentences import tidy
 from keystone.generation.ask import run_together
 from keystone.generation.context.delimit import neutralise
 from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.readers import rhetorical_graph, rhetorical_plan, rst_tree
-from keystone.generation.readers.allowance import Allowance, Asked, ask_within
-from keystone.generation.readers.disco_rag.chunks import Chunk, choose_chunks, list_evidence, rank_chunks, show_chunks
+from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.disco_rag.relations import (
     INTER,
     INTRA,
     UNRELATED,
+    Chunk,
     Found,
     Graph,
+    choose_chunks,
     infer_graph,
+    list_evidence,
+    rank_chunks,
     read_graph,
+    show_chunks,
     show_graph,
     shuffle_graph,
     tidy_lines,
 )
 from keystone.generation.readers.disco_rag.tree_reply import grow_tree, read_tree, show_tree, show_units, shuffle_trees
+from keystone.generation.readers.loop import Allowance, Asked, ask_within
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import RhetoricalSettings
 from keystone.generation.readers.structure_reader import Question, StructureReader
@@ -59,8 +63,8 @@ def show_structures(blueprint: Blueprint) -> str:
     pairs = zip(blueprint.chunks, blueprint.trees, strict=False)
     trees = "\n".join(f"CHUNK[{chunk.number}]: {show_tree(tree)}" for chunk, tree in pairs)
     graph = "" if blueprint.graph is None else show_graph(blueprint.graph) or "none"
-    return (rhetorical_plan.TREES.format(trees=trees) if trees else "") + (
-        rhetorical_plan.GRAPH.format(graph=graph) if graph else ""
+    return (prompts.PLAN_TREES.format(trees=trees) if trees else "") + (
+        prompts.PLAN_GRAPH.format(graph=graph) if graph else ""
     )
 
 
@@ -216,27 +220,27 @@ PLAN_REPLY_TOKENS = 512
 
 def request_tree(chunk: Chunk) -> Request:
     """Make the request for the tree of a chunk. The reply repeats the chunk, and has about as many relations."""
-    user = rst_tree.USER.format(chunk=show_chunks([chunk]), relations=INTRA)
     tokens = 2 * count_tokens(chunk.text) + SPARE_TOKENS
-    return Request("rst_tree", make_messages(rst_tree.SYSTEM, user), tokens)
+    return prompts.RST_TREE.request(tokens, chunk=show_chunks([chunk]), relations=INTRA)
 
 
 def request_graph(chunks: Sequence[Chunk]) -> Request:
     """Make the one request for the relations of all ordered pairs of chunks."""
     pairs = len(chunks) * (len(chunks) - 1)
-    user = rhetorical_graph.USER.format(chunks=show_chunks(chunks), relations=INTER, pairs=pairs)
     tokens = EDGE_TOKENS * pairs + SPARE_TOKENS
-    return Request("rhetorical_graph", make_messages(rhetorical_graph.SYSTEM, user), tokens)
+    return prompts.RHETORICAL_GRAPH.request(tokens, chunks=show_chunks(chunks), relations=INTER, pairs=pairs)
 
 
 def request_plan(question: str, blueprint: Blueprint) -> Request:
     """Make the request for the plan. If there are trees, each chunk is shown unit by unit, so it stands there once."""
     chunks = blueprint.chunks
     lines = [show_units(tree, chunk.text) for tree, chunk in zip(blueprint.trees, chunks, strict=False)]
-    user = rhetorical_plan.USER.format(
-        question=neutralise(question), chunks=show_chunks(chunks, lines), structures=show_structures(blueprint)
+    return prompts.RHETORICAL_PLAN.request(
+        PLAN_REPLY_TOKENS + SPARE_TOKENS,
+        question=neutralise(question),
+        chunks=show_chunks(chunks, lines),
+        structures=show_structures(blueprint),
     )
-    return Request("rhetorical_plan", make_messages(rhetorical_plan.SYSTEM, user), PLAN_REPLY_TOKENS + SPARE_TOKENS)
 
 
 async def read_rhetorically(tools: Tools, question: Question) -> EvidenceSet:

@@ -19,7 +19,6 @@ from random import Random
 from keystone.generation.ask import run_together
 from keystone.generation.context.topic import Sources, embed_spans
 from keystone.generation.llm.model import Model
-from keystone.generation.readers.allowance import Allowance
 from keystone.generation.readers.graphreader.material import Chunk, ChunkFact, Material, list_chunks
 from keystone.generation.readers.graphreader.start import (
     ask_for_facts,
@@ -36,7 +35,7 @@ from keystone.generation.readers.graphreader.walk import (
     choose_neighbours_at_random,
     walk_from,
 )
-from keystone.generation.readers.loop import Walk
+from keystone.generation.readers.loop import Allowance, Walk
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.readers.structure_reader import Question, StructureReader, join_stops

@@ -11,16 +11,20 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Literal
 
-from keystone.generation.answers.sentences import make_messages
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.context.tokens import count_tokens
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.readers import graphreader as prompt
-from keystone.generation.readers.allowance import Allowance, Asked, ask_within
+from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.graphreader.material import ChunkFact, Material, find_parts, find_support
-from keystone.generation.readers.graphreader.replies import Call, cap_notebook, disarm, find_chunk_numbers, read_step
-from keystone.generation.readers.graphreader.start import THOUGHT_TOKENS
-from keystone.generation.readers.loop import Taken, Walk, walk
+from keystone.generation.readers.graphreader.start import (
+    THOUGHT_TOKENS,
+    Call,
+    cap_notebook,
+    disarm,
+    find_chunk_numbers,
+    read_step,
+)
+from keystone.generation.readers.loop import Allowance, Asked, Taken, Walk, ask_within, walk
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import Failure, Reply, Request, Step
 from keystone.indexing.corpora.segments import split_sentences
@@ -247,12 +251,13 @@ def choose_by_model(
 
 def request_step(material: Material, state: State, view: View, plan: str, settings: GraphReaderSettings) -> Request:
     """Make the request for a step: question, plan, what the path sees, notebook, and the path's actions so far."""
-    offered = prompt.FUNCTIONS[view.kind].format(
+    offered = prompts.GRAPH_FUNCTIONS[view.kind].format(
         node=disarm(material.graph.labels[state.node]),
         chunk=f"C{state.chunk}",
         chunks=_list_ids(view.chunks),
     )
-    user = prompt.STEP.format(
+    request = prompts.GRAPH_STEP.request(
+        settings.notebook_tokens + REASON_TOKENS + THOUGHT_TOKENS,
         question=material.question.text,
         plan=plan or "none",
         view=view.shown,
@@ -260,8 +265,7 @@ def request_step(material: Material, state: State, view: View, plan: str, settin
         actions=neutralise(", ".join(state.calls)) or "none",
         functions=offered,
     )
-    most = settings.notebook_tokens + REASON_TOKENS + THOUGHT_TOKENS
-    return Request("graph_step", make_messages(prompt.STEP_SYSTEM, user), most, temperature=settings.temperature)
+    return replace(request, temperature=settings.temperature)
 
 
 def make_step_reader(material: Material, view: View) -> Callable[[Reply], Move]:

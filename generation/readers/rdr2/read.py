@@ -14,29 +14,29 @@ from typing import get_args
 
 import numpy as np
 
-from keystone.fusion.rrf import interleave
-from keystone.generation.answers.sentences import make_messages
+from keystone.fusion.fuse import interleave
 from keystone.generation.ask import run_together
 from keystone.generation.context.delimit import delimit
 from keystone.generation.context.passages import merge_spans
 from keystone.generation.context.topic import Sources, embed_spans
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.readers import route as prompt
-from keystone.generation.readers.allowance import Allowance, ask_within
-from keystone.generation.readers.rdr2.reply import Choice, read_choice
+from keystone.generation.prompts.readers import write_route
+from keystone.generation.readers.loop import Allowance, ask_within
 from keystone.generation.readers.rdr2.view import (
+    Choice,
     View,
     find_hit_nodes,
     flatten,
     light,
     list_section,
     order_by_nearness,
+    read_choice,
     show,
 )
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import Rdr2Settings
 from keystone.generation.readers.structure_reader import Question, StructureReader
-from keystone.generation.types import Evidence, EvidenceSet, Request, Step, Stop
+from keystone.generation.types import Evidence, EvidenceSet, Step, Stop
 from keystone.indexing.structures.cached import read_section_trees
 from keystone.indexing.structures.tree import Tree, ancestors
 from keystone.indexing.types import Document, Span
@@ -196,8 +196,7 @@ async def ask_model(model: Model, site: Site, view: View, allowance: Allowance) 
     """Ask a model for its choice. If its reply cannot be used, also after a repair, that is a refusal."""
     expand, refuse = site.may_expand, site.settings.refuse
     outline = delimit(site.document.id, view.text)
-    user = prompt.USER.format(asked=site.question.text, document=outline)
-    request = Request("route", make_messages(prompt.write_system(expand, refuse), user), prompt.MAX_TOKENS)
+    request = write_route(expand, refuse).request(asked=site.question.text, document=outline)
     asked = await ask_within(model, request, partial(read_choice, view=view, expand=expand, refuse=refuse), allowance)
     cost = asked.prompt_tokens, asked.reply_tokens
     if isinstance(asked.found, Choice):

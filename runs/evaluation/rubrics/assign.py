@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from keystone.generation.ask import run_together
-from keystone.generation.grading.rubrics import create_criteria, grade_by_rules, grade_criteria
+from keystone.generation.grading.nuggets import create_criteria, grade_by_rules, grade_criteria
 from keystone.generation.llm.model import Model
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index

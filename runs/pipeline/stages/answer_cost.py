@@ -3,21 +3,36 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from keystone.generation.answers.answer import SUB_ANSWER_WORDS, AnswerTask, SubTask, request_answer, request_sub_answer
+from keystone.generation.answers.answer import (
+    MOST_ROUNDS,
+    QUESTION_TOKENS,
+    SUB_ANSWER_WORDS,
+    AnswerTask,
+    SubTask,
+    WholeTask,
+    request_answer,
+    request_check,
+    request_shorter,
+    request_sub_answer,
+    request_whole,
+)
 from keystone.generation.answers.cite import request_citations
-from keystone.generation.answers.claims.collect import MOST_CLAIMS, REPLY_WORDS, ClaimTask, request_claims
-from keystone.generation.answers.claims.write import ProseTask, request_prose
+from keystone.generation.answers.claims import (
+    MOST_CLAIMS,
+    REPLY_WORDS,
+    ClaimTask,
+    ProseTask,
+    request_claims,
+    request_prose,
+)
 from keystone.generation.answers.mend import request_mending
-from keystone.generation.answers.sentences import MOST_SENTENCES, allow_tokens, make_messages
-from keystone.generation.answers.shorten import MOST_ROUNDS, request_shorter
+from keystone.generation.answers.sentences import MOST_SENTENCES, allow_tokens
 from keystone.generation.answers.support import GROUP_SENTENCES
 from keystone.generation.answers.synthesise import SynthesisTask, request_edit, request_resynthesis
-from keystone.generation.answers.whole import QUESTION_TOKENS, WholeTask, request_check, request_whole
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.prompts.answers import check_support
+from keystone.generation.prompts.answers import CHECK_SUPPORT
 from keystone.generation.readers.write import LEAST_WORDS_SHARE
-from keystone.generation.types import Request
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.foresight import Ask, AskedTopic
 
@@ -63,8 +78,7 @@ def list_answer_asks(config: RunConfig, one: AskedTopic, model: ModelSettings, s
 
 def _request_checks(stage: str, one: AskedTopic, model: ModelSettings, sentences: int) -> Ask:
     groups = -(-sentences // GROUP_SENTENCES)
-    user = check_support.USER.format(documents="", sentences="", most=0)
-    request = Request("support", make_messages(check_support.SYSTEM, user), allow_tokens(0), check_support.SCHEMA)
+    request = CHECK_SUPPORT.request(allow_tokens(0), documents="", sentences="", most=0)
     return Ask(stage, groups, request, groups * CHARACTERS_PER_TOKEN * model.window, 4 * one.words + 64 * sentences)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from keystone.fusion.blocks import list_windows, make_blocks
 from keystone.generation.ask import run_together
-from keystone.generation.context.fit_window import share_window
+from keystone.generation.context.passages import share_window
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
 from keystone.generation.llm.model import Model
 from keystone.generation.rerank.endpoint import BATCH_PASSAGES

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.answer import AnswerTask, PromptWith, SubTask, draft_answer, write_sub_answers
+from keystone.generation.answers.answer import (
+    AnswerTask,
+    PromptWith,
+    SubTask,
+    draft_answer,
+    shorten_answer,
+    write_sub_answers,
+)
 from keystone.generation.answers.answer import request_answer as answer_request
 from keystone.generation.answers.sentences import (
     Passage,
@@ -19,7 +26,6 @@ from keystone.generation.answers.sentences import (
     read_rewritten,
     tidy,
 )
-from keystone.generation.answers.shorten import shorten_answer
 from keystone.generation.context.delimit import delimit
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable

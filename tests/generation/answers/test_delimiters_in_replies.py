@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.answer import request_answers
-from keystone.generation.answers.claims.collect import Claim, ClaimTask, read_claims
-from keystone.generation.answers.claims.write import ProseTask, read_prose
+from keystone.generation.answers.answer import read_shorter, request_answers
+from keystone.generation.answers.claims import Claim, ClaimTask, ProseTask, read_claims, read_prose
 from keystone.generation.answers.sentences import Passage, make_answer_reader, read_rewritten
-from keystone.generation.answers.shorten import read_shorter
 from keystone.generation.answers.support import find_sources, make_claims, read_verdicts
 from keystone.generation.answers.synthesise import read_texts
 from keystone.generation.ask import request_repair

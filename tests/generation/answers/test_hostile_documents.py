@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from keystone.generation.answers.answer import WholeTask, request_check, request_whole
 from keystone.generation.answers.mend import request_mending
 from keystone.generation.answers.sentences import Passage
-from keystone.generation.answers.whole import WholeTask, request_check, request_whole
 from keystone.generation.types import Request, Sentence
 from keystone.retrieval.types import Ask, Query
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.fusion.closest import find_closest_segments
-from keystone.generation.answers.choose_segments import (
+from keystone.generation.answers.cite import (
     LEAST_GAIN_SHARE,
     MOST_CITATIONS,
     TopicSegments,

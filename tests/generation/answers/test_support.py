@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.choose_segments import MOST_CITATIONS, cite_segments, list_segments
+from keystone.generation.answers.cite import MOST_CITATIONS, cite_segments, list_segments
 from keystone.generation.answers.support import (
     GROUP_SENTENCES,
     Verdict,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from keystone.generation.answers.whole import (
+from keystone.generation.answers.answer import (
     WholeTask,
     check_evidence,
     read_check,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from keystone.generation.context.delimit import neutralise
-from keystone.generation.queries.search_again import SNIPPET_CHARACTERS, OpenQuery, write_search_texts
+from keystone.generation.queries.enrich import SNIPPET_CHARACTERS, OpenQuery, write_search_texts
 from keystone.generation.types import Failure
 from keystone.indexing.types import Document
 from keystone.retrieval.types import Query

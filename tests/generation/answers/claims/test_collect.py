@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.claims.collect import (
+from keystone.generation.answers.claims import (
     MOST_CLAIMS,
     Claim,
     ClaimTask,

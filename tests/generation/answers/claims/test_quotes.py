@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.claims.quotes import (
+from keystone.generation.answers.quotes import (
     find_names,
     find_naming_segments,
     find_quote,

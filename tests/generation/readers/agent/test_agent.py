@@ -17,8 +17,7 @@ from keystone.generation.readers.agent.desk import Desk
 from keystone.generation.readers.agent.judge import Judging, read_judgment
 from keystone.generation.readers.agent.reader import Agent, read_action
 from keystone.generation.readers.agent.tools import NoteTaken
-from keystone.generation.readers.allowance import count_prompt_tokens
-from keystone.generation.readers.loop import REPEATED, tell_nobody
+from keystone.generation.readers.loop import REPEATED, count_prompt_tokens, tell_nobody
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
 from keystone.generation.readers.write import NOTED

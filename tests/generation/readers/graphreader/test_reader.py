@@ -12,12 +12,12 @@ import pytest
 from keystone.generation.context.tokens import count_tokens
 from keystone.generation.context.topic import Sources, TopicContext
 from keystone.generation.llm.model import Model
-from keystone.generation.readers.allowance import Allowance, count_prompt_tokens
 from keystone.generation.readers.graphreader import reader
 from keystone.generation.readers.graphreader import reader as reader_module
 from keystone.generation.readers.graphreader.material import list_chunks
 from keystone.generation.readers.graphreader.reader import read_graph
 from keystone.generation.readers.graphreader.start import ask_for_facts, make_facts_reader
+from keystone.generation.readers.loop import Allowance, count_prompt_tokens
 from keystone.generation.readers.reader import AnswerSettings, Tools
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request, Stop

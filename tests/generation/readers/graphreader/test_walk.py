@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.context.tokens import count_tokens
-from keystone.generation.readers.allowance import Allowance, Asked
 from keystone.generation.readers.graphreader.material import Material, list_chunks, split_chunks
-from keystone.generation.readers.graphreader.replies import Call
-from keystone.generation.readers.graphreader.start import make_rule_facts, rate_keys
+from keystone.generation.readers.graphreader.start import Call, make_rule_facts, rate_keys
 from keystone.generation.readers.graphreader.walk import (
     FUNCTIONS,
     Move,
@@ -26,7 +24,7 @@ from keystone.generation.readers.graphreader.walk import (
     make_step_reader,
     walk_from,
 )
-from keystone.generation.readers.loop import Walk
+from keystone.generation.readers.loop import Allowance, Asked, Walk
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import Failure, Reply, Stop
 from keystone.indexing.errors import Unusable
