@@ -6,7 +6,6 @@ Reference assignment then finds citations for the other sentences. Answer-level 
 cited sub-answer for each query in the same way.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,10 +16,12 @@ from keystone.generation.answers.quotes import find_quote
 from keystone.generation.answers.sentences import (
     Draft,
     Passage,
+    QueryTask,
     WordRange,
     allow_tokens,
     count_words,
     cut_to_words,
+    list_as_json,
     list_sentences,
     make_answer_reader,
     make_sentences,
@@ -103,6 +104,10 @@ class AnswerTask:
     words: WordRange
     notes: str = ""
     """The notes that the reader of the documents took. They guide the answer, and are no source."""
+    queries: Sequence[Query] = ()
+    """The narrative's questions, if they are known, to check the documents by."""
+    gaps: bool = False
+    """Whether the answer may tell what the documents leave open."""
 
 
 def request_answer(task: AnswerTask) -> Request:
@@ -165,22 +170,7 @@ SUB_ANSWER_WORDS: WordRange = (350, 400)
 """The fewest and the most words that the prompt asks for."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubTask:
-    """One query of a topic, with the first documents of the query's own ranking, best first.
-
-    The paper's run `base` takes 10 documents, its run `fewdoc` 5.
-    """
-
-    topic_id: str
-    narrative: str
-    query: str
-    passages: tuple[Passage, ...]
-    notes: str = ""
-    """The notes that the reader of the documents took. They guide the answer, and are no source."""
-
-
-def request_sub_answer(task: SubTask, prompt_with: PromptWith) -> Request:
+def request_sub_answer(task: QueryTask, prompt_with: PromptWith) -> Request:
     """Make a request for a sub-answer. The passages are numbered from 0."""
     question = task.query if prompt_with == "query" else task.narrative
     low, high = SUB_ANSWER_WORDS
@@ -189,16 +179,20 @@ def request_sub_answer(task: SubTask, prompt_with: PromptWith) -> Request:
 
 
 async def write_sub_answers(
-    model: Model, tasks: Sequence[SubTask], prompt_with: PromptWith = "query"
+    model: Model, tasks: Sequence[QueryTask], prompt_with: PromptWith = "query"
 ) -> tuple[list[Answer | None], list[Fallback]]:
     """Write the sub-answers to the tasks, in their order; None if the model gave no answer.
 
     Every sentence cites at least one document. If reference assignment finds none for a sentence, the sentence is left
     out, and a `Fallback` records that. The word limit holds for the final answer, not for a sub-answer.
     """
-    sent = [request_sub_answer(task, prompt_with) if task.passages else None for task in tasks]
     requests = [
-        (task.topic_id, request, make_answer_reader(task.passages)) for task, request in zip(tasks, sent, strict=True)
+        (
+            task.topic_id,
+            request_sub_answer(task, prompt_with) if task.passages else None,
+            make_answer_reader(task.passages),
+        )
+        for task in tasks
     ]
     answers, fallbacks = await request_answers(model, "sub_answer", requests)
     answers, uncited = await assign_citations(model, answers, [task.passages for task in tasks])
@@ -214,25 +208,7 @@ QUESTION_TOKENS = 192
 """The most tokens of a reply about one question."""
 
 
-@dataclass(frozen=True, slots=True)
-class WholeTask:
-    """A topic's narrative and queries, the documents for its answer, best first, and the range of the answer's words.
-
-    The queries are empty if the narrative's questions are not known.
-    """
-
-    topic_id: str
-    narrative: str
-    queries: Sequence[Query]
-    passages: tuple[Passage, ...]
-    words: WordRange
-    notes: str = ""
-    """The notes that the reader of the documents took. They guide the answer, and are no source."""
-    gaps: bool = False
-    """Whether the answer may tell what the documents leave open."""
-
-
-def request_whole(task: WholeTask) -> Request:
+def request_whole(task: AnswerTask) -> Request:
     """Make a request for an answer. The narrative stands before and after the documents, which are numbered from 0.
 
     The model is not shown the list of questions: it would answer one after another, and lose the narrative's own frame.
@@ -250,14 +226,13 @@ def request_whole(task: WholeTask) -> Request:
 
 def list_questions(queries: Sequence[Query]) -> str:
     """List the questions of queries as JSON, one a line: their places from 0, and what each wants, if that is known."""
-    lines = (
+    return list_as_json(
         {"id": place, "question": neutralise(query.question), **({"wants": query.ask.form} if query.ask else {})}
         for place, query in enumerate(queries)
     )
-    return "[" + ",\n ".join(json.dumps(line, ensure_ascii=False) for line in lines) + "]"
 
 
-def read_whole(reply: Reply, task: WholeTask) -> tuple[tuple[Sentence, ...], str]:
+def read_whole(reply: Reply, task: AnswerTask) -> tuple[tuple[Sentence, ...], str]:
     """Read the sentences of an answer, and the sentence about what is missing; empty if nothing is.
 
     Sentences cite document ids; some may cite none.
@@ -269,7 +244,7 @@ def read_whole(reply: Reply, task: WholeTask) -> tuple[tuple[Sentence, ...], str
     return tuple(made), read_text(missing, reply) if isinstance(missing, str) else ""
 
 
-async def write_whole(model: Model, task: WholeTask) -> Draft:
+async def write_whole(model: Model, task: AnswerTask) -> Draft:
     """Write the answer to a task within its word limit; None if the model gave none. Its sentences cite documents.
 
     If reference assignment finds no support for a sentence, the sentence cites nothing.
@@ -287,7 +262,7 @@ async def write_whole(model: Model, task: WholeTask) -> Draft:
     return answer, several + missed
 
 
-def request_check(task: WholeTask) -> Request:
+def request_check(task: AnswerTask) -> Request:
     """Make a request to check how far the documents of a task answer its questions."""
     return prompts.CHECK_EVIDENCE.request(
         1024 + QUESTION_TOKENS * len(task.queries),
@@ -299,7 +274,7 @@ def request_check(task: WholeTask) -> Request:
 
 
 def read_check(
-    reply: Reply, task: WholeTask, documents: Mapping[str, Document], spans: Sequence[Span]
+    reply: Reply, task: AnswerTask, documents: Mapping[str, Document], spans: Sequence[Span]
 ) -> tuple[QuestionCheck, ...]:
     """Read how far each question is answered. `documents` are those of the passages, which show `spans` of them.
 
@@ -325,12 +300,10 @@ def read_check(
 
 
 async def check_evidence(
-    model: Model, task: WholeTask, documents: Mapping[str, Document], spans: Sequence[Span]
+    model: Model, task: AnswerTask, documents: Mapping[str, Document], spans: Sequence[Span]
 ) -> tuple[tuple[QuestionCheck, ...], list[Fallback]]:
     """Check how far the documents answer each question; no check, with a `Fallback`, if the model gave none."""
-    read: Callable[[Reply], tuple[QuestionCheck, ...]] = partial(
-        read_check, task=task, documents=documents, spans=spans
-    )
+    read = partial(read_check, task=task, documents=documents, spans=spans)
     (found,) = await ask_all(model, [(request_check(task), read)])
     if isinstance(found, Failure):
         return (), [Fallback(task.topic_id, "check", f"{found.reason}: no question was searched again")]

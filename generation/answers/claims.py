@@ -7,7 +7,6 @@ have, the claims' own texts stand in its place. If it shares too few words with 
 """
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,9 +26,11 @@ from keystone.generation.answers.quotes import (
     split_words,
 )
 from keystone.generation.answers.sentences import (
-    Passage,
+    QueryTask,
     allow_tokens,
     count_words,
+    group_by_first,
+    list_as_json,
     make_sentences,
     read_place,
     read_places,
@@ -70,20 +71,7 @@ class Claim:
     uses: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimTask:
-    """One query of a topic, the passages of its documents, best first, and the stretches that the passages show."""
-
-    topic_id: str
-    narrative: str
-    query: str
-    passages: tuple[Passage, ...]
-    notes: str
-    """The notes that the reader of the documents took. They guide the choice, and cannot be quoted."""
-    spans: tuple[Span, ...]
-
-
-def request_claims(task: ClaimTask) -> Request:
+def request_claims(task: QueryTask) -> Request:
     """Make a request for the claims that answer a query. The passages are numbered from 0."""
     return prompts.CLAIMS.request(
         allow_tokens(REPLY_WORDS),
@@ -95,7 +83,7 @@ def request_claims(task: ClaimTask) -> Request:
 
 
 def read_claims(
-    reply: Reply, task: ClaimTask, documents: Mapping[str, Document], place: int
+    reply: Reply, task: QueryTask, documents: Mapping[str, Document], place: int
 ) -> tuple[list[Claim], int]:
     """Read the claims of a reply that stand in their passages, and the number of those dropped: see `_read_claim`.
 
@@ -112,7 +100,7 @@ def read_claims(
 
 
 def _read_claim(
-    item: prompts.QuotedClaim, task: ClaimTask, documents: Mapping[str, Document], reply: Reply
+    item: prompts.QuotedClaim, task: QueryTask, documents: Mapping[str, Document], reply: Reply
 ) -> Claim | None:
     """Read a claim, without its queries; None unless its text is short and its quote stands in its passage.
 
@@ -136,14 +124,14 @@ def _read_claim(
     return Claim(text, (tidy(item.quote),), tuple(segment.id for segment in segments), ())
 
 
-def find_missing_names(text: str, task: ClaimTask, document: Document, segments: Sequence[Segment]) -> set[str]:
+def find_missing_names(text: str, task: QueryTask, document: Document, segments: Sequence[Segment]) -> set[str]:
     """Find the names and numbers of a claim that neither these segments, their title nor the request have."""
     sources = (task.query, task.narrative, document.title, *map(document.segment_text, segments))
     return find_names(text).keys() - split_words(" ".join(sources))
 
 
 def make_claims_of_notes(
-    tasks: Sequence[ClaimTask], notes: Sequence[tuple[int, str, Span]], documents: Mapping[str, Document]
+    tasks: Sequence[QueryTask], notes: Sequence[tuple[int, str, Span]], documents: Mapping[str, Document]
 ) -> list[Claim]:
     """Make claims of a reader's notes: the place of each one's query, its text, and the stretch that it quotes.
 
@@ -162,7 +150,7 @@ def make_claims_of_notes(
 
 
 async def collect_claims(
-    model: Model, tasks: Sequence[ClaimTask], documents: Mapping[str, Document]
+    model: Model, tasks: Sequence[QueryTask], documents: Mapping[str, Document]
 ) -> tuple[list[Claim], list[Fallback]]:
     """Collect the claims for each query, in the order of the queries. `documents` are those of the passages, by id.
 
@@ -204,18 +192,13 @@ def merge_claims(claims: Sequence[Claim], vectors: Vectors) -> list[Claim]:
     that one keeps its text, and has the quotes, citations and queries of both.
     """
     stems = [find_stems(claim.text) for claim in claims]
-    groups: list[list[int]] = []
-    for number in range(len(claims)):
-        for group in groups:
-            cosine = float(vectors[group[0]] @ vectors[number])
-            one, other = stems[group[0]], stems[number]
-            alike = len(one & other) >= SAME_WORDS_SHARE * max(1, min(len(one), len(other)))
-            if cosine >= SAME_COSINE or (cosine >= NEAR_COSINE and alike):
-                group.append(number)
-                break
-        else:
-            groups.append([number])
-    return [_join([claims[number] for number in group]) for group in groups]
+
+    def say_same(place: int, head: int) -> bool:
+        cosine, one, other = float(vectors[head] @ vectors[place]), stems[head], stems[place]
+        alike = len(one & other) >= SAME_WORDS_SHARE * max(1, min(len(one), len(other)))
+        return cosine >= SAME_COSINE or (cosine >= NEAR_COSINE and alike)
+
+    return [_join([claims[number] for number in group]) for group in group_by_first(len(claims), say_same)]
 
 
 def _join(claims: Sequence[Claim]) -> Claim:
@@ -275,14 +258,10 @@ class ProseTask:
 
 def request_prose(task: ProseTask) -> Request:
     """Make a request for the claims as prose. It shows their ids, questions and texts, and no citation."""
-    lines = (
-        json.dumps(
-            {"id": place, "question": neutralise(task.queries[claim.uses[0][0]]), "text": neutralise(claim.text)},
-            ensure_ascii=False,
-        )
+    claims = list_as_json(
+        {"id": place, "question": neutralise(task.queries[claim.uses[0][0]]), "text": neutralise(claim.text)}
         for place, claim in enumerate(task.claims)
     )
-    claims = "[" + ",\n ".join(lines) + "]"
     tokens, high = allow_tokens(task.words), task.words
     return prompts.WRITE_CLAIMS.request(tokens, narrative=task.narrative, claims=claims, high=high, joined=MOST_JOINED)
 
@@ -347,7 +326,7 @@ async def write_prose(model: Model, task: ProseTask) -> tuple[Answer, list[Fallb
 
 async def answer_from_claims(
     model: Model,
-    tasks: Sequence[ClaimTask],
+    tasks: Sequence[QueryTask],
     documents: Mapping[str, Document],
     embed: Callable[[Sequence[str]], Vectors],
     words: int,

@@ -5,8 +5,8 @@ A model rewrites texts by their ids, so it cannot move a citation from one sente
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from keystone.generation.context.delimit import delimit, neutralise, strip_delimiters
@@ -16,6 +16,7 @@ from keystone.generation.rules.words import find_numbers
 from keystone.generation.structured import strip_thought
 from keystone.generation.types import Answer, Fallback, Reply, Sentence
 from keystone.indexing.errors import Unusable
+from keystone.indexing.types import Span
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -37,6 +38,23 @@ class Passage(NamedTuple):
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class QueryTask:
+    """One query of a topic, with the passages of its documents, best first.
+
+    A sub-answer of the paper's run `base` takes 10 documents, of its run `fewdoc` 5.
+    """
+
+    topic_id: str
+    narrative: str
+    query: str
+    passages: tuple[Passage, ...]
+    notes: str = ""
+    """The notes that the reader of the documents took. They guide the model, and are no source."""
+    spans: tuple[Span, ...] = ()
+    """The stretches that the passages show, if quotes are to be found in them."""
+
+
 def allow_tokens(high: int) -> int:
     """Allow a reply of at most `high` words four tokens a word, and 1,024 more for JSON and thoughts."""
     return 4 * high + 1024
@@ -51,11 +69,24 @@ def show_passages(passages: Sequence[Passage], notes: str = "") -> str:
 
 def list_sentences(sentences: Sequence[Sentence]) -> str:
     """List the sentences as JSON, one a line: their ids (places from 0) and texts, without citations."""
-    lines = (
-        json.dumps({"id": place, "text": neutralise(sentence.text)}, ensure_ascii=False)
-        for place, sentence in enumerate(sentences)
-    )
-    return "[" + ",\n ".join(lines) + "]"
+    return list_as_json({"id": place, "text": neutralise(one.text)} for place, one in enumerate(sentences))
+
+
+def list_as_json(items: Iterable[Mapping[str, Any]]) -> str:
+    """List items as JSON, one a line."""
+    return "[" + ",\n ".join(json.dumps(item, ensure_ascii=False) for item in items) + "]"
+
+
+def group_by_first(number: int, alike: Callable[[int, int], bool]) -> list[list[int]]:
+    """Group the places below `number`, in order: each joins the first group to whose first place it is alike."""
+    groups: list[list[int]] = []
+    for place in range(number):
+        same = next((group for group in groups if alike(place, group[0])), None)
+        if same is None:
+            groups.append([place])
+        else:
+            same.append(place)
+    return groups
 
 
 def tidy(text: str) -> str:

@@ -6,7 +6,6 @@ it tells what the sources leave open. Rules compare words, so a sentence that ci
 as it is, unchecked.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +18,7 @@ from keystone.generation.answers.cite import MOST_CITATIONS, TopicSegments, add_
 from keystone.generation.answers.sentences import (
     allow_tokens,
     count_words,
+    list_as_json,
     read_place,
     read_places,
     read_text,
@@ -169,24 +169,14 @@ def find_sources(claims: Sequence[Claim], segments: TopicSegments) -> list[int]:
     return sorted(found)
 
 
-def request_check(
-    claims: Sequence[Claim],
-    sources: Sequence[int],
-    segments: TopicSegments,
-    window: int,
-) -> Request:
+def request_check(claims: Sequence[Claim], sources: Sequence[int], segments: TopicSegments, window: int) -> Request:
     """Make a request to check claims. The sources and the sentences are numbered from 0; together they fit `window`."""
     limit = share_window(window, len(sources))
     documents = "\n\n".join(delimit(number, clip(segments.show(place), limit)) for number, place in enumerate(sources))
-    lines = (
-        {
-            "id": n,
-            "text": neutralise(one.sentence.text),
-            "citations": [sources.index(place) for place in one.cited],
-        }
+    listed = list_as_json(
+        {"id": n, "text": neutralise(one.sentence.text), "citations": [sources.index(place) for place in one.cited]}
         for n, one in enumerate(claims)
     )
-    listed = "[" + ",\n ".join(json.dumps(line, ensure_ascii=False) for line in lines) + "]"
     tokens = allow_tokens(count_words([claim.sentence for claim in claims])) + 64 * len(claims)
     return prompts.CHECK_SUPPORT.request(tokens, documents=documents, sentences=listed, most=MOST_CITATIONS)
 
@@ -303,11 +293,7 @@ def _join(places: Sequence[int], segments: TopicSegments) -> str:
 
 
 def apply_verdicts(
-    answer: Answer,
-    claims: Sequence[Claim],
-    verdicts: Sequence[Verdict],
-    segments: TopicSegments,
-    gaps: bool = False,
+    answer: Answer, claims: Sequence[Claim], verdicts: Sequence[Verdict], segments: TopicSegments, gaps: bool = False
 ) -> Answer:
     """Apply the verdicts on an answer's sentences, and record each. A sentence without a segment to cite is dropped.
 

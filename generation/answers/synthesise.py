@@ -24,6 +24,7 @@ from keystone.generation.answers.sentences import (
     allow_tokens,
     count_words,
     cut_to_words,
+    group_by_first,
     list_sentences,
     make_sentences,
     read_rewritten,
@@ -122,14 +123,7 @@ def group_repeats(texts: Sequence[str], vectors: Vectors) -> list[list[int]]:
         alike = numbers[place] == numbers[head] and common >= max(1.0, REPEAT_SHARE * least)
         return cosine >= SAME_COSINE or (cosine >= REPEAT_COSINE and alike)
 
-    groups: list[list[int]] = []
-    for place in range(len(texts)):
-        same = next((group for group in groups if repeats(place, group[0])), None)
-        if same is None:
-            groups.append([place])
-        else:
-            same.append(place)
-    return groups
+    return group_by_first(len(texts), repeats)
 
 
 async def select_edit(model: Model, task: SynthesisTask, query_vectors: Vectors, sentence_vectors: Vectors) -> Draft:

@@ -4,7 +4,7 @@ Nuggets are facts that passages state, with their importance. Source: AutoNugget
 section 3). A rubric has weighted criteria of a narrative; rules can grade by it too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, TypeVar, get_args
 
@@ -24,6 +24,7 @@ from keystone.indexing.errors import Unusable
 Importance = Literal["vital", "okay", "failed"]
 Assignment = Literal["support", "partial_support", "not_support", "failed"]
 
+T = TypeVar("T")
 Label = TypeVar("Label", bound=str)
 
 IMPORTANCES: tuple[Importance, ...] = get_args(Importance)
@@ -41,15 +42,28 @@ async def create_nuggets(
     The model sees `WINDOW` passages at a time with the list so far, and returns the list up to date. A request fits
     `window` tokens. If a window fails, the list stays as it is.
     """
-    nuggets, failures = list[str](), list[Failure]()
-    for start in range(0, len(passages), WINDOW):
-        request = request_nuggets(question, passages[start : start + WINDOW], nuggets, window)
-        (found,) = await ask_all(model, [(request, partial(read_nuggets, known=nuggets))])
+    windows = [passages[start : start + WINDOW] for start in range(0, len(passages), WINDOW)]
+    return await _grow(
+        model,
+        windows,
+        lambda shown, known: (request_nuggets(question, shown, known, window), partial(read_nuggets, known=known)),
+    )
+
+
+async def _grow(
+    model: Model,
+    windows: Sequence[Sequence[str]],
+    ask: Callable[[Sequence[str], list[T]], tuple[Request, Callable[[Reply], list[T]]]],
+) -> tuple[list[T], list[Failure]]:
+    """Bring a list up to date by each window of passages. If a window fails, the list stays as it is."""
+    known, failures = list[T](), list[Failure]()
+    for shown in windows:
+        (found,) = await ask_all(model, [ask(shown, known)])
         if isinstance(found, Failure):
             failures.append(found)
         else:
-            nuggets = found
-    return nuggets, failures
+            known = found
+    return known, failures
 
 
 def request_nuggets(question: str, passages: Sequence[str], nuggets: Sequence[str], window: int) -> Request:
@@ -148,15 +162,10 @@ async def create_criteria(
     The model sees `WINDOW` passages at a time with the criteria so far. Without passages it sees the narrative alone.
     A request fits `window` tokens. If a window fails, the criteria stay as they are.
     """
-    found, failures = list[prompts.WrittenCriterion](), list[Failure]()
-    for start in range(0, max(len(passages), 1), WINDOW):
-        request = request_criteria(question, passages[start : start + WINDOW], found, window)
-        (made,) = await ask_all(model, [(request, read_criteria)])
-        if isinstance(made, Failure):
-            failures.append(made)
-        else:
-            found = made
-    return found, failures
+    windows = [passages[start : start + WINDOW] for start in range(0, max(len(passages), 1), WINDOW)]
+    return await _grow(
+        model, windows, lambda shown, known: (request_criteria(question, shown, known, window), read_criteria)
+    )
 
 
 def request_criteria(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from keystone.generation.answers.answer import WholeTask, check_evidence
+from keystone.generation.answers.answer import AnswerTask, check_evidence
 from keystone.generation.context.passages import show_documents, show_whole_documents
 from keystone.generation.context.topic import TopicContext, read_context, skip_blank
 from keystone.generation.llm.model import Model
@@ -90,7 +90,7 @@ async def fill_gaps(tools: Tools, model: Model, task: Task, rows: Sequence[int],
     asked = list_asked(task)
     for _ in range(tools.settings.rounds if asked else 0):
         passages = make_passages(task.context, evidence.items)
-        whole = WholeTask(task.topic.id, task.topic.narrative, asked, passages, get_word_range(task))
+        whole = AnswerTask(task.topic.id, task.topic.narrative, passages, get_word_range(task), queries=asked)
         documents = {document.id: document for document in task.context.documents.values()}
         checks, missed = await check_evidence(model, whole, documents, [item.span for item in evidence.items])
         evidence = replace(evidence, checks=evidence.checks or checks, fallbacks=(*evidence.fallbacks, *missed))

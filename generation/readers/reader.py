@@ -1,6 +1,6 @@
 """The one interface of all readers."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Literal, Protocol
@@ -139,19 +139,9 @@ def open_reader(tools: Tools) -> Reader:
     return reader
 
 
-HITS_BY_METHOD: Mapping[AnswerMethod, Callable[[Sequence[int], Sequence[Sequence[int]]], Sequence[Sequence[int]]]] = {
-    "rules": lambda selected, _of_queries: [selected],
-    "retrieval": lambda selected, _of_queries: [selected],
-    "whole": lambda selected, _of_queries: [selected],
-    "answers": lambda _selected, of_queries: of_queries,
-    "claims": lambda _selected, of_queries: of_queries,
-}
-"""For each method the choice between the documents selected for a topic, and those of each query."""
-
-
 def choose_hits(settings: AnswerSettings, selected: Sequence[int], of_queries: Sequence[Sequence[int]]) -> Hits:
     """Choose the documents of an answer: the rows selected for the topic, or the rows of each query."""
-    return tuple(tuple(rows[: settings.documents]) for rows in HITS_BY_METHOD[settings.method](selected, of_queries))
+    return tuple(tuple(rows[: settings.documents]) for rows in (of_queries if settings.is_by_query else [selected]))
 
 
 def list_rows(hits: Hits) -> list[int]:

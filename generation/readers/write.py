@@ -12,16 +12,14 @@ from functools import partial
 
 from keystone.generation.answers.answer import (
     AnswerTask,
-    SubTask,
-    WholeTask,
     draft_answer,
     write_sub_answers,
     write_whole,
 )
 from keystone.generation.answers.cite import cite_segments, limit_references, list_segments
-from keystone.generation.answers.claims import ClaimTask, answer_from_claims
+from keystone.generation.answers.claims import answer_from_claims
 from keystone.generation.answers.mend import mend_answer, strip_marks
-from keystone.generation.answers.sentences import Draft, Passage, WordRange, count_words
+from keystone.generation.answers.sentences import Draft, Passage, QueryTask, WordRange, count_words
 from keystone.generation.answers.support import check_by_model, check_by_rules, drop_fillers, list_unchecked
 from keystone.generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
 from keystone.generation.context.passages import join_spans, share_window
@@ -172,17 +170,14 @@ async def _write_freely(tools: Tools, task: Task, evidence: EvidenceSet) -> Draf
     passages, notes = make_passages(task.context, evidence.items), _join_notes(evidence.notes)
     gaps, (low, high) = tools.settings.gaps, get_word_range(task)
     words = (low, max(low, high - MOST_MISSING_WORDS)) if gaps else (low, high)
-    whole = WholeTask(task.topic.id, task.topic.narrative, list_asked(task), passages, words, notes, gaps)
+    whole = AnswerTask(task.topic.id, task.topic.narrative, passages, words, notes, gaps=gaps)
     return await write_whole(_require_model(tools), whole)
 
 
 async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
     """Write an answer to each query from its own documents, and one answer from these (paper, section 3.3)."""
     topic, settings = task.topic, tools.settings
-    sub_tasks = [
-        SubTask(topic.id, topic.narrative, query.question, *_show_own(task, evidence, query.id))
-        for query in task.context.queries
-    ]
+    sub_tasks = _list_query_tasks(task, evidence)
     sub_answers, fallbacks = await write_sub_answers(_require_model(tools), sub_tasks, settings.prompt_with)
     filled = [one and drop_fillers(one) if settings.support != "none" else one for one in sub_answers]
     sub_answers = [one if one and one.sentences else None for one in filled]
@@ -195,17 +190,7 @@ async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> D
 
 async def _write_from_claims(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
     """Write an answer from claims that quote each query's own documents. It cites segments."""
-    topic, sources = task.topic, tools.sources
-    claim_tasks = [
-        ClaimTask(
-            topic.id,
-            topic.narrative,
-            query.question,
-            *_show_own(task, evidence, query.id),
-            tuple(item.span for item in evidence.items if item.query_id == query.id),
-        )
-        for query in task.context.queries
-    ]
+    sources, claim_tasks = tools.sources, _list_query_tasks(task, evidence)
     documents = {document.id: document for document in task.context.documents.values()}
     embed = partial(embed_passages, sources.embedding, threads=sources.threads)
     places = {query.id: place for place, query in enumerate(task.context.queries)}
@@ -258,11 +243,15 @@ async def _select_edit(
     return await select_edit(_require_model(tools), synthesis, task.context.query_vectors, vectors)
 
 
-def _show_own(task: Task, evidence: EvidenceSet, query_id: str) -> tuple[tuple[Passage, ...], str]:
-    """Show a query its own evidence: the passages, and the reader's notes."""
-    items = [item for item in evidence.items if item.query_id == query_id]
-    notes = [note for note in evidence.notes if note.query_id == query_id]
-    return make_passages(task.context, items), _join_notes(notes)
+def _list_query_tasks(task: Task, evidence: EvidenceSet) -> list[QueryTask]:
+    """List the queries, each with its own evidence: the passages, the reader's notes, and the stretches."""
+    tasks = []
+    for query in task.context.queries:
+        items = [item for item in evidence.items if item.query_id == query.id]
+        notes = _join_notes([note for note in evidence.notes if note.query_id == query.id])
+        passages, spans = make_passages(task.context, items), tuple(item.span for item in items)
+        tasks.append(QueryTask(task.topic.id, task.topic.narrative, query.question, passages, notes, spans))
+    return tasks
 
 
 def list_asked(task: Task) -> list[Query]:

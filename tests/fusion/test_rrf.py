@@ -25,7 +25,7 @@ WEIGHTS = st.lists(st.sampled_from([0, 0.1, 0.3, 1, 1.7, 2, 3]), min_size=6, max
 def kernel(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test here fuses by the compiled loop, and by NumPy as processes without Numba do."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keystone.fusion.rrf._is_kernel_due", lambda _rows: request.param)
+        patch.setattr("keystone.fusion.fuse._is_kernel_due", lambda _rows: request.param)
         yield
 
 

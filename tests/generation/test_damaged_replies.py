@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from keystone.generation.answers.answer import read_shorter
 from keystone.generation.answers.cite import read_supports
-from keystone.generation.answers.claims import Claim, ClaimTask, ProseTask, read_claims, read_prose
-from keystone.generation.answers.sentences import Passage, make_answer_reader, read_rewritten
+from keystone.generation.answers.claims import Claim, ProseTask, read_claims, read_prose
+from keystone.generation.answers.sentences import Passage, QueryTask, make_answer_reader, read_rewritten
 from keystone.generation.answers.support import find_sources, make_claims, read_verdicts
 from keystone.generation.answers.synthesise import read_texts
 from keystone.generation.grading import rate_answers
@@ -51,7 +51,7 @@ PASSAGES = (Passage("bees", "Bees", DOCUMENT.text), Passage("ants", "", "Ants wa
 SENTENCES = (Sentence("Bees dance for food.", ("bees#0",)), Sentence("A queen lays 2,000 eggs.", ("bees#2",)))
 CLAIMS = make_claims(Answer("1", SENTENCES), toward(0, 2), SEGMENTS)
 SOURCES = find_sources(CLAIMS, SEGMENTS)
-TASK = ClaimTask("1", "Bees?", "Bees?", PASSAGES[:1], "", (Span("bees", 0, len(DOCUMENT.text)),))
+TASK = QueryTask("1", "Bees?", "Bees?", PASSAGES[:1], "", (Span("bees", 0, len(DOCUMENT.text)),))
 PROSE = ProseTask("1", "Bees?", ("Bees?",), tuple(Claim(one, (one,), ("bees#0",), ((0, 0),)) for one in BEES[:2]), 30)
 VIEW = View("", {41: "It is 139 metres high.", 44: "The fastest"}, {3: "==History=="})
 

@@ -21,7 +21,7 @@ from keystone.generation.context.passages import merge_spans
 from keystone.generation.context.topic import Sources, embed_spans
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.readers import write_route
-from keystone.generation.readers.loop import Allowance, ask_within
+from keystone.generation.readers.loop import Allowance, Asked, ask_within
 from keystone.generation.readers.rdr2.view import (
     Choice,
     View,
@@ -36,7 +36,7 @@ from keystone.generation.readers.rdr2.view import (
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import Rdr2Settings
 from keystone.generation.readers.structure_reader import Question, StructureReader
-from keystone.generation.types import Evidence, EvidenceSet, Step, Stop
+from keystone.generation.types import Evidence, EvidenceSet, Failure, Step, Stop
 from keystone.indexing.structures.cached import read_section_trees
 from keystone.indexing.structures.tree import Tree, ancestors
 from keystone.indexing.types import Document, Span
@@ -69,22 +69,7 @@ class Site:
         return [node.label for node in above if node.kind == "heading" and node.parent is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class Routed:
-    """The choice of a router that has seen a view, with its reply and its tokens. `stop` ends the walk if not `done`.
-
-    `note` says why there is no choice.
-    """
-
-    choice: Choice
-    reply: str = ""
-    note: str = ""
-    prompt_tokens: int = 0
-    reply_tokens: int = 0
-    stop: Stop = "done"
-
-
-Router = Callable[[Site, View, Allowance], Awaitable[Routed]]
+Router = Callable[[Site, View, Allowance], Awaitable[Asked[Choice]]]
 """Chooses nodes of a view, within an allowance."""
 
 
@@ -98,13 +83,18 @@ class Walk:
     steps: list[Step] = field(default_factory=list)
     stop: Stop = "done"
 
-    def record(self, at: str, view: View, routed: Routed) -> None:
-        """Take over a router's choice, and write the step down. `at` names the view: `hits` or `section 40`."""
-        site, choice, number = self.site, routed.choice, len(self.steps)
+    def record(self, at: str, view: View, routed: Asked[Choice]) -> None:
+        """Take over a router's choice, and write the step down. `at` names the view: `hits` or `section 40`.
+
+        If a reply cannot be used, also after a repair, that is a refusal. Without a reply, the walk ends.
+        """
+        site, number = self.site, len(self.steps)
+        choice = Choice() if isinstance(routed.found, Failure) else routed.found
+        if self.stop == "done" and not (routed.reply and routed.stop == "llm_error"):
+            self.stop = routed.stop or "done"
         added = [id for id in choice.answers if id not in self.answers]
         self.answers |= dict.fromkeys(added, number)
         self.waiting += [id for id in choice.expands if id not in self.waiting]
-        self.stop = routed.stop if self.stop == "done" else self.stop
         self.steps.append(
             Step(
                 site.question.query_id,
@@ -115,7 +105,7 @@ class Walk:
                 view.text,
                 routed.reply,
                 f"{at}: {_describe(choice)}",
-                "; ".join(filter(None, (*choice.expelled, routed.note))),
+                "; ".join(filter(None, (*choice.expelled, routed.reason))),
                 tuple(map(site.get_span, added)),
                 routed.prompt_tokens,
                 routed.reply_tokens,
@@ -192,25 +182,20 @@ on, the evidence held 25 % of the references' words. From 0.3 on it held 18 %, a
 """
 
 
-async def ask_model(model: Model, site: Site, view: View, allowance: Allowance) -> Routed:
-    """Ask a model for its choice. If its reply cannot be used, also after a repair, that is a refusal."""
+async def ask_model(model: Model, site: Site, view: View, allowance: Allowance) -> Asked[Choice]:
+    """Ask a model for its choice."""
     expand, refuse = site.may_expand, site.settings.refuse
     outline = delimit(site.document.id, view.text)
     request = write_route(expand, refuse).request(asked=site.question.text, document=outline)
-    asked = await ask_within(model, request, partial(read_choice, view=view, expand=expand, refuse=refuse), allowance)
-    cost = asked.prompt_tokens, asked.reply_tokens
-    if isinstance(asked.found, Choice):
-        return Routed(asked.found, asked.reply, "", *cost)
-    stop: Stop = "done" if asked.reply and asked.stop == "llm_error" else asked.stop or "done"
-    return Routed(Choice(), asked.reply, asked.reason, *cost, stop)
+    return await ask_within(model, request, partial(read_choice, view=view, expand=expand, refuse=refuse), allowance)
 
 
-async def compare(sources: Sources, site: Site, view: View, _allowance: Allowance) -> Routed:
+async def compare(sources: Sources, site: Site, view: View, _allowance: Allowance) -> Asked[Choice]:
     """Choose the lines that are similar to the question, the most similar first. A heading counts with those above it.
 
     If the router may not refuse, and no line is similar enough, the most similar one is chosen.
     """
-    return Routed(await asyncio.to_thread(_choose_similar, sources, site, view))
+    return Asked(await asyncio.to_thread(_choose_similar, sources, site, view))
 
 
 def _choose_similar(sources: Sources, site: Site, view: View) -> Choice:

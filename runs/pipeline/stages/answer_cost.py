@@ -8,8 +8,6 @@ from keystone.generation.answers.answer import (
     QUESTION_TOKENS,
     SUB_ANSWER_WORDS,
     AnswerTask,
-    SubTask,
-    WholeTask,
     request_answer,
     request_check,
     request_shorter,
@@ -20,13 +18,12 @@ from keystone.generation.answers.cite import request_citations
 from keystone.generation.answers.claims import (
     MOST_CLAIMS,
     REPLY_WORDS,
-    ClaimTask,
     ProseTask,
     request_claims,
     request_prose,
 )
 from keystone.generation.answers.mend import request_mending
-from keystone.generation.answers.sentences import MOST_SENTENCES, allow_tokens
+from keystone.generation.answers.sentences import MOST_SENTENCES, QueryTask, allow_tokens
 from keystone.generation.answers.support import GROUP_SENTENCES
 from keystone.generation.answers.synthesise import SynthesisTask, request_edit, request_resynthesis
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
@@ -57,7 +54,7 @@ def list_answer_asks(config: RunConfig, one: AskedTopic, model: ModelSettings, s
         words = _get_range(one)
         written = _count_written(one.words, model)
         if method == "whole":
-            whole = WholeTask(one.topic.id, one.topic.narrative, (), (), words)
+            whole = AnswerTask(one.topic.id, one.topic.narrative, (), words)
             request = request_whole(whole)
             if config.answer.rounds:
                 questions = one.characters + one.queries * SENTENCE_CHARACTERS
@@ -88,7 +85,7 @@ def _list_synthesis_asks(
     """List the requests for an answer to each query, and for one answer from these."""
     settings, narrative, words = config.answer, one.topic.narrative, _get_range(one)
     written = _count_written(SUB_ANSWER_WORDS[1], model)
-    sub_answer = request_sub_answer(SubTask(one.topic.id, narrative, "", ()), settings.prompt_with)
+    sub_answer = request_sub_answer(QueryTask(one.topic.id, narrative, "", ()), settings.prompt_with)
     yield Ask(stage, one.queries, sub_answer, one.queries * evidence + one.characters)
     sentences = min(MOST_SENTENCES, written), _count_likely(SUB_ANSWER_WORDS[1])
     yield _request_citations(stage, one.queries, written, evidence, sentences)
@@ -105,7 +102,7 @@ def _list_synthesis_asks(
 def _list_claim_asks(one: AskedTopic, model: ModelSettings, stage: str, evidence: int) -> Iterator[Ask]:
     """List the requests for the claims of each query, and for their prose."""
     narrative = one.topic.narrative
-    task = ClaimTask(one.topic.id, narrative, "", (), "", ())
+    task = QueryTask(one.topic.id, narrative, "", ())
     yield Ask(stage, one.queries, request_claims(task), one.queries * evidence + one.characters)
     written = one.queries * CHARACTERS_PER_TOKEN * _count_written(REPLY_WORDS, model)
     listed = MOST_CLAIMS * (one.characters + one.queries * SENTENCE_CHARACTERS)

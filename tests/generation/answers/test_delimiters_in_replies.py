@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.answers.answer import read_shorter, request_answers
-from keystone.generation.answers.claims import Claim, ClaimTask, ProseTask, read_claims, read_prose
-from keystone.generation.answers.sentences import Passage, make_answer_reader, read_rewritten
+from keystone.generation.answers.claims import Claim, ProseTask, read_claims, read_prose
+from keystone.generation.answers.sentences import Passage, QueryTask, make_answer_reader, read_rewritten
 from keystone.generation.answers.support import find_sources, make_claims, read_verdicts
 from keystone.generation.answers.synthesise import read_texts
 from keystone.generation.ask import request_repair
@@ -31,7 +31,7 @@ DOCUMENT = make_document("bees", BEES)
 PASSAGES = (Passage("bees", "Bees", DOCUMENT.text),)
 SENTENCES = (Sentence("Bees dance for food, far and near.", ("bees#0",)),)
 CLAIMS = make_claims(Answer("1", SENTENCES), toward(0), SEGMENTS)
-TASK = ClaimTask("1", "Bees?", "Bees?", PASSAGES, "", (Span("bees", 0, len(DOCUMENT.text)),))
+TASK = QueryTask("1", "Bees?", "Bees?", PASSAGES, "", (Span("bees", 0, len(DOCUMENT.text)),))
 PROSE = ProseTask("1", "Bees?", ("Bees?",), (Claim(BEES[0], (BEES[0],), ("bees#0",), ((0, 0),)),), 30)
 
 READERS: dict[str, tuple[Any, Callable[[Reply], Iterable[Any]]]] = {

@@ -13,7 +13,6 @@ from keystone.generation.answers.support import SupportMethod
 from keystone.generation.context.topic import Sources, read_context
 from keystone.generation.readers.plain import GATHERERS
 from keystone.generation.readers.reader import (
-    HITS_BY_METHOD,
     AnswerSettings,
     Synthesis,
     Task,
@@ -168,7 +167,7 @@ def test_sentences_are_checked_against_their_segments(
 
 
 def test_tables_name_every_method() -> None:
-    assert set(GATHERERS) == set(WRITERS) == set(HITS_BY_METHOD) == set(get_args(AnswerMethod))
+    assert set(GATHERERS) == set(WRITERS) == set(get_args(AnswerMethod))
     assert set(SYNTHESES) == set(get_args(Synthesis))
     assert {name: kind.name for name, kind in READERS.items()} == {name: name for name in READERS}
 
