@@ -39,16 +39,7 @@ def fuse_groups(rankings: Sequence[Ranked], groups: Groups, k: float, depth: int
     out_docs, out_scores = np.empty(total, np.int32), np.empty(total, np.float64)
     counts = np.zeros(len(groups.members), dtype=np.int64)
     written = fuse_lists(
-        lists.docs,
-        lists.starts,
-        lists.ends,
-        lists.weights,
-        lists.groups,
-        float(k),
-        depth,
-        out_docs,
-        out_scores,
-        counts,
+        lists.docs, lists.starts, lists.ends, lists.weights, lists.groups, float(k), depth, out_docs, out_scores, counts
     )
     return Rankings(tuple(groups.ids), offsets_of(counts), out_docs[:written], out_scores[:written])
 

@@ -38,16 +38,7 @@ from keystone.generation.llm.model import Model
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.reply_types import read_parts
 from keystone.generation.structured import HELD_DRAFTS, note_drafts, read_json
-from keystone.generation.types import (
-    Answer,
-    Answered,
-    Failure,
-    Fallback,
-    QuestionCheck,
-    Reply,
-    Request,
-    Sentence,
-)
+from keystone.generation.types import Answer, Answered, Failure, Fallback, QuestionCheck, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document, Span
 from keystone.retrieval.types import Query

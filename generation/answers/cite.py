@@ -16,13 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.fusion.closest import find_closest_segments
-from keystone.generation.answers.sentences import (
-    Passage,
-    list_sentences,
-    read_citations,
-    read_place,
-    show_passages,
-)
+from keystone.generation.answers.sentences import Passage, list_sentences, read_citations, read_place, show_passages
 from keystone.generation.ask import ask_all
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.llm.model import Model

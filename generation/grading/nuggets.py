@@ -147,11 +147,7 @@ def _number(nuggets: Sequence[str]) -> str:
 Verdict = Literal["satisfied", "partially_satisfied", "not_satisfied", "failed"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """The verdicts on criteria. `failed` stands for a verdict that the model did not give."""
-BY_SUPPORT: dict[Support, Verdict] = {
-    "full": "satisfied",
-    "partial": "partially_satisfied",
-    "none": "not_satisfied",
-}
+BY_SUPPORT: dict[Support, Verdict] = {"full": "satisfied", "partial": "partially_satisfied", "none": "not_satisfied"}
 
 
 async def create_criteria(

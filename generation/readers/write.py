@@ -10,12 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from keystone.generation.answers.answer import (
-    AnswerTask,
-    draft_answer,
-    write_sub_answers,
-    write_whole,
-)
+from keystone.generation.answers.answer import AnswerTask, draft_answer, write_sub_answers, write_whole
 from keystone.generation.answers.cite import cite_segments, limit_references, list_segments
 from keystone.generation.answers.claims import answer_from_claims
 from keystone.generation.answers.mend import mend_answer, strip_marks
@@ -270,9 +265,7 @@ def make_passages(context: TopicContext, evidence: Sequence[Evidence]) -> tuple[
             doc_id,
             "",
             join_spans(
-                by_id[doc_id][0],
-                [(item.span.start, item.span.end) for item in own],
-                [item.heading for item in own],
+                by_id[doc_id][0], [(item.span.start, item.span.end) for item in own], [item.heading for item in own]
             ),
         )
         for doc_id, own in items.items()

@@ -150,12 +150,7 @@ async def open_model(settings: RerankSettings, means: Means) -> AsyncIterator[Re
 
 @asynccontextmanager
 async def open_scored(
-    settings: RerankSettings,
-    means: Means,
-    maker: bytes,
-    score_passages: ScorePassages,
-    at_once: int,
-    device: str = "",
+    settings: RerankSettings, means: Means, maker: bytes, score_passages: ScorePassages, at_once: int, device: str = ""
 ) -> AsyncIterator[Rerank]:
     """Open a reranker that scores passages for a query, `at_once` batches at a time.
 

@@ -97,11 +97,7 @@ def _list_facts(tools: Tools, question: Question, tokens: int) -> tuple[tuple[Ch
 
 
 async def _prepare(
-    model: Model,
-    settings: GraphReaderSettings,
-    question: Question,
-    chunks: Sequence[Chunk],
-    allowance: Allowance,
+    model: Model, settings: GraphReaderSettings, question: Question, chunks: Sequence[Chunk], allowance: Allowance
 ) -> tuple[dict[int, list[ChunkFact]], str, list[Step]]:
     """Ask for facts and plan at one time. Returns the facts of each chunk, the plan and the steps of both."""
     (share, _) = allowance.split(2)

@@ -252,9 +252,7 @@ def choose_by_model(
 def request_step(material: Material, state: State, view: View, plan: str, settings: GraphReaderSettings) -> Request:
     """Make the request for a step: question, plan, what the path sees, notebook, and the path's actions so far."""
     offered = prompts.GRAPH_FUNCTIONS[view.kind].format(
-        node=disarm(material.graph.labels[state.node]),
-        chunk=f"C{state.chunk}",
-        chunks=_list_ids(view.chunks),
+        node=disarm(material.graph.labels[state.node]), chunk=f"C{state.chunk}", chunks=_list_ids(view.chunks)
     )
     request = prompts.GRAPH_STEP.request(
         settings.notebook_tokens + REASON_TOKENS + THOUGHT_TOKENS,
