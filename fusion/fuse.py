@@ -63,10 +63,7 @@ def fuse_systems(
 
 
 def interleave(lists: Sequence[Sequence[T]], most: int | None = None) -> list[T]:
-    """Interleave lists rank by rank: the first of each list, then the second of each, each item once.
-
-    If `most` is not None, only the first `most` items stay (DiscoRAG: K).
-    """
+    """Interleave lists rank by rank, each item once; if `most` is given, only the first `most` stay (DiscoRAG: K)."""
     longest = max(map(len, lists), default=0)
     in_turn = (own[rank] for rank in range(longest) for own in lists if rank < len(own))
     return list(dict.fromkeys(in_turn))[:most]

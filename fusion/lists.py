@@ -78,10 +78,7 @@ class Lists:
 
 
 def lay_out(rankings: Sequence[Ranked], groups: Groups) -> Lists:
-    """Lay out the lists of each group by weight, without the lists of weight 0.
-
-    `ValueError` for a weight that is negative or not finite.
-    """
+    """Lay out the lists by weight, but for weight 0. `ValueError` for a weight that is negative or not finite."""
     sizes = [len(own) for own in groups.members]
     members = np.array([member for own in groups.members for member in own], dtype=np.int64).reshape(-1, 2)
     weights = (
@@ -211,10 +208,7 @@ class Hits:
 
 
 def gather_hits(rankings: Sequence[Ranked], groups: Groups, norm: Callable[[Hits], Hits] = lambda hits: hits) -> Hits:
-    """Gather the hits of each group's lists and normalise their scores by `norm`.
-
-    `ValueError` for a weight that is negative or not finite.
-    """
+    """Gather the hits of each group, normalised by `norm`. `ValueError` for a weight that is negative or not finite."""
     lists = lay_out(rankings, groups)
     lengths = lists.lengths
     list = np.repeat(np.arange(len(lengths)), lengths)

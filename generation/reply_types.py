@@ -81,10 +81,7 @@ def at_most(most: Bound, least: Bound | None = None) -> Asked:
 
 
 def make_schema(of: type[Part] | Mapping[str, Any], **values: int) -> dict[str, Any]:
-    """Make the JSON schema of an object from its type, or from its keys with their types.
-
-    `values` are those that the type's `Asked` bounds name.
-    """
+    """Make the JSON schema of an object by its type, or by its keys. `values` are those that `Asked` bounds name."""
     hints = of if isinstance(of, Mapping) else list_hints(of)
     properties = {name: _describe(hint, {}, values) for name, hint in hints.items()}
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
@@ -127,10 +124,7 @@ def read_parts(reply: Reply, key: str, of: type[P]) -> list[P]:
 
 
 def check(value: Any, of: type[P], **values: int) -> P:
-    """Check an object of a reply. `Unusable` names the first wrong key and what was expected.
-
-    `values` are those of `make_schema`, for this message.
-    """
+    """Check an object. `Unusable` names the first wrong key and what was expected, by the `values` of `make_schema`."""
     try:
         return of.model_validate(value)
     except ValidationError as error:

@@ -153,10 +153,7 @@ HELD_DRAFTS = "its reply holds several versions that differ: the last one counts
 
 
 def find_objects(reply: Reply) -> list[dict[str, Any]]:
-    """Find all JSON objects of a reply, those in its lists included.
-
-    `Unusable` if the reply was cut, unless the part that came is whole JSON.
-    """
+    """Find all JSON objects of a reply, also in its lists. `Unusable` if it was cut and is no whole JSON."""
     text = strip_thought(reply.text)
     if reply.finish == "length" and not _is_json(text):
         raise Unusable("it was cut before its end")

@@ -182,10 +182,7 @@ class QuestionCheck:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSet:
-    """All evidence that a reader gathered for one topic. The answer is made from it.
-
-    `by` is the name of the model that the reader asked, or `rules`.
-    """
+    """All evidence that a reader gathered for one topic. `by` is the name of the model that it asked, or `rules`."""
 
     items: tuple[Evidence, ...]
     notes: tuple[Note, ...] = ()
@@ -202,10 +199,7 @@ class EvidenceSet:
 
 
 Citation = str
-"""The id of a segment, or the id of a document as long as none of its segments is chosen.
-
-A track that cites documents has their ids in its answers.
-"""
+"""The id of a segment, or of a document as long as none of its segments is chosen, or where a track cites documents."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,10 +55,7 @@ def request_shorter(sentences: Sequence[Sentence], words: WordRange) -> Request:
 
 
 def read_shorter(reply: Reply, sentences: Sequence[Sentence], words: WordRange) -> tuple[Sentence, ...]:
-    """Read the sentences that stay, with their citations.
-
-    `Unusable` unless they have fewer words than before, and at least the fewest of `words`.
-    """
+    """Read the sentences that stay. `Unusable` unless they have fewer words than before, and the fewest of `words`."""
     found = read_rewritten(reply, sentences, may_drop=True)
     if not words[0] <= count_words(found) < count_words(sentences):
         raise Unusable(f"it has {count_words(found)} words, wanted are {words[0]} to {words[1]}")
@@ -224,10 +221,7 @@ def list_questions(queries: Sequence[Query]) -> str:
 
 
 def read_whole(reply: Reply, task: AnswerTask) -> tuple[tuple[Sentence, ...], str]:
-    """Read the sentences of an answer, and the sentence about what is missing; empty if nothing is.
-
-    Sentences cite document ids; some may cite none.
-    """
+    """Read the sentences of an answer, which cite document ids or nothing, and what is missing; empty if nothing is."""
     found = read_parts(reply, "answer", prompts.CitedText)
     made = make_sentences(((item.text, read_citations(item.citations, task.passages)) for item in found), reply)
     value = read_json(reply, lambda one: isinstance(one, dict) and isinstance(one.get("answer"), list))

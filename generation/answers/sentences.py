@@ -95,10 +95,7 @@ def tidy(text: str) -> str:
 
 
 def read_text(text: str, reply: Reply) -> str:
-    """Read the text of a sentence, on one line.
-
-    `Unusable` if it holds delimiters of documents, which only a prompt has. They are left out of a `last` reply.
-    """
+    """Read a sentence on one line. `Unusable` if it holds delimiters of documents, which a `last` reply loses."""
     stripped = strip_delimiters(text)
     if stripped != text and not reply.last:
         raise Unusable("a sentence holds a delimiter of documents, such as </document>")
@@ -184,10 +181,7 @@ def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool =
 
 
 def cut_to_words(answer: Answer, high: int, step: str) -> Draft:
-    """Cut an answer after its last sentence that fits within `high` words; a `Fallback` records the cut.
-
-    None if the first sentence alone has more words.
-    """
+    """Cut an answer after its last sentence that fits within `high` words, with a `Fallback`; None if none fits."""
     kept = list(answer.sentences)
     while count_words(kept) > high:
         kept.pop()

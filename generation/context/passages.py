@@ -50,10 +50,7 @@ def make_passage(
 def choose_best_spans(
     document: Document, cosines: Vectors, top: int | None, limit: int | None
 ) -> list[tuple[int, int]]:
-    """Choose the stretches of a document for `make_passage`, as (start, end) in order.
-
-    `ValueError` unless `cosines` has one column for each segment.
-    """
+    """Choose (start, end) for `make_passage`. `ValueError` unless `cosines` has one column for each segment."""
     rows = np.atleast_2d(cosines)
     if rows.shape[1] != len(document.segments):
         raise ValueError(f"{rows.shape[1]} cosines for {len(document.segments)} segments of {document.id}")

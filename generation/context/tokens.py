@@ -19,10 +19,7 @@ def count_tokens(text: str) -> int:
 
 
 def convert_weight(weight: int) -> int:
-    """Convert the weight of a text to tokens.
-
-    A character weighs 1, and a wide one `CHARACTERS_PER_TOKEN`. The weight of two texts together is their sum.
-    """
+    """Convert a weight to tokens: a character weighs 1, and a wide one `CHARACTERS_PER_TOKEN`. Weights can be added."""
     return -(-weight // CHARACTERS_PER_TOKEN)
 
 

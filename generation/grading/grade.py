@@ -231,10 +231,7 @@ def _select_by_coverage(top: Top, texts: Sequence[str], settings: GradeSettings)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A way to select documents by their grades.
-
-    `choose` returns the places of documents and their scores, best first.
-    """
+    """A way to select documents by their grades. `choose` returns places of documents and their scores, best first."""
 
     choose: Callable[[Top, Sequence[str], GradeSettings], tuple[list[int], list[float]]]
     bounded: bool

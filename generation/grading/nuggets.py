@@ -89,10 +89,7 @@ async def rate_importance(model: Model, question: str, nuggets: Sequence[str]) -
 
 
 async def assign_nuggets(model: Model, question: str, answer: str, nuggets: Sequence[str]) -> list[Assignment]:
-    """Assign nuggets to an answer; `failed` where the model gives no usable reply. An empty answer states none.
-
-    If the question is empty, the model does not see it.
-    """
+    """Assign nuggets to an answer; `failed` without a usable reply. An empty answer states none."""
     if not answer.strip():
         return ["not_support"] * len(nuggets)
     shown = f"{delimit('answer', answer)}\n\n{show_question(question)}"

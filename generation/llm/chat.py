@@ -77,10 +77,7 @@ class ReplyBound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The parts of a request's body that an endpoint takes, and the path below its URL.
-
-    `refused` has the digests of schemas that it refuses.
-    """
+    """The parts of a request that an endpoint takes, the path below its URL, and the digests of schemas `refused`."""
 
     schemas: bool = True
     tools: bool = False
@@ -368,10 +365,6 @@ class _Token(NamedTuple):
 
 
 def _read_logprobs(found: Any) -> list[_Token] | None:
-    """Read the log-probabilities of a choice; None if they have another form.
-
-    An alternative whose value is null or infinite is left out: it is impossible.
-    """
     listed = found.get("content", found) if isinstance(found, dict) else found
     if not listed:
         return []

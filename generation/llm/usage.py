@@ -65,10 +65,7 @@ def compute_cost(usage: Usage, prices: Prices) -> float:
 
 
 def report_usage(usages: Mapping[str, Usage], prices: Prices | None = None) -> dict[str, dict[str, float]]:
-    """Report usage: a row for each purpose, in alphabetical order, then the row `total`.
-
-    With prices, each row has its `cost` in US dollars.
-    """
+    """Report usage by purpose, in alphabetical order, then `total`. With prices, rows have their `cost` in US dollars."""
     total = Usage()
     for usage in usages.values():
         total = add_usage(total, usage)
@@ -136,10 +133,7 @@ class Purse:
                 raise UserError(f"{path}: not a usable record of costs: {error}") from error
 
     async def pay(self, request: Request, send: Callable[[], Awaitable[PaidReply]]) -> PaidReply:
-        """Send a request if the budget allows its highest cost, else return a `Failure`.
-
-        If open calls may leave enough, it waits for them first.
-        """
+        """Send a request if the budget allows its highest cost, now or after open calls; else return a `Failure`."""
         most, share = find_most_usage(request), self._shares.get(request.purpose, 1.0)
         while not self._allows(most, share):
             if not self._open:

@@ -229,9 +229,6 @@ def request_check(passages: Sequence[str], queries: Sequence[str]) -> Request:
 
 
 def read_open(reply: Reply, number: int) -> list[int]:
-    """Read the numbers of the queries that are not fully answered. A query that the reply leaves out is open.
-
-    `Unusable` if the reply holds no list of objects.
-    """
+    """Read the numbers of the queries that a reply does not call fully answered. `Unusable` without a list."""
     full = {read_place(item.id, number) for item in read_parts(reply, "queries", Coverage) if item.support == "full"}
     return [place for place in range(number) if place not in full]

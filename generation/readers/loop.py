@@ -26,10 +26,7 @@ class Spent(Failure):
 
 @dataclass(slots=True)
 class Allowance:
-    """The calls and tokens that are left.
-
-    A request reserves its prompt and `max_tokens`. Its reply then sets free the tokens that it did not use.
-    """
+    """The calls and tokens left. A request reserves its prompt and `max_tokens`; a reply frees what it did not use."""
 
     calls: int
     tokens: int

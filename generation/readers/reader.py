@@ -95,10 +95,7 @@ class Tools:
 
     @property
     def evidence_tokens(self) -> int:
-        """The most tokens of evidence for one answer: the reader's setting, or half of the model's window.
-
-        0 stands for no limit.
-        """
+        """The most tokens of evidence: the reader's setting, or half of the model's window. 0 stands for no limit."""
         return self.reader.evidence_tokens or self.settings.window // 2
 
 
@@ -118,10 +115,7 @@ class Task:
 
 
 class Reader(Protocol):
-    """A reader gathers evidence for a task, and answers the task from it.
-
-    The two steps may run in different processes.
-    """
+    """A reader gathers evidence for a task, and answers from it. The two steps may run in different processes."""
 
     async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
         """Gather the evidence for the task from the documents of `hits`."""

@@ -26,10 +26,7 @@ from keystone.indexing.vectors.embed import embed_queries
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with the documents to read, best first, and its vector, float32[d].
-
-    `query_id` is empty if the question is the whole narrative.
-    """
+    """A question, its documents, best first, and its vector, float32[d]. The narrative as a whole has no `query_id`."""
 
     topic_id: str
     query_id: str

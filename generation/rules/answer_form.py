@@ -62,10 +62,7 @@ def count_repeated(sentences: Sequence[str]) -> int:
 
 
 def leads(question: str, sentences: Sequence[str]) -> bool:
-    """Return whether an answer opens on its subject: a statement in words of the question, no gap and no pronoun.
-
-    Whether this is what was asked for, rules cannot tell.
-    """
+    """Return whether an answer opens with words of the question, no gap and no pronoun. Rules can tell no more."""
     if not sentences or admits_gap(sentences[0]) or points_back(sentences[0]):
         return False
     asked = find_stems(question)

@@ -73,10 +73,7 @@ def denies_sources(sentence: str) -> bool:
 
 
 def says_nothing(sentence: str) -> bool:
-    """Return whether a sentence says no more than that the sources lack something.
-
-    A sentence that goes on with "but" or a like word says more.
-    """
+    """Return whether a sentence says only that the sources lack something, without "but" or a like word."""
     return bool(_ABSENCE.search(sentence)) and not _CONTRAST.search(sentence)
 
 

@@ -74,9 +74,6 @@ def _fold(word: str) -> str:
 
 
 def make_weigher(texts: Sequence[AbstractSet[str]]) -> Callable[[Iterable[str]], float]:
-    """Make a function that sums the weights of distinct terms, each `log((n + 1) / (df + 0.5))`.
-
-    `n` is the number of `texts`, and `df` the number of those with the term.
-    """
+    """Make a function that sums `log((n + 1) / (df + 0.5))` over terms: n `texts`, of which df hold the term."""
     counts, n = Counter(term for terms in texts for term in terms), len(texts)
     return lambda terms: math.fsum(math.log((n + 1) / (counts[term] + 0.5)) for term in terms)

@@ -66,10 +66,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The surroundings of an agent: the desk, its query with its place, and how much one observation shows.
-
-    `taken` are the notes of earlier rounds, for all queries.
-    """
+    """The surroundings of an agent: desk, query and its place, sizes of observations, and the notes `taken` before."""
 
     desk: Desk
     query: Query
@@ -209,10 +206,7 @@ def _read_document(state: State, action: Action) -> int:
 
 
 def take_notes(world: World, state: State, notes: Sequence[TakenNote]) -> tuple[State, str]:
-    """Take the notes whose quotes stand in what was shown of their document; the others are refused, with the reason.
-
-    A wrong note costs only itself.
-    """
+    """Take the notes whose quotes stand in what was shown of their documents; returns why each other one is refused."""
     kept, refused = list(state.notes), list[str]()
     for note in notes:
         number = read_place(note.document, len(state.rows))

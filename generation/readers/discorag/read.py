@@ -170,10 +170,7 @@ LEAVES_OF_INNER_NODE = 5
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Leaves of one tree, by id and best first, that one node brings in, and the reason.
-
-    `place` is the place of the tree in its forest.
-    """
+    """Leaves of the tree at `place` in its forest, by id and best first, that one node brings in, and the reason."""
 
     place: int
     node: int

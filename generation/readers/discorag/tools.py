@@ -237,10 +237,7 @@ def find_ancestors(world: World, state: State, argument: str) -> tuple[State, st
 
 
 def retrieve(world: World, state: State, argument: str) -> tuple[State, str]:
-    """Show the leaves below the focus that are closest to a query.
-
-    At a leaf, or where all leaves would be found, the whole document is searched.
-    """
+    """Show the leaves below the focus that are closest to a query; those of the whole document if there are too few."""
     if not argument:
         raise Unusable("Retrieve needs words to search for")
     discourse = world.discourse

@@ -179,10 +179,7 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The nodes that a router chose, each once. A choice of nothing is a refusal.
-
-    `expelled` holds the reasons why other actions of the reply do not count.
-    """
+    """The nodes that a router chose, each once; none is a refusal. `expelled` says why other actions do not count."""
 
     answers: tuple[int, ...] = ()
     expands: tuple[int, ...] = ()
