@@ -21,7 +21,7 @@ def find_closest_segments(texts: Vectors, segments: Vectors) -> tuple[NDArray[np
 
 
 def choose_closest_segments(texts: Vectors, segments: Vectors, most: int) -> list[int]:
-    """Choose the `most` segments (float32[s, d]) closest to any text (float32[t, d]), by number; the earlier of equals."""
+    """Choose the `most` segments (float32[s, d]) closest to any text (float32[t, d]); the earlier one wins a tie."""
     order: list[int] = np.argsort(-(texts @ segments.T).max(axis=0), kind="stable").tolist()
     return order[:most]
 

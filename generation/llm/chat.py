@@ -95,6 +95,10 @@ class Dialect:
         return usable and schema is not None and digest(schema) not in self.refused
 
 
+FLAGS = ("schemas", "tools", "system", "temperature", "logprobs", "seed")
+"""The parts that an endpoint takes or not."""
+
+
 class Refusal(NamedTuple):
     """A refusal that leads to another dialect: words (a pattern), the part of the dialect, its new value, and a note.
 
@@ -159,19 +163,10 @@ THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking", "reasoning_details
 
 def combine_dialects(one: Dialect, other: Dialect) -> Dialect:
     """Combine two dialects to the parts that both take."""
+    flags: Any = {part: getattr(one, part) and getattr(other, part) for part in FLAGS}
     limit = one.limit if other.limit == "max_tokens" else other.limit
     path = one.path if other.path == CHAT else other.path
-    return Dialect(
-        one.schemas and other.schemas,
-        one.tools and other.tools,
-        one.system and other.system,
-        one.temperature and other.temperature,
-        one.logprobs and other.logprobs,
-        one.seed and other.seed,
-        limit,
-        path,
-        one.refused | other.refused,
-    )
+    return Dialect(**flags, limit=limit, path=path, refused=one.refused | other.refused)
 
 
 def make_keyed_name(model: str, extra: Mapping[str, Any]) -> str:

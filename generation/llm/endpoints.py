@@ -274,7 +274,10 @@ class Endpoints:
                 endpoint.addresses[dialect.path], data=sent, headers=endpoint.headers, allow_redirects=False
             ) as response:
                 try:
-                    content = await _read_body(response)
+                    body_read = Body(response.headers, REPLY_LIMIT_BYTES)
+                    async for part in response.content.iter_any():
+                        body_read.add(part)
+                    content = body_read.whole()
                 except (TooLarge, ValueError) as error:
                     if response.status == 200:
                         raise WrongReply(str(error)) from None
@@ -296,11 +299,3 @@ class Endpoints:
 
     def _make_body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         return write_body(self._model, request, self._extra, dialect)
-
-
-async def _read_body(response: aiohttp.ClientResponse) -> bytes:
-    """Read the body of a reply, decompressed. `TooLarge` or `ValueError` as from `Body`."""
-    body = Body(response.headers, REPLY_LIMIT_BYTES)
-    async for part in response.content.iter_any():
-        body.add(part)
-    return body.whole()

@@ -45,15 +45,7 @@ class Budget(StrictSettings):
 
 def add_usage(one: Usage, other: Usage) -> Usage:
     """Add two usages field by field."""
-    return Usage(
-        one.calls + other.calls,
-        one.prompt_tokens + other.prompt_tokens,
-        one.cached_tokens + other.cached_tokens,
-        one.completion_tokens + other.completion_tokens,
-        one.seconds + other.seconds,
-        one.retries + other.retries,
-        one.cache_hits + other.cache_hits,
-    )
+    return Usage(*(getattr(one, part) + getattr(other, part) for part in Usage.__slots__))
 
 
 def compute_cost(usage: Usage, prices: Prices) -> float:
@@ -65,7 +57,7 @@ def compute_cost(usage: Usage, prices: Prices) -> float:
 
 
 def report_usage(usages: Mapping[str, Usage], prices: Prices | None = None) -> dict[str, dict[str, float]]:
-    """Report usage by purpose, in alphabetical order, then `total`. With prices, rows have their `cost` in US dollars."""
+    """Report usage by purpose, in alphabetical order, then `total`. With prices, a row has its `cost` in US dollars."""
     total = Usage()
     for usage in usages.values():
         total = add_usage(total, usage)
@@ -91,12 +83,8 @@ def find_most_usage(request: Request) -> Usage:
     texts = [text for message in request.messages for text in message]
     schema = orjson.dumps(request.schema) if request.schema else b""
     tools = orjson.dumps(write_tools(request)) if request.functions else b""
-    prompt = (
-        sum(len(text.encode()) for text in texts)
-        + len(schema)
-        + len(tools)
-        + MESSAGE_TOKENS * (len(request.messages) + 1)
-    )
+    written = sum(len(text.encode()) for text in texts) + len(schema) + len(tools)
+    prompt = written + MESSAGE_TOKENS * (len(request.messages) + 1)
     return Usage(calls=1, prompt_tokens=prompt, completion_tokens=request.max_tokens)
 
 

@@ -23,7 +23,7 @@ from keystone.generation.context.topic import TopicContext, keep_language
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import MOST_MISSING_WORDS
 from keystone.generation.queries.compose import is_narrative_query
-from keystone.generation.readers.reader import Synthesis, Task, Tools
+from keystone.generation.readers.reader import Task, Tools
 from keystone.generation.readers.settings import AnswerMethod
 from keystone.generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
 from keystone.generation.rules.sentences import ask_each_clause
@@ -178,7 +178,7 @@ async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> D
     sub_answers = [one if one and one.sentences else None for one in filled]
     queries = tuple(one.query for one in sub_tasks)
     synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), get_word_range(task))
-    made, missed = await SYNTHESES[settings.synthesis](tools, task, synthesis, [one.passages for one in sub_tasks])
+    made, missed = await _synthesise(tools, task, synthesis, [shown for one in sub_tasks for shown in one.passages])
     dropped = tuple(check for one in filled if one for check in one.checks)
     return made and replace(made, checks=dropped), [*fallbacks, *missed]
 
@@ -217,25 +217,19 @@ def cut_to_tokens(items: Sequence[Evidence], tokens: int) -> list[Evidence]:
     return kept
 
 
-async def _edit(tools: Tools, _task: Task, synthesis: SynthesisTask, _shown: Sequence[tuple[Passage, ...]]) -> Draft:
-    return await edit(_require_model(tools), synthesis)
-
-
-async def _resynthesise(
-    tools: Tools, _task: Task, synthesis: SynthesisTask, passages: Sequence[tuple[Passage, ...]]
-) -> Draft:
-    by_id = {passage.doc_id: passage for own in passages for passage in own}
-    limit = share_window(tools.settings.window, len(by_id))
-    shown = [passage._replace(text=clip(passage.text, limit)) for passage in by_id.values()]
-    return await resynthesise(_require_model(tools), synthesis, shown)
-
-
-async def _select_edit(
-    tools: Tools, task: Task, synthesis: SynthesisTask, _shown: Sequence[tuple[Passage, ...]]
-) -> Draft:
+async def _synthesise(tools: Tools, task: Task, synthesis: SynthesisTask, passages: Sequence[Passage]) -> Draft:
+    """Make one answer of the answers to queries, in the way that the settings name."""
+    model, sources, way = _require_model(tools), tools.sources, tools.settings.synthesis
+    if way == "edit":
+        return await edit(model, synthesis)
+    if way == "resynthesise":
+        by_id = {passage.doc_id: passage for passage in passages}
+        limit = share_window(tools.settings.window, len(by_id))
+        shown = [passage._replace(text=clip(passage.text, limit)) for passage in by_id.values()]
+        return await resynthesise(model, synthesis, shown)
     texts = [sentence.text for sentence in join_sub_answers(synthesis)]
-    vectors = await asyncio.to_thread(embed_passages, tools.sources.embedding, texts, tools.sources.threads)
-    return await select_edit(_require_model(tools), synthesis, task.context.query_vectors, vectors)
+    vectors = await asyncio.to_thread(embed_passages, sources.embedding, texts, sources.threads)
+    return await select_edit(model, synthesis, task.context.query_vectors, vectors)
 
 
 def _list_query_tasks(task: Task, evidence: EvidenceSet) -> list[QueryTask]:
@@ -294,7 +288,3 @@ WRITERS: Mapping[AnswerMethod, Callable[[Tools, Task, EvidenceSet], Awaitable[Dr
     "claims": _write_from_claims,
 }
 """The way in which each method of answers writes. None: rules choose sentences."""
-SYNTHESES: Mapping[
-    Synthesis, Callable[[Tools, Task, SynthesisTask, Sequence[tuple[Passage, ...]]], Awaitable[Draft]]
-] = {"edit": _edit, "resynthesise": _resynthesise, "select_edit": _select_edit}
-"""The ways from answers to queries to one answer, by name."""

@@ -124,15 +124,18 @@ def share_allowance(calls: int, tokens: int, chunks: int) -> list[Allowance]:
 
 
 async def make_tree(model: Model | None, chunk: Chunk, allowance: Allowance) -> Part[Tree]:
-    """Make the tree of a chunk."""
-    read = partial(read_tree, text=chunk.text)
-    return await _make(model, request_tree(chunk), read, partial(grow_tree, chunk.text), allowance)
+    """Make the tree of a chunk. The reply repeats the chunk, and has about as many relations."""
+    tokens, read = 2 * count_tokens(chunk.text) + SPARE_TOKENS, partial(read_tree, text=chunk.text)
+    request = prompts.RST_TREE.request(tokens, chunk=show_chunks([chunk]), relations=INTRA)
+    return await _make(model, request, read, partial(grow_tree, chunk.text), allowance)
 
 
 async def make_graph(model: Model | None, chunks: Sequence[Chunk], allowance: Allowance) -> Part[Graph]:
-    """Make the graph between chunks."""
-    read = partial(read_graph, count=len(chunks))
-    return await _make(model, request_graph(chunks), read, partial(infer_graph, chunks), allowance)
+    """Make the graph between chunks. One request asks for the relations of all ordered pairs."""
+    pairs, read = len(chunks) * (len(chunks) - 1), partial(read_graph, count=len(chunks))
+    tokens = EDGE_TOKENS * pairs + SPARE_TOKENS
+    request = prompts.RHETORICAL_GRAPH.request(tokens, chunks=show_chunks(chunks), relations=INTER, pairs=pairs)
+    return await _make(model, request, read, partial(infer_graph, chunks), allowance)
 
 
 async def make_plans(
@@ -216,19 +219,6 @@ EDGE_TOKENS = 16
 """Tokens of a reply's line on one pair of chunks."""
 PLAN_REPLY_TOKENS = 512
 """Tokens of a reply's plan."""
-
-
-def request_tree(chunk: Chunk) -> Request:
-    """Make the request for the tree of a chunk. The reply repeats the chunk, and has about as many relations."""
-    tokens = 2 * count_tokens(chunk.text) + SPARE_TOKENS
-    return prompts.RST_TREE.request(tokens, chunk=show_chunks([chunk]), relations=INTRA)
-
-
-def request_graph(chunks: Sequence[Chunk]) -> Request:
-    """Make the one request for the relations of all ordered pairs of chunks."""
-    pairs = len(chunks) * (len(chunks) - 1)
-    tokens = EDGE_TOKENS * pairs + SPARE_TOKENS
-    return prompts.RHETORICAL_GRAPH.request(tokens, chunks=show_chunks(chunks), relations=INTER, pairs=pairs)
 
 
 def request_plan(question: str, blueprint: Blueprint) -> Request:

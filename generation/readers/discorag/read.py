@@ -302,21 +302,11 @@ async def _read_forest(tools: Tools, question: Question) -> EvidenceSet:
 def pick(forest: Sequence[Discourse], question: Question, settings: DiscoRagSettings, method: str) -> EvidenceSet:
     """Pick leaves without a model by a method of `PICKS`."""
     picks = PICKS[method](forest, question.vector, settings)
-    steps = [
-        Step(
-            question.query_id,
-            forest[one.place].document.id,
-            0,
-            number,
-            method,
-            "",
-            "",
-            f"node {one.node}",
-            one.why,
-            tuple(forest[one.place].find_span(id) for id in one.leaves),
-        )
-        for number, one in enumerate(picks)
-    ]
+    steps = []
+    for number, one in enumerate(picks):
+        discourse, said = forest[one.place], ("", "", f"node {one.node}", one.why)
+        added = tuple(map(discourse.find_span, one.leaves))
+        steps.append(Step(question.query_id, discourse.document.id, 0, number, method, *said, added))
     return EvidenceSet(merge(forest, question, picks, settings.kept), steps=tuple(steps))
 
 

@@ -29,6 +29,7 @@ from keystone.generation.readers.graphreader.start import (
     rate_keys,
 )
 from keystone.generation.readers.graphreader.walk import (
+    Choose,
     State,
     choose_by_model,
     choose_by_rules,
@@ -83,9 +84,11 @@ async def explore(
         steps.append(step)
     work = []
     for number, (node, share) in enumerate(zip(nodes, allowance.split(max(1, len(nodes))), strict=False), 1):
-        choose = choose_by_model(material, settings, model, plan, share) if model else choose_by_rules(material, rates)
+        choose: Choose = partial(choose_by_rules, material, rates)
+        if model:
+            choose = partial(choose_by_model, material, settings, model, plan, share)
         if settings.random_nodes:
-            choose = choose_neighbours_at_random(material, choose, Random(f"{seed} {number}"))
+            choose = partial(choose_neighbours_at_random, material, choose, Random(f"{seed} {number}"))
         work.append(partial(walk_from, material, settings, (number, node), choose))
     return await run_together(work), steps
 

@@ -8,7 +8,7 @@ grows with its length.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -230,7 +230,7 @@ async def choose_nodes(
     tokens, nodes_shown = NODES_TOKENS + THOUGHT_TOKENS, delimit("nodes", labels)
     request = prompts.GRAPH_NODES.request(tokens, question=question.text, plan=plan or "none", nodes=nodes_shown)
     request = replace(request, temperature=settings.temperature)
-    asked = await ask_within(model, request, make_nodes_reader(graph, candidates), allowance)
+    asked = await ask_within(model, request, partial(read_nodes, graph=graph, candidates=candidates), allowance)
     scores = {} if isinstance(asked.found, Failure) else asked.found
     degree = {key: len(find_neighbours(graph, key)) for key in scores}
     chosen = sorted(scores, key=lambda key: (-scores[key], -degree[key], graph.labels[key]))
@@ -239,20 +239,16 @@ async def choose_nodes(
     return nodes, record_start(question, "graph_nodes", labels, asked, action)
 
 
-def make_nodes_reader(graph: FactGraph, candidates: Sequence[str]) -> Callable[[Reply], dict[str, int]]:
-    """Make the reader of the scored nodes. A node that is no candidate is dropped."""
-
-    def read(reply: Reply) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for written, score in read_scores(reply):
-            key = find_key(graph, written, candidates)
-            if key is not None:
-                found[key] = max(score, found.get(key, 0))
-        if not found:
-            raise Unusable("none of its nodes stands in the list, in the same words")
-        return found
-
-    return read
+def read_nodes(reply: Reply, graph: FactGraph, candidates: Sequence[str]) -> dict[str, int]:
+    """Read the scored nodes. A node that is no candidate is dropped. `Unusable` if none is one."""
+    found: dict[str, int] = {}
+    for written, score in read_scores(reply):
+        key = find_key(graph, written, candidates)
+        if key is not None:
+            found[key] = max(score, found.get(key, 0))
+    if not found:
+        raise Unusable("none of its nodes stands in the list, in the same words")
+    return found
 
 
 def draw_nodes(material: Material, most: int, chance: Random) -> list[str]:
@@ -305,7 +301,7 @@ async def ask_for_facts(
         share = Allowance(2, most)
         allowance.take(share)
         shares.append(share)
-        work.append(partial(ask_within, model, request, make_facts_reader(chunk), share))
+        work.append(partial(ask_within, model, request, partial(read_chunk_facts, chunk=chunk), share))
     asked: list[Asked[list[ChunkFact]]] = await run_together(work)
     allowance.give_back(shares)
     found = {
@@ -324,20 +320,16 @@ def request_facts(chunk: Chunk) -> Request:
     return prompts.GRAPH_FACTS.request(FACTS_TOKENS, chunk=shown)
 
 
-def make_facts_reader(chunk: Chunk) -> Callable[[Reply], list[ChunkFact]]:
-    """Make the reader of a chunk's facts. A fact without a sentence of the chunk that it can rest on is dropped."""
+def read_chunk_facts(reply: Reply, chunk: Chunk) -> list[ChunkFact]:
+    """Read the facts of a chunk. One without a sentence of the chunk to rest on is dropped; `Unusable` if all are."""
     text, doc_id = chunk.document.text, chunk.document.id
     spans = [Span(doc_id, *span) for span in find_fact_spans(text, chunk.start, chunk.end)]
     parts = [find_parts(text[span.start : span.end]) for span in spans]
-
-    def read(reply: Reply) -> list[ChunkFact]:
-        facts = [
-            ChunkFact(chunk.number, spans[places[0]], fact, keys)
-            for fact, keys in read_facts(reply)
-            if (places := find_support(fact, parts))
-        ]
-        if not facts:
-            raise Unusable("its facts do not stand in the text")
-        return facts
-
-    return read
+    facts = [
+        ChunkFact(chunk.number, spans[places[0]], fact, keys)
+        for fact, keys in read_facts(reply)
+        if (places := find_support(fact, parts))
+    ]
+    if not facts:
+        raise Unusable("its facts do not stand in the text")
+    return facts

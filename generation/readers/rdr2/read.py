@@ -95,22 +95,10 @@ class Walk:
         added = [id for id in choice.answers if id not in self.answers]
         self.answers |= dict.fromkeys(added, number)
         self.waiting += [id for id in choice.expands if id not in self.waiting]
-        self.steps.append(
-            Step(
-                site.question.query_id,
-                site.document.id,
-                site.rank,
-                number,
-                "route",
-                view.text,
-                routed.reply,
-                f"{at}: {_describe(choice)}",
-                "; ".join(filter(None, (*choice.expelled, routed.reason))),
-                tuple(map(site.get_span, added)),
-                routed.prompt_tokens,
-                routed.reply_tokens,
-            )
-        )
+        place = site.question.query_id, site.document.id, site.rank, number
+        action, observed = f"{at}: {_describe(choice)}", "; ".join(filter(None, (*choice.expelled, routed.reason)))
+        spans, cost = tuple(map(site.get_span, added)), (routed.prompt_tokens, routed.reply_tokens)
+        self.steps.append(Step(*place, "route", view.text, routed.reply, action, observed, spans, *cost))
 
 
 async def walk(router: Router, site: Site, allowance: Allowance) -> Walk:
