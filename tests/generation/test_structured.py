@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.queries.enrich import read_passage
-from keystone.generation.rerank.listwise import read_ranking
+from keystone.generation.rerank.open import read_ranking
 from keystone.generation.structured import (
     find_objects,
     read_json,

@@ -24,7 +24,6 @@ from keystone.generation.context.tokens import clip, count_tokens
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.queries.compose import is_narrative_query
-from keystone.generation.readers.agent.desk import Desk
 from keystone.generation.readers.agent.judge import (
     Judging,
     Judgment,
@@ -33,7 +32,7 @@ from keystone.generation.readers.agent.judge import (
     judge_by_rules,
     walk_by_rules,
 )
-from keystone.generation.readers.agent.tools import TOOLS, NoteTaken, State, World, search_text, take_notes
+from keystone.generation.readers.agent.tools import TOOLS, Desk, NoteTaken, State, World, search_text, take_notes
 from keystone.generation.readers.loop import REPEATED, Allowance, Asked, Taken, Walk, ask_within, walk
 from keystone.generation.readers.reader import Hits, Task, Tools
 from keystone.generation.readers.settings import AgentSettings

@@ -11,7 +11,7 @@ from keystone.generation.context.passages import share_window
 from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
 from keystone.generation.llm.model import Model
 from keystone.generation.rerank.endpoint import BATCH_PASSAGES
-from keystone.generation.rerank.listwise import request_ranking
+from keystone.generation.rerank.open import request_ranking
 from keystone.generation.rerank.settings import RerankSettings
 from keystone.generation.types import Fallback, Usage
 from keystone.retrieval.types import Rankings, Topic
