@@ -248,7 +248,6 @@ def _scan(text: str) -> Iterator[tuple[int, int, Any]]:
 
 
 def _is_json(text: str) -> bool:
-    """Whether a text as a whole is JSON."""
     try:
         _decode(text)
     except ValueError:

@@ -237,7 +237,6 @@ def _tells_gap(text: str, verdict: Verdict, gaps: bool) -> bool:
 
 
 def _count_growth(old: str, verdict: Verdict) -> int:
-    """Count the words by which a verdict makes an answer longer."""
     return len(verdict.text.split()) - len(old.split()) if verdict.cited else -len(verdict.text.split())
 
 

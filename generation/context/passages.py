@@ -153,7 +153,6 @@ def show_whole_documents(context: TopicContext, rows: Sequence[int], tokens: int
 
 
 def _show_stretches(context: TopicContext, row: int, limit: int) -> list[Evidence]:
-    """Choose the stretches of a long document that a model is shown, within `limit` tokens."""
     document, cosines = context.documents[row], context.query_vectors @ context.segments[row].T
     stretches = choose_stretches(document, cosines, limit) if context.whole else []
     if not stretches:

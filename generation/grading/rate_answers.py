@@ -98,7 +98,6 @@ async def compare_answers(model: Model, pairs: Sequence[AnswerPair]) -> list[tup
 
 
 def _list_orders(pairs: Sequence[AnswerPair]) -> list[tuple[str, str, str]]:
-    """List each question with its two answers in both orders."""
     return [(pair.question, *order) for pair in pairs for order in ((pair.one, pair.other), (pair.other, pair.one))]
 
 

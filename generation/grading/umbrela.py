@@ -114,7 +114,6 @@ def request_grades(queries: Sequence[str], passage: str, mode: Mode, expected: b
 
 
 def _vary(request: Request, form: GradeForm) -> Request:
-    """Vary a request: another system prompt, or a sampled reply."""
     if form.prompt:
         request = replace(request, messages=(("system", form.prompt), *request.messages[1:]))
     if form.seed is not None:

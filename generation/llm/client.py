@@ -216,7 +216,6 @@ class Client:
         )
 
     def _fail(self, error: BaseException) -> None:
-        """End every `complete` with this error."""
         self._error = self._error or error
         for worker in self._workers:
             worker.cancel()

@@ -80,7 +80,6 @@ def read_call(body: Any, request: Request) -> tuple[Any, bool]:
 
 
 def _parse(text: Any) -> dict[str, Any] | None:
-    """Parse a JSON object; None for anything else."""
     try:
         found = orjson.loads(text)
     except (orjson.JSONDecodeError, TypeError):

@@ -59,7 +59,8 @@ async def translate_queries(
     documents of that language by its own words.
     """
     wanted = [(query, code) for query in queries for code in codes if code not in dict(query.translations)]
-    found = await ask_all(model, [(request_translation(query.question, code), _read) for query, code in wanted])
+    read = partial(read_line, wanted="translation")
+    found = await ask_all(model, [(request_translation(query.question, code), read) for query, code in wanted])
     made: dict[str, list[tuple[str, str]]] = {}
     fallbacks = []
     for (query, code), value in zip(wanted, found, strict=True):
@@ -74,11 +75,6 @@ async def translate_queries(
 def request_translation(text: str, code: str) -> Request:
     """Make a request for the translation of a text into a language."""
     return prompts.TRANSLATE.request(language=LANGUAGES[code], text=delimit("text", text))
-
-
-def _read(reply: Reply) -> str:
-    """Read a translation on one line. `Unusable` if it is empty, or was cut."""
-    return read_line(reply, "translation")
 
 
 SNIPPET_CHARACTERS = 200

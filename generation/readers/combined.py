@@ -191,7 +191,6 @@ class Escalate(WritesFromEvidence):
         return replace(step, shown=shown, action=f"open: {names}"), still
 
     def _find_far_queries(self, task: Task, cited: Sequence[str], left: Sequence[int]) -> list[int]:
-        """Find the queries that are far from every cited segment."""
         assert isinstance(self.tools.reader, EscalateSettings)
         vectors = [
             vector

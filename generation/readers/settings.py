@@ -179,7 +179,6 @@ def _list_structure_aware() -> list[str]:
 
 
 def _list_single() -> list[str]:
-    """List the readers that join no others."""
     return [name for name in READERS if name not in ("fused", "escalate")]
 
 

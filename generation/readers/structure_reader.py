@@ -67,14 +67,6 @@ def list_questions(tools: Tools, task: Task, hits: Hits) -> list[Question]:
     return [Question(task.topic.id, "", task.topic.narrative, vector, context, rows) for rows in hits]
 
 
-def find_best_query(context: TopicContext, vectors: Sequence[NDArray[np.float32]]) -> list[str]:
-    """Find for each vector the id of the query that is closest to it."""
-    if not len(vectors):
-        return []
-    best = (np.asarray(vectors) @ context.query_vectors.T).argmax(axis=1)
-    return [context.queries[int(place)].id for place in best]
-
-
 Read = Callable[[Tools, Question], Awaitable[EvidenceSet]]
 """Reads the documents of a question. Its evidence stands in the order of its worth, the best first."""
 
@@ -122,9 +114,10 @@ class StructureReader(WritesFromEvidence):
         )
 
     def _name_queries(self, task: Task, items: Sequence[Evidence]) -> list[Evidence]:
-        vectors = embed_spans(self.tools.sources, task.context, [item.span for item in items])
-        ids = find_best_query(task.context, list(vectors))
-        return [replace(item, query_id=id) for item, id in zip(items, ids, strict=True)]
+        context = task.context
+        vectors = embed_spans(self.tools.sources, context, [item.span for item in items])
+        best = (vectors @ context.query_vectors.T).argmax(axis=1).tolist() if items else []
+        return [replace(item, query_id=context.queries[place].id) for item, place in zip(items, best, strict=True)]
 
 
 def score_by_place(items: Sequence[Evidence]) -> list[Evidence]:

@@ -120,7 +120,6 @@ async def _cite_and_check(
 
 
 async def _choose_from_all(tools: Tools, task: Task, fallbacks: Sequence[Fallback]) -> Answer:
-    """Choose sentences of all documents by rules, in place of the model's answer."""
     items = await asyncio.to_thread(gather_all_sentences, tools, task)
     chosen = await asyncio.to_thread(_choose_answer, tools, task, items)
     by_rules = Fallback(task.topic.id, "answer", "its sentences are chosen by rules")
@@ -161,7 +160,6 @@ async def _write_from_all(tools: Tools, task: Task, evidence: EvidenceSet) -> Dr
 
 
 async def _write_freely(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
-    """Write one answer freely from whole documents."""
     passages, notes = make_passages(task.context, evidence.items), _join_notes(evidence.notes)
     gaps, (low, high) = tools.settings.gaps, get_word_range(task)
     words = (low, max(low, high - MOST_MISSING_WORDS)) if gaps else (low, high)

@@ -253,7 +253,6 @@ def _read_cited(
     saying: Sequence[tuple[Span, NDArray[np.float32]]],
     documents: dict[str, tuple[Document, Vectors]],
 ) -> str:
-    """Read the titles and texts of the cited segments."""
     own = dict.fromkeys(span.doc_id for span, _ in saying)
     return "\n".join(
         f"{document.title}\n{document.segment_text(segment)}"

@@ -37,8 +37,6 @@ _NO_NOUNS = STOP_WORDS.union(VERBS, THIRD_PERSON)
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What a narrative asks about: a subject, and aspects of it."""
-
     text: str
     aspects: tuple[str, ...]
 

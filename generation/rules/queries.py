@@ -281,15 +281,11 @@ def split_into_questions(queries: Sequence[Query]) -> list[Query]:
     """
     sentences = _ask_each(queries, lambda text: [text[start:end] for start, end in split_sentences(text)])
     thesis, asking = list[Query](), [one for one in sentences if _REQUEST.search(one.question)]
-    if not _has_writer([one.question for one in sentences]):
+    texts = [one.question for one in sentences]
+    if not any(map(_PERSON.search, texts[:FIRST_SENTENCES])) and not any(map(_WISH.search, texts)):
         thesis, asking = _find_thesis(sentences), [one for one in sentences if _ASKS.search(one.question)]
     asked = _ask_each(asking or ([] if thesis else sentences), lambda text: decompose(_drop_background(text)))
     return _join_loose([*thesis, *asked])
-
-
-def _has_writer(sentences: Sequence[str]) -> bool:
-    """Tell whether somebody writes of himself: in the first sentences, or by a wish in any."""
-    return any(map(_PERSON.search, sentences[:FIRST_SENTENCES])) or any(map(_WISH.search, sentences))
 
 
 def _find_thesis(sentences: Sequence[Query]) -> list[Query]:

@@ -320,7 +320,6 @@ async def _show_hits(world: World, state: State) -> tuple[State, str]:
 
 
 def _is_copy(desk: Desk, state: State, row: int, number: int) -> bool:
-    """Whether a segment says the same as one that was shown."""
     if not len(desk.segments[row]):
         return False
     shown = [desk.segments[other][at] for other, at in state.segments if len(desk.segments[other])]

@@ -86,22 +86,17 @@ def list_notes(blueprint: Blueprint, plan: str, query_id: str, last: int) -> tup
         for chunk, tree in zip(chunks, blueprint.trees, strict=False)
     ]
     if blueprint.graph or plan:
-        text = "\n".join(
-            [*map(_locate, chunks), *_show_relations(blueprint.graph), *([f"Plan: {plan}"] if plan else [])]
-        )
+        lines = [
+            f"CHUNK[{one.number}] is the part of document {one.document} that begins "
+            f'"{" ".join(one.text.split()[:FIRST_WORDS])}".'
+            for one in chunks
+        ]
+        if shown := show_graph(blueprint.graph) if blueprint.graph else "":
+            lines += ["Relations, where the first chunk serves the second:", shown]
+        text = "\n".join([*lines, *([f"Plan: {plan}"] if plan else [])])
         kind = "plan" if plan else "graph"
         notes.append(Note(text, tuple(chunk.span for chunk in chunks), kind, last, query_id))
     return tuple(notes)
-
-
-def _locate(chunk: Chunk) -> str:
-    words = " ".join(chunk.text.split()[:FIRST_WORDS])
-    return f'CHUNK[{chunk.number}] is the part of document {chunk.document} that begins "{words}".'
-
-
-def _show_relations(graph: Graph | None) -> list[str]:
-    shown = show_graph(graph) if graph else ""
-    return ["Relations, where the first chunk serves the second:", shown] if shown else []
 
 
 @dataclass(frozen=True, slots=True)

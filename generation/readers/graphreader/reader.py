@@ -11,10 +11,11 @@ The evidence of all paths is the stretches that notebooks rest on, or those clos
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
+from typing import Any
 
 from keystone.generation.ask import run_together
 from keystone.generation.context.topic import Sources, embed_spans
@@ -105,19 +106,13 @@ async def _prepare(
     """Ask for facts and plan at one time. Returns the facts of each chunk, the plan and the steps of both."""
     (share, _) = allowance.split(2)
     allowance.take(share)
-    read: list[tuple[dict[int, list[ChunkFact]], list[Step]]] = []
-    plans: list[tuple[str, Step]] = []
-
-    async def read_chunks() -> None:
-        read.append(await ask_for_facts(question, model, chunks, share))
-
-    async def plan() -> None:
-        plans.append(await make_plan(question, model, settings.temperature, allowance))
-
-    await run_together([read_chunks, plan])
+    work: list[Callable[[], Awaitable[Any]]] = [
+        partial(ask_for_facts, question, model, chunks, share),
+        partial(make_plan, question, model, settings.temperature, allowance),
+    ]
+    (facts, steps), (plan, step) = await run_together(work)
     allowance.give_back([share])
-    ((facts, steps),), ((written, step),) = read, plans
-    return facts, written, [*steps, step]
+    return facts, plan, [*steps, step]
 
 
 GraphReader = partial(StructureReader, read_graph)

@@ -229,11 +229,6 @@ Rdr2 = partial(StructureReader, read_routed)
 """The reader RDR2 with `Tools`."""
 
 
-def is_citable(document: Document, span: Span) -> bool:
-    """Whether a segment of the document overlaps a stretch. Segments may end before a long text does."""
-    return any(segment.span.overlaps(span) for segment in document.segments)
-
-
 def _list_sites(tools: Tools, question: Question) -> list[Site]:
     settings = tools.reader
     assert isinstance(settings, Rdr2Settings)
@@ -257,7 +252,8 @@ def _list_answers(found: Walk) -> list[list[Chosen]]:
     """List the answered nodes of each step of a walk, as far as an answer can cite them."""
     site, by_step = found.site, defaultdict[int, list[Chosen]](list)
     for id, step in found.answers.items():
-        if is_citable(site.document, span := site.get_span(id)):
+        span = site.get_span(id)
+        if any(one.span.overlaps(span) for one in site.document.segments):  # which may end before a long text does
             by_step[step].append((span, " > ".join(site.list_headings(id)), f"answered node {id} in step {step}"))
     return list(by_step.values())
 
