@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 from functools import partial
 
-from keystone.generation.ask import ask
-from keystone.generation.context.delimit import delimit
-from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import clip, count_tokens, delimit
+from keystone.generation.llm.model import Model, ask
 from keystone.generation.prompts.answers import SUMMARISE
-from keystone.generation.structured import strip_thought
+from keystone.generation.replies import strip_thought
 from keystone.generation.types import Failure, Fallback, Reply, Request
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document

@@ -32,12 +32,10 @@ from keystone.generation.answers.sentences import (
     show_passages,
     tidy,
 )
-from keystone.generation.ask import ask_all
-from keystone.generation.context.delimit import neutralise
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import neutralise
+from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
-from keystone.generation.reply_types import read_parts
-from keystone.generation.structured import HELD_DRAFTS, note_drafts, read_json
+from keystone.generation.replies import HELD_DRAFTS, note_drafts, read_json, read_parts
 from keystone.generation.types import Answer, Answered, Failure, Fallback, QuestionCheck, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document, Span

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from keystone.fusion.closest import find_closest_segments
 from keystone.generation.answers.sentences import Passage, list_sentences, read_citations, read_place, show_passages
-from keystone.generation.ask import ask_all
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.llm.model import Model
+from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
-from keystone.generation.reply_types import read_parts
+from keystone.generation.replies import read_parts
 from keystone.generation.rules.support import tells_gap
 from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence

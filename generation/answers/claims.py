@@ -38,11 +38,10 @@ from keystone.generation.answers.sentences import (
     show_passages,
     tidy,
 )
-from keystone.generation.ask import ask_all
-from keystone.generation.context.delimit import neutralise
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import neutralise
+from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
-from keystone.generation.reply_types import read_parts
+from keystone.generation.replies import read_parts
 from keystone.generation.rules.sentences import SAME_COSINE
 from keystone.generation.types import Answer, Citation, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable

@@ -20,7 +20,7 @@ _ALIKE = (
     "<\uff1c\ufe64\u2039",
     "[\uff3b\u27e6",
 )
-"""Characters that count as one: quotes, dashes, and the brackets that `keystone.generation.context.delimit` changes."""
+"""Characters that count as one: quotes, dashes, and the brackets that `keystone.generation.context.texts` changes."""
 _FORMS = {character: f"[{re.escape(alike)}]" for alike in _ALIKE for character in alike} | {
     "\u2026": r"(?:\u2026|\.\.\.)"
 }

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from keystone.generation.context.delimit import delimit, neutralise, strip_delimiters
+from keystone.generation.context.texts import delimit, neutralise, strip_delimiters
 from keystone.generation.prompts.answers import CitedText, NewText
-from keystone.generation.reply_types import read_parts
+from keystone.generation.replies import read_parts, strip_thought
 from keystone.generation.rules.words import find_numbers
-from keystone.generation.structured import strip_thought
 from keystone.generation.types import Answer, Fallback, Reply, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Span

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keystone.generation.context.tokens import clip, convert_weight, count_tokens, weigh_prefixes
+from keystone.generation.context.texts import clip, convert_weight, count_tokens, weigh_prefixes
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.types import Evidence
 from keystone.indexing.structures.markup import detect_format

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from keystone.generation.ask import ask_all
-from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.context.passages import share_window
-from keystone.generation.context.tokens import clip
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import clip, delimit, neutralise
+from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts.evaluation import RATE_CITATION, Rating
 from keystone.generation.prompts.grading import GROUND, Judged, Verdict
-from keystone.generation.reply_types import read_part
+from keystone.generation.replies import read_part
 from keystone.generation.types import Failure, Reply, Request, Support
 
 

@@ -8,18 +8,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
-from keystone.generation.ask import ask_all
-from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import delimit, neutralise
+from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import evaluation as prompts
 from keystone.generation.prompts.evaluation import Choice
-from keystone.generation.reply_types import read_part
-from keystone.generation.structured import strip_thought
+from keystone.generation.replies import read_part, strip_thought
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 
+T = TypeVar("T")
 Verdict = Literal["yes", "partially", "no"]
 
 _VERDICT = re.compile(
@@ -59,14 +58,21 @@ async def rate_answers(model: Model, rated: Sequence[RatedAnswer]) -> list[tuple
         (request_rating(one, strict), partial(read_verdict, strict=strict)) for one in rated for strict in (True, False)
     ]
     verdicts = await ask_all(model, requests)
-    return [_join_verdicts(*both) for both in zip(verdicts[::2], verdicts[1::2], strict=True)]
+    return [
+        both if isinstance(both, Failure) else (float("yes" in both), float(both[0] == "yes" or both[1] != "no"))
+        for both in _join_pairs(verdicts)
+    ]
 
 
-def _join_verdicts(strict: Verdict | Failure, lenient: Verdict | Failure) -> tuple[float, float] | Failure:
-    for verdict in (strict, lenient):
-        if isinstance(verdict, Failure):
-            return verdict
-    return float("yes" in (strict, lenient)), float(strict == "yes" or lenient != "no")
+def _join_pairs(found: Sequence[T | Failure]) -> list[tuple[T, T] | Failure]:
+    """Join every two outcomes. The failure of one is that of both."""
+    pairs: list[tuple[T, T] | Failure] = []
+    for one, other in zip(found[::2], found[1::2], strict=True):
+        if isinstance(one, Failure):
+            pairs.append(one)
+        else:
+            pairs.append(other if isinstance(other, Failure) else (one, other))
+    return pairs
 
 
 def request_rating(one: RatedAnswer, strict: bool) -> Request:
@@ -94,17 +100,11 @@ async def compare_answers(model: Model, pairs: Sequence[AnswerPair]) -> list[tup
     twice shows a preference for a slot. No name of a system is shown.
     """
     choices = await ask_all(model, [(request_choice(*order), read_choice) for order in _list_orders(pairs)])
-    return [_join_choices(*both) for both in zip(choices[::2], choices[1::2], strict=True)]
+    return _join_pairs(choices)
 
 
 def _list_orders(pairs: Sequence[AnswerPair]) -> list[tuple[str, str, str]]:
     return [(pair.question, *order) for pair in pairs for order in ((pair.one, pair.other), (pair.other, pair.one))]
-
-
-def _join_choices(first: Choice | Failure, second: Choice | Failure) -> tuple[Choice, Choice] | Failure:
-    if isinstance(first, Failure):
-        return first
-    return second if isinstance(second, Failure) else (first, second)
 
 
 def request_choice(question: str, first: str, second: str) -> Request:

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from keystone.generation.ask import ask, run_together
-from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import delimit, neutralise
+from keystone.generation.llm.model import Model, ask, run_together
 from keystone.generation.prompts import grading as prompts
-from keystone.generation.structured import find_objects, locate_reply, strip_thought
+from keystone.generation.replies import find_objects, locate_reply, strip_thought
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 from keystone.indexing.io.json_values import read_whole_number

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from keystone.generation.ask import ask_all
-from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import delimit, neutralise
+from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import evaluation as prompts
-from keystone.generation.reply_types import Part, check
-from keystone.generation.structured import read_json
+from keystone.generation.replies import Part, check, read_json
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 

@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from keystone.generation.context.delimit import DATA_RULE
-from keystone.generation.reply_types import FILLED, Maybe, Number, Part, Several, Usable, at_most, make_schema
+from keystone.generation.context.texts import DATA_RULE
+from keystone.generation.replies import FILLED, Maybe, Number, Part, Several, Usable, at_most, make_schema
 from keystone.generation.types import Answered, Prompt, Support
 
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from keystone.generation.context.delimit import DATA_RULE
-from keystone.generation.reply_types import ANY_CASE, Asked, Maybe, Part, at_most, list_hints, make_schema
+from keystone.generation.context.texts import DATA_RULE
+from keystone.generation.replies import ANY_CASE, Asked, Maybe, Part, at_most, list_hints, make_schema
 from keystone.generation.types import Prompt, Support
 
 LEAST_MARK, MOST_MARK = 1, 5

@@ -2,8 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-from keystone.generation.context.delimit import DATA_RULE
-from keystone.generation.reply_types import ANY_CASE, Asked, Part, at_most, make_schema
+from keystone.generation.context.texts import DATA_RULE
+from keystone.generation.replies import ANY_CASE, Asked, Part, at_most, make_schema
 from keystone.generation.types import Prompt
 
 Verdict = Literal["supports", "contradicts", "neither"]

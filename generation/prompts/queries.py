@@ -2,8 +2,8 @@
 
 from typing import Annotated, Any
 
-from keystone.generation.context.delimit import DATA_RULE
-from keystone.generation.reply_types import FILLED, Asked, Maybe, Number, Part, Several, at_most, make_schema
+from keystone.generation.context.texts import DATA_RULE
+from keystone.generation.replies import FILLED, Asked, Maybe, Number, Part, Several, at_most, make_schema
 from keystone.generation.types import Prompt
 from keystone.retrieval.types import AnswerForm
 

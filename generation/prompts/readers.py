@@ -2,8 +2,8 @@
 
 from typing import Annotated, Literal
 
-from keystone.generation.context.delimit import DATA_RULE
-from keystone.generation.reply_types import ANY_CASE, Maybe, Number, Part, Several, at_most, make_schema
+from keystone.generation.context.texts import DATA_RULE
+from keystone.generation.replies import ANY_CASE, Maybe, Number, Part, Several, at_most, make_schema
 from keystone.generation.types import Answered, Functions, Prompt, Support
 
 MOST_NOTES = 4

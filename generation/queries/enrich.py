@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from keystone.generation.answers.sentences import read_line, tidy
-from keystone.generation.ask import ask_all
-from keystone.generation.context.delimit import delimit
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import delimit
+from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import queries as prompts
 from keystone.generation.queries.compose import is_narrative_query
-from keystone.generation.structured import read_strings
+from keystone.generation.replies import read_strings
 from keystone.generation.types import Failure, Fallback, Reply, Request
 from keystone.indexing.errors import Unusable
 from keystone.indexing.languages import LANGUAGES

@@ -16,17 +16,16 @@ import numpy as np
 
 from keystone.fusion.fuse import fuse_reciprocal_ranks
 from keystone.generation.answers.sentences import read_place
-from keystone.generation.ask import run_together
-from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.context.passages import merge_spans
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import delimit, neutralise
+from keystone.generation.llm.model import Model, run_together
 from keystone.generation.prompts.readers import CHECK_COVERAGE, Coverage
 from keystone.generation.readers.loop import Allowance, ask_within
 from keystone.generation.readers.reader import Hits, Task, Tools, open_reader
 from keystone.generation.readers.settings import LEAST_TOKENS, READERS, EscalateSettings, FusedSettings
 from keystone.generation.readers.structure_reader import WritesFromEvidence, order_by_text, score_by_place
 from keystone.generation.readers.write import cut_to_tokens
-from keystone.generation.reply_types import read_parts
+from keystone.generation.replies import read_parts
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Failure, Reply, Request, Step, Stop
 from keystone.indexing.types import Document, Span
 

@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.generation.ask import run_together
 from keystone.generation.context.topic import TopicContext, embed_spans
+from keystone.generation.llm.model import run_together
 from keystone.generation.readers.reader import Hits, Task, Tools
 from keystone.generation.readers.write import cut_to_tokens, write_answer
 from keystone.generation.rules.stands_alone import can_be_read

@@ -18,7 +18,7 @@ from keystone.generation.answers.sentences import Draft, Passage, QueryTask, Wor
 from keystone.generation.answers.support import check_by_model, check_by_rules, drop_fillers, list_unchecked
 from keystone.generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
 from keystone.generation.context.passages import join_spans, share_window
-from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.context.texts import clip, count_tokens
 from keystone.generation.context.topic import TopicContext, keep_language
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import MOST_MISSING_WORDS

@@ -16,15 +16,13 @@ from pkgutil import resolve_name
 import numpy as np
 
 from keystone.fusion.blocks import list_windows, make_blocks, merge_blocks
-from keystone.generation.ask import ask
-from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.context.passages import choose_best_spans, join_spans, share_window
-from keystone.generation.context.tokens import clip
+from keystone.generation.context.texts import clip, delimit, neutralise
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.llm.model import Model
+from keystone.generation.llm.model import Model, ask
 from keystone.generation.prompts.grading import RANK, allow_number_tokens, make_rank_schema
+from keystone.generation.replies import HELD_DRAFTS, note_drafts, read_list
 from keystone.generation.rerank.settings import RerankSettings
-from keystone.generation.structured import HELD_DRAFTS, note_drafts, read_list
 from keystone.generation.types import Failure, Fallback, Reply, Request
 from keystone.indexing.errors import Unusable
 from keystone.indexing.io.json_values import read_whole_number

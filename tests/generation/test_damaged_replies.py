@@ -34,9 +34,9 @@ from keystone.generation.readers.disco_rag.relations import read_graph
 from keystone.generation.readers.discorag.tools import read_action
 from keystone.generation.readers.graphreader import start as graphreader
 from keystone.generation.readers.rdr2.view import View, read_choice
+from keystone.generation.replies import note_drafts
 from keystone.generation.rerank.endpoint import FORMS, read_scores
 from keystone.generation.rerank.open import read_ranking, request_ranking
-from keystone.generation.structured import note_drafts
 from keystone.generation.summarise import read_summary
 from keystone.generation.types import Answer, Failure, Reply, Sentence
 from keystone.indexing.errors import Unusable, WrongReply

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.delimit import DATA_RULE, delimit, neutralise
+from keystone.generation.context.texts import DATA_RULE, delimit, neutralise
 from keystone.generation.grading.rate_answers import request_battle
 from keystone.generation.grading.umbrela import GradeForm, Mode, grade_pairs, request_grades
 from keystone.generation.grading.use import AskedAnswer, request_use

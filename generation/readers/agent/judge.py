@@ -12,12 +12,12 @@ from functools import partial
 from typing import get_args
 
 from keystone.generation.answers.sentences import read_place, read_places, tidy
-from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.context.texts import delimit, neutralise
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.agent.tools import LONGEST_SEARCH, Desk, NoteTaken, State, World, search_text
 from keystone.generation.readers.loop import Allowance, Asked, Walk, ask_within
-from keystone.generation.reply_types import read_parts
+from keystone.generation.replies import read_parts
 from keystone.generation.types import Answered, Reply, Request, Step
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.errors import Unusable

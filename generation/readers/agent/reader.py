@@ -18,10 +18,8 @@ from functools import partial
 
 from keystone.generation.answers.quotes import find_quoted_segments
 from keystone.generation.answers.sentences import tidy
-from keystone.generation.ask import run_together
-from keystone.generation.context.delimit import neutralise
-from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import clip, count_tokens, neutralise
+from keystone.generation.llm.model import Model, run_together
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.queries.compose import is_narrative_query
 from keystone.generation.readers.agent.judge import (
@@ -38,7 +36,7 @@ from keystone.generation.readers.reader import Hits, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
 from keystone.generation.readers.structure_reader import WritesFromEvidence, order_by_text, score_by_place
 from keystone.generation.readers.write import NOTED, cut_to_tokens
-from keystone.generation.reply_types import read_part
+from keystone.generation.replies import read_part
 from keystone.generation.types import (
     Evidence,
     EvidenceSet,

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from keystone.fusion.fuse import fuse_reciprocal_ranks
 from keystone.generation.answers.quotes import find_quote
 from keystone.generation.answers.sentences import read_place, tidy
-from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.context.texts import clip, count_tokens, delimit, neutralise
 from keystone.generation.context.topic import read_context
 from keystone.generation.prompts.readers import Action, TakenNote
 from keystone.generation.readers.graphreader.material import split_chunks

@@ -12,10 +12,8 @@ from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from keystone.generation.answers.sentences import tidy
-from keystone.generation.ask import run_together
-from keystone.generation.context.delimit import neutralise
-from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import clip, count_tokens, neutralise
+from keystone.generation.llm.model import Model, run_together
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.disco_rag.relations import (
     INTER,

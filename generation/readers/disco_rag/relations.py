@@ -16,10 +16,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 import yaml
 
-from keystone.generation.context.delimit import delimit
+from keystone.generation.context.texts import delimit
 from keystone.generation.readers.structure_reader import Question
 from keystone.generation.readers.write import cut_to_tokens
-from keystone.generation.structured import strip_thought
+from keystone.generation.replies import strip_thought
 from keystone.generation.types import Evidence, Reply
 from keystone.indexing.errors import Unusable, printable
 from keystone.indexing.structures.blocks import trim

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.fusion.fuse import interleave
-from keystone.generation.ask import run_together
-from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import clip, count_tokens
+from keystone.generation.llm.model import Model, run_together
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.discorag.tools import (
     TOOLS,

@@ -12,11 +12,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.generation.context.delimit import delimit
-from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.context.texts import clip, count_tokens, delimit
 from keystone.generation.context.topic import Sources, embed_spans
 from keystone.generation.readers.structure_reader import Question
-from keystone.generation.structured import strip_thought
+from keystone.generation.replies import strip_thought
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.cached import read_discourse_trees

@@ -14,10 +14,8 @@ from functools import partial
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from keystone.generation.ask import run_together
-from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.context.tokens import clip, convert_weight, weigh_prefixes
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import clip, convert_weight, delimit, neutralise, weigh_prefixes
+from keystone.generation.llm.model import Model, run_together
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.graphreader.material import (
     WORDS_WEIGHT,
@@ -30,7 +28,7 @@ from keystone.generation.readers.graphreader.material import (
 from keystone.generation.readers.loop import Allowance, Asked, ask_within, count_prompt_tokens
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.readers.structure_reader import Question
-from keystone.generation.structured import strip_thought
+from keystone.generation.replies import strip_thought
 from keystone.generation.types import Failure, Reply, Request, Step
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.errors import Unusable

@@ -12,8 +12,7 @@ from functools import partial
 from random import Random
 from typing import Literal
 
-from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens, delimit, neutralise
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.graphreader.material import ChunkFact, Material, find_parts, find_support

@@ -12,8 +12,8 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import NamedTuple
 
-from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.structured import find_objects, strip_thought
+from keystone.generation.context.texts import clip, count_tokens
+from keystone.generation.replies import find_objects, strip_thought
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 from keystone.indexing.io.json_values import read_whole_number

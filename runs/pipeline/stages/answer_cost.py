@@ -26,7 +26,7 @@ from keystone.generation.answers.mend import request_mending
 from keystone.generation.answers.sentences import MOST_SENTENCES, QueryTask, allow_tokens
 from keystone.generation.answers.support import GROUP_SENTENCES
 from keystone.generation.answers.synthesise import SynthesisTask, request_edit, request_resynthesis
-from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.prompts.answers import CHECK_SUPPORT
 from keystone.generation.readers.write import LEAST_WORDS_SHARE

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
 from keystone.generation.prompts.queries import MOST_TEXTS, SEARCH_AGAIN
 from keystone.generation.queries.enrich import SNIPPET_CHARACTERS, OpenQuery, request_search_texts
 from keystone.retrieval.types import Query, Rankings

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
 from keystone.generation.prompts.queries import MOST_TEXTS
 from keystone.generation.summarise import LONG_DOCUMENT_TOKENS, request_summary, summarise
 from keystone.generation.types import Fallback

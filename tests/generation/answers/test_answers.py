@@ -20,7 +20,7 @@ from keystone.generation.answers.sentences import (
     read_rewritten,
     tidy,
 )
-from keystone.generation.context.delimit import delimit
+from keystone.generation.context.texts import delimit
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 from tests.support.models.answer_replies import BEES, PASSAGES, REPLY, make_reply, make_rewritten_reply

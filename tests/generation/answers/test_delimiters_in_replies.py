@@ -16,8 +16,8 @@ from keystone.generation.answers.claims import Claim, ProseTask, read_claims, re
 from keystone.generation.answers.sentences import Passage, QueryTask, make_answer_reader, read_rewritten
 from keystone.generation.answers.support import find_sources, make_claims, read_verdicts
 from keystone.generation.answers.synthesise import read_texts
-from keystone.generation.ask import request_repair
-from keystone.generation.context.delimit import delimit, neutralise, strip_delimiters
+from keystone.generation.context.texts import delimit, neutralise, strip_delimiters
+from keystone.generation.llm.model import request_repair
 from keystone.generation.types import Answer, Failure, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Span

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keystone.generation.context.passages import show_documents, show_whole_documents
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import TopicContext, keep_closest_segments, keep_language, skip_blank
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.llm.replay import record_replies
 from keystone.generation.llm.settings import REPLIES_FILE
 from keystone.generation.prompts.grading import UMBRELA_GRID

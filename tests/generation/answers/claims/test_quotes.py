@@ -11,7 +11,7 @@ from keystone.generation.answers.quotes import (
     find_quoted_segments,
     split_words,
 )
-from keystone.generation.context.delimit import neutralise
+from keystone.generation.context.texts import neutralise
 from keystone.indexing.types import Document, Segment, Span
 
 TEXT = "Bees dance \u2013 they \u201ctell\u201d  where\nflowers are. A queen isn't alone. Workers <collect> nectar."

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import Sources, read_context
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.agent.judge import Judging, read_judgment

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.delimit import DATA_RULE
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import DATA_RULE, count_tokens
 from keystone.generation.context.topic import Sources
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.disco_rag.read import read_rhetorically

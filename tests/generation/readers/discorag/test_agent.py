@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.readers.discorag.read import OBSERVATION_SHARE, Agent, Pick, explore, make_scratchpad, merge
 from keystone.generation.readers.discorag.tools import Discourse, State, Vector, World

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from keystone.generation.context.delimit import delimit
+from keystone.generation.context.texts import delimit
 from keystone.generation.prompts.readers import DISCORAG
 from keystone.generation.readers.discorag.tools import NAMES, TOOLS, Action, State, Vector, World, disarm, read_action
 from keystone.generation.types import Reply

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import Sources, TopicContext
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.graphreader import reader
