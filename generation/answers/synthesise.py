@@ -34,7 +34,7 @@ from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_list
 from keystone.generation.rules.sentences import SAME_COSINE, compute_utilities
-from keystone.generation.rules.words import find_numbers, find_terms
+from keystone.generation.rules.support import find_numbers, find_terms
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.vectors.types import Vectors

@@ -16,8 +16,7 @@ from keystone.generation.answers.sentences import tidy
 from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import queries as prompts
 from keystone.generation.replies import check, read_json, read_string, read_strings
-from keystone.generation.rules.queries import extract_topic
-from keystone.generation.rules.words import INTERROGATIVES
+from keystone.generation.rules.queries import INTERROGATIVES, extract_topic
 from keystone.generation.types import Failure, Fallback, Reply, Request, Understanding
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.errors import Unusable

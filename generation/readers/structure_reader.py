@@ -16,8 +16,8 @@ from keystone.generation.context.topic import TopicContext, embed_spans
 from keystone.generation.llm.model import run_together
 from keystone.generation.readers.reader import Hits, Task, Tools
 from keystone.generation.readers.write import cut_to_tokens, write_answer
+from keystone.generation.rules.sentences import read_sentence
 from keystone.generation.rules.stands_alone import can_be_read
-from keystone.generation.rules.subject import read_sentence
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Stop
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.types import Document, Span

@@ -21,9 +21,10 @@ from keystone.generation.rules.sentences import (
     find_holding_segments,
     find_sentences,
     group_same_sentences,
+    include_subject,
+    read_sentence,
     share_words,
 )
-from keystone.generation.rules.subject import include_subject, read_sentence
 from keystone.generation.rules.support import find_added
 from keystone.generation.types import Answer, Evidence, Sentence
 from keystone.indexing.types import Document, Span

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from keystone.generation.grading.use import Use
+from keystone.generation.grading.rate_sentences import Use
 from keystone.generation.prompts.evaluation import LEAST_MARK, MOST_MARK
 from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError

@@ -18,11 +18,10 @@ from keystone.generation.answers.sentences import Passage, QueryTask, make_answe
 from keystone.generation.answers.support import find_sources, make_claims, read_verdicts
 from keystone.generation.answers.synthesise import read_texts
 from keystone.generation.grading import rate_answers
-from keystone.generation.grading.citations import read_rating
 from keystone.generation.grading.nuggets import read_nuggets
 from keystone.generation.grading.rate_answers import read_battle
+from keystone.generation.grading.rate_sentences import AskedAnswer, read_rating, read_use
 from keystone.generation.grading.umbrela import read_grades
-from keystone.generation.grading.use import AskedAnswer, read_use
 from keystone.generation.llm.cache import decode_reply, encode_reply
 from keystone.generation.llm.chat import PaidReply, ReplyBound, read_reply
 from keystone.generation.queries.enrich import read_passage, read_search_texts

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from keystone.generation.context.texts import DATA_RULE, delimit, neutralise
 from keystone.generation.grading.rate_answers import request_battle
+from keystone.generation.grading.rate_sentences import AskedAnswer, request_use
 from keystone.generation.grading.umbrela import GradeForm, Mode, grade_pairs, request_grades
-from keystone.generation.grading.use import AskedAnswer, request_use
 from keystone.generation.prompts.answers import SUMMARISE
 from keystone.generation.prompts.evaluation import BATTLE, USE, USE_WITH_REFERENCES
 from keystone.generation.prompts.grading import UMBRELA, UMBRELA_GRID

@@ -35,8 +35,9 @@ from keystone.generation.rules.sentences import (
     find_holding_segments,
     find_sentences,
     group_same_sentences,
+    include_subject,
+    read_sentence,
 )
-from keystone.generation.rules.subject import include_subject, read_sentence
 from keystone.generation.types import Sentence, Understanding
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.index import Index

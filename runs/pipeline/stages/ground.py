@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
-from keystone.generation.grading.citations import judge_documents, request_verdict
+from keystone.generation.grading.rate_sentences import judge_documents, request_verdict
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.grading import GROUND, Verdict
 from keystone.generation.types import Failure, Fallback
