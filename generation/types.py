@@ -198,6 +198,8 @@ class EvidenceSet:
     """Each step of the check in which the model gave no usable reply."""
 
 
+MOST_CITATIONS = 3
+"""The most segments that one sentence cites. Every track accepts them."""
 Citation = str
 """The id of a segment, or of a document as long as none of its segments is chosen, or where a track cites documents."""
 

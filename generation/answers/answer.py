@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, get_args
 
-from keystone.generation.answers.cite import MOST_CITATIONS, assign_citations
+from keystone.generation.answers.cite import assign_citations
 from keystone.generation.answers.quotes import find_quote
 from keystone.generation.answers.sentences import (
     Draft,
@@ -36,7 +36,17 @@ from keystone.generation.context.texts import neutralise
 from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import HELD_DRAFTS, note_drafts, read_json, read_parts
-from keystone.generation.types import Answer, Answered, Failure, Fallback, QuestionCheck, Reply, Request, Sentence
+from keystone.generation.types import (
+    MOST_CITATIONS,
+    Answer,
+    Answered,
+    Failure,
+    Fallback,
+    QuestionCheck,
+    Reply,
+    Request,
+    Sentence,
+)
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document, Span
 from keystone.retrieval.types import Query

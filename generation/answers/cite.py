@@ -22,7 +22,7 @@ from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_parts
 from keystone.generation.rules.support import find_terms, make_weigher, tells_gap
-from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from keystone.generation.types import MOST_CITATIONS, Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.corpora.languages import differ_in_language
 from keystone.indexing.languages import LANGUAGES
 from keystone.indexing.types import Document, Span
@@ -125,8 +125,6 @@ def drop_far_citations(
     return checked, dropped
 
 
-MOST_CITATIONS = 3
-"""The most segments that one sentence cites. Every track accepts them."""
 LEAST_GAIN_SHARE = 0.15
 """The least share of a sentence's weight that a further segment must cover anew."""
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from keystone.fusion.parasol import choose, log_terms
 from keystone.generation.answers.quotes import (
-    MOST_CITATIONS,
     find_names,
     find_naming_segments,
     find_quote,
@@ -43,7 +42,7 @@ from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_parts
 from keystone.generation.rules.sentences import SAME_COSINE
-from keystone.generation.types import Answer, Citation, Failure, Fallback, Reply, Request, Sentence
+from keystone.generation.types import MOST_CITATIONS, Answer, Citation, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document, Segment, Span
 from keystone.indexing.vectors.types import Vectors

@@ -12,8 +12,6 @@ LEAST_QUOTE_CHARACTERS = 15
 """The fewest characters of a quote without white space. A shorter one could stand anywhere."""
 MOST_QUOTE_CHARACTERS = 2000
 """The most characters of a quote. A longer one is no quote of one statement."""
-MOST_CITATIONS = 3
-"""The most segments that one claim cites."""
 _ALIKE = (
     "'\"`\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u00ab\u00bb",
     "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212",

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.generation.answers.cite import MOST_CITATIONS, TopicSegments, add_segments
+from keystone.generation.answers.cite import TopicSegments, add_segments
 from keystone.generation.answers.sentences import (
     allow_tokens,
     count_words,
@@ -39,6 +39,7 @@ from keystone.generation.rules.support import (
     tells_gap,
 )
 from keystone.generation.types import (
+    MOST_CITATIONS,
     Answer,
     Checked,
     Failure,

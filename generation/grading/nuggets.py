@@ -64,10 +64,14 @@ async def _grow(
 
 def request_nuggets(question: str, passages: Sequence[str], nuggets: Sequence[str], window: int) -> Request:
     """Make a request that brings a list of nuggets up to date. Passages are cut to equal shares of `window` tokens."""
-    limit = share_window(window, len(passages))
-    shown = "\n\n".join(delimit(number, clip(text, limit)) for number, text in enumerate(passages, 1))
+    shown = _show_passages(passages, window)
     so_far = _number(nuggets) or "(none)"
     return prompts.CREATE_NUGGETS.request(passages=shown, question=neutralise(question), nuggets=so_far)
+
+
+def _show_passages(passages: Sequence[str], window: int) -> str:
+    limit = share_window(window, len(passages))
+    return "\n\n".join(delimit(number, clip(text, limit)) for number, text in enumerate(passages, 1))
 
 
 def read_nuggets(reply: Reply, known: Sequence[str]) -> list[str]:
@@ -161,8 +165,7 @@ def request_criteria(
     question: str, passages: Sequence[str], known: Sequence[prompts.WrittenCriterion], window: int
 ) -> Request:
     """Make a request that brings criteria up to date. Passages are cut to equal shares of `window` tokens."""
-    limit = share_window(window, max(len(passages), 1))
-    shown = "\n\n".join(delimit(number, clip(text, limit)) for number, text in enumerate(passages, 1))
+    shown = _show_passages(passages, window)
     so_far = "\n".join(f"{one.weight:+d} ({one.type}) {neutralise(one.text)}" for one in known) or "(none)"
     return prompts.CREATE_CRITERIA.request(passages=shown, question=neutralise(question), criteria=so_far)
 

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from keystone.generation.llm.cache import Cache, keep_outcome
 from keystone.generation.llm.chat import Backend, PaidReply, make_keyed_name
-from keystone.generation.llm.model import PromptSizes, make_request_key
+from keystone.generation.llm.model import OpenModel, PromptSizes, make_request_key
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.llm.usage import add_usage
+from keystone.generation.llm.usage import NO_SHARES, Purse, add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import UserError
 
@@ -223,3 +225,33 @@ class Client:
             stream.wake()
         for stream in self._streams:
             stream.wake()
+
+
+OpenBackend = Callable[..., AbstractAsyncContextManager[OpenModel]]
+"""Opens a model: `open_backend(settings, folder, retry)`. Its files are in the folder, unless the settings name others.
+
+If `retry` is true, the model is asked again for replies that no reader could use.
+"""
+
+
+@asynccontextmanager
+async def open_model(
+    settings: ModelSettings,
+    folder: Path,
+    costs: Path | None = None,
+    shares: Mapping[str, float] = NO_SHARES,
+    retry: bool = False,
+) -> AsyncIterator[OpenModel]:
+    """Open the model of the settings, within a running event loop. `UserError` for wrong settings, keys and files.
+
+    If the settings have a budget, the file `costs` keeps the cost of each call. `shares` then holds the share of the
+    budget for some purposes: see `Purse`. Each backend is the module of its name in this package, with a function
+    `open_backend` of the type `OpenBackend`.
+    """
+    open_backend: OpenBackend = import_module(f"keystone.generation.llm.{settings.backend}").open_backend
+    with ExitStack() as stack:
+        if settings.budget is not None:
+            purse = stack.enter_context(closing(Purse(settings.budget, settings.prices, costs, shares)))
+            open_backend = partial(open_backend, purse=purse)
+        async with open_backend(settings, folder, retry) as model:
+            yield model

@@ -51,8 +51,8 @@ async def understand_by_model(
     """
     requests: list[tuple[Request, Callable[[Reply], Any]]] = []
     for one in topics:
-        requests.append((request_questions(one.narrative), partial(read_questions, most=most)))
-        requests.append((request_topic(one.narrative), partial(read_topic, narrative=one.narrative)))
+        requests.append((prompts.DECOMPOSE.request(narrative=one.narrative), partial(read_questions, most=most)))
+        requests.append((prompts.TOPIC.request(narrative=one.narrative), partial(read_topic, narrative=one.narrative)))
     found = await ask_all(model, requests)
     fallbacks: list[Fallback] = []
     questions: list[tuple[str, ...]] = []
@@ -71,11 +71,6 @@ async def understand_by_model(
     expanded, missing = await expand_topics(model, topics, phrases, variants, in_context)
     parts = zip(topics, questions, phrases, expanded, strict=True)
     return [Understanding(one.id, asks, phrase, more) for one, asks, phrase, more in parts], fallbacks + missing
-
-
-def request_questions(narrative: str) -> Request:
-    """Make a request for a narrative's questions."""
-    return prompts.DECOMPOSE.request(narrative=narrative)
 
 
 def read_questions(reply: Reply, most: int = MOST_QUESTIONS) -> tuple[str, ...]:
@@ -104,11 +99,6 @@ def tidy_question(text: str) -> str:
 def key_question(question: str) -> str:
     """Make a key that is equal for questions that differ in case and final punctuation alone."""
     return question.casefold().rstrip(" ?.!")
-
-
-def request_topic(narrative: str) -> Request:
-    """Make a request for a narrative's topic."""
-    return prompts.TOPIC.request(narrative=narrative)
 
 
 def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
@@ -249,7 +239,10 @@ async def understand_by_contract(
 
     If the model gives no questions, the narrative is the only question, and nothing is known of what it wants.
     """
-    requests = [(request_contract(one.narrative), partial(read_contract, topic=one, most=most)) for one in topics]
+    requests = [
+        (prompts.CONTRACT.request(narrative=one.narrative), partial(read_contract, topic=one, most=most))
+        for one in topics
+    ]
     found = list[Understanding]()
     fallbacks = list[Fallback]()
     for one, read in zip(topics, await ask_all(model, requests), strict=True):
@@ -258,11 +251,6 @@ async def understand_by_contract(
             read = Understanding(one.id, (" ".join(one.narrative.split()),), extract_topic(one.narrative))
         found.append(read)
     return found, fallbacks
-
-
-def request_contract(narrative: str) -> Request:
-    """Make a request for a narrative's questions, and for what each wants."""
-    return prompts.CONTRACT.request(narrative=narrative)
 
 
 def read_contract(reply: Reply, topic: Topic, most: int = MOST_QUESTIONS) -> Understanding:

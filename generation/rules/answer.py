@@ -26,15 +26,13 @@ from keystone.generation.rules.sentences import (
     share_words,
 )
 from keystone.generation.rules.support import find_added
-from keystone.generation.types import Answer, Evidence, Sentence
+from keystone.generation.types import MOST_CITATIONS, Answer, Evidence, Sentence
 from keystone.indexing.types import Document, Span
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.types import Vectors
 from keystone.indexing.words import find_stems
 from keystone.retrieval.types import Query
 
-MOST_CITATIONS = 3
-"""The most citations of one sentence."""
 NOTHING = "The documents seem to say nothing that answers the question."
 """The answer if no sentence fits. It cites nothing."""
 MISSING = "The documents seem to say nothing about:"

@@ -22,8 +22,8 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 
+from keystone.generation.llm.client import open_model
 from keystone.generation.llm.model import CutPrompt, Model, OpenModel, tell_outcome
-from keystone.generation.llm.open import open_model
 from keystone.generation.llm.usage import add_usage, report_usage
 from keystone.generation.prompts import answers, grading, queries, readers
 from keystone.generation.types import Failure, Reply, Request, Usage

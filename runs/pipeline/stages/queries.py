@@ -12,9 +12,6 @@ from keystone.generation.prompts.queries import CONTRACT, DECOMPOSE, TOPIC, TRAN
 from keystone.generation.queries.enrich import request_passage, request_translation
 from keystone.generation.queries.understand import (
     find_names_to_avoid,
-    request_contract,
-    request_questions,
-    request_topic,
     request_variants,
 )
 from keystone.generation.types import Fallback, Understanding
@@ -123,10 +120,10 @@ def _list_asks(job: Job, one: AskedTopic, thinking: int) -> Iterator[Ask]:
     config, narrative = job.config, one.topic.narrative
     settings = config.queries
     if settings.method == "contract":
-        yield Ask("queries", 1, request_contract(narrative))
+        yield Ask("queries", 1, CONTRACT.request(narrative=narrative))
     if settings.method == "model":
-        yield Ask("queries", 1, request_questions(narrative))
-        yield Ask("queries", 1, request_topic(narrative))
+        yield Ask("queries", 1, DECOMPOSE.request(narrative=narrative))
+        yield Ask("queries", 1, TOPIC.request(narrative=narrative))
     if settings.method == "model" and settings.variants:
         names = find_names_to_avoid(narrative, "")
         in_context = narrative if settings.expand == "narrative" else ""

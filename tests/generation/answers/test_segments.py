@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from keystone.fusion.closest import find_closest_segments
 from keystone.generation.answers.cite import (
     LEAST_GAIN_SHARE,
-    MOST_CITATIONS,
     TopicSegments,
     choose_segments,
     cite_segments,
@@ -19,7 +18,7 @@ from keystone.generation.answers.cite import (
 )
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.rules.support import find_terms
-from keystone.generation.types import Answer, Sentence
+from keystone.generation.types import MOST_CITATIONS, Answer, Sentence
 from tests.support.structures.topic_segments import SEGMENTS, make_context, toward
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.cite import MOST_CITATIONS, cite_segments, list_segments
+from keystone.generation.answers.cite import cite_segments, list_segments
 from keystone.generation.answers.support import (
     GROUP_SENTENCES,
     Verdict,
@@ -32,7 +32,7 @@ from keystone.generation.rules.support import (
     says_nothing,
     tells_gap,
 )
-from keystone.generation.types import Answer, Failure, Reply, Request, Sentence, SupportCheck
+from keystone.generation.types import MOST_CITATIONS, Answer, Failure, Reply, Request, Sentence, SupportCheck
 from keystone.indexing.errors import Unusable
 from keystone.retrieval.types import Query
 from tests.support.models.answer_replies import JSON

@@ -681,7 +681,7 @@ def test_many_faults_at_once_leave_nothing_unanswered_and_nothing_paid_twice(tmp
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from keystone.generation.llm.open import open_model
+from keystone.generation.llm.client import open_model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Request
 

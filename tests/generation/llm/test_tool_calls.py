@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from keystone.generation.llm.client import open_model
 from keystone.generation.llm.dialects import read_call, write_tools, write_turns
-from keystone.generation.llm.open import open_model
 from keystone.generation.llm.usage import find_most_usage
 from keystone.generation.prompts.readers import AGENT, AGENT_FUNCTIONS, AGENT_JUDGE
 from keystone.generation.types import EvidenceSet, Message, Request
@@ -28,7 +28,9 @@ from tests.generation.readers.agent.test_agent import (
 from tests.support.models.client import make_settings
 from tests.support.servers.chat import Exchange, Said, serving
 
-REQUEST = Request("agent", (("user", "Why?"),), 100, AGENT.schema, functions=AGENT_FUNCTIONS)
+SCHEMA = AGENT.schema or {}
+
+REQUEST = Request("agent", (("user", "Why?"),), 100, SCHEMA, functions=AGENT_FUNCTIONS)
 SEARCH = '{"notes":[],"tool":"search","text":"castle"}'
 
 
@@ -85,12 +87,12 @@ def test_a_body_without_a_call_stays_as_it_is(body: Any) -> None:
 
 def test_each_function_has_a_description_and_members_of_the_schema() -> None:
     written = write_tools(REQUEST)
-    assert {tool["function"]["name"] for tool in written["tools"]} == set(AGENT.schema["properties"]["tool"]["enum"])
+    assert {tool["function"]["name"] for tool in written["tools"]} == set(SCHEMA["properties"]["tool"]["enum"])
     for tool in written["tools"]:
         parameters = tool["function"]["parameters"]
-        assert set(parameters["required"]) == set(parameters["properties"]) <= set(AGENT.schema["properties"])
+        assert set(parameters["required"]) == set(parameters["properties"]) <= set(SCHEMA["properties"])
         assert "tool" not in parameters["properties"]
-    plain = Request("agent", REQUEST.messages, 100, AGENT.schema)
+    plain = Request("agent", REQUEST.messages, 100, SCHEMA)
     assert write_tools(plain) == {}
     assert find_most_usage(REQUEST).prompt_tokens >= find_most_usage(plain).prompt_tokens + len(json.dumps(written)) / 2
 
@@ -124,7 +126,7 @@ def speak(body: dict[str, Any]) -> Said:
         if after["role"] == "tool":
             assert after["tool_call_id"] == before["tool_calls"][0]["id"]
         assert ("tool_calls" in before) == (after["role"] == "tool")
-    arguments = dump({key: action[key] for key in AGENT.schema["properties"] if key in taken})
+    arguments = dump({key: action[key] for key in SCHEMA["properties"] if key in taken})
     call = {"id": "c1", "type": "function", "function": {"name": action["tool"], "arguments": arguments}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     return {"message": message, "finish_reason": "tool_calls"}
