@@ -61,11 +61,9 @@ class Backend(Protocol):
 
     async def answer(self, request: Request) -> PaidReply:
         """Ask until a reply comes, or until none can come."""
-        ...
 
     async def close(self) -> None:
         """Close all connections; called once."""
-        ...
 
 
 class ReplyBound(NamedTuple):

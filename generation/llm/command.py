@@ -17,10 +17,9 @@ from pathlib import Path
 from signal import Signals
 
 from keystone.generation.llm.chat import PLAIN_REQUEST, REPLY_LIMIT_BYTES, PaidReply, ReplyBound, read_reply
-from keystone.generation.llm.client import open_client
+from keystone.generation.llm.client import Purse, open_client
 from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.llm.usage import Purse
 from keystone.generation.types import Failure, Message, Request
 from keystone.indexing.errors import UserError, WrongReply, printable
 from keystone.indexing.io.keys import remove_key

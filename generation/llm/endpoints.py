@@ -34,12 +34,12 @@ from keystone.generation.llm.chat import (
     read_reply,
     write_body,
 )
-from keystone.generation.llm.client import open_client
+from keystone.generation.llm.client import Purse, open_client
 from keystone.generation.llm.dialects import from_responses, read_call, to_responses
 from keystone.generation.llm.endpoint_pool import Endpoint, EndpointPool
 from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.llm.usage import Purse, add_usage
+from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import TooLarge, TurnedAway, UnknownForm, UserError, WrongReply
 from keystone.indexing.io.error_text import describe_refusal, show_value

@@ -81,7 +81,6 @@ class Model(Protocol):
         The model draws a request when it has room for it. `UserError` if no request can be answered: the key is wrong,
         the model unknown, or no endpoint can be reached. `Waits` if another program has to make replies.
         """
-        ...
 
 
 @runtime_checkable
@@ -94,7 +93,6 @@ class TakesOutcomes(Protocol):
         `asked` are its requests that got a reply: one, or its repair too. `refusal` is the reason why the step has no
         usable reply, empty if a reader took one. `cut` says whether the last reply was cut at `max_tokens`.
         """
-        ...
 
 
 class OpenModel(Model, Protocol):
@@ -103,17 +101,14 @@ class OpenModel(Model, Protocol):
     @property
     def usage(self) -> MutableMapping[str, Usage]:
         """The cost since its reader last cleared it, by purpose."""
-        ...
 
     @property
     def notes(self) -> list[str]:
         """Notes, for instance that an endpoint takes no schemas."""
-        ...
 
     @property
     def prompts(self) -> PromptSizes:
         """The sizes of the prompts that it has answered."""
-        ...
 
 
 def tell_outcome(model: Model, asked: Sequence[Request], refusal: str = "", cut: bool = False) -> None:

@@ -119,11 +119,9 @@ class Reader(Protocol):
 
     async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
         """Gather the evidence for the task from the documents of `hits`."""
-        ...
 
     async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
         """Answer the task from its evidence. The answer cites segments. Its `fallbacks` record the model's failures."""
-        ...
 
 
 def open_reader(tools: Tools) -> Reader:
