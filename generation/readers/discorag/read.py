@@ -357,10 +357,7 @@ def merge(forest: Sequence[Discourse], question: Question, picks: Sequence[Pick]
         for id in one.leaves:
             why.setdefault((one.place, id), one.why)
     kept = interleave([[(one.place, id) for id in one.leaves] for one in picks], most)
-    return tuple(
-        Evidence(forest[place].find_span(id), forest[place].find_text(id), 0.0, question.query_id, why=why[place, id])
-        for place, id in kept
-    )
+    return tuple(question.quote(forest[place].find_span(id), why=why[place, id]) for place, id in kept)
 
 
 def choose_plainly(question: Question, settings: DiscoRagSettings, gate: Step) -> EvidenceSet:
@@ -369,11 +366,7 @@ def choose_plainly(question: Question, settings: DiscoRagSettings, gate: Step) -
     for span in interleave([question.find_closest_segments(row, settings.kept) for row in question.rows]):
         if len(kept) < settings.kept and not any(map(span.overlaps, kept)):
             kept.append(span)
-    texts = {document.id: document.text for document in question.documents}
-    items = tuple(
-        Evidence(span, texts[span.doc_id][span.start : span.end], 0.0, question.query_id, why="closest segment")
-        for span in kept
-    )
+    items = tuple(question.quote(span, why="closest segment") for span in kept)
     return EvidenceSet(items, stop="done" if items else "empty", steps=(replace(gate, added=tuple(kept)),))
 
 

@@ -166,9 +166,8 @@ def _rank_documents(material: Material) -> dict[str, int]:
 
 def _make_items(material: Material, found: Sequence[tuple[Span, float, str]]) -> list[Evidence]:
     """Make evidence of stretches, each with its score and reason. A text that repeats is taken once."""
-    texts = {document.id: document.text for document in material.question.documents}
     items: dict[str, Evidence] = {}
-    for span, score, why in found:
-        text = texts[span.doc_id][span.start : span.end]
-        items.setdefault(" ".join(text.split()), Evidence(span, text, score, material.question.query_id, "", why))
+    for one in found:
+        item = material.question.quote(*one)
+        items.setdefault(" ".join(item.text.split()), item)
     return list(items.values())

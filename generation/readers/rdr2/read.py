@@ -267,18 +267,11 @@ def _rank(tools: Tools, question: Question, found: Sequence[Sequence[Chosen]]) -
 
     In a step, the order is that of the cosine with the question. Ties go to the earlier place.
     """
-    texts = {document.id: document.text for document in question.documents}
     spans = [span for own in found for span, _, _ in own]
     cosines = dict(
         zip(spans, (embed_spans(tools.sources, question.context, spans) @ question.vector).tolist(), strict=True)
     )
-    items = (
-        [
-            Evidence(span, texts[span.doc_id][span.start : span.end], cosines[span], question.query_id, heading, why)
-            for span, heading, why in own
-        ]
-        for own in found
-    )
+    items = ([question.quote(span, cosines[span], why, heading) for span, heading, why in own] for own in found)
     return tuple(interleave([sorted(own, key=lambda item: (-item.score, item.span.start)) for own in items]))
 
 
