@@ -23,8 +23,8 @@ from keystone.generation.answers.sentences import (
     read_places,
     read_text,
 )
-from keystone.generation.context.passages import share_window
 from keystone.generation.context.texts import clip, delimit, neutralise
+from keystone.generation.context.topic import share_window
 from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_parts

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, choose, extend_top, find_top
-from keystone.generation.context.passages import choose_best_spans, join_spans
 from keystone.generation.context.texts import clip, count_tokens
-from keystone.generation.context.topic import TopicContext
+from keystone.generation.context.topic import TopicContext, choose_best_spans, join_spans
 from keystone.generation.grading.umbrela import GradeForm, Mode, Pair, grade_pairs
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure, Fallback

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, TypeVar, get_args
 
-from keystone.generation.context.passages import share_window
 from keystone.generation.context.texts import clip, delimit, neutralise
+from keystone.generation.context.topic import share_window
 from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import evaluation as prompts
 from keystone.generation.replies import read_parts, read_strings

@@ -16,8 +16,8 @@ import numpy as np
 
 from keystone.fusion.fuse import fuse_reciprocal_ranks
 from keystone.generation.answers.sentences import read_place
-from keystone.generation.context.passages import merge_spans
 from keystone.generation.context.texts import delimit, neutralise
+from keystone.generation.context.topic import merge_spans
 from keystone.generation.llm.model import Model, run_together
 from keystone.generation.prompts.readers import CHECK_COVERAGE, Coverage
 from keystone.generation.readers.loop import Allowance, ask_within

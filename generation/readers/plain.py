@@ -12,8 +12,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from keystone.generation.answers.answer import AnswerTask, check_evidence
-from keystone.generation.context.passages import show_documents, show_whole_documents
-from keystone.generation.context.topic import TopicContext, read_context, skip_blank
+from keystone.generation.context.topic import (
+    TopicContext,
+    read_context,
+    show_documents,
+    show_whole_documents,
+    skip_blank,
+)
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.reader import Hits, Task, Tools, list_rows
 from keystone.generation.readers.write import (

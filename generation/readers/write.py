@@ -17,9 +17,8 @@ from keystone.generation.answers.mend import mend_answer, strip_marks
 from keystone.generation.answers.sentences import Draft, Passage, QueryTask, WordRange, count_words
 from keystone.generation.answers.support import check_by_model, check_by_rules, drop_fillers, list_unchecked
 from keystone.generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
-from keystone.generation.context.passages import join_spans, share_window
 from keystone.generation.context.texts import clip, count_tokens
-from keystone.generation.context.topic import TopicContext, keep_language
+from keystone.generation.context.topic import TopicContext, join_spans, keep_language, share_window
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import MOST_MISSING_WORDS
 from keystone.generation.queries.compose import is_narrative_query

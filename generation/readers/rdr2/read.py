@@ -15,9 +15,8 @@ from typing import get_args
 import numpy as np
 
 from keystone.fusion.fuse import interleave
-from keystone.generation.context.passages import merge_spans
 from keystone.generation.context.texts import delimit
-from keystone.generation.context.topic import Sources, embed_spans
+from keystone.generation.context.topic import Sources, embed_spans, merge_spans
 from keystone.generation.llm.model import Model, run_together
 from keystone.generation.prompts.readers import write_route
 from keystone.generation.readers.loop import Allowance, Asked, ask_within
