@@ -104,7 +104,7 @@ METHODS: Mapping[str, str] = {
     "endpoint": "keystone.generation.rerank.endpoint:open_endpoint",
     "model": "keystone.generation.rerank.endpoint:open_model",
     "listwise": "keystone.generation.rerank.open:open_listwise",
-    "sliding": "keystone.generation.rerank.open:open_sliding",
+    "sliding": "keystone.generation.rerank.open:open_listwise",
 }
 """The import paths of the openers, `MODULE:FUNCTION`, by `rerank.method`. Keystone imports the one that a run uses."""
 
@@ -147,24 +147,14 @@ AskBlocks = Callable[[Sequence[Sequence[int]]], Awaitable[tuple[list[list[int]],
 
 @asynccontextmanager
 async def open_listwise(settings: RerankSettings, means: Means) -> AsyncIterator[Rerank]:
-    """Open the reranker `listwise`."""
+    """Open the reranker `listwise` or `sliding`."""
 
     async def rerank(candidates: Candidates) -> Reranked:
         ask_blocks = await _open_asking(settings, means, candidates)
         number = len(candidates.context.documents)
-        orders, fallbacks = await ask_blocks(make_blocks(number, settings.block))
-        return Reranked(merge_blocks(number, orders), fallbacks)
-
-    yield rerank
-
-
-@asynccontextmanager
-async def open_sliding(settings: RerankSettings, means: Means) -> AsyncIterator[Rerank]:
-    """Open the reranker `sliding`."""
-
-    async def rerank(candidates: Candidates) -> Reranked:
-        ask_blocks = await _open_asking(settings, means, candidates)
-        number = len(candidates.context.documents)
+        if settings.method == "listwise":
+            orders, fallbacks = await ask_blocks(make_blocks(number, settings.block))
+            return Reranked(merge_blocks(number, orders), fallbacks)
         ranking, missed = list(range(number)), list[Fallback]()
         for window in list_windows(number, settings.block, settings.stride):
             (order,), fallbacks = await ask_blocks([[ranking[place] for place in window]])
