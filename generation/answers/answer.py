@@ -23,9 +23,7 @@ from keystone.generation.answers.sentences import (
     cut_to_words,
     list_as_json,
     list_sentences,
-    make_answer_reader,
-    make_sentences,
-    read_citations,
+    read_answer,
     read_place,
     read_rewritten,
     read_text,
@@ -119,7 +117,7 @@ async def draft_answer(model: Model, task: AnswerTask) -> Draft:
     If reference assignment finds no support for a sentence, the sentence cites nothing.
     """
     request = request_answer(task) if task.passages else None
-    asked = [(task.topic_id, request, make_answer_reader(task.passages))]
+    asked = [(task.topic_id, request, partial(read_answer, passages=task.passages))]
     (answer,), fallbacks = await request_answers(model, "answer", asked)
     answer, missed = await shorten_and_cite(model, answer, task.words, task.passages)
     return answer, fallbacks + missed
@@ -186,7 +184,7 @@ async def write_sub_answers(
         (
             task.topic_id,
             request_sub_answer(task, prompt_with) if task.passages else None,
-            make_answer_reader(task.passages),
+            partial(read_answer, passages=task.passages),
         )
         for task in tasks
     ]
@@ -230,11 +228,10 @@ def list_questions(queries: Sequence[Query]) -> str:
 
 def read_whole(reply: Reply, task: AnswerTask) -> tuple[tuple[Sentence, ...], str]:
     """Read the sentences of an answer, which cite document ids or nothing, and what is missing; empty if nothing is."""
-    found = read_parts(reply, "answer", prompts.CitedText)
-    made = make_sentences(((item.text, read_citations(item.citations, task.passages)) for item in found), reply)
+    made = read_answer(reply, task.passages)
     value = read_json(reply, lambda one: isinstance(one, dict) and isinstance(one.get("answer"), list))
     missing = value.get("missing") if isinstance(value, dict) else None
-    return tuple(made), read_text(missing, reply) if isinstance(missing, str) else ""
+    return made, read_text(missing, reply) if isinstance(missing, str) else ""
 
 
 async def write_whole(model: Model, task: AnswerTask) -> Draft:

@@ -147,14 +147,10 @@ def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]], reply: Reply) -
     return tuple(sentences)
 
 
-def make_answer_reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[Sentence, ...]]:
-    """Make a reader of answers from these passages. Its sentences cite document ids; some may cite none."""
-
-    def read(reply: Reply) -> tuple[Sentence, ...]:
-        found = read_parts(reply, "answer", CitedText)
-        return make_sentences(((item.text, read_citations(item.citations, passages)) for item in found), reply)
-
-    return read
+def read_answer(reply: Reply, passages: Sequence[Passage]) -> tuple[Sentence, ...]:
+    """Read an answer from these passages. Its sentences cite document ids; some may cite none."""
+    found = read_parts(reply, "answer", CitedText)
+    return make_sentences(((item.text, read_citations(item.citations, passages)) for item in found), reply)
 
 
 def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool = False) -> tuple[Sentence, ...]:

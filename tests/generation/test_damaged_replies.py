@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from keystone.generation.answers.answer import read_shorter
 from keystone.generation.answers.cite import read_supports
 from keystone.generation.answers.claims import Claim, ProseTask, read_claims, read_prose
-from keystone.generation.answers.sentences import Passage, QueryTask, make_answer_reader, read_rewritten
+from keystone.generation.answers.sentences import Passage, QueryTask, read_answer, read_rewritten
 from keystone.generation.answers.support import find_sources, make_claims, read_verdicts
 from keystone.generation.answers.synthesise import read_texts
 from keystone.generation.grading import rate_answers
@@ -64,7 +64,7 @@ READERS: list[tuple[str, Read]] = [
     ('{"grade": 2}', partial(read_grades, names=["grade"], expected=True)),
     ('{"1": 2, "2": "0"}', partial(read_grades, names=["1", "2"], expected=True)),
     ('{"ranking": [3, 1, 2]}', note_drafts(request_ranking("", ["", "", ""]), partial(read_ranking, passages=3))),
-    ('{"answer": [{"text": "Bees dance.", "citations": [0, "1"]}]}', make_answer_reader(PASSAGES)),
+    ('{"answer": [{"text": "Bees dance.", "citations": [0, "1"]}]}', partial(read_answer, passages=PASSAGES)),
     ('{"sentences": [{"id": 0, "citations": [0]}]}', partial(read_supports, sentences=SENTENCES, passages=PASSAGES)),
     ('{"sentences": [{"id": 0, "text": "Bees."}]}', partial(read_rewritten, sentences=SENTENCES, may_drop=True)),
     ('{"sentences": [{"id": 0, "text": "Bees."}]}', partial(read_shorter, sentences=SENTENCES, words=(1, 9))),

@@ -16,7 +16,7 @@ from keystone.generation.answers.sentences import (
     count_words,
     cut_to_words,
     list_sentences,
-    make_answer_reader,
+    read_answer,
     read_rewritten,
     tidy,
 )
@@ -78,9 +78,9 @@ def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequenc
 def test_an_answer_is_read_or_refused(reply: str, sentences: list[tuple[str, tuple[str, ...]]] | None) -> None:
     if sentences is None:
         with pytest.raises(Unusable):
-            make_answer_reader(PASSAGES)(Reply(reply))
+            read_answer(Reply(reply), PASSAGES)
     else:
-        assert make_answer_reader(PASSAGES)(Reply(reply)) == tuple(Sentence(*sentence) for sentence in sentences)
+        assert read_answer(Reply(reply), PASSAGES) == tuple(Sentence(*sentence) for sentence in sentences)
 
 
 @pytest.mark.parametrize(
