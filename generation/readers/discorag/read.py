@@ -357,7 +357,10 @@ def merge(forest: Sequence[Discourse], question: Question, picks: Sequence[Pick]
         for id in one.leaves:
             why.setdefault((one.place, id), one.why)
     kept = interleave([[(one.place, id) for id in one.leaves] for one in picks], most)
-    return tuple(question.quote(forest[place].find_span(id), why=why[place, id]) for place, id in kept)
+    return tuple(
+        Evidence(forest[place].find_span(id), forest[place].find_text(id), 0.0, question.query_id, why=why[place, id])
+        for place, id in kept
+    )
 
 
 def choose_plainly(question: Question, settings: DiscoRagSettings, gate: Step) -> EvidenceSet:
