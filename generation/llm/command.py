@@ -143,7 +143,7 @@ def write_prompt(messages: Sequence[Message]) -> bytes:
     """Write the messages of a request as one text: the system's, then the user's.
 
     If there are several turns, a line names whose turn begins: `[USER]` or `[ASSISTANT]`. No document can write such a
-    line (`keystone.generation.context.delimit.neutralise`).
+    line (`keystone.generation.context.texts.neutralise`).
     """
     marked = sum(role != "system" for role, _ in messages) > 1
     parts = [f"[{role.upper()}]\n{text}" if marked and role != "system" else text for role, text in messages]
