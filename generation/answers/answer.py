@@ -215,6 +215,7 @@ def request_whole(task: AnswerTask) -> Request:
         most=MOST_CITATIONS,
         gaps=prompts.TOLD_GAPS if task.gaps else prompts.NO_GAPS,
         missing=prompts.MOST_MISSING_WORDS,
+        faults=prompts.MOST_FAULTS,
     )
 
 

@@ -63,6 +63,8 @@ Reply with JSON: {{"answer": [{{"text": "...", "citations": [0, 3]}}, {{"text": 
 
 MOST_MISSING_WORDS = 25
 """The most words of the sentence about what the documents lack."""
+MOST_FAULTS = 8
+"""The most faults that the model names in its draft."""
 TOLD_GAPS = """If the documents do not tell a thing that the request asks for by itself, or do not bear out what it \
 takes for granted, say so once, in a few words, in the sentence that comes nearest to it: "no month is given", "the \
 reports do not say how it ended". Where this concerns what was mainly asked, it is one of the first two sentences. If \
@@ -123,10 +125,36 @@ says, the best one first. Write no document numbers into the text itself.
 {gaps} `missing` names it in one sentence of at most {missing} words, such as "The sources do not tell ..."; \
 otherwise it is an empty text.
 
-Reply with JSON: {{"answer": [{{"text": "...", "citations": [3, 0]}}, ...], "missing": ""}}""",
-    make_schema({"answer": Annotated[list[CitedText], FILLED], "missing": str}),
+Write it in three steps, all in one reply.
+1. `draft`: the answer as it first comes, as one text without citations.
+2. `faults`: what is wrong with the draft, at most {faults} things in at most twelve words each, the gravest first. \
+Read it as whoever sent the request, then compare it with the documents, one after another:
+- a question that the request itself asks, which the documents answer and the draft does not, or only in part;
+- where the request puts a matter in dispute: an argument, a reply or a piece of evidence of weight that is not there;
+- a sentence, or a part of one, that leaves what was asked: other actors, other matters, side details, comments;
+- things that belong together and stand apart: events out of their order, one side, country or person here and there;
+- a statement that says more than the documents do: a link, a motive or a conclusion of the draft's own;
+- a sentence that repeats another one, is hard to follow at the first reading, or tells too much at once.
+3. `answer`: the answer written anew without these faults, sentence by sentence. What strays goes; what is lacking \
+comes in where it belongs, by the fewest words; what belongs together is put together. In a dispute, every argument of \
+weight on either side has its place with the reply to it, a lesser one in half a sentence. What is good in the draft \
+stays. The last sentence does not repeat the first. Where the request is soon answered, fewer words serve as well.
+
+Reply with JSON: {{"draft": "...", "faults": ["..."], "answer": [{{"text": "...", "citations": [3, 0]}}, ...], \
+"missing": ""}}""",
+    make_schema(
+        {
+            "draft": str,
+            "faults": Annotated[list[str], at_most(MOST_FAULTS)],
+            "answer": Annotated[list[CitedText], FILLED],
+            "missing": str,
+        }
+    ),
 )
-"""One cited answer, written freely from whole documents."""
+"""One cited answer, written freely from whole documents.
+
+The reply holds a draft, its faults, and the answer without these: self-refinement (Madaan et al. 2023) in one call.
+"""
 
 MOST_SEARCHES = 2
 """The most new search texts of one question."""

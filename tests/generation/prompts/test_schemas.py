@@ -34,7 +34,7 @@ GOLDEN: dict[str, str] = {
     "answers.SHORTEN": "0e8d5d6583744aa8",
     "answers.EDIT": "0e8d5d6583744aa8",
     "answers.MEND": "0e8d5d6583744aa8",
-    "answers.WHOLE": "09c67ff7757d2c12",
+    "answers.WHOLE": "193745d77db46b80",
     "answers.WRITE_CLAIMS": "250e283fc2e9a7ae",
     "evaluation.BATTLE": "d98f870acde32ff5",
     "evaluation.COMPARE_ANSWERS": "a1f63018bb80e5c4",
