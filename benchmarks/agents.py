@@ -8,10 +8,9 @@ import numpy as np
 from benchmarks.table import Row, compare_costs, take_turns
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.llm.model import Model
-from keystone.generation.readers.allowance import Allowance
-from keystone.generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore
-from keystone.generation.readers.discorag.forest import Discourse
-from keystone.generation.readers.discorag.tools import World
+from keystone.generation.readers.discorag.read import OBSERVATION_SHARE, Agent, explore
+from keystone.generation.readers.discorag.tools import Discourse, World
+from keystone.generation.readers.loop import Allowance
 from keystone.generation.readers.settings import DiscoRagSettings
 from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import Reply, Request

@@ -21,9 +21,9 @@ from benchmarks.peak import read_peak_memory
 from benchmarks.table import Row, compare_costs
 from benchmarks.texts import read_passages
 from keystone.fusion.blocks import make_blocks
-from keystone.generation.ask import ask_all, run_together
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.llm.open import open_model
+from keystone.generation.llm.client import open_model
+from keystone.generation.llm.model import ask_all, run_together
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.rerank.open import Candidates, Means, open_reranker
 from keystone.generation.rerank.settings import RerankSettings

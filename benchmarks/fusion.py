@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.table import Row, compare_costs, take_turns
+from keystone.fusion.fuse import fuse_groups, fuse_systems
 from keystone.fusion.lists import group_queries_by_topic
-from keystone.fusion.rrf import fuse_groups, fuse_systems
 from keystone.retrieval.types import Rankings, offsets_of, ranked
 
 NARRATIVES, QUERIES, DEPTH, KEPT_DOCUMENTS, K = 105, 8, 1000, 100, 60

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks.table import Row, compare_costs, take_turns
 from benchmarks.texts import draw_questions, read_passages
-from keystone.fusion.rrf import fuse_systems
+from keystone.fusion.fuse import fuse_systems
 from keystone.indexing.index import Index
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.write import build_lucene

@@ -11,7 +11,7 @@ import orjson
 
 from benchmarks.table import Row, compare_costs
 from benchmarks.texts import draw_questions, read_passages
-from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from benchmarks.table import Row, compare_costs, take_turns
 from keystone.generation.context.topic import Sources, read_context
-from keystone.generation.readers.agent.desk import Desk
 from keystone.generation.readers.agent.reader import explore
-from keystone.generation.readers.agent.tools import World
-from keystone.generation.readers.allowance import Allowance
+from keystone.generation.readers.agent.tools import Desk, World
+from keystone.generation.readers.loop import Allowance
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
 from keystone.generation.types import Reply, Request

@@ -1,14 +1,11 @@
-"""The segments of documents that are closest to texts: one of a document (paper, section 2.4), or a ranking of several.
-
-The paper is Keystone-Docs RAG.
-"""
+"""The segments closest to texts (Keystone-Docs RAG, section 2.4): one of a document, or a ranking of several."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.fusion.rrf import fuse_reciprocal_ranks
+from keystone.fusion.fuse import fuse_reciprocal_ranks
 from keystone.indexing.vectors.types import Vectors
 
 
@@ -24,10 +21,7 @@ def find_closest_segments(texts: Vectors, segments: Vectors) -> tuple[NDArray[np
 
 
 def choose_closest_segments(texts: Vectors, segments: Vectors, most: int) -> list[int]:
-    """Choose the numbers of the `most` segments (float32[s, d]) closest to any text (float32[t, d]), the closest first.
-
-    If two segments tie, the earlier one comes first.
-    """
+    """Choose the `most` segments (float32[s, d]) closest to any text (float32[t, d]); the earlier one wins a tie."""
     order: list[int] = np.argsort(-(texts @ segments.T).max(axis=0), kind="stable").tolist()
     return order[:most]
 

@@ -205,7 +205,6 @@ def _fit_mixture(scores: Floats, share: float) -> tuple[float, Floats] | None:
 
 
 def _make_falling(probabilities: Floats) -> Floats:
-    """Make probabilities fall from row to row, inside of the limits."""
     return np.clip(-make_monotone(-probabilities), LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
 
 

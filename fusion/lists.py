@@ -6,7 +6,7 @@ compute on the table of hits: which list found which document, at which rank, wi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,31 +29,12 @@ class Groups:
     """The weight of each list, beside `members`. None: all 1. A list of weight 0 is left out."""
 
 
-class Ranked(Protocol):
-    """Lists of documents in the order of their ranks, as `Rankings` holds them; fusion asks for no other order.
+@dataclass(frozen=True, slots=True)
+class RankedLists:
+    """Lists whose ranks another tool has decided: ties may stand in any order, and scores may ascend (distances).
 
     List i owns `docs[offsets[i]:offsets[i + 1]]` and the scores beside them.
     """
-
-    @property
-    def offsets(self) -> NDArray[np.int64]:
-        """The start of each list, then the end of the last one: int64[lists + 1]."""
-
-    @property
-    def docs(self) -> NDArray[np.int32]:
-        """The documents of all lists: int32[hits]."""
-
-    @property
-    def scores(self) -> NDArray[np.floating[Any]]:
-        """The scores of all lists: float[hits]."""
-
-    def __len__(self) -> int:
-        """Return the number of lists."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankedLists:
-    """Lists whose ranks another tool has decided: ties may stand in any order, and scores may ascend (distances)."""
 
     offsets: NDArray[np.int64]
     docs: NDArray[np.int32]
@@ -61,6 +42,10 @@ class RankedLists:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+
+Ranked = Rankings | RankedLists
+"""Lists of documents in the order of their ranks; fusion asks for no other order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +78,7 @@ class Lists:
 
 
 def lay_out(rankings: Sequence[Ranked], groups: Groups) -> Lists:
-    """Lay out the lists of each group by weight, without the lists of weight 0.
-
-    `ValueError` for a weight that is negative or not finite.
-    """
+    """Lay out each group's lists by weight, without weight 0. `ValueError` for a negative or infinite weight."""
     sizes = [len(own) for own in groups.members]
     members = np.array([member for own in groups.members for member in own], dtype=np.int64).reshape(-1, 2)
     weights = (
@@ -226,10 +208,7 @@ class Hits:
 
 
 def gather_hits(rankings: Sequence[Ranked], groups: Groups, norm: Callable[[Hits], Hits] = lambda hits: hits) -> Hits:
-    """Gather the hits of each group's lists and normalise their scores by `norm`.
-
-    `ValueError` for a weight that is negative or not finite.
-    """
+    """Gather the hits of each group, normalised by `norm`. `ValueError` for a weight that is negative or not finite."""
     lists = lay_out(rankings, groups)
     lengths = lists.lengths
     list = np.repeat(np.arange(len(lengths)), lengths)

@@ -64,10 +64,7 @@ def score_by_rank(hits: Hits) -> Hits:
 
 
 def score_by_borda(hits: Hits) -> Hits:
-    """Replace scores by Borda's points, divided by the number of documents in the group.
-
-    A document that a list lacks gets a score there, too.
-    """
+    """Replace scores by Borda's points, divided by the group's documents. What a list lacks gets a score there, too."""
     points = hits.add_absent_documents()
     return replace(points, scores=points.scores / hits.candidates[hits.groups][points.document])
 
@@ -166,18 +163,12 @@ def isr(hits: Hits) -> Floats:
 
 
 def log_isr(hits: Hits) -> Floats:
-    """Logarithmic ISR: ln n times sum 1 / r^2 (Mourao et al., CMIG 2015).
-
-    A document that only one list has scores 0.
-    """
+    """Logarithmic ISR: ln n times sum 1 / r^2 (Mourao et al., CMIG 2015). What only one list has scores 0."""
     return logn_isr(hits, sigma=0)
 
 
 def logn_isr(hits: Hits, sigma: float = 0.01) -> Floats:
-    """Logarithmic ISR with sigma: ln(n + sigma) times sum 1 / r^2 (Mourao et al., CMIG 2015).
-
-    Because of sigma, a document that only one list has scores above 0.
-    """
+    """Logarithmic ISR, above 0 also for one list: ln(n + sigma) times sum 1 / r^2 (Mourao et al., CMIG 2015)."""
     factor: Floats = np.log(hits.counts + sigma)
     return factor * hits.sum_by_document(1 / hits.ranks**2)
 
@@ -302,10 +293,7 @@ _COMB = re.compile(r"comb(?=(?:min|med|max|sum|anz|mnz|gmnz)$)")
 
 
 def find_method(name: str) -> str:
-    """Find the method that a name of the literature means, such as `CombSUM`, `RRF` or `Borda-Count`.
-
-    A name that is unknown stays as it is.
-    """
+    """Find the method that a name of the literature means, such as `Borda-Count`. An unknown name stays as it is."""
     if name in METHODS:
         return name
     plain = _COMB.sub("", re.sub(r"[-_ ]", "", name.lower()))

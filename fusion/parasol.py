@@ -1,14 +1,16 @@
-"""Parasol (Keystone-Docs RAG, section 3.2.1): documents by `sum_q log(u(q, d) + 1)`, and the top k with fewer grades.
+"""Documents by the grades of their queries: by Parasol with fewer grades, or a set that covers all queries.
 
-The score of a document with graded sum g and r ungraded queries lies in [g, g + r log 4]. Suppose that a document is
-among the k with the highest upper bounds, and has an ungraded query. Then every method must grade it further: until
-its bound falls, fewer than k others can be above it. Compare the methods that take each document's queries in the same
-order. Among them, a search that asks only such pairs, one at a time, asks the fewest (minimal probing; Chang and Hwang,
-SIGMOD 2002). Two choices remain: that order, and the pairs that fill a wave. This search fills a wave with the pairs
-that the grades so far predict to be needed.
+Parasol (Keystone-Docs RAG, section 3.2.1) orders documents by `sum_q log(u(q, d) + 1)`. The score of a document with
+graded sum g and r ungraded queries lies in [g, g + r log 4]. Suppose that a document is among the k with the highest
+upper bounds, and has an ungraded query. Then every method must grade it further: until its bound falls, fewer than k
+others can be above it. Compare the methods that take each document's queries in the same order. Among them, a search
+that asks only such pairs, one at a time, asks the fewest (minimal probing; Chang and Hwang, SIGMOD 2002). Two choices
+remain: that order, and the pairs that fill a wave. This search fills a wave with the pairs that the grades so far
+predict to be needed.
 """
 
-from collections.abc import Generator
+import math
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -182,3 +184,34 @@ def _compute_leaning(scores: Floats) -> Floats:
 def _sort_by_document(queries: NDArray[np.intp], documents: NDArray[np.intp]) -> Pairs:
     order = np.lexsort((queries, documents))
     return queries[order].astype(np.int64), documents[order].astype(np.int64)
+
+
+def choose(
+    utility: NDArray[np.float64], costs: Sequence[int], budget: int, cap: float = math.inf, per_cost: bool = False
+) -> list[int]:
+    """Choose items greedily, and return their numbers in the order of choice.
+
+    `utility[q, i]` (float64[queries, items], not negative) is the use of item i to query q. NaN marks an absent grade
+    and counts 0. `costs[i]` is the cost of item i in the unit of `budget`: 1 to count items, or a number of tokens.
+    Each step takes the affordable item with the largest gain, and the earlier one at a tie. The choice ends when no
+    affordable item gains anything. A query whose summed utility reaches `cap` is covered and gains no more. With a
+    cap of 3, the highest grade, one exact document covers a query, and so do three related ones.
+
+    If `per_cost` is true, each step takes the item with the largest gain for each unit of its cost, which is above 0.
+    """
+    if utility.size == 0:
+        return []
+    utility = np.nan_to_num(utility, nan=0.0)
+    covered = np.zeros((utility.shape[0], 1))
+    left, open_items = budget, np.ones(utility.shape[1], dtype=bool)
+    prices, chosen = np.asarray(costs), list[int]()
+    while True:
+        gains = (log_terms(np.minimum(covered + utility, cap)) - log_terms(np.minimum(covered, cap))).sum(axis=0)
+        gains[~open_items | (prices > left)] = 0.0
+        best = int(np.argmax(gains / prices if per_cost else gains))
+        if gains[best] <= 0.0:
+            return chosen
+        chosen.append(best)
+        covered += utility[:, [best]]
+        left -= int(prices[best])
+        open_items[best] = False

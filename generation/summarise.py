@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 from functools import partial
 
-from keystone.generation.ask import ask
-from keystone.generation.context.delimit import delimit
-from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.llm.model import Model
-from keystone.generation.prompts.answers import summarise as prompt
-from keystone.generation.structured import strip_thought
+from keystone.generation.context.texts import clip, count_tokens, delimit
+from keystone.generation.llm.model import Model, ask
+from keystone.generation.prompts.answers import SUMMARISE
+from keystone.generation.replies import strip_thought
 from keystone.generation.types import Failure, Fallback, Reply, Request
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document
@@ -78,10 +76,8 @@ def _cut_at_words(text: str, size: int) -> list[str]:
 def request_summary(document_id: str, part: str, limit: int) -> Request:
     """Make a request for a summary. It asks for three quarters of `limit`, so that few summaries exceed the limit."""
     target = max(1, limit * 3 // 4)
-    user = prompt.USER.format(
-        document=delimit(document_id, part), target_tokens=target, target_words=max(1, target * 3 // 4)
-    )
-    return Request("summarise", (("system", prompt.SYSTEM), ("user", user)), limit)
+    words, document = max(1, target * 3 // 4), delimit(document_id, part)
+    return SUMMARISE.request(limit, document=document, target_tokens=target, target_words=words)
 
 
 def read_summary(reply: Reply, limit: int) -> str:

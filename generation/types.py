@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from keystone.indexing.types import Span
 from keystone.retrieval.types import Ask
@@ -30,6 +30,21 @@ class Request:
     """The seed of a sampled reply. Requests that differ by it alone have replies of their own."""
     functions: Functions = field(default_factory=dict, hash=False)
     """The functions that the member `tool` of the reply may name, for servers that take tool calls."""
+
+
+class Prompt(NamedTuple):
+    """The texts of a step's requests, the schema of its replies (None: prose), and the most tokens of one."""
+
+    purpose: str
+    system: str
+    user: str
+    schema: Mapping[str, Any] | None = None
+    max_tokens: int = 0
+
+    def request(self, max_tokens: int = 0, /, **parts: object) -> Request:
+        """Make a request with these parts in the user's text; `max_tokens` above 0 counts in place of the prompt's."""
+        messages = (("system", self.system), ("user", self.user.format(**parts)))
+        return Request(self.purpose, messages, max_tokens or self.max_tokens, self.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +182,7 @@ class QuestionCheck:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSet:
-    """All evidence that a reader gathered for one topic. The answer is made from it.
-
-    `by` is the name of the model that the reader asked, or `rules`.
-    """
+    """All evidence that a reader gathered for one topic. `by` is the name of the model that it asked, or `rules`."""
 
     items: tuple[Evidence, ...]
     notes: tuple[Note, ...] = ()
@@ -186,11 +198,10 @@ class EvidenceSet:
     """Each step of the check in which the model gave no usable reply."""
 
 
+MOST_CITATIONS = 3
+"""The most segments that one sentence cites. Every track accepts them."""
 Citation = str
-"""The id of a segment, or the id of a document as long as none of its segments is chosen.
-
-A track that cites documents has their ids in its answers.
-"""
+"""The id of a segment, or of a document as long as none of its segments is chosen, or where a track cites documents."""
 
 
 @dataclass(frozen=True, slots=True)

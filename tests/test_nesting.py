@@ -36,7 +36,7 @@ READERS = """
 import json, sys
 from dataclasses import replace
 from pathlib import Path
-from keystone.generation.structured import find_objects, read_json, read_string
+from keystone.generation.replies import find_objects, read_json, read_string
 from keystone.generation.types import Reply
 from keystone.indexing.corpora.corpus import FORMATS, guess_format, read_corpus
 from keystone.indexing.errors import UserError

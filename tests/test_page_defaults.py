@@ -12,12 +12,12 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from keystone.generation.answers.choose_segments import LEAST_GAIN_SHARE
+from keystone.generation.answers.cite import LEAST_GAIN_SHARE
 from keystone.generation.llm.endpoints import MOST_LATE_TRIES
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.prompts.evaluation.create_nuggets import MOST_NUGGETS
+from keystone.generation.prompts.evaluation import MOST_NUGGETS
 from keystone.generation.readers.settings import GraphReaderSettings, RhetoricalSettings
-from keystone.generation.rules.quotes import LEAST_COSINE
+from keystone.generation.rules.support import LEAST_COSINE
 from keystone.indexing.attached.rest_server import DOCUMENT_LIMIT_BYTES, HIT_LIMIT_BYTES
 from keystone.indexing.attached.rest_server import REPLY_TIMEOUT_S as SEARCH_S
 from keystone.indexing.builds.settings import BuildSettings

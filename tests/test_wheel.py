@@ -114,7 +114,7 @@ def test_the_commands_of_the_pages_install_the_wheel_and_its_extras(wheel: Path,
         "keystone/runs/demo/qrels.txt",
         "keystone/runs/demo/replies.jsonl.zst",
         "keystone/runs/demo/agent.replies.jsonl.zst",
-        "keystone/generation/prompts/grading/umbrela.py",
+        "keystone/generation/prompts/grading.py",
         "keystone/generation/readers/disco_rag/inventories/inter.yaml",
     ],
 )

@@ -13,16 +13,13 @@ from keystone.generation.answers.sentences import (
     allow_tokens,
     count_words,
     list_sentences,
-    make_messages,
     read_place,
     read_text,
 )
-from keystone.generation.ask import ask_all
-from keystone.generation.llm.model import Model
-from keystone.generation.prompts.answers import mend as prompt
-from keystone.generation.prompts.answers.shorten import SCHEMA, NewText
-from keystone.generation.reply_types import read_parts
-from keystone.generation.rules.words import find_names, find_numbers, find_terms, find_word_forms
+from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.prompts import answers as prompts
+from keystone.generation.replies import read_parts
+from keystone.generation.rules.support import find_names, find_numbers, find_terms, find_word_forms
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 
@@ -99,13 +96,13 @@ def find_faults(sentences: Sequence[Sentence]) -> dict[int, str]:
 
 def request_mending(narrative: str, sentences: Sequence[Sentence], faults: Mapping[int, str]) -> Request:
     """Make a request to reword the sentences with faults. It shows all sentences, without citations."""
-    user = prompt.USER.format(
+    words = count_words([sentences[place] for place in faults])
+    return prompts.MEND.request(
+        allow_tokens(words) + 64 * len(faults),
         narrative=narrative,
         sentences=list_sentences(sentences),
         faults="\n".join(f"- {place}: {fault}" for place, fault in faults.items()),
     )
-    words = count_words([sentences[place] for place in faults])
-    return Request("mend", make_messages(prompt.SYSTEM, user), allow_tokens(words) + 64 * len(faults), SCHEMA)
 
 
 def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int, str]) -> tuple[Sentence, ...]:
@@ -116,7 +113,7 @@ def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int
     """
     now, mended = list(sentences), 0
     known = find_word_forms(" ".join(sentence.text for sentence in sentences))
-    for item in read_parts(reply, "sentences", NewText):
+    for item in read_parts(reply, "sentences", prompts.NewText):
         place = read_place(item.id, len(sentences))
         if place is None or place not in faults or item.text is None:
             continue

@@ -5,18 +5,17 @@ A model rewrites texts by their ids, so it cannot move a citation from one sente
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from keystone.generation.context.delimit import delimit, neutralise, strip_delimiters
-from keystone.generation.prompts.answers.answer import CitedText
-from keystone.generation.prompts.answers.shorten import NewText
-from keystone.generation.reply_types import read_parts
-from keystone.generation.rules.words import find_numbers
-from keystone.generation.structured import strip_thought
-from keystone.generation.types import Answer, Fallback, Message, Reply, Sentence
+from keystone.generation.context.texts import delimit, neutralise, strip_delimiters
+from keystone.generation.prompts.answers import CitedText, NewText
+from keystone.generation.replies import read_parts, strip_thought
+from keystone.generation.rules.support import find_numbers
+from keystone.generation.types import Answer, Fallback, Reply, Sentence
 from keystone.indexing.errors import Unusable
+from keystone.indexing.types import Span
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -38,9 +37,21 @@ class Passage(NamedTuple):
     text: str
 
 
-def make_messages(system: str, user: str) -> tuple[Message, ...]:
-    """Make the messages of a request: the system prompt, then the user's text."""
-    return (("system", system), ("user", user))
+@dataclass(frozen=True, slots=True)
+class QueryTask:
+    """One query of a topic, with the passages of its documents, best first.
+
+    A sub-answer of the paper's run `base` takes 10 documents, of its run `fewdoc` 5.
+    """
+
+    topic_id: str
+    narrative: str
+    query: str
+    passages: tuple[Passage, ...]
+    notes: str = ""
+    """The notes that the reader of the documents took. They guide the model, and are no source."""
+    spans: tuple[Span, ...] = ()
+    """The stretches that the passages show, if quotes are to be found in them."""
 
 
 def allow_tokens(high: int) -> int:
@@ -57,11 +68,24 @@ def show_passages(passages: Sequence[Passage], notes: str = "") -> str:
 
 def list_sentences(sentences: Sequence[Sentence]) -> str:
     """List the sentences as JSON, one a line: their ids (places from 0) and texts, without citations."""
-    lines = (
-        json.dumps({"id": place, "text": neutralise(sentence.text)}, ensure_ascii=False)
-        for place, sentence in enumerate(sentences)
-    )
-    return "[" + ",\n ".join(lines) + "]"
+    return list_as_json({"id": place, "text": neutralise(one.text)} for place, one in enumerate(sentences))
+
+
+def list_as_json(items: Iterable[Mapping[str, Any]]) -> str:
+    """List items as JSON, one a line."""
+    return "[" + ",\n ".join(json.dumps(item, ensure_ascii=False) for item in items) + "]"
+
+
+def group_by_first(number: int, alike: Callable[[int, int], bool]) -> list[list[int]]:
+    """Group the places below `number`, in order: each joins the first group to whose first place it is alike."""
+    groups: list[list[int]] = []
+    for place in range(number):
+        same = next((group for group in groups if alike(place, group[0])), None)
+        if same is None:
+            groups.append([place])
+        else:
+            same.append(place)
+    return groups
 
 
 def tidy(text: str) -> str:
@@ -70,10 +94,7 @@ def tidy(text: str) -> str:
 
 
 def read_text(text: str, reply: Reply) -> str:
-    """Read the text of a sentence, on one line.
-
-    `Unusable` if it holds delimiters of documents, which only a prompt has. They are left out of a `last` reply.
-    """
+    """Read a sentence on one line. `Unusable` if it holds delimiters of documents, which a `last` reply loses."""
     stripped = strip_delimiters(text)
     if stripped != text and not reply.last:
         raise Unusable("a sentence holds a delimiter of documents, such as </document>")
@@ -126,14 +147,10 @@ def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]], reply: Reply) -
     return tuple(sentences)
 
 
-def make_answer_reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[Sentence, ...]]:
-    """Make a reader of answers from these passages. Its sentences cite document ids; some may cite none."""
-
-    def read(reply: Reply) -> tuple[Sentence, ...]:
-        found = read_parts(reply, "answer", CitedText)
-        return make_sentences(((item.text, read_citations(item.citations, passages)) for item in found), reply)
-
-    return read
+def read_answer(reply: Reply, passages: Sequence[Passage]) -> tuple[Sentence, ...]:
+    """Read an answer from these passages. Its sentences cite document ids; some may cite none."""
+    found = read_parts(reply, "answer", CitedText)
+    return make_sentences(((item.text, read_citations(item.citations, passages)) for item in found), reply)
 
 
 def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool = False) -> tuple[Sentence, ...]:
@@ -159,10 +176,7 @@ def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool =
 
 
 def cut_to_words(answer: Answer, high: int, step: str) -> Draft:
-    """Cut an answer after its last sentence that fits within `high` words; a `Fallback` records the cut.
-
-    None if the first sentence alone has more words.
-    """
+    """Cut an answer after its last sentence that fits within `high` words, with a `Fallback`; None if none fits."""
     kept = list(answer.sentences)
     while count_words(kept) > high:
         kept.pop()

@@ -6,7 +6,6 @@ it tells what the sources leave open. Rules compare words, so a sentence that ci
 as it is, unchecked.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,25 +14,32 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.generation.answers.choose_segments import MOST_CITATIONS, TopicSegments, add_segments
+from keystone.generation.answers.cite import TopicSegments, add_segments
 from keystone.generation.answers.sentences import (
     allow_tokens,
     count_words,
-    make_messages,
+    list_as_json,
     read_place,
     read_places,
     read_text,
 )
-from keystone.generation.ask import ask_all
-from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.context.fit_window import share_window
-from keystone.generation.context.tokens import clip
-from keystone.generation.llm.model import Model
-from keystone.generation.prompts.answers import check_support as prompt
-from keystone.generation.reply_types import read_parts
-from keystone.generation.rules.support import denies_sources, find_added, rate_support, says_nothing, tells_gap
-from keystone.generation.rules.words import find_numbers, find_terms, find_word_forms
+from keystone.generation.context.texts import clip, delimit, neutralise
+from keystone.generation.context.topic import share_window
+from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.prompts import answers as prompts
+from keystone.generation.replies import read_parts
+from keystone.generation.rules.support import (
+    denies_sources,
+    find_added,
+    find_numbers,
+    find_terms,
+    find_word_forms,
+    rate_support,
+    says_nothing,
+    tells_gap,
+)
 from keystone.generation.types import (
+    MOST_CITATIONS,
     Answer,
     Checked,
     Failure,
@@ -170,27 +176,16 @@ def find_sources(claims: Sequence[Claim], segments: TopicSegments) -> list[int]:
     return sorted(found)
 
 
-def request_check(
-    claims: Sequence[Claim],
-    sources: Sequence[int],
-    segments: TopicSegments,
-    window: int,
-) -> Request:
+def request_check(claims: Sequence[Claim], sources: Sequence[int], segments: TopicSegments, window: int) -> Request:
     """Make a request to check claims. The sources and the sentences are numbered from 0; together they fit `window`."""
     limit = share_window(window, len(sources))
     documents = "\n\n".join(delimit(number, clip(segments.show(place), limit)) for number, place in enumerate(sources))
-    lines = (
-        {
-            "id": n,
-            "text": neutralise(one.sentence.text),
-            "citations": [sources.index(place) for place in one.cited],
-        }
+    listed = list_as_json(
+        {"id": n, "text": neutralise(one.sentence.text), "citations": [sources.index(place) for place in one.cited]}
         for n, one in enumerate(claims)
     )
-    listed = "[" + ",\n ".join(json.dumps(line, ensure_ascii=False) for line in lines) + "]"
-    user = prompt.USER.format(documents=documents, sentences=listed, most=MOST_CITATIONS)
-    words = count_words([claim.sentence for claim in claims])
-    return Request("support", make_messages(prompt.SYSTEM, user), allow_tokens(words) + 64 * len(claims), prompt.SCHEMA)
+    tokens = allow_tokens(count_words([claim.sentence for claim in claims])) + 64 * len(claims)
+    return prompts.CHECK_SUPPORT.request(tokens, documents=documents, sentences=listed, most=MOST_CITATIONS)
 
 
 def read_verdicts(
@@ -204,7 +199,7 @@ def read_verdicts(
     full support, without a source and without a new text tells no fact, and keeps its citations.
     """
     found = dict[int, Verdict]()
-    for item in read_parts(reply, "sentences", prompt.CheckedText):
+    for item in read_parts(reply, "sentences", prompts.CheckedText):
         place, support = read_place(item.id, len(claims)), item.support
         if place is None or place in found:
             raise Unusable("each item needs the id of one of the sentences, none of them twice")
@@ -249,7 +244,6 @@ def _tells_gap(text: str, verdict: Verdict, gaps: bool) -> bool:
 
 
 def _count_growth(old: str, verdict: Verdict) -> int:
-    """Count the words by which a verdict makes an answer longer."""
     return len(verdict.text.split()) - len(old.split()) if verdict.cited else -len(verdict.text.split())
 
 
@@ -305,11 +299,7 @@ def _join(places: Sequence[int], segments: TopicSegments) -> str:
 
 
 def apply_verdicts(
-    answer: Answer,
-    claims: Sequence[Claim],
-    verdicts: Sequence[Verdict],
-    segments: TopicSegments,
-    gaps: bool = False,
+    answer: Answer, claims: Sequence[Claim], verdicts: Sequence[Verdict], segments: TopicSegments, gaps: bool = False
 ) -> Answer:
     """Apply the verdicts on an answer's sentences, and record each. A sentence without a segment to cite is dropped.
 

@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from keystone.fusion.coverage import choose
+from keystone.fusion.parasol import choose
 from keystone.generation.answers.answer import request_answers, shorten_and_cite
 from keystone.generation.answers.sentences import (
     Draft,
@@ -24,20 +24,17 @@ from keystone.generation.answers.sentences import (
     allow_tokens,
     count_words,
     cut_to_words,
+    group_by_first,
     list_sentences,
-    make_messages,
     make_sentences,
     read_rewritten,
 )
-from keystone.generation.ask import ask_all
-from keystone.generation.context.delimit import delimit
-from keystone.generation.llm.model import Model
-from keystone.generation.prompts.answers import edit as edit_prompt
-from keystone.generation.prompts.answers import resynthesise as resynthesise_prompt
-from keystone.generation.prompts.answers import shorten as shorten_prompt
+from keystone.generation.context.texts import delimit
+from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.prompts import answers as prompts
+from keystone.generation.replies import read_list
 from keystone.generation.rules.sentences import SAME_COSINE, compute_utilities
-from keystone.generation.rules.words import find_numbers, find_terms
-from keystone.generation.structured import read_list
+from keystone.generation.rules.support import find_numbers, find_terms
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.vectors.types import Vectors
@@ -69,10 +66,8 @@ def join_sub_answers(task: SynthesisTask) -> tuple[Sentence, ...]:
 def request_edit(narrative: str, sentences: Sequence[Sentence], words: WordRange) -> Request:
     """Make a request for shorter texts that say no more than these sentences. It shows ids, not citations."""
     low, high = min(words[0], count_words(sentences)), words[1]
-    user = edit_prompt.USER.format(narrative=narrative, sentences=list_sentences(sentences), low=low, high=high)
-    return Request(
-        "edit", make_messages(edit_prompt.SYSTEM, user), allow_tokens(count_words(sentences)), shorten_prompt.SCHEMA
-    )
+    tokens, listed = allow_tokens(count_words(sentences)), list_sentences(sentences)
+    return prompts.EDIT.request(tokens, narrative=narrative, sentences=listed, low=low, high=high)
 
 
 async def edit(model: Model, task: SynthesisTask) -> Draft:
@@ -127,14 +122,7 @@ def group_repeats(texts: Sequence[str], vectors: Vectors) -> list[list[int]]:
         alike = numbers[place] == numbers[head] and common >= max(1.0, REPEAT_SHARE * least)
         return cosine >= SAME_COSINE or (cosine >= REPEAT_COSINE and alike)
 
-    groups: list[list[int]] = []
-    for place in range(len(texts)):
-        same = next((group for group in groups if repeats(place, group[0])), None)
-        if same is None:
-            groups.append([place])
-        else:
-            same.append(place)
-    return groups
+    return group_by_first(len(texts), repeats)
 
 
 async def select_edit(model: Model, task: SynthesisTask, query_vectors: Vectors, sentence_vectors: Vectors) -> Draft:
@@ -182,11 +170,8 @@ def request_resynthesis(task: SynthesisTask) -> Request:
         if answer
     ]
     low, high = task.words
-    user = resynthesise_prompt.USER.format(
-        narrative=task.narrative, sub_answers="\n\n".join(blocks), low=low, high=high
-    )
-    system = resynthesise_prompt.SYSTEM
-    return Request("resynthesise", make_messages(system, user), allow_tokens(high), resynthesise_prompt.SCHEMA)
+    tokens, answers = allow_tokens(high), "\n\n".join(blocks)
+    return prompts.RESYNTHESISE.request(tokens, narrative=task.narrative, sub_answers=answers, low=low, high=high)
 
 
 def read_texts(reply: Reply) -> tuple[Sentence, ...]:

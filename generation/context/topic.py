@@ -1,11 +1,26 @@
-"""The documents of a topic, with the vectors by which their segments and sentences are chosen."""
+"""The documents of a topic with the vectors of their segments, and the stretches of them that a model is shown.
 
+Whole documents can be longer than a model's window. The stretches are segments, or whole blocks with the headings that
+they stand under. A block is a paragraph, a list, a table or a piece of code. No stretch of blocks begins or ends within
+one.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
 
 from keystone.fusion.closest import choose_closest_segments
+from keystone.generation.context.texts import clip, convert_weight, count_tokens, weigh_prefixes
+from keystone.generation.types import Evidence
 from keystone.indexing.corpora.languages import guess_language
 from keystone.indexing.index import Index
+from keystone.indexing.structures.markup import detect_format
+from keystone.indexing.structures.sections import section_tree
+from keystone.indexing.structures.tree import ancestors
 from keystone.indexing.types import Document, Embedding, Span, Store
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.of_segments import segment_vectors, sentence_vectors
@@ -99,3 +114,250 @@ def embed_spans(sources: Sources, context: TopicContext, spans: Sequence[Span]) 
     return sentence_vectors(
         sources.index, [texts[span.doc_id][span.start : span.end] for span in spans], sources.threads
     )
+
+
+SEGMENTS_PER_QUERY = 3
+"""The segments that each query chooses, unless the caller says otherwise."""
+PASSAGE_TOKENS = 2000
+"""The most tokens of a passage, unless the caller says otherwise."""
+GAP_MARK = "\n[...]\n"
+"""The text between two stretches of a document."""
+
+
+def make_passage(
+    document: Document, cosines: Vectors, top: int | None = SEGMENTS_PER_QUERY, limit: int | None = PASSAGE_TOKENS
+) -> str:
+    """Make a passage of the document's title and its best segments, in their order, within `limit` tokens.
+
+    `cosines` is float[s] for one query, or float[q, s] for several: the similarity of each segment of the document.
+    The best segment of each query comes first, then the second best of each, up to `top`. Ties go to the closer
+    segment, then to the earlier one. A segment that does not fit any more is left out. Segments that overlap or touch
+    are merged, so no text is repeated; gaps are marked.
+
+    If `top` is None, the passage is the whole text. If `limit` is None, its length has no limit.
+    """
+    whole = top is None or not document.segments
+    text = join_spans(
+        document, [(0, len(document.text))] if whole else choose_best_spans(document, cosines, top, limit)
+    )
+    return text if limit is None else clip(text, limit)
+
+
+def choose_best_spans(
+    document: Document, cosines: Vectors, top: int | None, limit: int | None
+) -> list[tuple[int, int]]:
+    """Choose (start, end) for `make_passage`. `ValueError` unless `cosines` has one column for each segment."""
+    rows = np.atleast_2d(cosines)
+    if rows.shape[1] != len(document.segments):
+        raise ValueError(f"{rows.shape[1]} cosines for {len(document.segments)} segments of {document.id}")
+    places = np.argsort(np.argsort(-rows, axis=1, kind="stable"), axis=1).min(axis=0)
+    likely = np.flatnonzero(places < (len(document.segments) if top is None else top)).tolist()
+    order = sorted(likely, key=lambda segment: (places[segment], -rows[:, segment].max(), segment))
+    chosen = _ChosenSpans(document)
+    for segment in order:
+        span = document.segments[segment].span
+        chosen.add(span.start, span.end, limit)
+    return list(zip(chosen.starts, chosen.ends, strict=True))
+
+
+class _ChosenSpans:
+    """Stretches of a document in order, merged as by `merge_spans`, with the length of the text that they make."""
+
+    def __init__(self, document: Document) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self._before = weigh_prefixes(document.text)
+        self._weight = weigh_prefixes(f"{document.title}\n")[-1] if document.title else 0
+
+    def add(self, start: int, end: int, limit: int | None) -> None:
+        """Add a stretch, unless the text then has more tokens than `limit`. The first stretch is always added."""
+        first, last = bisect_left(self.ends, start), bisect_right(self.starts, end)
+        touched = slice(first, last)
+        gaps = bool(self.starts) - (last - first)
+        weight = self._weight + gaps * len(GAP_MARK)
+        for a, b in zip(self.starts[touched], self.ends[touched], strict=True):
+            start, end = min(start, a), max(end, b)
+            weight -= self._before[b] - self._before[a]
+        weight += self._before[end] - self._before[start]
+        if not self.starts or limit is None or convert_weight(weight) <= limit:
+            self.starts[touched], self.ends[touched], self._weight = [start], [end], weight
+
+
+def merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort stretches, and merge those that overlap or touch."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def join_spans(document: Document, spans: Sequence[tuple[int, int]], headings: Sequence[str] = ()) -> str:
+    """Join the title and the stretches of the text, with a mark at each gap.
+
+    If `headings` has the headings above each stretch, they stand on a line before it where they change.
+    """
+    parts, above = [], ""
+    for place, (start, end) in enumerate(spans):
+        heading = headings[place] if headings else ""
+        parts.append(document.text[start:end] if heading in ("", above) else f"{heading}\n{document.text[start:end]}")
+        above = heading
+    text = GAP_MARK.join(parts)
+    return f"{document.title}\n{text}" if document.title else text
+
+
+LEAST_DOCUMENT_TOKENS = 64
+"""The least tokens that a document may have in a prompt."""
+LONG_TOKENS = 2000
+"""The tokens of a document that is shown whole in any case, if there is room for it."""
+LONG_SHARE = 8
+"""A longer document has at most 1 / `LONG_SHARE` of the tokens of all documents, so that a book leaves room."""
+
+
+def show_documents(context: TopicContext, rows: Sequence[int], queries: slice, tokens: int) -> list[Evidence]:
+    """Choose the stretches of the documents in these rows that a model is shown: the whole text, or the best segments.
+
+    `queries` selects those of `context` that rate segments. All stretches together have at most `tokens` tokens. If
+    there are too many documents for `LEAST_DOCUMENT_TOKENS` each, the last ones are left out. A segment that is longer
+    than its document's share is cut. A context that is not `whole` shows segments only.
+    """
+    rows = rows[: max(1, tokens // LEAST_DOCUMENT_TOKENS)]
+    limit = tokens // max(len(rows), 1)
+    return [item for row in rows for item in _show_document(context, row, queries, limit)]
+
+
+def show_whole_documents(context: TopicContext, rows: Sequence[int], tokens: int) -> list[Evidence]:
+    """Choose the first documents in these rows, while all together have at most `tokens` tokens.
+
+    A document of at most `LONG_TOKENS`, or of 1 / `LONG_SHARE` of these tokens, is shown whole. A longer one is
+    shown by its best stretches in that room. So is the first document that
+    does not fit into what is left, unless that is less than `LEAST_DOCUMENT_TOKENS`. Those after it are left out.
+    """
+    shown: list[Evidence] = []
+    limit, left = max(tokens // LONG_SHARE, LONG_TOKENS), tokens
+    for row in rows:
+        if left < LEAST_DOCUMENT_TOKENS:
+            break
+        cost = count_tokens(context.documents[row].contents)
+        room = min(limit, left)
+        whole = cost <= room
+        shown += _show_document(context, row, slice(None), room) if whole else _show_stretches(context, row, room)
+        left -= min(cost, room)
+    return shown
+
+
+def _show_stretches(context: TopicContext, row: int, limit: int) -> list[Evidence]:
+    document, cosines = context.documents[row], context.query_vectors @ context.segments[row].T
+    stretches = choose_stretches(document, cosines, limit) if context.whole else []
+    if not stretches:
+        return _show_document(context, row, slice(None), limit)
+    query = context.queries[int(cosines.max(axis=1).argmax())]
+    best = float(cosines.max())
+    return [
+        Evidence(Span(document.id, start, end), document.text[start:end], best, query.id, heading)
+        for start, end, heading in stretches
+    ]
+
+
+def _show_document(context: TopicContext, row: int, queries: slice, limit: int) -> list[Evidence]:
+    """Choose the stretches of a document that a model is shown, within `limit` tokens."""
+    document, cosines = context.documents[row], context.query_vectors[queries] @ context.segments[row].T
+    spans = [(0, len(document.text))]
+    if not context.whole or count_tokens(join_spans(document, spans)) > limit:
+        spans = choose_best_spans(document, cosines, None, limit)
+        if spans and count_tokens(join_spans(document, spans)) > limit:
+            start, end = spans[0]
+            room = max(0, limit - count_tokens(document.title) - 1)
+            spans = [(start, start + len(clip(document.text[start:end], room)))]
+    query = context.queries[queries][int(cosines.max(axis=1).argmax())]
+    return [
+        Evidence(Span(document.id, start, end), document.text[start:end], float(cosines.max()), query.id)
+        for start, end in spans
+    ]
+
+
+def share_window(window: int, documents: int) -> int:
+    """Share half of a window between documents; returns the tokens of each."""
+    return window // 2 // max(documents, 1)
+
+
+_PART = re.compile(r"[ \t]*(?:[-*+\u2022\u00b7]\s|\(?(?:\d{1,3}|[a-z])[.)]\s|[|+]|>>>|\.\.\.|\$ )|(?: {4}|\t)\s*\S")
+"""The beginning of an item of a list, a row of a table, or a line of code."""
+
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+
+
+class Stretch(NamedTuple):
+    """A stretch of a document's text, `text[start:end]`, and the headings above it, outermost first."""
+
+    start: int
+    end: int
+    heading: str = ""
+
+
+def list_blocks(document: Document) -> list[Stretch]:
+    """List the blocks of a document in order: paragraphs, and lists, tables and code as a whole.
+
+    Lines without a blank line between them are one block. So are items, rows or lines of code that follow each other. A
+    block goes on after a colon.
+    """
+    text = document.text
+    tree = section_tree(document, detect_format(document))
+    found: list[Stretch] = []
+    for node in tree.nodes:
+        if node.kind != "content" or node.start == node.end:
+            continue
+        heading = " > ".join(one.label for one in reversed(ancestors(tree, node.id)) if one.parent is not None)
+        if found and heading == found[-1].heading and _belongs(text, found[-1], node.start):
+            found[-1] = found[-1]._replace(end=node.end)
+        else:
+            found.append(Stretch(node.start, node.end, heading))
+    return found
+
+
+def _belongs(text: str, before: Stretch, start: int) -> bool:
+    """Whether a line that begins at `start` goes on with the block before it."""
+    gap, line = text[before.end : start], text[text.rfind("\n", 0, start) + 1 : start + 8]
+    last = text[max(text.rfind("\n", 0, before.end) + 1, before.start) : before.end]
+    both_parts = bool(_PART.match(line) and _PART.match(last))
+    return not _BLANK_LINE.search(gap) or both_parts or last.endswith(":")
+
+
+def choose_stretches(document: Document, cosines: Vectors, tokens: int) -> list[Stretch]:
+    """Choose the blocks of a document for several queries, within `tokens` tokens with their headings and the title.
+
+    `cosines` is float[queries, segments]. A block rates as the best segment that it overlaps. The best block of each
+    query comes first, then the second best of each. Ties go to the closer block, then to the earlier one. A block that
+    does not fit any more is left out. Blocks under the same heading that touch become one stretch.
+    """
+    blocks = list_blocks(document)
+    if not blocks or not len(document.segments):
+        return []
+    held = [
+        [n for n, one in enumerate(document.segments) if one.span.start < block.end and block.start < one.span.end]
+        for block in blocks
+    ]
+    rows = np.array([cosines[:, own].max(axis=1, initial=-1.0) for own in held]).T
+    places = np.argsort(np.argsort(-rows, axis=1, kind="stable"), axis=1).min(axis=0)
+    left = tokens - count_tokens(document.title)
+    chosen = set[int]()
+    for place in sorted(range(len(blocks)), key=lambda n: (places[n], -rows[:, n].max(), n)):
+        block = blocks[place]
+        cost = count_tokens(f"{block.heading}\n{document.text[block.start : block.end]}\n[...]\n")
+        if cost <= left:
+            chosen.add(place)
+            left -= cost
+    return _join(blocks, chosen)
+
+
+def _join(blocks: Sequence[Stretch], chosen: set[int]) -> list[Stretch]:
+    found: list[Stretch] = []
+    for place in sorted(chosen):
+        block = blocks[place]
+        if found and place - 1 in chosen and found[-1].heading == block.heading:
+            found[-1] = found[-1]._replace(end=block.end)
+        else:
+            found.append(block)
+    return found

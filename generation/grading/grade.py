@@ -15,11 +15,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.fusion.coverage import choose
-from keystone.fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, extend_top, find_top
-from keystone.generation.context.passages import choose_best_spans, join_spans
-from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.context.topic import TopicContext
+from keystone.fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, choose, extend_top, find_top
+from keystone.generation.context.texts import clip, count_tokens
+from keystone.generation.context.topic import TopicContext, choose_best_spans, join_spans
 from keystone.generation.grading.umbrela import GradeForm, Mode, Pair, grade_pairs
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure, Fallback
@@ -232,10 +230,7 @@ def _select_by_coverage(top: Top, texts: Sequence[str], settings: GradeSettings)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A way to select documents by their grades.
-
-    `choose` returns the places of documents and their scores, best first.
-    """
+    """A way to select documents by their grades. `choose` returns places of documents and their scores, best first."""
 
     choose: Callable[[Top, Sequence[str], GradeSettings], tuple[list[int], list[float]]]
     bounded: bool

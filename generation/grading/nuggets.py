@@ -1,26 +1,26 @@
-"""Nuggets by a model: the facts that passages of a topic state, their importance, and whether an answer states them.
+"""Nuggets and rubrics by a model: statements about a topic that passages lead to, and whether an answer meets them.
 
-Source: AutoNuggetizer (Pradeep et al., SIGIR 2025, section 3).
+Nuggets are facts that passages state, with their importance. Source: AutoNuggetizer (Pradeep et al., SIGIR 2025,
+section 3). A rubric has weighted criteria of a narrative; rules can grade by it too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, TypeVar, get_args
 
-from keystone.generation.ask import ask_all
-from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.context.fit_window import share_window
-from keystone.generation.context.tokens import clip
-from keystone.generation.llm.model import Model
-from keystone.generation.prompts.evaluation import create_nuggets as creation
-from keystone.generation.prompts.evaluation import label_nuggets as labelling
-from keystone.generation.structured import read_strings
-from keystone.generation.types import Failure, Reply, Request
+from keystone.generation.context.texts import clip, delimit, neutralise
+from keystone.generation.context.topic import share_window
+from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.prompts import evaluation as prompts
+from keystone.generation.replies import read_parts, read_strings
+from keystone.generation.rules.support import find_terms, make_weigher, rate_support
+from keystone.generation.types import Failure, Reply, Request, Support
 from keystone.indexing.errors import Unusable
 
 Importance = Literal["vital", "okay", "failed"]
 Assignment = Literal["support", "partial_support", "not_support", "failed"]
 
+T = TypeVar("T")
 Label = TypeVar("Label", bound=str)
 
 IMPORTANCES: tuple[Importance, ...] = get_args(Importance)
@@ -38,30 +38,46 @@ async def create_nuggets(
     The model sees `WINDOW` passages at a time with the list so far, and returns the list up to date. A request fits
     `window` tokens. If a window fails, the list stays as it is.
     """
-    nuggets, failures = list[str](), list[Failure]()
-    for start in range(0, len(passages), WINDOW):
-        request = request_nuggets(question, passages[start : start + WINDOW], nuggets, window)
-        (found,) = await ask_all(model, [(request, partial(read_nuggets, known=nuggets))])
+    windows = [passages[start : start + WINDOW] for start in range(0, len(passages), WINDOW)]
+    return await _grow(
+        model,
+        windows,
+        lambda shown, known: (request_nuggets(question, shown, known, window), partial(read_nuggets, known=known)),
+    )
+
+
+async def _grow(
+    model: Model,
+    windows: Sequence[Sequence[str]],
+    ask: Callable[[Sequence[str], list[T]], tuple[Request, Callable[[Reply], list[T]]]],
+) -> tuple[list[T], list[Failure]]:
+    """Bring a list up to date by each window of passages. If a window fails, the list stays as it is."""
+    known, failures = list[T](), list[Failure]()
+    for shown in windows:
+        (found,) = await ask_all(model, [ask(shown, known)])
         if isinstance(found, Failure):
             failures.append(found)
         else:
-            nuggets = found
-    return nuggets, failures
+            known = found
+    return known, failures
 
 
 def request_nuggets(question: str, passages: Sequence[str], nuggets: Sequence[str], window: int) -> Request:
     """Make a request that brings a list of nuggets up to date. Passages are cut to equal shares of `window` tokens."""
+    shown = _show_passages(passages, window)
+    so_far = _number(nuggets) or "(none)"
+    return prompts.CREATE_NUGGETS.request(passages=shown, question=neutralise(question), nuggets=so_far)
+
+
+def _show_passages(passages: Sequence[str], window: int) -> str:
     limit = share_window(window, len(passages))
-    shown = "\n\n".join(delimit(number, clip(text, limit)) for number, text in enumerate(passages, 1))
-    user = creation.USER.format(passages=shown, question=neutralise(question), nuggets=_number(nuggets) or "(none)")
-    messages = (("system", creation.SYSTEM), ("user", user))
-    return Request("nuggets", messages, creation.MAX_TOKENS, creation.SCHEMA)
+    return "\n\n".join(delimit(number, clip(text, limit)) for number, text in enumerate(passages, 1))
 
 
 def read_nuggets(reply: Reply, known: Sequence[str]) -> list[str]:
     """Read a list of nuggets, each once, the first `MOST_NUGGETS`. `Unusable` if it drops all that were known."""
     tidy = (" ".join(text.split()) for text in read_strings(reply, "nuggets"))
-    found = list(dict.fromkeys(filter(None, tidy)))[: creation.MOST_NUGGETS]
+    found = list(dict.fromkeys(filter(None, tidy)))[: prompts.MOST_NUGGETS]
     if known and not found:
         raise Unusable("its list is empty; expected the nuggets so far, brought up to date")
     return found
@@ -69,23 +85,20 @@ def read_nuggets(reply: Reply, known: Sequence[str]) -> list[str]:
 
 async def rate_importance(model: Model, question: str, nuggets: Sequence[str]) -> list[Importance]:
     """Rate the importance of nuggets for a question; `failed` where the model gives no usable reply."""
-    return await label_statements(model, nuggets, labelling.IMPORTANCE, show_question(question), IMPORTANCES)
+    return await label_statements(model, nuggets, prompts.IMPORTANCE, show_question(question), IMPORTANCES)
 
 
 async def assign_nuggets(model: Model, question: str, answer: str, nuggets: Sequence[str]) -> list[Assignment]:
-    """Assign nuggets to an answer; `failed` where the model gives no usable reply. An empty answer states none.
-
-    If the question is empty, the model does not see it.
-    """
+    """Assign nuggets to an answer; `failed` without a usable reply. An empty answer states none."""
     if not answer.strip():
         return ["not_support"] * len(nuggets)
     shown = f"{delimit('answer', answer)}\n\n{show_question(question)}"
-    return await label_statements(model, nuggets, labelling.ASSIGNMENT, shown, ASSIGNMENTS)
+    return await label_statements(model, nuggets, prompts.ASSIGNMENT, shown, ASSIGNMENTS)
 
 
 def show_question(question: str) -> str:
     """Show a question as requests for labels do; an empty one is not shown."""
-    return labelling.QUESTION.format(question=neutralise(question)) if question else ""
+    return prompts.QUESTION.format(question=neutralise(question)) if question else ""
 
 
 async def label_statements(
@@ -95,7 +108,7 @@ async def label_statements(
     shown: str,
     labels: tuple[Label, ...],
     purpose: str = "nuggets",
-    listed: str = labelling.NUGGETS,
+    listed: str = prompts.NUGGETS,
 ) -> list[Label]:
     """Label statements, `WINDOW` in a request. The last label stands for a failure, and no reply may give it.
 
@@ -106,7 +119,7 @@ async def label_statements(
     requests = []
     for group in groups:
         messages = (("system", system), ("user", shown + listed.format(nuggets=_number(group))))
-        schema, room = labelling.schema(given, len(group)), labelling.max_tokens(len(group))
+        schema, room = prompts.make_label_schema(given, len(group)), 64 + 16 * len(group)
         requests.append((Request(purpose, messages, room, schema), partial(_read_labels, given, len(group))))
     found = await ask_all(model, requests)
     return [
@@ -126,3 +139,62 @@ def _read_labels(labels: Sequence[Label], number: int, reply: Reply) -> list[Lab
 
 def _number(nuggets: Sequence[str]) -> str:
     return "\n".join(f"{number}. {neutralise(' '.join(text.split()))}" for number, text in enumerate(nuggets, 1))
+
+
+Verdict = Literal["satisfied", "partially_satisfied", "not_satisfied", "failed"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+"""The verdicts on criteria. `failed` stands for a verdict that the model did not give."""
+BY_SUPPORT: dict[Support, Verdict] = {"full": "satisfied", "partial": "partially_satisfied", "none": "not_satisfied"}
+
+
+async def create_criteria(
+    model: Model, question: str, passages: Sequence[str], window: int
+) -> tuple[list[prompts.WrittenCriterion], list[Failure]]:
+    """Create the criteria of a narrative, at most `MOST_CRITERIA`; also the failures of windows.
+
+    The model sees `WINDOW` passages at a time with the criteria so far. Without passages it sees the narrative alone.
+    A request fits `window` tokens. If a window fails, the criteria stay as they are.
+    """
+    windows = [passages[start : start + WINDOW] for start in range(0, max(len(passages), 1), WINDOW)]
+    return await _grow(
+        model, windows, lambda shown, known: (request_criteria(question, shown, known, window), read_criteria)
+    )
+
+
+def request_criteria(
+    question: str, passages: Sequence[str], known: Sequence[prompts.WrittenCriterion], window: int
+) -> Request:
+    """Make a request that brings criteria up to date. Passages are cut to equal shares of `window` tokens."""
+    shown = _show_passages(passages, window)
+    so_far = "\n".join(f"{one.weight:+d} ({one.type}) {neutralise(one.text)}" for one in known) or "(none)"
+    return prompts.CREATE_CRITERIA.request(passages=shown, question=neutralise(question), criteria=so_far)
+
+
+def read_criteria(reply: Reply) -> list[prompts.WrittenCriterion]:
+    """Read criteria, each text once. `Unusable` for none, and for a weight of 0 or beyond `HIGHEST_WEIGHT`."""
+    found = {one.text.strip(): one for one in read_parts(reply, "criteria", prompts.WrittenCriterion)}
+    found.pop("", None)
+    if not found:
+        raise Unusable("it has no criterion")
+    for one in found.values():
+        if not 1 <= abs(one.weight) <= prompts.HIGHEST_WEIGHT:
+            raise Unusable(f"weight: expected -5 to -1 or 1 to 5, found {one.weight}")
+    return list(found.values())[: prompts.MOST_CRITERIA]
+
+
+async def grade_criteria(model: Model, question: str, answer: str, criteria: Sequence[str]) -> list[Verdict]:
+    """Grade an answer by criteria; `failed` where the model gives no usable reply. An empty answer meets none."""
+    if not answer.strip():
+        return ["not_satisfied"] * len(criteria)
+    shown = f"{delimit('answer', answer)}\n\n{show_question(question)}"
+    ask = partial(label_statements, purpose="rubrics", listed=prompts.CRITERIA)
+    return await ask(model, criteria, prompts.GRADE_CRITERIA, shown, VERDICTS)
+
+
+def grade_by_rules(answer: str, criteria: Sequence[str]) -> list[Verdict]:
+    """Grade an answer by the words that it shares with each criterion: see `rate_support`.
+
+    Words that all criteria of a rubric have, such as "the response", weigh next to nothing.
+    """
+    weigh = make_weigher([find_terms(text) for text in criteria])
+    return [BY_SUPPORT[rate_support(text, answer, weigh)] for text in criteria]

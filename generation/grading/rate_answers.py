@@ -1,27 +1,25 @@
 """Judgments of answers by a model: ratings against references, and the better one of two answers.
 
-A battle shows two answers in both orders. It gives verdicts, marks and reasons.
+A battle shows two answers in both orders. It gives verdicts, marks and reasons. By the reply contract of RAGDoll's
+arena, one text shows both answers, and the reply is only a verdict.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar, get_args
 
-from keystone.generation.ask import ask_all
-from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.llm.model import Model
-from keystone.generation.prompts.evaluation import battle as battle
-from keystone.generation.prompts.evaluation import compare_answers as choice
-from keystone.generation.prompts.evaluation import rate_answer as rating
-from keystone.generation.reply_types import read_part
-from keystone.generation.structured import strip_thought
+from keystone.generation.context.texts import delimit, neutralise
+from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.prompts import evaluation as prompts
+from keystone.generation.prompts.evaluation import Choice
+from keystone.generation.replies import read_part, strip_thought
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 
+T = TypeVar("T")
 Verdict = Literal["yes", "partially", "no"]
-Choice = Literal["A", "B", "tie"]
 
 _VERDICT = re.compile(
     r"\W{0,20}(?:(?:answer|verdict|rating)\W{1,4}(?:is\W{1,4})?)?"
@@ -60,25 +58,30 @@ async def rate_answers(model: Model, rated: Sequence[RatedAnswer]) -> list[tuple
         (request_rating(one, strict), partial(read_verdict, strict=strict)) for one in rated for strict in (True, False)
     ]
     verdicts = await ask_all(model, requests)
-    return [_join_verdicts(*both) for both in zip(verdicts[::2], verdicts[1::2], strict=True)]
+    return [
+        both if isinstance(both, Failure) else (float("yes" in both), float(both[0] == "yes" or both[1] != "no"))
+        for both in _join_pairs(verdicts)
+    ]
 
 
-def _join_verdicts(strict: Verdict | Failure, lenient: Verdict | Failure) -> tuple[float, float] | Failure:
-    for verdict in (strict, lenient):
-        if isinstance(verdict, Failure):
-            return verdict
-    return float("yes" in (strict, lenient)), float(strict == "yes" or lenient != "no")
+def _join_pairs(found: Sequence[T | Failure]) -> list[tuple[T, T] | Failure]:
+    """Join every two outcomes. The failure of one is that of both."""
+    pairs: list[tuple[T, T] | Failure] = []
+    for one, other in zip(found[::2], found[1::2], strict=True):
+        if isinstance(one, Failure):
+            pairs.append(one)
+        else:
+            pairs.append(other if isinstance(other, Failure) else (one, other))
+    return pairs
 
 
 def request_rating(one: RatedAnswer, strict: bool) -> Request:
     """Make the request of the strict or of the lenient rater."""
     references = "\n\n".join(delimit(f"reference {number}", text) for number, text in enumerate(one.references, 1))
-    asked = rating.USER.format(
-        question=neutralise(one.question), references=references, answer=delimit("answer", one.answer)
-    )
-    system = rating.STRICT if strict else rating.LENIENT
-    messages = (("system", system), ("user", asked))
-    return Request("rate_answer", messages, rating.MAX_TOKENS, temperature=rating.TEMPERATURE)
+    prompt = prompts.RATE_STRICTLY if strict else prompts.RATE_LENIENTLY
+    answer = delimit("answer", one.answer)
+    request = prompt.request(question=neutralise(one.question), references=references, answer=answer)
+    return replace(request, temperature=prompts.RATER_TEMPERATURE)
 
 
 def read_verdict(reply: Reply, strict: bool) -> Verdict:
@@ -97,29 +100,25 @@ async def compare_answers(model: Model, pairs: Sequence[AnswerPair]) -> list[tup
     twice shows a preference for a slot. No name of a system is shown.
     """
     choices = await ask_all(model, [(request_choice(*order), read_choice) for order in _list_orders(pairs)])
-    return [_join_choices(*both) for both in zip(choices[::2], choices[1::2], strict=True)]
+    return _join_pairs(choices)
 
 
 def _list_orders(pairs: Sequence[AnswerPair]) -> list[tuple[str, str, str]]:
-    """List each question with its two answers in both orders."""
     return [(pair.question, *order) for pair in pairs for order in ((pair.one, pair.other), (pair.other, pair.one))]
-
-
-def _join_choices(first: Choice | Failure, second: Choice | Failure) -> tuple[Choice, Choice] | Failure:
-    if isinstance(first, Failure):
-        return first
-    return second if isinstance(second, Failure) else (first, second)
 
 
 def request_choice(question: str, first: str, second: str) -> Request:
     """Make the request for the better one of two answers, shown as A and B."""
-    asked = choice.USER.format(question=neutralise(question), first=delimit("A", first), second=delimit("B", second))
-    return Request("compare_answers", (("system", choice.SYSTEM), ("user", asked)), choice.MAX_TOKENS, choice.SCHEMA)
+    return prompts.COMPARE_ANSWERS.request(**_show_pair(question, first, second))
+
+
+def _show_pair(question: str, first: str, second: str) -> dict[str, str]:
+    return {"question": neutralise(question), "first": delimit("A", first), "second": delimit("B", second)}
 
 
 def read_choice(reply: Reply) -> Choice:
     """Read the choice of a reply. `Unusable` if it is not A, B or tie."""
-    return read_part(reply, choice.Preference, lambda one: isinstance(one.get("better"), str)).better
+    return read_part(reply, prompts.Preference, lambda one: isinstance(one.get("better"), str)).better
 
 
 def score_choices(choices: tuple[Choice, Choice]) -> float:
@@ -131,7 +130,7 @@ def score_choices(choices: tuple[Choice, Choice]) -> float:
 class Battle:
     """The model's judgment of two answers, of which A was shown first. Marks are from 1 to 5."""
 
-    verdict: battle.Verdict
+    verdict: Choice
     mark_a: int
     mark_b: int
     reason: str
@@ -149,20 +148,58 @@ async def judge_battles(model: Model, pairs: Sequence[AnswerPair]) -> list[BothO
 
 def request_battle(question: str, first: str, second: str) -> Request:
     """Make the request for the judgment of two answers, shown as A and B."""
-    asked = battle.USER.format(question=neutralise(question), first=delimit("A", first), second=delimit("B", second))
-    return Request("battle", (("system", battle.SYSTEM), ("user", asked)), battle.MAX_TOKENS, battle.SCHEMA)
+    return prompts.BATTLE.request(**_show_pair(question, first, second))
 
 
 def read_battle(reply: Reply) -> Battle:
     """Read a judgment. `Unusable` if a part is missing, or if the better answer has the lower mark."""
-    found = read_part(reply, battle.Judgment, lambda one: "better" in one)
+    found = read_part(reply, prompts.Judgment, lambda one: "better" in one)
     if found.better is None:
         raise Unusable('it holds no "better" that is A, B or tie')
     if found.a is None or found.b is None:
-        marks, key = f"{battle.LEAST_MARK} to {battle.MOST_MARK}", "a" if found.a is None else "b"
+        marks, key = f"{prompts.LEAST_MARK} to {prompts.MOST_MARK}", "a" if found.a is None else "b"
         raise Unusable(f'it holds no mark from {marks} under "{key}"')
     if not found.reason or not found.reason.strip():
         raise Unusable('it holds no "reason"')
     if (found.better == "A" and found.a < found.b) or (found.better == "B" and found.b < found.a):
         raise Unusable(f"it prefers {found.better}, but marks {found.better} lower")
     return Battle(found.better, found.a, found.b, " ".join(found.reason.split()))
+
+
+ArenaVerdict = Literal["A", "B", "Tie", "Tie (Both Bad)"]
+_REPLY = re.compile(rf"\[\[({'|'.join(map(re.escape, get_args(ArenaVerdict)))})\]\]")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPair:
+    """A request and the answers that are shown as A and as B. `seed` tells repeats of one battle apart."""
+
+    question: str
+    a: str
+    b: str
+    seed: int | None = None
+
+
+async def judge_shown_pairs(model: Model, pairs: Sequence[ShownPair]) -> list[ArenaVerdict | Failure]:
+    """Judge pairs of answers; returns a verdict for each, or the reason why it has none."""
+    return await ask_all(model, [(request_verdict(pair), read_arena_verdict) for pair in pairs])
+
+
+def request_verdict(pair: ShownPair) -> Request:
+    """Make the request for the judgment of a pair. A repeat is a sampled reply."""
+    temperature = 0.0 if pair.seed is None else 1.0
+    messages = (("user", format_instruction(pair)),)
+    return Request("arena", messages, prompts.ARENA_TOKENS, temperature=temperature, seed=pair.seed)
+
+
+def format_instruction(pair: ShownPair) -> str:
+    """Format the text that shows a pair. It has no name of a system and no citation."""
+    return prompts.ARENA.format(**_show_pair(pair.question, pair.a, pair.b))
+
+
+def read_arena_verdict(reply: Reply) -> ArenaVerdict:
+    """Read a verdict. `Unusable` unless the trimmed reply, after its thoughts, is one of the four in full."""
+    found = _REPLY.fullmatch(strip_thought(reply.text).strip())
+    if found is None:
+        raise Unusable(f"it is not exactly one of {', '.join(f'[[{one}]]' for one in get_args(ArenaVerdict))}")
+    return found[1]  # type: ignore[return-value]

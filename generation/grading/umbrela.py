@@ -13,12 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from keystone.generation.ask import ask, run_together
-from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.llm.model import Model
-from keystone.generation.prompts.grading import second_opinions
-from keystone.generation.prompts.grading import umbrela as prompt
-from keystone.generation.structured import find_objects, locate_reply, strip_thought
+from keystone.generation.context.texts import delimit, neutralise
+from keystone.generation.llm.model import Model, ask, run_together
+from keystone.generation.prompts import grading as prompts
+from keystone.generation.replies import find_objects, locate_reply, strip_thought
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 from keystone.indexing.io.json_values import read_whole_number
@@ -104,24 +102,17 @@ def name_grades(queries: int, mode: Mode) -> list[str]:
 def request_grades(queries: Sequence[str], passage: str, mode: Mode, expected: bool = False) -> Request:
     """Make a request for the grades of a passage: for one query (`pointwise`), or for numbered queries (`grid`)."""
     names = name_grades(len(queries), mode)
-    data = delimit("passage", passage)
     texts = [neutralise(" ".join(query.split())) for query in queries]
-    if mode == "grid":
-        listed = "\n".join(f"{name}. {text}" for name, text in zip(names, texts, strict=True))
-        system, user = prompt.GRID, prompt.QUERIES.format(passage=data, queries=listed)
-    else:
-        system, user = prompt.POINTWISE, prompt.QUERY.format(passage=data, query=texts[0])
-    return Request(
-        "umbrela",
-        (("system", system), ("user", user)),
-        prompt.max_tokens(len(names)),
-        prompt.schema(names),
-        top_logprobs=prompt.ALTERNATIVES if expected else 0,
+    listed = "\n".join(f"{name}. {text}" for name, text in zip(names, texts, strict=True))
+    prompt = (prompts.UMBRELA_GRID if mode == "grid" else prompts.UMBRELA)._replace(
+        schema=prompts.make_grade_schema(names)
     )
+    tokens, data = prompts.allow_number_tokens(len(names)), delimit("passage", passage)
+    request = prompt.request(tokens, passage=data, queries=listed, query=texts[0])
+    return replace(request, top_logprobs=prompts.ALTERNATIVES if expected else 0)
 
 
 def _vary(request: Request, form: GradeForm) -> Request:
-    """Vary a request: another system prompt, or a sampled reply."""
     if form.prompt:
         request = replace(request, messages=(("system", form.prompt), *request.messages[1:]))
     if form.seed is not None:
@@ -201,9 +192,9 @@ def _get_grades(value: Mapping[str, Any], names: Sequence[str]) -> tuple[int, ..
 WIDE_DIFFERENCE = 2
 """If two grades of a cascade differ by so much, the third prompt is asked."""
 PROMPTS: Mapping[str, str] = {
-    "umbrela": prompt.POINTWISE,
-    "by_questions": second_opinions.BY_QUESTIONS,
-    "by_use": second_opinions.BY_USE,
+    "umbrela": prompts.UMBRELA.system,
+    "by_questions": prompts.BY_QUESTIONS,
+    "by_use": prompts.BY_USE,
 }
 """The prompts of a cascade by their names, in order. Without a cascade, only the first is asked."""
 

@@ -122,7 +122,8 @@ class Batch:
                 self.prompts.note(request, known.usage)
             new = known is not None and key in self._new
             self._new.discard(key)
-            self._add_usage(request.purpose, known.usage if new and known else Usage(cache_hits=1))
+            usage = known.usage if new and known else Usage(cache_hits=1)
+            self.usage[request.purpose] = add_usage(self.usage[request.purpose], usage)
             yield number, outcome
         if missing:
             raise Waits(f"{self.name}: {_count_waiting(missing)} for replies")
@@ -251,9 +252,6 @@ class Batch:
     def _note(self, note: str) -> None:
         if (note := f"{self._model} {note}") not in self.notes:
             self.notes.append(note)
-
-    def _add_usage(self, purpose: str, usage: Usage) -> None:
-        self.usage[purpose] = add_usage(self.usage[purpose], usage)
 
 
 def _split_name(name: str) -> tuple[str, int]:

@@ -128,10 +128,7 @@ def locate_replies(requests: Path) -> Path:
 
 
 def read_line(record: Mapping[str, Any], bound: ReplyBound) -> PaidReply:
-    """Read the outcome of a request in one line of a batch's output.
-
-    `WrongReply` if the request has to be sent again. `ValueError` if the line is no line of a batch.
-    """
+    """Read the outcome in a line of a batch's output. `WrongReply`: ask again. `ValueError`: no line of a batch."""
     response, error = record.get("response"), record.get("error")
     if response is None and error is not None:
         raise WrongReply(describe_error(error))

@@ -150,10 +150,7 @@ class Cache:
         return int(number)
 
     def items(self) -> Iterator[tuple[str, PaidReply]]:
-        """Yield all replies with their keys, in the order of the keys. Those that no reader could use are among them.
-
-        So a run that is repeated from them takes the same way.
-        """
+        """Yield all replies in the order of their keys, unusable ones too, so that a repeated run goes the same way."""
         query = "SELECT key, reply FROM replies"
         with self._translate_errors():
             if self._has_record():
@@ -217,10 +214,7 @@ def keep_outcome(cache: Cache, model: str, asked: Sequence[Request], refusal: st
 
 
 def encode_reply(answered: PaidReply) -> bytes:
-    """Encode a reply as JSON: `text`, `finish`, `logprobs`, and `usage` (prompt, cached and reply tokens).
-
-    If the places of its tokens are known, they are under `starts`.
-    """
+    """Encode a reply as JSON: `text`, `finish`, `logprobs`, `usage` (prompt, cached and reply tokens), any `starts`."""
     reply, usage = answered.outcome, answered.usage
     assert isinstance(reply, Reply)
     tokens = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
-from keystone.generation.llm.tool_calls import write_tools, write_turns
+from keystone.generation.llm.dialects import write_tools, write_turns
 from keystone.generation.types import Failure, Message, Reply, Request, Usage
 from keystone.indexing.errors import UnknownForm, WrongReply
 from keystone.indexing.io.error_text import describe_error, name_members, show_value, tells_error
@@ -61,11 +61,9 @@ class Backend(Protocol):
 
     async def answer(self, request: Request) -> PaidReply:
         """Ask until a reply comes, or until none can come."""
-        ...
 
     async def close(self) -> None:
         """Close all connections; called once."""
-        ...
 
 
 class ReplyBound(NamedTuple):
@@ -77,10 +75,7 @@ class ReplyBound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The parts of a request's body that an endpoint takes, and the path below its URL.
-
-    `refused` has the digests of schemas that it refuses.
-    """
+    """The parts of a request that an endpoint takes, the path below its URL, and the digests of schemas `refused`."""
 
     schemas: bool = True
     tools: bool = False
@@ -96,6 +91,10 @@ class Dialect:
         """Return whether a request can have this schema, as far as is known."""
         usable = self.schemas and len(self.refused) < MOST_REFUSED_SCHEMAS
         return usable and schema is not None and digest(schema) not in self.refused
+
+
+FLAGS = ("schemas", "tools", "system", "temperature", "logprobs", "seed")
+"""The parts that an endpoint takes or not."""
 
 
 class Refusal(NamedTuple):
@@ -162,19 +161,10 @@ THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking", "reasoning_details
 
 def combine_dialects(one: Dialect, other: Dialect) -> Dialect:
     """Combine two dialects to the parts that both take."""
+    flags: Any = {part: getattr(one, part) and getattr(other, part) for part in FLAGS}
     limit = one.limit if other.limit == "max_tokens" else other.limit
     path = one.path if other.path == CHAT else other.path
-    return Dialect(
-        one.schemas and other.schemas,
-        one.tools and other.tools,
-        one.system and other.system,
-        one.temperature and other.temperature,
-        one.logprobs and other.logprobs,
-        one.seed and other.seed,
-        limit,
-        path,
-        one.refused | other.refused,
-    )
+    return Dialect(**flags, limit=limit, path=path, refused=one.refused | other.refused)
 
 
 def make_keyed_name(model: str, extra: Mapping[str, Any]) -> str:
@@ -368,10 +358,6 @@ class _Token(NamedTuple):
 
 
 def _read_logprobs(found: Any) -> list[_Token] | None:
-    """Read the log-probabilities of a choice; None if they have another form.
-
-    An alternative whose value is null or infinite is left out: it is impossible.
-    """
     listed = found.get("content", found) if isinstance(found, dict) else found
     if not listed:
         return []

@@ -17,10 +17,9 @@ from pathlib import Path
 from signal import Signals
 
 from keystone.generation.llm.chat import PLAIN_REQUEST, REPLY_LIMIT_BYTES, PaidReply, ReplyBound, read_reply
-from keystone.generation.llm.client import open_client
+from keystone.generation.llm.client import Purse, open_client
 from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.llm.usage import Purse
 from keystone.generation.types import Failure, Message, Request
 from keystone.indexing.errors import UserError, WrongReply, printable
 from keystone.indexing.io.keys import remove_key
@@ -144,7 +143,7 @@ def write_prompt(messages: Sequence[Message]) -> bytes:
     """Write the messages of a request as one text: the system's, then the user's.
 
     If there are several turns, a line names whose turn begins: `[USER]` or `[ASSISTANT]`. No document can write such a
-    line (`keystone.generation.context.delimit.neutralise`).
+    line (`keystone.generation.context.texts.neutralise`).
     """
     marked = sum(role != "system" for role, _ in messages) > 1
     parts = [f"[{role.upper()}]\n{text}" if marked and role != "system" else text for role, text in messages]

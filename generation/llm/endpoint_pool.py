@@ -52,10 +52,7 @@ class Endpoint:
 
 
 class EndpointPool:
-    """The endpoints of `settings`; made within a running event loop.
-
-    Every request takes room with `take_room` before it is sent, and gives it back with `give_back`.
-    """
+    """The endpoints of `settings`; made within an event loop. A request is sent between `take_room` and `give_back`."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self.endpoints: Sequence[Endpoint] = [Endpoint(url, settings) for url in settings.urls]
@@ -99,10 +96,7 @@ class EndpointPool:
         self._hand_out()
 
     def note_busy(self, endpoint: Endpoint, error: TurnedAway, sent: float) -> None:
-        """Note that an endpoint turned away a request that was sent at the time `sent`.
-
-        It rests for the time that it names, and `note_failure` follows.
-        """
+        """Note that an endpoint turned away a request sent at the time `sent`. It rests as long as it says."""
         now = self._loop.time()
         if error.reached:
             endpoint.limit.overloaded(sent, now)

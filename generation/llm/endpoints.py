@@ -34,13 +34,12 @@ from keystone.generation.llm.chat import (
     read_reply,
     write_body,
 )
-from keystone.generation.llm.client import open_client
+from keystone.generation.llm.client import Purse, open_client
+from keystone.generation.llm.dialects import from_responses, read_call, to_responses
 from keystone.generation.llm.endpoint_pool import Endpoint, EndpointPool
 from keystone.generation.llm.model import OpenModel
-from keystone.generation.llm.responses import from_responses, to_responses
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.llm.tool_calls import read_call
-from keystone.generation.llm.usage import Purse, add_usage
+from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import TooLarge, TurnedAway, UnknownForm, UserError, WrongReply
 from keystone.indexing.io.error_text import describe_refusal, show_value
@@ -275,7 +274,10 @@ class Endpoints:
                 endpoint.addresses[dialect.path], data=sent, headers=endpoint.headers, allow_redirects=False
             ) as response:
                 try:
-                    content = await _read_body(response)
+                    body_read = Body(response.headers, REPLY_LIMIT_BYTES)
+                    async for part in response.content.iter_any():
+                        body_read.add(part)
+                    content = body_read.whole()
                 except (TooLarge, ValueError) as error:
                     if response.status == 200:
                         raise WrongReply(str(error)) from None
@@ -297,11 +299,3 @@ class Endpoints:
 
     def _make_body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         return write_body(self._model, request, self._extra, dialect)
-
-
-async def _read_body(response: aiohttp.ClientResponse) -> bytes:
-    """Read the body of a reply, decompressed. `TooLarge` or `ValueError` as from `Body`."""
-    body = Body(response.headers, REPLY_LIMIT_BYTES)
-    async for part in response.content.iter_any():
-        body.add(part)
-    return body.whole()

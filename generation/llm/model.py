@@ -1,15 +1,17 @@
-"""The interface of language models, the key of a request, and whether a server reads prompts whole.
+"""Language models: their interface, the key of a request, and requests that are sent together, with a repair for each.
 
-Some servers cut a prompt to their window and answer all the same. Only their count of tokens tells.
-
-`InLanguage` is a model that is asked to write in one language, whatever the languages of the documents.
+Some servers cut a prompt to their window and answer all the same. Only their count of tokens tells. `InLanguage` is a
+model that is asked to write in one language, whatever the languages of the documents.
 """
 
-from collections.abc import AsyncIterator, Iterable, MutableMapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.errors import Unusable, Waits, printable
 from keystone.indexing.io.json_values import digest
 
 LEAST_CHARACTERS = 1_000
@@ -79,7 +81,6 @@ class Model(Protocol):
         The model draws a request when it has room for it. `UserError` if no request can be answered: the key is wrong,
         the model unknown, or no endpoint can be reached. `Waits` if another program has to make replies.
         """
-        ...
 
 
 @runtime_checkable
@@ -92,7 +93,6 @@ class TakesOutcomes(Protocol):
         `asked` are its requests that got a reply: one, or its repair too. `refusal` is the reason why the step has no
         usable reply, empty if a reader took one. `cut` says whether the last reply was cut at `max_tokens`.
         """
-        ...
 
 
 class OpenModel(Model, Protocol):
@@ -101,17 +101,14 @@ class OpenModel(Model, Protocol):
     @property
     def usage(self) -> MutableMapping[str, Usage]:
         """The cost since its reader last cleared it, by purpose."""
-        ...
 
     @property
     def notes(self) -> list[str]:
         """Notes, for instance that an endpoint takes no schemas."""
-        ...
 
     @property
     def prompts(self) -> PromptSizes:
         """The sizes of the prompts that it has answered."""
-        ...
 
 
 def tell_outcome(model: Model, asked: Sequence[Request], refusal: str = "", cut: bool = False) -> None:
@@ -154,3 +151,107 @@ def name_language(request: Request, language: str) -> Request:
         "quote stay in the language of their document."
     )
     return replace(request, messages=((role, f"{text}\n{rule}"), *others))
+
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+async def ask(
+    model: Model, requests: Iterable[tuple[Request, Callable[[Reply], T]]]
+) -> AsyncIterator[tuple[int, T | Failure]]:
+    """Send requests to a model, and yield the number of each with its reader's value or a `Failure`, in any order.
+
+    If a reader refuses a reply with `Unusable`, the model is asked once more: see `request_repair`. A second refusal
+    is a `Failure`, unless the reader can mend the second reply, or else the first. `Waits` is raised last, so that the
+    repairs are written to the same file.
+    """
+    waiting: dict[int, tuple[Request, Callable[[Reply], T]]] = {}
+    repairs: list[tuple[int, Request, Reply, Request, Callable[[Reply], T]]] = []
+
+    def draw_requests() -> Iterable[Request]:
+        for number, (request, read) in enumerate(requests):
+            waiting[number] = request, read
+            yield request
+
+    waits = None
+    try:
+        async for number, reply in model.complete(draw_requests()):
+            request, read = waiting.pop(number)
+            try:
+                found = reply if isinstance(reply, Failure) else read(reply)
+            except Unusable as refusal:
+                assert isinstance(reply, Reply)
+                repairs.append((number, request, reply, request_repair(request, reply, str(refusal)), read))
+            else:
+                if isinstance(found, Failure):
+                    tell_outcome(model, [], found.reason)
+                else:
+                    tell_outcome(model, [request])
+                yield number, found
+    except Waits as error:  # raised below, when the repairs are in the file too
+        waits = error
+    async for place, reply in model.complete([repair for *_, repair, _ in repairs]):
+        number, request, first, repair, read = repairs[place]
+        asked = [request] if isinstance(reply, Failure) else [request, repair]
+        try:
+            found = reply if isinstance(reply, Failure) else read(replace(reply, last=True))
+        except Unusable as refusal:
+            found = Failure(printable(str(refusal)))
+        if isinstance(found, Failure):
+            with suppress(Unusable):
+                found = read(replace(first, last=True))
+        tell_outcome(
+            model,
+            asked,
+            found.reason if isinstance(found, Failure) else "",
+            isinstance(reply, Reply) and reply.finish == "length",
+        )
+        yield number, found
+    if waits:
+        raise waits
+
+
+def request_repair(request: Request, reply: Reply, why: str) -> Request:
+    """Make the one further request after a reader refused a reply.
+
+    If the reply was cut at `max_tokens`, the new request allows twice as many tokens. Otherwise the new request shows
+    the model its reply, and says why the reader refused it.
+    """
+    if reply.finish == "length":
+        return replace(request, max_tokens=2 * request.max_tokens)
+    wanted = f"That reply cannot be used: {why}. Reply once more to the request above, in exactly the form it asks for."
+    return replace(request, messages=(*request.messages, ("assistant", reply.text), ("user", wanted)))
+
+
+async def ask_all(model: Model, requests: Sequence[tuple[Request, Callable[[Reply], T]]]) -> list[T | Failure]:
+    """Send requests as `ask` does; returns the values or failures in the order of the requests."""
+    found: dict[int, T | Failure] = {number: value async for number, value in ask(model, requests)}
+    return [found[number] for number in range(len(requests))]
+
+
+async def run_together(work: Iterable[Callable[[], Awaitable[S]]], at_once: int = 64) -> list[S]:
+    """Run coroutines, at most `at_once` at one time; returns their results in the order of `work`.
+
+    The first error ends all of them. `Waits` does not: it is raised when all are done, so that the requests of all are
+    in one file.
+    """
+    room = asyncio.Semaphore(at_once)
+    waits: list[Waits] = []
+
+    async def run_one(start: Callable[[], Awaitable[S]]) -> S | None:
+        async with room:
+            try:
+                return await start()
+            except Waits as error:
+                waits.append(error)
+                return None
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(run_one(start)) for start in work]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    if waits:
+        raise waits[-1]
+    return [task.result() for task in tasks]  # type: ignore[misc]

@@ -57,10 +57,7 @@ class Replay:
 
 
 def read_recorded(path: Path) -> dict[str, PaidReply]:
-    """Read the replies of a JSONL file by their keys: `{"key": ..., "text": ..., "finish": ..., ...}`.
-
-    `UserError` with file and line for a line of another form.
-    """
+    """Read the replies of a JSONL file by their `key`, each as `decode_reply` does. `UserError` names a wrong line."""
     found = {}
     for number, row in read_json_lines(path, longest=REPLY_LIMIT_BYTES):
         try:
@@ -71,10 +68,7 @@ def read_recorded(path: Path) -> dict[str, PaidReply]:
 
 
 def record_replies(cache: Path, path: Path) -> int:
-    """Write the replies of a cache into a file of recorded replies, in the order of the keys; returns their number.
-
-    `UserError` if there is no such cache.
-    """
+    """Write the replies of a cache to a file of recorded ones; returns their number. `UserError` without a cache."""
     if not cache.exists():
         raise UserError(f"{cache}: no such file, expected a cache of replies")
     number = 0

@@ -100,7 +100,6 @@ class ModelSettings(StrictSettings):
     @field_validator("command", mode="before")
     @classmethod
     def _split(cls, command: Any) -> Any:
-        """Split a text into a program and its arguments."""
         return shlex.split(command) if isinstance(command, str) else command
 
     @model_validator(mode="after")

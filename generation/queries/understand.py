@@ -1,26 +1,27 @@
-"""Decomposition, topic extraction and expansion of narratives by a model (paper, section 2.1).
+"""What narratives ask for, by a model: their questions, topics, and the words to search by.
 
-Proper nouns that a narrative gives as examples. Expansion by them leads the search astray (paper, 2.1.3).
+Decomposition, topic extraction and expansion are those of the paper (section 2.1). Proper nouns that a narrative gives
+as examples stay out of an expansion, since they lead the search astray (2.1.3). A contract has questions, what each
+wants, and terms to search by, in one call.
 """
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from keystone.generation.answers.sentences import tidy
-from keystone.generation.ask import ask_all
-from keystone.generation.llm.model import Model
-from keystone.generation.prompts.queries import decompose, expand, expand_narrative, topic
-from keystone.generation.rules.queries import extract_topic
-from keystone.generation.rules.words import INTERROGATIVES
-from keystone.generation.structured import read_string, read_strings
+from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.prompts import queries as prompts
+from keystone.generation.replies import check, read_json, read_string, read_strings
+from keystone.generation.rules.queries import INTERROGATIVES, extract_topic
 from keystone.generation.types import Failure, Fallback, Reply, Request, Understanding
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.errors import Unusable
-from keystone.indexing.words import find_content_words
-from keystone.retrieval.types import Topic
+from keystone.indexing.words import find_content_words, find_words
+from keystone.retrieval.types import AnswerForm, Ask, Topic
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 MOST_QUESTIONS = 100
@@ -34,7 +35,7 @@ _MARKER = re.compile(r"^(?:\d{1,2}[.)]|[-*\u2022])\s+")
 async def understand_by_model(
     model: Model,
     topics: Sequence[Topic],
-    variants: int = expand.NUM_QUERIES,
+    variants: int = prompts.NUM_QUERIES,
     in_context: bool = False,
     most: int = MOST_QUESTIONS,
 ) -> tuple[list[Understanding], list[Fallback]]:
@@ -50,8 +51,8 @@ async def understand_by_model(
     """
     requests: list[tuple[Request, Callable[[Reply], Any]]] = []
     for one in topics:
-        requests.append((request_questions(one.narrative), partial(read_questions, most=most)))
-        requests.append((request_topic(one.narrative), partial(read_topic, narrative=one.narrative)))
+        requests.append((prompts.DECOMPOSE.request(narrative=one.narrative), partial(read_questions, most=most)))
+        requests.append((prompts.TOPIC.request(narrative=one.narrative), partial(read_topic, narrative=one.narrative)))
     found = await ask_all(model, requests)
     fallbacks: list[Fallback] = []
     questions: list[tuple[str, ...]] = []
@@ -70,11 +71,6 @@ async def understand_by_model(
     expanded, missing = await expand_topics(model, topics, phrases, variants, in_context)
     parts = zip(topics, questions, phrases, expanded, strict=True)
     return [Understanding(one.id, asks, phrase, more) for one, asks, phrase, more in parts], fallbacks + missing
-
-
-def request_questions(narrative: str) -> Request:
-    """Make a request for a narrative's questions."""
-    return _make_request("decompose", decompose, decompose.USER.format(narrative=narrative))
 
 
 def read_questions(reply: Reply, most: int = MOST_QUESTIONS) -> tuple[str, ...]:
@@ -105,11 +101,6 @@ def key_question(question: str) -> str:
     return question.casefold().rstrip(" ?.!")
 
 
-def request_topic(narrative: str) -> Request:
-    """Make a request for a narrative's topic."""
-    return _make_request("topic", topic, topic.USER.format(narrative=narrative))
-
-
 def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
     """Read the topic in the narrative's words, and the model's own words if they had to be cut, else an empty text.
 
@@ -122,7 +113,7 @@ def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
 def fit_topic(proposed: str, narrative: str) -> tuple[str, str]:
     """Fit a topic that a model proposed to the narrative's words: see `read_topic`."""
     if len(_split_words(proposed)) > MOST_COMPARED_WORDS:
-        raise Unusable(f"its topic has more than {topic.LONGEST} words")
+        raise Unusable(f"its topic has more than {prompts.LONGEST_TOPIC} words")
     if set(_fold_words(proposed)) <= set(_fold_words(narrative)):
         phrase, cut = proposed.strip(" \"'.?!"), ""
     else:
@@ -130,8 +121,8 @@ def fit_topic(proposed: str, narrative: str) -> tuple[str, str]:
         phrase, cut = " ".join(_split_words(narrative)[run.a : run.a + run.size]), proposed
     if not find_content_words(phrase):
         raise Unusable("its topic is not made of words that occur in the description")
-    if len(_split_words(phrase)) > topic.LONGEST:
-        raise Unusable(f"its topic has more than {topic.LONGEST} words")
+    if len(_split_words(phrase)) > prompts.LONGEST_TOPIC:
+        raise Unusable(f"its topic has more than {prompts.LONGEST_TOPIC} words")
     return phrase, cut
 
 
@@ -176,12 +167,11 @@ def find_names_to_avoid(narrative: str, phrase: str) -> tuple[str, ...]:
 
 def request_variants(phrase: str, names: Sequence[str], variants: int, narrative: str = "") -> Request:
     """Make a request for variants of a topic phrase without these names. If it has a narrative, the model sees it."""
-    prompt = expand_narrative if narrative else expand
-    user = prompt.USER.format(topic=phrase, variants=variants, narrative=narrative)
-    if names:
-        user += expand.NAMES.format(names="; ".join(names))
-    messages = (("system", prompt.SYSTEM), ("user", user))
-    return Request("expand", messages, expand.max_tokens(variants), expand.schema(variants))
+    prompt = prompts.EXPAND_NARRATIVE if narrative else prompts.EXPAND
+    prompt = prompt._replace(user=prompt.user + (prompts.NAMES if names else ""))
+    request = prompt.request(topic=phrase, variants=variants, narrative=narrative, names="; ".join(names))
+    tokens = 64 + 32 * variants  # so many short phrases as JSON
+    return replace(request, max_tokens=tokens, schema=prompts.make_variants_schema(variants))
 
 
 def select_variants(variants: Iterable[str], phrase: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -211,10 +201,6 @@ def _read_tidy(reply: Reply, name: str) -> list[str]:
     return [tidy(text) for text in read_strings(reply, name)]
 
 
-def _make_request(purpose: str, prompt: Any, user: str) -> Request:
-    return Request(purpose, (("system", prompt.SYSTEM), ("user", user)), prompt.MAX_TOKENS, prompt.SCHEMA)
-
-
 _CUE = re.compile(
     r"\b(?:such\s+as|(?<!would\s)(?<!['\u2019]d\s)like(?!\s+to\b)|including|for\s+(?:example|instance)|namely"
     r"|especially|e\.g\.?)(?!\w)",
@@ -240,3 +226,87 @@ def find_example_names(narrative: str) -> tuple[str, ...]:
                     name = _POSSESSIVE.sub("", name)
                     found.setdefault(name.casefold(), name)
     return tuple(found.values())
+
+
+MOST_TERM_WORDS = 6
+"""The most words of a term. A longer one is dropped."""
+
+
+async def understand_by_contract(
+    model: Model, topics: Sequence[Topic], most: int = MOST_QUESTIONS
+) -> tuple[list[Understanding], list[Fallback]]:
+    """Find the topic and at most `most` questions of each narrative, and what each question wants.
+
+    If the model gives no questions, the narrative is the only question, and nothing is known of what it wants.
+    """
+    requests = [
+        (prompts.CONTRACT.request(narrative=one.narrative), partial(read_contract, topic=one, most=most))
+        for one in topics
+    ]
+    found = list[Understanding]()
+    fallbacks = list[Fallback]()
+    for one, read in zip(topics, await ask_all(model, requests), strict=True):
+        if isinstance(read, Failure):
+            fallbacks.append(Fallback(one.id, "contract", f"{read.reason}: the narrative is its only question"))
+            read = Understanding(one.id, (" ".join(one.narrative.split()),), extract_topic(one.narrative))
+        found.append(read)
+    return found, fallbacks
+
+
+def read_contract(reply: Reply, topic: Topic, most: int = MOST_QUESTIONS) -> Understanding:
+    """Read the questions of a narrative, in order, and its topic. `Unusable` for no question, or more than `most`.
+
+    Questions that differ only in case, space or final punctuation are one. A weight out of range becomes the nearest
+    one within it. Terms that the question holds already are dropped. If the reply's topic is unusable, rules extract
+    one.
+    """
+    value = read_json(reply, lambda one: isinstance(one, dict) and isinstance(one.get("questions"), list))
+    items = value.get("questions") if isinstance(value, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise Unusable('it holds no list "questions" of objects')
+    found: dict[str, tuple[str, Ask]] = {}
+    for item in (check(item, prompts.WantedQuestion) for item in items):
+        if item.question is None or item.form is None:
+            raise Unusable(f"each question needs a text and a form, one of {', '.join(get_args(AnswerForm))}")
+        if question := tidy_question(tidy(item.question)):
+            weight = min(max(item.weight or 1, 1), prompts.MOST_WEIGHT)
+            ask = Ask(item.form, weight, _read_terms(item.terms, question))
+            found.setdefault(key_question(question), (question, ask))
+    if not found:
+        raise Unusable("it holds no question")
+    if len(found) > most:
+        raise Unusable(f"it holds {len(found):,} questions, at most {most} can be searched for")
+    named = value.get("topic")
+    try:
+        phrase, _ = fit_topic(tidy(named) if isinstance(named, str) else "", topic.narrative)
+    except Unusable:
+        phrase = extract_topic(topic.narrative)
+    questions, asks = zip(*found.values(), strict=True)
+    return Understanding(topic.id, questions, phrase, asks=asks)
+
+
+def keep_held_terms(
+    found: Sequence[Understanding], holds: Callable[[Sequence[str]], Sequence[bool]]
+) -> list[Understanding]:
+    """Drop the terms that the corpus lacks. `holds` returns whether each term's words occur in any document."""
+    terms = sorted({term for one in found for ask in one.asks for term in ask.terms})
+    held = {term for term, known in zip(terms, holds(terms), strict=True) if known}
+    return [
+        replace(one, asks=tuple(replace(ask, terms=tuple(filter(held.__contains__, ask.terms))) for ask in one.asks))
+        for one in found
+    ]
+
+
+def _read_terms(terms: Sequence[str], question: str) -> tuple[str, ...]:
+    """Read the first terms of a question that have content, none of them twice."""
+    known = f" {_fold(question)} "
+    found: dict[str, str] = {}
+    for term in map(tidy, terms):
+        key = _fold(term)
+        if find_content_words(term) and len(key.split()) <= MOST_TERM_WORDS and f" {key} " not in known:
+            found.setdefault(key, term)
+    return tuple(found.values())[: prompts.MOST_TERMS]
+
+
+def _fold(text: str) -> str:
+    return " ".join(find_words(text.casefold()))

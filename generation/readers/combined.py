@@ -14,19 +14,18 @@ from typing import get_args
 
 import numpy as np
 
-from keystone.fusion.rrf import fuse_reciprocal_ranks
-from keystone.generation.answers.sentences import make_messages, read_place
-from keystone.generation.ask import run_together
-from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.context.passages import merge_spans
-from keystone.generation.llm.model import Model
-from keystone.generation.prompts.readers import check_coverage as prompt
-from keystone.generation.readers.allowance import Allowance, ask_within
+from keystone.fusion.fuse import fuse_reciprocal_ranks
+from keystone.generation.answers.sentences import read_place
+from keystone.generation.context.texts import delimit, neutralise
+from keystone.generation.context.topic import merge_spans
+from keystone.generation.llm.model import Model, run_together
+from keystone.generation.prompts.readers import CHECK_COVERAGE, Coverage
+from keystone.generation.readers.loop import Allowance, ask_within
 from keystone.generation.readers.reader import Hits, Task, Tools, open_reader
 from keystone.generation.readers.settings import LEAST_TOKENS, READERS, EscalateSettings, FusedSettings
 from keystone.generation.readers.structure_reader import WritesFromEvidence, order_by_text, score_by_place
 from keystone.generation.readers.write import cut_to_tokens
-from keystone.generation.reply_types import read_parts
+from keystone.generation.replies import read_parts
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Failure, Reply, Request, Step, Stop
 from keystone.indexing.types import Document, Span
 
@@ -126,8 +125,6 @@ def _merge(items: Sequence[Evidence], by_id: dict[str, Document]) -> list[Eviden
 
 FUSION_K = 60
 """The k of the fusion of the draft's evidence with that of a further reader."""
-CHECK_REPLY_TOKENS = 1024
-"""The most tokens of the reply to a check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +190,6 @@ class Escalate(WritesFromEvidence):
         return replace(step, shown=shown, action=f"open: {names}"), still
 
     def _find_far_queries(self, task: Task, cited: Sequence[str], left: Sequence[int]) -> list[int]:
-        """Find the queries that are far from every cited segment."""
         assert isinstance(self.tools.reader, EscalateSettings)
         vectors = [
             vector
@@ -227,16 +223,10 @@ def request_check(passages: Sequence[str], queries: Sequence[str]) -> Request:
     """Make the request for the queries that passages answer. Both are numbered from 0."""
     documents = "\n\n".join(delimit(number, text) for number, text in enumerate(passages))
     lines = (json.dumps({"id": id, "text": neutralise(text)}, ensure_ascii=False) for id, text in enumerate(queries))
-    user = prompt.USER.format(documents=documents or "(none)", queries="\n".join(lines))
-    return Request("check_coverage", make_messages(prompt.SYSTEM, user), CHECK_REPLY_TOKENS, prompt.SCHEMA)
+    return CHECK_COVERAGE.request(documents=documents or "(none)", queries="\n".join(lines))
 
 
 def read_open(reply: Reply, number: int) -> list[int]:
-    """Read the numbers of the queries that are not fully answered. A query that the reply leaves out is open.
-
-    `Unusable` if the reply holds no list of objects.
-    """
-    full = {
-        read_place(item.id, number) for item in read_parts(reply, "queries", prompt.Coverage) if item.support == "full"
-    }
+    """Read the numbers of the queries that a reply does not call fully answered. `Unusable` without a list."""
+    full = {read_place(item.id, number) for item in read_parts(reply, "queries", Coverage) if item.support == "full"}
     return [place for place in range(number) if place not in full]

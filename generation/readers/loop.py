@@ -1,15 +1,121 @@
-"""One loop for all agents: a decision, its action, and the next state, until a limit ends the walk.
+"""One loop for all agents, within a hard limit on the calls and tokens that a reader spends on one question.
 
 An agent is two functions. `decide` chooses the next action: it asks a model, or it follows rules. `act` carries the
-action out.
+action out and makes the next state, until a limit ends the walk.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
-from keystone.generation.readers.allowance import Asked
-from keystone.generation.types import Failure, Step, Stop
+from keystone.generation.context.texts import count_tokens
+from keystone.generation.llm.model import Model, request_repair, tell_outcome
+from keystone.generation.types import Failure, Reply, Request, Step, Stop
+from keystone.indexing.errors import Unusable, printable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Spent(Failure):
+    """The request was not sent, because the allowance does not hold it."""
+
+    reason: str = "the reader's budget is spent"
+
+
+@dataclass(slots=True)
+class Allowance:
+    """The calls and tokens left. A request reserves its prompt and `max_tokens`; a reply frees what it did not use."""
+
+    calls: int
+    tokens: int
+
+    def split(self, parts: int) -> list["Allowance"]:
+        """Split what is left into equal allowances, so that walks side by side do not take from each other.
+
+        If the calls cannot be split evenly, the first allowances have one more.
+        """
+        return [Allowance((self.calls + parts - 1 - n) // parts, self.tokens // parts) for n in range(parts)]
+
+    def take(self, share: "Allowance") -> None:
+        """Take a share of what is left."""
+        self.calls, self.tokens = self.calls - share.calls, self.tokens - share.tokens
+
+    def give_back(self, shares: Iterable["Allowance"]) -> None:
+        """Give back what is left of shares."""
+        for share in shares:
+            self.calls, self.tokens = self.calls + share.calls, self.tokens + share.tokens
+
+    def reserve(self, request: Request) -> bool:
+        """Take the cost of a request, and return True; return False if the allowance does not hold it."""
+        cost = count_prompt_tokens(request) + request.max_tokens
+        if self.calls < 1 or self.tokens < cost:
+            return False
+        self.calls, self.tokens = self.calls - 1, self.tokens - cost
+        return True
+
+    def settle(self, request: Request, reply: Reply) -> None:
+        """Give back the tokens that a reply did not use."""
+        self.tokens += max(0, request.max_tokens - count_tokens(reply.text))
+
+
+def count_prompt_tokens(request: Request) -> int:
+    """Estimate the tokens of a request's messages."""
+    return sum(count_tokens(text) for _, text in request.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[T]):
+    """The outcome of a request with the last reply, and the tokens of its calls."""
+
+    found: T | Failure
+    reply: str = ""
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+
+    @property
+    def reason(self) -> str:
+        """The reason of a failure; empty if there is none."""
+        return self.found.reason if isinstance(self.found, Failure) else ""
+
+    @property
+    def stop(self) -> Literal["", "budget", "llm_error"]:
+        """The stop of a walk that ends with a failure; empty if there is none."""
+        return "budget" if isinstance(self.found, Spent) else "llm_error" if isinstance(self.found, Failure) else ""
+
+
+async def ask_within(model: Model, request: Request, read: Callable[[Reply], T], allowance: Allowance) -> Asked[T]:
+    """Ask a model within an allowance. If `read` refuses the reply with `Unusable`, ask once more for a repair.
+
+    The outcome is the value of `read`; `Spent` if the allowance does not hold the request; or a `Failure`. `Waits` is
+    raised if another program has to make the reply.
+    """
+    asked: Asked[T] = Asked(Spent())
+    replied: list[Request] = []
+    cut = False
+    for _ in range(2):
+        if not allowance.reserve(request):
+            break
+        (outcome,) = [outcome async for _, outcome in model.complete([request])]
+        prompt_tokens = asked.prompt_tokens + count_prompt_tokens(request)
+        if isinstance(outcome, Failure):
+            asked = replace(asked, found=outcome, prompt_tokens=prompt_tokens)
+            break
+        replied.append(request)
+        allowance.settle(request, outcome)
+        reply_tokens = asked.reply_tokens + count_tokens(outcome.text)
+        try:
+            found = Asked(read(outcome), outcome.text, prompt_tokens, reply_tokens)
+        except Unusable as refusal:
+            asked = Asked(Failure(printable(str(refusal))), outcome.text, prompt_tokens, reply_tokens)
+            request, cut = request_repair(request, outcome, str(refusal)), outcome.finish == "length"
+        else:
+            tell_outcome(model, replied)
+            return found
+    if isinstance(asked.found, Failure) and not isinstance(asked.found, Spent):
+        tell_outcome(model, replied, asked.found.reason, cut)
+    return asked
+
 
 MOST_INVALID = 3
 """Steps in a row without a valid action, after which a walk ends as `invalid`."""

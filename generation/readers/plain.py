@@ -7,16 +7,20 @@ under other names, and the documents that are found are read as well.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from keystone.generation.answers.whole import WholeTask, check_evidence
-from keystone.generation.context.fit_window import show_documents, show_whole_documents
-from keystone.generation.context.topic import TopicContext, read_context, skip_blank
+from keystone.generation.answers.answer import AnswerTask, check_evidence
+from keystone.generation.context.topic import (
+    TopicContext,
+    read_context,
+    show_documents,
+    show_whole_documents,
+    skip_blank,
+)
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.reader import Hits, Task, Tools, list_rows
-from keystone.generation.readers.settings import AnswerMethod
 from keystone.generation.readers.write import (
     gather_all_sentences,
     get_word_range,
@@ -37,7 +41,7 @@ class Plain:
     async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
         """See `keystone.generation.readers.reader.Reader`."""
         tools = self.tools
-        items = await asyncio.to_thread(GATHERERS[tools.settings.method], tools, task, hits)
+        items = await asyncio.to_thread(gather, tools, task, hits)
         found = EvidenceSet(tuple(items), stop="done" if items else "empty")
         if items and tools.settings.method == "whole" and tools.search and tools.model:
             found = await fill_gaps(tools, tools.model, task, list_rows(hits), found)
@@ -48,33 +52,18 @@ class Plain:
         return await write_answer(self.tools, task, evidence, within=False)
 
 
-def _gather_for_topic(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
-    """Gather the parts of all documents that the model is shown, for all queries together."""
-    return [item for rows in hits for item in show_documents(task.context, rows, slice(None), tools.evidence_tokens)]
-
-
-def _gather_whole(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
-    """Gather the first documents, whole while there is room."""
-    return [item for rows in hits for item in show_whole_documents(task.context, rows, tools.evidence_tokens)]
-
-
-def _gather_for_queries(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
-    """Gather the parts of each query's documents that the model is shown, for that query."""
-    return [
-        item
-        for number, rows in enumerate(hits)
-        for item in show_documents(task.context, rows, slice(number, number + 1), tools.evidence_tokens)
-    ]
-
-
-GATHERERS: Mapping[AnswerMethod, Callable[[Tools, Task, Hits], list[Evidence]]] = {
-    "rules": lambda tools, task, _: gather_all_sentences(tools, task),
-    "retrieval": _gather_for_topic,
-    "whole": _gather_whole,
-    "answers": _gather_for_queries,
-    "claims": _gather_for_queries,
-}
-"""The way in which each method of answers gathers evidence."""
+def gather(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
+    """Gather evidence for the method of the answer: sentences, whole documents, or their parts for the queries."""
+    method, tokens = tools.settings.method, tools.evidence_tokens
+    if method == "rules":
+        return gather_all_sentences(tools, task)
+    if method == "whole":
+        return [item for rows in hits for item in show_whole_documents(task.context, rows, tokens)]
+    found = []
+    for number, rows in enumerate(hits):
+        queries = slice(number, number + 1) if tools.settings.is_by_query else slice(None)
+        found += show_documents(task.context, rows, queries, tokens)
+    return found
 
 
 ADDED_DOCUMENTS: Mapping[str, int] = {"answered": 0, "partly": 1, "not": 2}
@@ -90,7 +79,7 @@ async def fill_gaps(tools: Tools, model: Model, task: Task, rows: Sequence[int],
     asked = list_asked(task)
     for _ in range(tools.settings.rounds if asked else 0):
         passages = make_passages(task.context, evidence.items)
-        whole = WholeTask(task.topic.id, task.topic.narrative, asked, passages, get_word_range(task))
+        whole = AnswerTask(task.topic.id, task.topic.narrative, passages, get_word_range(task), queries=asked)
         documents = {document.id: document for document in task.context.documents.values()}
         checks, missed = await check_evidence(model, whole, documents, [item.span for item in evidence.items])
         evidence = replace(evidence, checks=evidence.checks or checks, fallbacks=(*evidence.fallbacks, *missed))

@@ -1,12 +1,12 @@
 """The one interface of all readers."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Literal, Protocol
 
 from keystone.generation.answers.answer import PromptWith
-from keystone.generation.answers.choose_segments import SegmentChoice
+from keystone.generation.answers.cite import SegmentChoice
 from keystone.generation.answers.support import SupportMethod
 from keystone.generation.context.topic import Sources, TopicContext
 from keystone.generation.llm.model import Model
@@ -95,10 +95,7 @@ class Tools:
 
     @property
     def evidence_tokens(self) -> int:
-        """The most tokens of evidence for one answer: the reader's setting, or half of the model's window.
-
-        0 stands for no limit.
-        """
+        """The most tokens of evidence: the reader's setting, or half of the model's window. 0 stands for no limit."""
         return self.reader.evidence_tokens or self.settings.window // 2
 
 
@@ -118,18 +115,13 @@ class Task:
 
 
 class Reader(Protocol):
-    """A reader gathers evidence for a task, and answers the task from it.
-
-    The two steps may run in different processes.
-    """
+    """A reader gathers evidence for a task, and answers from it. The two steps may run in different processes."""
 
     async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
         """Gather the evidence for the task from the documents of `hits`."""
-        ...
 
     async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
         """Answer the task from its evidence. The answer cites segments. Its `fallbacks` record the model's failures."""
-        ...
 
 
 def open_reader(tools: Tools) -> Reader:
@@ -139,19 +131,9 @@ def open_reader(tools: Tools) -> Reader:
     return reader
 
 
-HITS_BY_METHOD: Mapping[AnswerMethod, Callable[[Sequence[int], Sequence[Sequence[int]]], Sequence[Sequence[int]]]] = {
-    "rules": lambda selected, _of_queries: [selected],
-    "retrieval": lambda selected, _of_queries: [selected],
-    "whole": lambda selected, _of_queries: [selected],
-    "answers": lambda _selected, of_queries: of_queries,
-    "claims": lambda _selected, of_queries: of_queries,
-}
-"""For each method the choice between the documents selected for a topic, and those of each query."""
-
-
 def choose_hits(settings: AnswerSettings, selected: Sequence[int], of_queries: Sequence[Sequence[int]]) -> Hits:
     """Choose the documents of an answer: the rows selected for the topic, or the rows of each query."""
-    return tuple(tuple(rows[: settings.documents]) for rows in HITS_BY_METHOD[settings.method](selected, of_queries))
+    return tuple(tuple(rows[: settings.documents]) for rows in (of_queries if settings.is_by_query else [selected]))
 
 
 def list_rows(hits: Hits) -> list[int]:

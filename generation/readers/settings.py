@@ -174,16 +174,11 @@ class AgentSettings(StructureSettings):
 
 def _list_structure_aware() -> list[str]:
     """List the readers whose calls of the model have limits, and that read by themselves."""
-    kinds = {name: kind.settings for name, kind in READERS.items()}
-    return [
-        name
-        for name, settings in kinds.items()
-        if issubclass(settings, StructureSettings) and settings is not EscalateSettings
-    ]
+    limited = (name for name, kind in READERS.items() if issubclass(kind.settings, StructureSettings))
+    return [name for name in limited if name != "escalate"]
 
 
 def _list_single() -> list[str]:
-    """List the readers that join no others."""
     return [name for name in READERS if name not in ("fused", "escalate")]
 
 

@@ -12,12 +12,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.generation.ask import run_together
 from keystone.generation.context.topic import TopicContext, embed_spans
+from keystone.generation.llm.model import run_together
 from keystone.generation.readers.reader import Hits, Task, Tools
 from keystone.generation.readers.write import cut_to_tokens, write_answer
+from keystone.generation.rules.sentences import read_sentence
 from keystone.generation.rules.stands_alone import can_be_read
-from keystone.generation.rules.subject import read_sentence
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Stop
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.types import Document, Span
@@ -26,10 +26,7 @@ from keystone.indexing.vectors.embed import embed_queries
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with the documents to read, best first, and its vector, float32[d].
-
-    `query_id` is empty if the question is the whole narrative.
-    """
+    """A question, its documents, best first, and its vector, float32[d]. The narrative as a whole has no `query_id`."""
 
     topic_id: str
     query_id: str
@@ -42,6 +39,11 @@ class Question:
     def documents(self) -> list[Document]:
         """The documents to read, best first."""
         return [self.context.documents[row] for row in self.rows]
+
+    def quote(self, span: Span, score: float = 0.0, why: str = "", heading: str = "") -> Evidence:
+        """Make evidence of a stretch of one of the documents."""
+        text = next(document.text for document in self.documents if document.id == span.doc_id)
+        return Evidence(span, text[span.start : span.end], score, self.query_id, heading, why)
 
     def find_closest_segments(self, row: int, most: int) -> list[Span]:
         """Find the `most` segments of a document that are closest to the question, the closest first.
@@ -68,14 +70,6 @@ def list_questions(tools: Tools, task: Task, hits: Hits) -> list[Question]:
         ]
     (vector,) = embed_queries(tools.sources.embedding, [task.topic.narrative], tools.sources.threads)
     return [Question(task.topic.id, "", task.topic.narrative, vector, context, rows) for rows in hits]
-
-
-def find_best_query(context: TopicContext, vectors: Sequence[NDArray[np.float32]]) -> list[str]:
-    """Find for each vector the id of the query that is closest to it."""
-    if not len(vectors):
-        return []
-    best = (np.asarray(vectors) @ context.query_vectors.T).argmax(axis=1)
-    return [context.queries[int(place)].id for place in best]
 
 
 Read = Callable[[Tools, Question], Awaitable[EvidenceSet]]
@@ -125,9 +119,10 @@ class StructureReader(WritesFromEvidence):
         )
 
     def _name_queries(self, task: Task, items: Sequence[Evidence]) -> list[Evidence]:
-        vectors = embed_spans(self.tools.sources, task.context, [item.span for item in items])
-        ids = find_best_query(task.context, list(vectors))
-        return [replace(item, query_id=id) for item, id in zip(items, ids, strict=True)]
+        context = task.context
+        vectors = embed_spans(self.tools.sources, context, [item.span for item in items])
+        best = (vectors @ context.query_vectors.T).argmax(axis=1).tolist() if items else []
+        return [replace(item, query_id=context.queries[place].id) for item, place in zip(items, best, strict=True)]
 
 
 def score_by_place(items: Sequence[Evidence]) -> list[Evidence]:

@@ -10,23 +10,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from keystone.generation.answers.answer import AnswerTask, SubTask, draft_answer, write_sub_answers
-from keystone.generation.answers.choose_segments import cite_segments, limit_references, list_segments
-from keystone.generation.answers.claims.collect import ClaimTask
-from keystone.generation.answers.claims.write import answer_from_claims
+from keystone.generation.answers.answer import AnswerTask, draft_answer, write_sub_answers, write_whole
+from keystone.generation.answers.cite import cite_segments, limit_references, list_segments
+from keystone.generation.answers.claims import answer_from_claims
 from keystone.generation.answers.mend import mend_answer, strip_marks
-from keystone.generation.answers.sentences import Draft, Passage, WordRange, count_words
+from keystone.generation.answers.sentences import Draft, Passage, QueryTask, WordRange, count_words
 from keystone.generation.answers.support import check_by_model, check_by_rules, drop_fillers, list_unchecked
 from keystone.generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
-from keystone.generation.answers.whole import WholeTask, write_whole
-from keystone.generation.context.fit_window import share_window
-from keystone.generation.context.passages import join_spans
-from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.context.topic import TopicContext, keep_language
+from keystone.generation.context.texts import clip, count_tokens
+from keystone.generation.context.topic import TopicContext, join_spans, keep_language, share_window
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.answers.whole import MOST_MISSING_WORDS
+from keystone.generation.prompts.answers import MOST_MISSING_WORDS
 from keystone.generation.queries.compose import is_narrative_query
-from keystone.generation.readers.reader import Synthesis, Task, Tools
+from keystone.generation.readers.reader import Task, Tools
 from keystone.generation.readers.settings import AnswerMethod
 from keystone.generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
 from keystone.generation.rules.sentences import ask_each_clause
@@ -123,7 +119,6 @@ async def _cite_and_check(
 
 
 async def _choose_from_all(tools: Tools, task: Task, fallbacks: Sequence[Fallback]) -> Answer:
-    """Choose sentences of all documents by rules, in place of the model's answer."""
     items = await asyncio.to_thread(gather_all_sentences, tools, task)
     chosen = await asyncio.to_thread(_choose_answer, tools, task, items)
     by_rules = Fallback(task.topic.id, "answer", "its sentences are chosen by rules")
@@ -164,44 +159,30 @@ async def _write_from_all(tools: Tools, task: Task, evidence: EvidenceSet) -> Dr
 
 
 async def _write_freely(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
-    """Write one answer freely from whole documents."""
     passages, notes = make_passages(task.context, evidence.items), _join_notes(evidence.notes)
     gaps, (low, high) = tools.settings.gaps, get_word_range(task)
     words = (low, max(low, high - MOST_MISSING_WORDS)) if gaps else (low, high)
-    whole = WholeTask(task.topic.id, task.topic.narrative, list_asked(task), passages, words, notes, gaps)
+    whole = AnswerTask(task.topic.id, task.topic.narrative, passages, words, notes, gaps=gaps)
     return await write_whole(_require_model(tools), whole)
 
 
 async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
     """Write an answer to each query from its own documents, and one answer from these (paper, section 3.3)."""
     topic, settings = task.topic, tools.settings
-    sub_tasks = [
-        SubTask(topic.id, topic.narrative, query.question, *_show_own(task, evidence, query.id))
-        for query in task.context.queries
-    ]
+    sub_tasks = _list_query_tasks(task, evidence)
     sub_answers, fallbacks = await write_sub_answers(_require_model(tools), sub_tasks, settings.prompt_with)
     filled = [one and drop_fillers(one) if settings.support != "none" else one for one in sub_answers]
     sub_answers = [one if one and one.sentences else None for one in filled]
     queries = tuple(one.query for one in sub_tasks)
     synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), get_word_range(task))
-    made, missed = await SYNTHESES[settings.synthesis](tools, task, synthesis, [one.passages for one in sub_tasks])
+    made, missed = await _synthesise(tools, task, synthesis, [shown for one in sub_tasks for shown in one.passages])
     dropped = tuple(check for one in filled if one for check in one.checks)
     return made and replace(made, checks=dropped), [*fallbacks, *missed]
 
 
 async def _write_from_claims(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
     """Write an answer from claims that quote each query's own documents. It cites segments."""
-    topic, sources = task.topic, tools.sources
-    claim_tasks = [
-        ClaimTask(
-            topic.id,
-            topic.narrative,
-            query.question,
-            *_show_own(task, evidence, query.id),
-            tuple(item.span for item in evidence.items if item.query_id == query.id),
-        )
-        for query in task.context.queries
-    ]
+    sources, claim_tasks = tools.sources, _list_query_tasks(task, evidence)
     documents = {document.id: document for document in task.context.documents.values()}
     embed = partial(embed_passages, sources.embedding, threads=sources.threads)
     places = {query.id: place for place, query in enumerate(task.context.queries)}
@@ -233,32 +214,30 @@ def cut_to_tokens(items: Sequence[Evidence], tokens: int) -> list[Evidence]:
     return kept
 
 
-async def _edit(tools: Tools, _task: Task, synthesis: SynthesisTask, _shown: Sequence[tuple[Passage, ...]]) -> Draft:
-    return await edit(_require_model(tools), synthesis)
-
-
-async def _resynthesise(
-    tools: Tools, _task: Task, synthesis: SynthesisTask, passages: Sequence[tuple[Passage, ...]]
-) -> Draft:
-    by_id = {passage.doc_id: passage for own in passages for passage in own}
-    limit = share_window(tools.settings.window, len(by_id))
-    shown = [passage._replace(text=clip(passage.text, limit)) for passage in by_id.values()]
-    return await resynthesise(_require_model(tools), synthesis, shown)
-
-
-async def _select_edit(
-    tools: Tools, task: Task, synthesis: SynthesisTask, _shown: Sequence[tuple[Passage, ...]]
-) -> Draft:
+async def _synthesise(tools: Tools, task: Task, synthesis: SynthesisTask, passages: Sequence[Passage]) -> Draft:
+    """Make one answer of the answers to queries, in the way that the settings name."""
+    model, sources, way = _require_model(tools), tools.sources, tools.settings.synthesis
+    if way == "edit":
+        return await edit(model, synthesis)
+    if way == "resynthesise":
+        by_id = {passage.doc_id: passage for passage in passages}
+        limit = share_window(tools.settings.window, len(by_id))
+        shown = [passage._replace(text=clip(passage.text, limit)) for passage in by_id.values()]
+        return await resynthesise(model, synthesis, shown)
     texts = [sentence.text for sentence in join_sub_answers(synthesis)]
-    vectors = await asyncio.to_thread(embed_passages, tools.sources.embedding, texts, tools.sources.threads)
-    return await select_edit(_require_model(tools), synthesis, task.context.query_vectors, vectors)
+    vectors = await asyncio.to_thread(embed_passages, sources.embedding, texts, sources.threads)
+    return await select_edit(model, synthesis, task.context.query_vectors, vectors)
 
 
-def _show_own(task: Task, evidence: EvidenceSet, query_id: str) -> tuple[tuple[Passage, ...], str]:
-    """Show a query its own evidence: the passages, and the reader's notes."""
-    items = [item for item in evidence.items if item.query_id == query_id]
-    notes = [note for note in evidence.notes if note.query_id == query_id]
-    return make_passages(task.context, items), _join_notes(notes)
+def _list_query_tasks(task: Task, evidence: EvidenceSet) -> list[QueryTask]:
+    """List the queries, each with its own evidence: the passages, the reader's notes, and the stretches."""
+    tasks = []
+    for query in task.context.queries:
+        items = [item for item in evidence.items if item.query_id == query.id]
+        notes = _join_notes([note for note in evidence.notes if note.query_id == query.id])
+        passages, spans = make_passages(task.context, items), tuple(item.span for item in items)
+        tasks.append(QueryTask(task.topic.id, task.topic.narrative, query.question, passages, notes, spans))
+    return tasks
 
 
 def list_asked(task: Task) -> list[Query]:
@@ -277,9 +256,7 @@ def make_passages(context: TopicContext, evidence: Sequence[Evidence]) -> tuple[
             doc_id,
             "",
             join_spans(
-                by_id[doc_id][0],
-                [(item.span.start, item.span.end) for item in own],
-                [item.heading for item in own],
+                by_id[doc_id][0], [(item.span.start, item.span.end) for item in own], [item.heading for item in own]
             ),
         )
         for doc_id, own in items.items()
@@ -308,7 +285,3 @@ WRITERS: Mapping[AnswerMethod, Callable[[Tools, Task, EvidenceSet], Awaitable[Dr
     "claims": _write_from_claims,
 }
 """The way in which each method of answers writes. None: rules choose sentences."""
-SYNTHESES: Mapping[
-    Synthesis, Callable[[Tools, Task, SynthesisTask, Sequence[tuple[Passage, ...]]], Awaitable[Draft]]
-] = {"edit": _edit, "resynthesise": _resynthesise, "select_edit": _select_edit}
-"""The ways from answers to queries to one answer, by name."""

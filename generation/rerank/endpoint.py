@@ -22,7 +22,7 @@ from typing import Any
 
 import orjson
 
-from keystone.generation.ask import run_together
+from keystone.generation.llm.model import run_together
 from keystone.generation.rerank.open import Candidates, Means, Rerank, Reranked, list_passages
 from keystone.generation.rerank.settings import RerankEndpoint, RerankSettings
 from keystone.indexing.errors import Refused, UserError
@@ -150,12 +150,7 @@ async def open_model(settings: RerankSettings, means: Means) -> AsyncIterator[Re
 
 @asynccontextmanager
 async def open_scored(
-    settings: RerankSettings,
-    means: Means,
-    maker: bytes,
-    score_passages: ScorePassages,
-    at_once: int,
-    device: str = "",
+    settings: RerankSettings, means: Means, maker: bytes, score_passages: ScorePassages, at_once: int, device: str = ""
 ) -> AsyncIterator[Rerank]:
     """Open a reranker that scores passages for a query, `at_once` batches at a time.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from keystone.fusion.closest import find_closest_segments
 from keystone.generation.context.topic import Sources, TopicContext, embed_spans
-from keystone.generation.rules.requests import open_question, split_into_questions
+from keystone.generation.rules.queries import open_question, split_into_questions
 from keystone.generation.rules.sentences import (
     SAME_COSINE,
     choose_likely,
@@ -21,19 +21,18 @@ from keystone.generation.rules.sentences import (
     find_holding_segments,
     find_sentences,
     group_same_sentences,
+    include_subject,
+    read_sentence,
     share_words,
 )
-from keystone.generation.rules.subject import include_subject, read_sentence
 from keystone.generation.rules.support import find_added
-from keystone.generation.types import Answer, Evidence, Sentence
+from keystone.generation.types import MOST_CITATIONS, Answer, Evidence, Sentence
 from keystone.indexing.types import Document, Span
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.types import Vectors
 from keystone.indexing.words import find_stems
 from keystone.retrieval.types import Query
 
-MOST_CITATIONS = 3
-"""The most citations of one sentence."""
 NOTHING = "The documents seem to say nothing that answers the question."
 """The answer if no sentence fits. It cites nothing."""
 MISSING = "The documents seem to say nothing about:"
@@ -253,7 +252,6 @@ def _read_cited(
     saying: Sequence[tuple[Span, NDArray[np.float32]]],
     documents: dict[str, tuple[Document, Vectors]],
 ) -> str:
-    """Read the titles and texts of the cited segments."""
     own = dict.fromkeys(span.doc_id for span, _ in saying)
     return "\n".join(
         f"{document.title}\n{document.segment_text(segment)}"

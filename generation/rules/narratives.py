@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from string import capwords
 
+from keystone.generation.rules.queries import INTERROGATIVES
 from keystone.generation.rules.stands_alone import THIRD_PERSON, VERBS
-from keystone.generation.rules.words import INTERROGATIVES
 from keystone.indexing.types import Document
 from keystone.indexing.words import STOP_WORDS, find_content_words, find_stems
 
@@ -37,8 +37,6 @@ _NO_NOUNS = STOP_WORDS.union(VERBS, THIRD_PERSON)
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What a narrative asks about: a subject, and aspects of it."""
-
     text: str
     aspects: tuple[str, ...]
 

@@ -19,7 +19,7 @@ from keystone.generation.llm.chat import RESPONSES, PaidReply
 from keystone.generation.llm.endpoints import Endpoints
 from keystone.generation.llm.model import LEAST_TOKENS
 from keystone.generation.llm.settings import LEAST_WINDOW, ModelSettings
-from keystone.generation.rerank.listwise import read_ranking, request_ranking
+from keystone.generation.rerank.open import read_ranking, request_ranking
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unreached, Unusable, UserError
 from keystone.indexing.io.http import HttpRequest, Sender

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from keystone.generation.grading.use import Use
-from keystone.generation.prompts.evaluation.rate_use import LEAST_MARK, MOST_MARK
+from keystone.generation.grading.rate_sentences import Use
+from keystone.generation.prompts.evaluation import LEAST_MARK, MOST_MARK
 from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import find_most_usage
 from keystone.generation.types import Request, Usage
@@ -75,8 +75,8 @@ class Foreseen:
 def foresee(ask: Ask, model: ModelSettings) -> Foreseen:
     """Foresee the cost of requests.
 
-    At most, each is asked a second time, for a repair (`keystone.generation.ask.request_repair`). A prompt then has a
-    token for each character, and fills the model's window at most. Likely, a token has four characters.
+    At most, each is asked a second time, for a repair (`keystone.generation.llm.model.request_repair`). A prompt then
+    has a token for each character, and fills the model's window at most. Likely, a token has four characters.
     """
     room, thinking = ask.number * model.window, ask.number * model.thinking
     prompt, reply = _count_tokens(ask)

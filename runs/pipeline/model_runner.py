@@ -17,17 +17,15 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
 from typing import Any, Protocol, TypeVar
 
 import orjson
 
-from keystone.generation import prompts
+from keystone.generation.llm.client import open_model
 from keystone.generation.llm.model import CutPrompt, Model, OpenModel, tell_outcome
-from keystone.generation.llm.open import open_model
 from keystone.generation.llm.usage import add_usage, report_usage
+from keystone.generation.prompts import answers, grading, queries, readers
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
@@ -94,9 +92,8 @@ RANKING_SHARE = 0.75
 """The share of a budget up to which calls for the ranking are paid, if the model writes answers after them."""
 GRADING_SHARE = 2 / 3
 """The part of this share up to which grades and further rounds are paid, if a reranker follows them."""
-NO_STAGE_ASKS = ("evaluation.create_criteria", "evaluation.grade_criteria", "grading.ground", "queries.translate")
-"""Prompts that no stage of a run asks, or whose stage digests them itself. They are newer than stored runs, whose keys
-must not change with them."""
+OWN_KEYS = ("GROUND", "TRANSLATE")
+"""Prompts whose stages digest them themselves."""
 CLOSE_TIMEOUT_S = 1.0
 """How long closing a model may take after an error or an interrupt."""
 
@@ -134,14 +131,12 @@ def describe_model(config: RunConfig, asks: Collection[str] | None = None) -> An
 
 @cache
 def _digest_prompts() -> str:
-    """Digest what all prompts say, with their schemas and limits. How their modules are written does not count."""
-    modules = (import_module(found.name) for found in walk_packages(prompts.__path__, f"{prompts.__name__}."))
+    """Digest what all prompts of stages say, with their schemas and limits. Functions of their modules do not count."""
     constants = {
-        f"{module.__name__}.{name}": value
-        for module in modules
-        if not module.__name__.endswith(NO_STAGE_ASKS)
+        f"{module.__name__}.{name}": list(value) if isinstance(value, tuple) else value
+        for module in (answers, grading, queries, readers)
         for name, value in vars(module).items()
-        if name.isupper() and isinstance(value, str | int | float | dict | list | tuple)
+        if name.isupper() and name not in OWN_KEYS and isinstance(value, str | int | float | dict | list | tuple)
     }
     return digest(constants)
 

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import compose_queries, make_narrative_query
-from keystone.generation.queries.contract import keep_held_terms, understand_by_contract
 from keystone.generation.queries.enrich import translate_queries, write_passages
-from keystone.generation.queries.understand import understand_by_model
+from keystone.generation.queries.understand import keep_held_terms, understand_by_contract, understand_by_model
 from keystone.generation.rules.queries import UnderstandingRules, understand_by_rules
 from keystone.generation.types import Fallback, Understanding
 from keystone.indexing.errors import UserError

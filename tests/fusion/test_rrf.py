@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.fusion.closest import find_closest_segments
-from keystone.fusion.coverage import choose
+from keystone.fusion.fuse import fuse_groups, fuse_systems
 from keystone.fusion.lists import Groups, group_queries_by_topic
-from keystone.fusion.parasol import parasol
-from keystone.fusion.rrf import fuse_groups, fuse_systems
+from keystone.fusion.parasol import choose, parasol
 from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.types import Rankings, offsets_of
 
@@ -26,7 +25,7 @@ WEIGHTS = st.lists(st.sampled_from([0, 0.1, 0.3, 1, 1.7, 2, 3]), min_size=6, max
 def kernel(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test here fuses by the compiled loop, and by NumPy as processes without Numba do."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keystone.fusion.rrf._is_kernel_due", lambda _rows: request.param)
+        patch.setattr("keystone.fusion.fuse._is_kernel_due", lambda _rows: request.param)
         yield
 
 

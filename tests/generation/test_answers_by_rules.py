@@ -21,10 +21,9 @@ from keystone.generation.rules.answer import (
     gather_sentences,
     take_turns,
 )
-from keystone.generation.rules.requests import MOST_OPENING_WORDS, open_question, split_into_questions
-from keystone.generation.rules.sentences import find_sentences, share_words
+from keystone.generation.rules.queries import MOST_OPENING_WORDS, open_question, split_into_questions
+from keystone.generation.rules.sentences import find_sentences, read_sentence, share_words
 from keystone.generation.rules.stands_alone import can_be_read, continues, find_name, stands_alone
-from keystone.generation.rules.subject import read_sentence
 from keystone.generation.types import Answer, EvidenceSet
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.index import Index

@@ -11,35 +11,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keystone.generation.answers.answer import read_shorter
 from keystone.generation.answers.cite import read_supports
-from keystone.generation.answers.claims.collect import Claim, ClaimTask, read_claims
-from keystone.generation.answers.claims.write import ProseTask, read_prose
-from keystone.generation.answers.sentences import Passage, make_answer_reader, read_rewritten
-from keystone.generation.answers.shorten import read_shorter
+from keystone.generation.answers.claims import Claim, ProseTask, read_claims, read_prose
+from keystone.generation.answers.sentences import Passage, QueryTask, read_answer, read_rewritten
 from keystone.generation.answers.support import find_sources, make_claims, read_verdicts
 from keystone.generation.answers.synthesise import read_texts
 from keystone.generation.grading import rate_answers
-from keystone.generation.grading.citations import read_rating
 from keystone.generation.grading.nuggets import read_nuggets
 from keystone.generation.grading.rate_answers import read_battle
+from keystone.generation.grading.rate_sentences import AskedAnswer, read_rating, read_use
 from keystone.generation.grading.umbrela import read_grades
-from keystone.generation.grading.use import AskedAnswer, read_use
 from keystone.generation.llm.cache import decode_reply, encode_reply
 from keystone.generation.llm.chat import PaidReply, ReplyBound, read_reply
-from keystone.generation.queries.enrich import read_passage
-from keystone.generation.queries.search_again import read_search_texts
+from keystone.generation.queries.enrich import read_passage, read_search_texts
 from keystone.generation.queries.understand import read_questions, read_topic
 from keystone.generation.readers.combined import read_open
 from keystone.generation.readers.disco_rag import read as disco_rag
 from keystone.generation.readers.disco_rag import tree_reply
 from keystone.generation.readers.disco_rag.relations import read_graph
 from keystone.generation.readers.discorag.tools import read_action
-from keystone.generation.readers.graphreader import replies as graphreader
-from keystone.generation.readers.rdr2.reply import read_choice
-from keystone.generation.readers.rdr2.view import View
+from keystone.generation.readers.graphreader import start as graphreader
+from keystone.generation.readers.rdr2.view import View, read_choice
+from keystone.generation.replies import note_drafts
 from keystone.generation.rerank.endpoint import FORMS, read_scores
-from keystone.generation.rerank.listwise import read_ranking, request_ranking
-from keystone.generation.structured import note_drafts
+from keystone.generation.rerank.open import read_ranking, request_ranking
 from keystone.generation.summarise import read_summary
 from keystone.generation.types import Answer, Failure, Reply, Sentence
 from keystone.indexing.errors import Unusable, WrongReply
@@ -54,7 +50,7 @@ PASSAGES = (Passage("bees", "Bees", DOCUMENT.text), Passage("ants", "", "Ants wa
 SENTENCES = (Sentence("Bees dance for food.", ("bees#0",)), Sentence("A queen lays 2,000 eggs.", ("bees#2",)))
 CLAIMS = make_claims(Answer("1", SENTENCES), toward(0, 2), SEGMENTS)
 SOURCES = find_sources(CLAIMS, SEGMENTS)
-TASK = ClaimTask("1", "Bees?", "Bees?", PASSAGES[:1], "", (Span("bees", 0, len(DOCUMENT.text)),))
+TASK = QueryTask("1", "Bees?", "Bees?", PASSAGES[:1], "", (Span("bees", 0, len(DOCUMENT.text)),))
 PROSE = ProseTask("1", "Bees?", ("Bees?",), tuple(Claim(one, (one,), ("bees#0",), ((0, 0),)) for one in BEES[:2]), 30)
 VIEW = View("", {41: "It is 139 metres high.", 44: "The fastest"}, {3: "==History=="})
 
@@ -68,7 +64,7 @@ READERS: list[tuple[str, Read]] = [
     ('{"grade": 2}', partial(read_grades, names=["grade"], expected=True)),
     ('{"1": 2, "2": "0"}', partial(read_grades, names=["1", "2"], expected=True)),
     ('{"ranking": [3, 1, 2]}', note_drafts(request_ranking("", ["", "", ""]), partial(read_ranking, passages=3))),
-    ('{"answer": [{"text": "Bees dance.", "citations": [0, "1"]}]}', make_answer_reader(PASSAGES)),
+    ('{"answer": [{"text": "Bees dance.", "citations": [0, "1"]}]}', partial(read_answer, passages=PASSAGES)),
     ('{"sentences": [{"id": 0, "citations": [0]}]}', partial(read_supports, sentences=SENTENCES, passages=PASSAGES)),
     ('{"sentences": [{"id": 0, "text": "Bees."}]}', partial(read_rewritten, sentences=SENTENCES, may_drop=True)),
     ('{"sentences": [{"id": 0, "text": "Bees."}]}', partial(read_shorter, sentences=SENTENCES, words=(1, 9))),

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.delimit import DATA_RULE, delimit, neutralise
+from keystone.generation.context.texts import DATA_RULE, delimit, neutralise
 from keystone.generation.grading.rate_answers import request_battle
+from keystone.generation.grading.rate_sentences import AskedAnswer, request_use
 from keystone.generation.grading.umbrela import GradeForm, Mode, grade_pairs, request_grades
-from keystone.generation.grading.use import AskedAnswer, request_use
-from keystone.generation.prompts.answers import summarise
-from keystone.generation.prompts.evaluation import battle, rate_use
-from keystone.generation.prompts.grading import umbrela
+from keystone.generation.prompts.answers import SUMMARISE
+from keystone.generation.prompts.evaluation import BATTLE, USE, USE_WITH_REFERENCES
+from keystone.generation.prompts.grading import UMBRELA, UMBRELA_GRID
 from keystone.generation.summarise import request_summary
 from keystone.generation.types import Request
 from tests.support.models.scripted import Said, Scripted
@@ -183,5 +183,5 @@ def test_numbers_and_citations_stay_as_they_are(text: str) -> None:
 
 
 def test_every_prompt_with_documents_says_that_they_are_data() -> None:
-    judging = (rate_use.SYSTEM, rate_use.WITH_REFERENCES, battle.SYSTEM)
-    assert all(DATA_RULE in system for system in (umbrela.POINTWISE, umbrela.GRID, summarise.SYSTEM, *judging))
+    judging = (USE.system, USE_WITH_REFERENCES.system, BATTLE.system)
+    assert all(DATA_RULE in system for system in (UMBRELA.system, UMBRELA_GRID.system, SUMMARISE.system, *judging))

@@ -24,9 +24,9 @@ from keystone.generation.rules.queries import (
     expand_topic,
     extract_topic,
     join_neighbours,
+    split_into_questions,
     understand_by_rules,
 )
-from keystone.generation.rules.requests import split_into_questions
 from keystone.generation.rules.sentences import (
     SAME_COSINE,
     choose_likely,
@@ -35,8 +35,9 @@ from keystone.generation.rules.sentences import (
     find_holding_segments,
     find_sentences,
     group_same_sentences,
+    include_subject,
+    read_sentence,
 )
-from keystone.generation.rules.subject import include_subject, read_sentence
 from keystone.generation.types import Sentence, Understanding
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.index import Index

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.rules.answer import leave_out_repeats
+from keystone.generation.rules.sentences import find_listed, read_sentence
 from keystone.generation.rules.stands_alone import can_be_read, continues, explains_entry, explains_title, stands_alone
-from keystone.generation.rules.subject import find_listed, read_sentence
 from keystone.generation.types import Evidence
 from keystone.indexing.types import Document, Span
 

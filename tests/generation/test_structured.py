@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.queries.enrich import read_passage
-from keystone.generation.rerank.listwise import read_ranking
-from keystone.generation.structured import (
+from keystone.generation.replies import (
     find_objects,
     read_json,
     read_list,
@@ -17,6 +16,7 @@ from keystone.generation.structured import (
     read_strings,
     strip_thought,
 )
+from keystone.generation.rerank.open import read_ranking
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 

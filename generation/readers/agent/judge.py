@@ -11,24 +11,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
 
-from keystone.generation.answers.sentences import make_messages, read_place, read_places, tidy
-from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.answers.sentences import read_place, read_places, tidy
+from keystone.generation.context.texts import delimit, neutralise
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.readers import agent as prompt
-from keystone.generation.readers.agent.desk import Desk
-from keystone.generation.readers.agent.tools import LONGEST_SEARCH, NoteTaken, State, World, search_text
-from keystone.generation.readers.allowance import Allowance, Asked, ask_within
-from keystone.generation.readers.loop import Walk
-from keystone.generation.reply_types import read_parts
+from keystone.generation.prompts import readers as prompts
+from keystone.generation.readers.agent.tools import LONGEST_SEARCH, Desk, NoteTaken, State, World, search_text
+from keystone.generation.readers.loop import Allowance, Asked, Walk, ask_within
+from keystone.generation.replies import read_parts
 from keystone.generation.types import Answered, Reply, Request, Step
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Span
 from keystone.indexing.vectors.of_segments import sentence_vectors
 from keystone.retrieval.types import Query
-
-REPLY_TOKENS = 1024
-"""The most tokens of a judgment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +55,13 @@ def request_judgment(judging: Judging) -> Request:
         json.dumps({"id": number, "text": neutralise(judging.queries[place].question)}, ensure_ascii=False)
         for number, place in enumerate(judging.places)
     )
-    user = prompt.JUDGE.format(
+    return prompts.AGENT_JUDGE.request(
         narrative=judging.narrative,
         notes=notes or "(none)",
         questions="\n".join(lines),
-        most=prompt.MOST_SEARCHES,
+        most=prompts.MOST_SEARCHES,
         searched=json.dumps([neutralise(text) for text in judging.searched], ensure_ascii=False),
     )
-    return Request("agent_judge", make_messages(prompt.JUDGE_SYSTEM, user), REPLY_TOKENS, prompt.JUDGE_SCHEMA)
 
 
 def read_judgment(reply: Reply, judging: Judging) -> dict[int, Judgment]:
@@ -76,7 +70,7 @@ def read_judgment(reply: Reply, judging: Judging) -> dict[int, Judgment]:
     A question that the reply leaves out is open. `Unusable` if the reply has no list of objects.
     """
     found = dict.fromkeys(judging.places, Judgment("not"))
-    for item in read_parts(reply, "questions", prompt.JudgedQuestion):
+    for item in read_parts(reply, "questions", prompts.JudgedQuestion):
         number = read_place(item.id, len(judging.places))
         if number is None or item.found is None:
             raise Unusable(f"each item needs the id of a question, and {', '.join(get_args(Answered))} as found")
@@ -85,7 +79,7 @@ def read_judgment(reply: Reply, judging: Judging) -> dict[int, Judgment]:
         texts = dict.fromkeys(tidy(text)[:LONGEST_SEARCH] for text in item.searches)
         new = [text for text in texts if any(map(str.isalnum, text)) and text not in judging.searched]
         level: Answered = item.found if own else "not"
-        found[place] = Judgment(level, own, () if level == "answered" else tuple(new[: prompt.MOST_SEARCHES]))
+        found[place] = Judgment(level, own, () if level == "answered" else tuple(new[: prompts.MOST_SEARCHES]))
     return found
 
 

@@ -16,15 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from keystone.generation.answers.claims.quotes import find_quoted_segments
+from keystone.generation.answers.quotes import find_quoted_segments
 from keystone.generation.answers.sentences import tidy
-from keystone.generation.ask import run_together
-from keystone.generation.context.delimit import neutralise
-from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.llm.model import Model
-from keystone.generation.prompts.readers import agent as prompt
+from keystone.generation.context.texts import clip, count_tokens, neutralise
+from keystone.generation.llm.model import Model, run_together
+from keystone.generation.prompts import readers as prompts
 from keystone.generation.queries.compose import is_narrative_query
-from keystone.generation.readers.agent.desk import Desk
 from keystone.generation.readers.agent.judge import (
     Judging,
     Judgment,
@@ -33,14 +30,13 @@ from keystone.generation.readers.agent.judge import (
     judge_by_rules,
     walk_by_rules,
 )
-from keystone.generation.readers.agent.tools import TOOLS, NoteTaken, State, World, search_text, take_notes
-from keystone.generation.readers.allowance import Allowance, Asked, ask_within
-from keystone.generation.readers.loop import REPEATED, Taken, Walk, walk
+from keystone.generation.readers.agent.tools import TOOLS, Desk, NoteTaken, State, World, search_text, take_notes
+from keystone.generation.readers.loop import REPEATED, Allowance, Asked, Taken, Walk, ask_within, walk
 from keystone.generation.readers.reader import Hits, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
 from keystone.generation.readers.structure_reader import WritesFromEvidence, order_by_text, score_by_place
 from keystone.generation.readers.write import NOTED, cut_to_tokens
-from keystone.generation.reply_types import read_part
+from keystone.generation.replies import read_part
 from keystone.generation.types import (
     Evidence,
     EvidenceSet,
@@ -255,19 +251,19 @@ async def explore(
         shown.append(observation)
     beginning = "\n\n".join(shown)
 
-    async def decide(state: State, steps: Sequence[Step]) -> Asked[prompt.Action]:
+    async def decide(state: State, steps: Sequence[Step]) -> Asked[prompts.Action]:
         return await ask_within(model, make_request(settings, world, beginning, state, steps), read_action, allowance)
 
     found = await walk(state, settings.steps, decide, partial(take_action, world), world.desk.tools.tell)
     return replace(found, steps=(replace(found.steps[0], shown=beginning), *found.steps[1:]))
 
 
-def read_action(reply: Reply) -> prompt.Action:
+def read_action(reply: Reply) -> prompts.Action:
     """Read the notes and the tool of a step. `Unusable` if the reply names no tool."""
-    return read_part(reply, prompt.Action, lambda one: "tool" in one)
+    return read_part(reply, prompts.Action, lambda one: "tool" in one)
 
 
-async def take_action(world: World, state: State, action: prompt.Action | Failure) -> Taken[State]:
+async def take_action(world: World, state: State, action: prompts.Action | Failure) -> Taken[State]:
     """Take an action's notes, and then use its tool. If the tool fails, it says why, and the notes stay."""
     if isinstance(action, Failure):
         return Taken(state, _make_step(world, state, state, "", f"Error: {action.reason}."), valid=False, news=False)
@@ -296,17 +292,17 @@ def make_request(settings: AgentSettings, world: World, beginning: str, state: S
     """Make the request for the next step: the question, its first hits, and the steps so far in turns."""
     own = [note for note in (*world.taken, *state.notes) if note.place == world.place]
     left = settings.steps - len(steps)
-    status = prompt.STATUS.format(
+    status = prompts.AGENT_STATUS.format(
         noted=clip("; ".join(note.claim for note in own), REPLY_TOKENS) or "nothing",
         searched=neutralise("; ".join(state.searched)),
         left=left,
     )
-    status += prompt.LAST if left == 1 else ""
-    user = prompt.USER.format(narrative=world.desk.task.topic.narrative, question=world.query.question, begin=beginning)
-    turns: list[Message] = [("user", user), *make_turns(steps, settings.window - count_tokens(status))]
+    status += prompts.AGENT_LAST_STEP if left == 1 else ""
+    narrative, question = world.desk.task.topic.narrative, world.query.question
+    request = prompts.AGENT.request(REPLY_TOKENS, narrative=narrative, question=question, begin=beginning)
+    turns = [*request.messages, *make_turns(steps, settings.window - count_tokens(status))]
     role, last = turns.pop()
-    messages = (("system", prompt.SYSTEM), *turns, (role, last + status))
-    return Request("agent", messages, REPLY_TOKENS, prompt.SCHEMA, functions=prompt.FUNCTIONS)
+    return replace(request, messages=(*turns, (role, last + status)), functions=prompts.AGENT_FUNCTIONS)
 
 
 def make_turns(steps: Sequence[Step], window: int) -> list[Message]:

@@ -11,27 +11,29 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
-from keystone.generation.answers.sentences import make_messages, tidy
-from keystone.generation.ask import run_together
-from keystone.generation.context.delimit import neutralise
-from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.llm.model import Model
-from keystone.generation.prompts.readers import rhetorical_graph, rhetorical_plan, rst_tree
-from keystone.generation.readers.allowance import Allowance, Asked, ask_within
-from keystone.generation.readers.disco_rag.chunks import Chunk, choose_chunks, list_evidence, rank_chunks, show_chunks
+from keystone.generation.answers.sentences import tidy
+from keystone.generation.context.texts import clip, count_tokens, neutralise
+from keystone.generation.llm.model import Model, run_together
+from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.disco_rag.relations import (
     INTER,
     INTRA,
     UNRELATED,
+    Chunk,
     Found,
     Graph,
+    choose_chunks,
     infer_graph,
+    list_evidence,
+    rank_chunks,
     read_graph,
+    show_chunks,
     show_graph,
     shuffle_graph,
     tidy_lines,
 )
 from keystone.generation.readers.disco_rag.tree_reply import grow_tree, read_tree, show_tree, show_units, shuffle_trees
+from keystone.generation.readers.loop import Allowance, Asked, ask_within
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import RhetoricalSettings
 from keystone.generation.readers.structure_reader import Question, StructureReader
@@ -59,8 +61,8 @@ def show_structures(blueprint: Blueprint) -> str:
     pairs = zip(blueprint.chunks, blueprint.trees, strict=False)
     trees = "\n".join(f"CHUNK[{chunk.number}]: {show_tree(tree)}" for chunk, tree in pairs)
     graph = "" if blueprint.graph is None else show_graph(blueprint.graph) or "none"
-    return (rhetorical_plan.TREES.format(trees=trees) if trees else "") + (
-        rhetorical_plan.GRAPH.format(graph=graph) if graph else ""
+    return (prompts.PLAN_TREES.format(trees=trees) if trees else "") + (
+        prompts.PLAN_GRAPH.format(graph=graph) if graph else ""
     )
 
 
@@ -82,22 +84,17 @@ def list_notes(blueprint: Blueprint, plan: str, query_id: str, last: int) -> tup
         for chunk, tree in zip(chunks, blueprint.trees, strict=False)
     ]
     if blueprint.graph or plan:
-        text = "\n".join(
-            [*map(_locate, chunks), *_show_relations(blueprint.graph), *([f"Plan: {plan}"] if plan else [])]
-        )
+        lines = [
+            f"CHUNK[{one.number}] is the part of document {one.document} that begins "
+            f'"{" ".join(one.text.split()[:FIRST_WORDS])}".'
+            for one in chunks
+        ]
+        if shown := show_graph(blueprint.graph) if blueprint.graph else "":
+            lines += ["Relations, where the first chunk serves the second:", shown]
+        text = "\n".join([*lines, *([f"Plan: {plan}"] if plan else [])])
         kind = "plan" if plan else "graph"
         notes.append(Note(text, tuple(chunk.span for chunk in chunks), kind, last, query_id))
     return tuple(notes)
-
-
-def _locate(chunk: Chunk) -> str:
-    words = " ".join(chunk.text.split()[:FIRST_WORDS])
-    return f'CHUNK[{chunk.number}] is the part of document {chunk.document} that begins "{words}".'
-
-
-def _show_relations(graph: Graph | None) -> list[str]:
-    shown = show_graph(graph) if graph else ""
-    return ["Relations, where the first chunk serves the second:", shown] if shown else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +117,18 @@ def share_allowance(calls: int, tokens: int, chunks: int) -> list[Allowance]:
 
 
 async def make_tree(model: Model | None, chunk: Chunk, allowance: Allowance) -> Part[Tree]:
-    """Make the tree of a chunk."""
-    read = partial(read_tree, text=chunk.text)
-    return await _make(model, request_tree(chunk), read, partial(grow_tree, chunk.text), allowance)
+    """Make the tree of a chunk. The reply repeats the chunk, and has about as many relations."""
+    tokens, read = 2 * count_tokens(chunk.text) + SPARE_TOKENS, partial(read_tree, text=chunk.text)
+    request = prompts.RST_TREE.request(tokens, chunk=show_chunks([chunk]), relations=INTRA)
+    return await _make(model, request, read, partial(grow_tree, chunk.text), allowance)
 
 
 async def make_graph(model: Model | None, chunks: Sequence[Chunk], allowance: Allowance) -> Part[Graph]:
-    """Make the graph between chunks."""
-    read = partial(read_graph, count=len(chunks))
-    return await _make(model, request_graph(chunks), read, partial(infer_graph, chunks), allowance)
+    """Make the graph between chunks. One request asks for the relations of all ordered pairs."""
+    pairs, read = len(chunks) * (len(chunks) - 1), partial(read_graph, count=len(chunks))
+    tokens = EDGE_TOKENS * pairs + SPARE_TOKENS
+    request = prompts.RHETORICAL_GRAPH.request(tokens, chunks=show_chunks(chunks), relations=INTER, pairs=pairs)
+    return await _make(model, request, read, partial(infer_graph, chunks), allowance)
 
 
 async def make_plans(
@@ -214,29 +214,16 @@ PLAN_REPLY_TOKENS = 512
 """Tokens of a reply's plan."""
 
 
-def request_tree(chunk: Chunk) -> Request:
-    """Make the request for the tree of a chunk. The reply repeats the chunk, and has about as many relations."""
-    user = rst_tree.USER.format(chunk=show_chunks([chunk]), relations=INTRA)
-    tokens = 2 * count_tokens(chunk.text) + SPARE_TOKENS
-    return Request("rst_tree", make_messages(rst_tree.SYSTEM, user), tokens)
-
-
-def request_graph(chunks: Sequence[Chunk]) -> Request:
-    """Make the one request for the relations of all ordered pairs of chunks."""
-    pairs = len(chunks) * (len(chunks) - 1)
-    user = rhetorical_graph.USER.format(chunks=show_chunks(chunks), relations=INTER, pairs=pairs)
-    tokens = EDGE_TOKENS * pairs + SPARE_TOKENS
-    return Request("rhetorical_graph", make_messages(rhetorical_graph.SYSTEM, user), tokens)
-
-
 def request_plan(question: str, blueprint: Blueprint) -> Request:
     """Make the request for the plan. If there are trees, each chunk is shown unit by unit, so it stands there once."""
     chunks = blueprint.chunks
     lines = [show_units(tree, chunk.text) for tree, chunk in zip(blueprint.trees, chunks, strict=False)]
-    user = rhetorical_plan.USER.format(
-        question=neutralise(question), chunks=show_chunks(chunks, lines), structures=show_structures(blueprint)
+    return prompts.RHETORICAL_PLAN.request(
+        PLAN_REPLY_TOKENS + SPARE_TOKENS,
+        question=neutralise(question),
+        chunks=show_chunks(chunks, lines),
+        structures=show_structures(blueprint),
     )
-    return Request("rhetorical_plan", make_messages(rhetorical_plan.SYSTEM, user), PLAN_REPLY_TOKENS + SPARE_TOKENS)
 
 
 async def read_rhetorically(tools: Tools, question: Question) -> EvidenceSet:

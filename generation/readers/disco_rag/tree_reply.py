@@ -11,7 +11,7 @@ from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
-from keystone.generation.context.tokens import FIRST_WIDE_CHARACTER
+from keystone.generation.context.texts import FIRST_WIDE_CHARACTER
 from keystone.generation.readers.disco_rag.relations import INTRA, Found, name_relation, report_unknown, tidy_lines
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable

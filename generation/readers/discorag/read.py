@@ -1,9 +1,9 @@
 """The reader DiscoRAG: agents from several leaves whose finds are interleaved, or one of its choices without agents.
 
-The gate finds questions that need more than one place of a document, told by words that stand in a table.
-
-DiscoRAG (sections 3.1 and 5.5) fine-tunes an encoder on 6,500 questions, and reports F1 0.984. It also says that the
-encoder relies too much on words such as "why" and "how". Here such words decide openly. No accuracy is claimed.
+An agent walks on one discourse tree, with a scratchpad (section 3.4). The gate finds questions that need more than one
+place of a document, told by words that stand in a table. DiscoRAG (sections 3.1 and 5.5) fine-tunes an encoder on 6,500
+questions, and reports F1 0.984. It also says that the encoder relies too much on words such as "why" and "how". Here
+such words decide openly. No accuracy is claimed.
 """
 
 import asyncio
@@ -17,21 +17,151 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.fusion.rrf import interleave
-from keystone.generation.ask import run_together
-from keystone.generation.readers.allowance import Allowance
-from keystone.generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore
-from keystone.generation.readers.discorag.forest import Discourse, Leaf, Vector, rank_leaves, read_forest
-from keystone.generation.readers.discorag.tools import State, World
-from keystone.generation.readers.loop import Walk
+from keystone.fusion.fuse import interleave
+from keystone.generation.context.texts import clip, count_tokens
+from keystone.generation.llm.model import Model, run_together
+from keystone.generation.prompts import readers as prompts
+from keystone.generation.readers.discorag.tools import (
+    TOOLS,
+    Action,
+    Discourse,
+    Leaf,
+    State,
+    Vector,
+    World,
+    cut_reply,
+    rank_leaves,
+    read_action,
+    read_forest,
+    show_leaf,
+)
+from keystone.generation.readers.loop import Allowance, Asked, Taken, Walk, ask_within, walk
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import DiscoRagSettings
 from keystone.generation.readers.structure_reader import Question, StructureReader
-from keystone.generation.types import Evidence, EvidenceSet, Step, Stop
+from keystone.generation.types import Evidence, EvidenceSet, Failure, Message, Request, Step, Stop
+from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.discourse import relations_from
 from keystone.indexing.structures.tree import leaves, position
 from keystone.indexing.types import Span
 from keystone.indexing.vectors.embed import embed_queries
+
+REPLY_TOKENS = 300
+"""The most tokens of a reply."""
+OBSERVATION_SHARE = 4
+"""An observation shows at most one part in so many of the window."""
+
+_SHOWN_ID = re.compile(r'(?m)^<document id="(\d+)">$|node (\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent: its number among those of its question, the leaf where it begins, and its surroundings."""
+
+    number: int
+    entry: int
+    question: Question
+    world: World
+    settings: DiscoRagSettings
+
+
+async def explore(agent: Agent, model: Model, allowance: Allowance) -> Walk[State]:
+    """Let an agent walk through its tree, and return the leaves that it wrote, in the state of the walk."""
+
+    async def decide(state: State, steps: Sequence[Step]) -> Asked[Action]:
+        return await ask_within(model, make_request(agent, state, steps), read_action, allowance)
+
+    async def act(state: State, action: Action | Failure) -> Taken[State]:
+        if isinstance(action, Action) and action.tool == "Retrieve":  # it embeds the query
+            return await asyncio.to_thread(take_action, agent, state, action)
+        return take_action(agent, state, action)
+
+    found = await walk(State(agent.entry).see((), [agent.entry]), agent.settings.steps, decide, act)
+    first = replace(found.steps[0], shown=show_leaf(agent.world, agent.entry, agent.world.room))
+    return replace(found, steps=(first, *found.steps[1:]))
+
+
+def take_action(agent: Agent, state: State, action: Action | Failure) -> Taken[State]:
+    """Carry out an action. If it cannot be, the observation says why and the state stays."""
+    tree = agent.world.discourse.tree
+    try:
+        if isinstance(action, Failure):
+            raise Unusable(action.reason)
+        if action.tool == "Finish":
+            return Taken(state, _make_step(agent, state, state, str(action), ""), done=True)
+        if action.tool not in TOOLS:
+            raise Unusable(f"there is no tool {action.tool!r}: the tools are {', '.join(TOOLS)} and Finish")
+        after, observation = TOOLS[action.tool](agent.world, state, action.argument)
+    except Unusable as error:
+        said = "" if isinstance(action, Failure) else str(action)
+        return Taken(state, _make_step(agent, state, state, said, f"Error: {error}."), valid=False, news=False)
+    step = _make_step(agent, state, after, str(action), observation)
+    at = state.focus if action.tool == "Retrieve" or not action.argument else tree.ids[0]
+    news = (after.named, after.shown, after.written) != (state.named, state.shown, state.written)
+    return Taken(after, step, key=f"{at} {action}", news=news)
+
+
+def make_request(agent: Agent, state: State, steps: Sequence[Step]) -> Request:
+    """Make the request for the next action: the question, the entry leaf, and the scratchpad in turns."""
+    tree = agent.world.discourse.tree
+    written = clip(", ".join(str(id) for id in state.written), REPLY_TOKENS // 4) or "nothing"
+    status = prompts.DISCORAG_STATUS.format(written=written, left=agent.settings.steps - len(steps))
+    request = prompts.DISCORAG.request(
+        REPLY_TOKENS,
+        question=agent.question.text,
+        first=tree.ids[0],
+        last=tree.ids[-1],
+        entry=agent.entry,
+        text=show_leaf(agent.world, agent.entry, agent.world.room),
+    )
+    turns = [*request.messages, *make_scratchpad(steps, agent.settings.window - count_tokens(status))]
+    role, last = turns.pop()
+    return replace(request, messages=(*turns, (role, last + status)))
+
+
+def make_scratchpad(steps: Sequence[Step], window: int) -> list[Message]:
+    """Make turns of the steps, within `window` tokens.
+
+    If they are longer, the oldest steps become an action and ids of nodes. If these are still too long, the oldest
+    are left out.
+    """
+    briefs = [_make_turns(step, shorten=True) for step in steps]
+    costs = [_count(brief) for brief in briefs]
+    before, left = sum(costs), window
+    found: list[list[Message]] = []
+    for step, turns, cost in zip(reversed(steps), reversed(briefs), reversed(costs), strict=True):
+        before -= cost
+        full = _make_turns(step, shorten=False)
+        if (whole := _count(full)) <= left - min(before, left // 2):
+            turns, cost = full, whole
+        if cost > left:
+            break
+        left -= cost
+        found.append(turns)
+    return [message for turns in reversed(found) for message in turns]
+
+
+def _make_turns(step: Step, shorten: bool) -> list[Message]:
+    said, observation = clip(cut_reply(step.reply), REPLY_TOKENS) or "...", step.observation
+    if shorten:
+        ids = dict.fromkeys(leaf or node for leaf, node in _SHOWN_ID.findall(observation))
+        said = f"Action: {clip(step.action, REPLY_TOKENS // 8)}"
+        observation = prompts.DISCORAG_SHORTENED.format(ids=clip(", ".join(ids), REPLY_TOKENS // 8)) if ids else "-"
+    return [("assistant", said), ("user", prompts.DISCORAG_OBSERVED.format(observation=observation))]
+
+
+def _count(turns: Sequence[Message]) -> int:
+    return sum(count_tokens(text) for _, text in turns)
+
+
+def _make_step(agent: Agent, before: State, after: State, action: str, observation: str) -> Step:
+    """Make a step for the trace; the first one shows the entry leaf."""
+    discourse = agent.world.discourse
+    added = tuple(discourse.find_span(id) for id in after.written[len(before.written) :])
+    return Step(
+        agent.question.query_id, discourse.document.id, agent.number, 0, "discorag", "", "", action, observation, added
+    )
+
 
 LEAVES_OF_INNER_NODE = 5
 """The most leaves that an inner node brings in (DISRetrieval)."""
@@ -39,10 +169,7 @@ LEAVES_OF_INNER_NODE = 5
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Leaves of one tree, by id and best first, that one node brings in, and the reason.
-
-    `place` is the place of the tree in its forest.
-    """
+    """Leaves of the tree at `place` in its forest, by id and best first, that one node brings in, and the reason."""
 
     place: int
     node: int
@@ -174,21 +301,11 @@ async def _read_forest(tools: Tools, question: Question) -> EvidenceSet:
 def pick(forest: Sequence[Discourse], question: Question, settings: DiscoRagSettings, method: str) -> EvidenceSet:
     """Pick leaves without a model by a method of `PICKS`."""
     picks = PICKS[method](forest, question.vector, settings)
-    steps = [
-        Step(
-            question.query_id,
-            forest[one.place].document.id,
-            0,
-            number,
-            method,
-            "",
-            "",
-            f"node {one.node}",
-            one.why,
-            tuple(forest[one.place].find_span(id) for id in one.leaves),
-        )
-        for number, one in enumerate(picks)
-    ]
+    steps = []
+    for number, one in enumerate(picks):
+        discourse, said = forest[one.place], ("", "", f"node {one.node}", one.why)
+        added = tuple(map(discourse.find_span, one.leaves))
+        steps.append(Step(question.query_id, discourse.document.id, 0, number, method, *said, added))
     return EvidenceSet(merge(forest, question, picks, settings.kept), steps=tuple(steps))
 
 
@@ -252,11 +369,7 @@ def choose_plainly(question: Question, settings: DiscoRagSettings, gate: Step) -
     for span in interleave([question.find_closest_segments(row, settings.kept) for row in question.rows]):
         if len(kept) < settings.kept and not any(map(span.overlaps, kept)):
             kept.append(span)
-    texts = {document.id: document.text for document in question.documents}
-    items = tuple(
-        Evidence(span, texts[span.doc_id][span.start : span.end], 0.0, question.query_id, why="closest segment")
-        for span in kept
-    )
+    items = tuple(question.quote(span, why="closest segment") for span in kept)
     return EvidenceSet(items, stop="done" if items else "empty", steps=(replace(gate, added=tuple(kept)),))
 
 

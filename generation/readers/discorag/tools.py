@@ -1,4 +1,4 @@
-"""The seven tools of an agent (DiscoRAG, Table 1), as functions from a state to a state and an observation.
+"""Discourse trees, and the seven tools of an agent on one (DiscoRAG, Table 1): from a state to the next one.
 
 A tool raises `Unusable` for an argument that it cannot use, with a reason that the model can act on. The module also
 reads the calls in a model's replies, and disarms words of documents that look like calls: in linear time, of any text.
@@ -10,15 +10,69 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from keystone.generation.context.delimit import delimit
-from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.readers.discorag.forest import Discourse, Vector
-from keystone.generation.structured import strip_thought
+from keystone.generation.context.texts import clip, count_tokens, delimit
+from keystone.generation.context.topic import Sources, embed_spans
+from keystone.generation.readers.structure_reader import Question
+from keystone.generation.replies import strip_thought
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
+from keystone.indexing.structures.cached import read_discourse_trees
 from keystone.indexing.structures.discourse import Related, relations_from
 from keystone.indexing.structures.tree import Node, Tree, ancestors, children, leaves
+from keystone.indexing.types import Document, Span
+from keystone.indexing.vectors.types import Vectors
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Discourse:
+    """The discourse tree of a document; `vectors` is float32[leaves, d]."""
+
+    document: Document
+    tree: Tree
+    leaves: tuple[Node, ...]
+    vectors: Vectors
+
+    def find_span(self, id: int) -> Span:
+        """Find the stretch of a node in the document's text. `KeyError` for an unknown id."""
+        node = self.tree[id]
+        return Span(self.document.id, node.start, node.end)
+
+    def find_text(self, id: int) -> str:
+        """Find the text of a node. `KeyError` for an unknown id."""
+        return self.document.text[slice(self.tree[id].start, self.tree[id].end)]
+
+
+Leaf = tuple[int, int]
+"""A leaf of a forest: the place of its tree, and its id there."""
+
+
+def read_forest(sources: Sources, question: Question) -> list[Discourse]:
+    """Read the trees of the question's documents, in their order; a document without text has none."""
+    trees = read_discourse_trees(sources.index, question.documents)
+    found = [
+        (document, tree, own)
+        for document, tree in zip(question.documents, trees, strict=True)
+        if (own := tuple(leaf for leaf in leaves(tree) if leaf.end > leaf.start))
+    ]
+    spans = [Span(document.id, leaf.start, leaf.end) for document, _, own in found for leaf in own]
+    vectors = embed_spans(sources, question.context, spans)
+    ends = np.cumsum([len(own) for _, _, own in found])
+    parts = np.split(vectors, ends[:-1]) if found else []
+    return [Discourse(*one, part) for one, part in zip(found, parts, strict=True)]
+
+
+def rank_leaves(forest: Sequence[Discourse], vector: Vector) -> list[Leaf]:
+    """Rank the leaves of all trees by their closeness to a vector; ties go to the earlier document, then text."""
+    every = [(place, leaf.id) for place, discourse in enumerate(forest) for leaf in discourse.leaves]
+    if not every:
+        return []
+    cosines = np.concatenate([discourse.vectors @ vector for discourse in forest])
+    return [every[at] for at in np.argsort(-cosines, kind="stable").tolist()]
+
 
 NAMES = ("Move", "RelationsFrom", "RelationsTo", "Ancestors", "Retrieve", "Text", "Write", "Finish")
 """The seven tools of the paper's Table 1, and the end."""
@@ -182,10 +236,7 @@ def find_ancestors(world: World, state: State, argument: str) -> tuple[State, st
 
 
 def retrieve(world: World, state: State, argument: str) -> tuple[State, str]:
-    """Show the leaves below the focus that are closest to a query.
-
-    At a leaf, or where all leaves would be found, the whole document is searched.
-    """
+    """Show the leaves below the focus that are closest to a query; those of the whole document if there are too few."""
     if not argument:
         raise Unusable("Retrieve needs words to search for")
     discourse = world.discourse

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.generation.context.tokens import FIRST_WIDE_CHARACTER, convert_weight, weigh_prefixes
+from keystone.generation.context.texts import FIRST_WIDE_CHARACTER, convert_weight, weigh_prefixes
 from keystone.generation.readers.structure_reader import Question
 from keystone.indexing.structures.blocks import paragraphs, sentence_spans
 from keystone.indexing.structures.fact_graph import FactGraph, join_graphs, make_graph

@@ -11,15 +11,14 @@ The evidence of all paths is the stretches that notebooks rest on, or those clos
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
+from typing import Any
 
-from keystone.generation.ask import run_together
 from keystone.generation.context.topic import Sources, embed_spans
-from keystone.generation.llm.model import Model
-from keystone.generation.readers.allowance import Allowance
+from keystone.generation.llm.model import Model, run_together
 from keystone.generation.readers.graphreader.material import Chunk, ChunkFact, Material, list_chunks
 from keystone.generation.readers.graphreader.start import (
     ask_for_facts,
@@ -30,13 +29,14 @@ from keystone.generation.readers.graphreader.start import (
     rate_keys,
 )
 from keystone.generation.readers.graphreader.walk import (
+    Choose,
     State,
     choose_by_model,
     choose_by_rules,
     choose_neighbours_at_random,
     walk_from,
 )
-from keystone.generation.readers.loop import Walk
+from keystone.generation.readers.loop import Allowance, Walk
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.readers.structure_reader import Question, StructureReader, join_stops
@@ -84,9 +84,11 @@ async def explore(
         steps.append(step)
     work = []
     for number, (node, share) in enumerate(zip(nodes, allowance.split(max(1, len(nodes))), strict=False), 1):
-        choose = choose_by_model(material, settings, model, plan, share) if model else choose_by_rules(material, rates)
+        choose: Choose = partial(choose_by_rules, material, rates)
+        if model:
+            choose = partial(choose_by_model, material, settings, model, plan, share)
         if settings.random_nodes:
-            choose = choose_neighbours_at_random(material, choose, Random(f"{seed} {number}"))
+            choose = partial(choose_neighbours_at_random, material, choose, Random(f"{seed} {number}"))
         work.append(partial(walk_from, material, settings, (number, node), choose))
     return await run_together(work), steps
 
@@ -98,28 +100,18 @@ def _list_facts(tools: Tools, question: Question, tokens: int) -> tuple[tuple[Ch
 
 
 async def _prepare(
-    model: Model,
-    settings: GraphReaderSettings,
-    question: Question,
-    chunks: Sequence[Chunk],
-    allowance: Allowance,
+    model: Model, settings: GraphReaderSettings, question: Question, chunks: Sequence[Chunk], allowance: Allowance
 ) -> tuple[dict[int, list[ChunkFact]], str, list[Step]]:
     """Ask for facts and plan at one time. Returns the facts of each chunk, the plan and the steps of both."""
     (share, _) = allowance.split(2)
     allowance.take(share)
-    read: list[tuple[dict[int, list[ChunkFact]], list[Step]]] = []
-    plans: list[tuple[str, Step]] = []
-
-    async def read_chunks() -> None:
-        read.append(await ask_for_facts(question, model, chunks, share))
-
-    async def plan() -> None:
-        plans.append(await make_plan(question, model, settings.temperature, allowance))
-
-    await run_together([read_chunks, plan])
+    work: list[Callable[[], Awaitable[Any]]] = [
+        partial(ask_for_facts, question, model, chunks, share),
+        partial(make_plan, question, model, settings.temperature, allowance),
+    ]
+    (facts, steps), (plan, step) = await run_together(work)
     allowance.give_back([share])
-    ((facts, steps),), ((written, step),) = read, plans
-    return facts, written, [*steps, step]
+    return facts, plan, [*steps, step]
 
 
 GraphReader = partial(StructureReader, read_graph)
@@ -174,9 +166,8 @@ def _rank_documents(material: Material) -> dict[str, int]:
 
 def _make_items(material: Material, found: Sequence[tuple[Span, float, str]]) -> list[Evidence]:
     """Make evidence of stretches, each with its score and reason. A text that repeats is taken once."""
-    texts = {document.id: document.text for document in material.question.documents}
     items: dict[str, Evidence] = {}
-    for span, score, why in found:
-        text = texts[span.doc_id][span.start : span.end]
-        items.setdefault(" ".join(text.split()), Evidence(span, text, score, material.question.query_id, "", why))
+    for one in found:
+        item = material.question.quote(*one)
+        items.setdefault(" ".join(item.text.split()), item)
     return list(items.values())

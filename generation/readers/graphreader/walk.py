@@ -8,19 +8,23 @@ or after the one just read goes to its front.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Literal
 
-from keystone.generation.answers.sentences import make_messages
-from keystone.generation.context.delimit import delimit, neutralise
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens, delimit, neutralise
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.readers import graphreader as prompt
-from keystone.generation.readers.allowance import Allowance, Asked, ask_within
+from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.graphreader.material import ChunkFact, Material, find_parts, find_support
-from keystone.generation.readers.graphreader.replies import Call, cap_notebook, disarm, find_chunk_numbers, read_step
-from keystone.generation.readers.graphreader.start import THOUGHT_TOKENS
-from keystone.generation.readers.loop import Taken, Walk, walk
+from keystone.generation.readers.graphreader.start import (
+    THOUGHT_TOKENS,
+    Call,
+    cap_notebook,
+    disarm,
+    find_chunk_numbers,
+    read_step,
+)
+from keystone.generation.readers.loop import Allowance, Asked, Taken, Walk, ask_within, walk
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import Failure, Reply, Request, Step
 from keystone.indexing.corpora.segments import split_sentences
@@ -72,7 +76,7 @@ class State:
 Move = tuple[str, Call]
 """A new notebook, or "" for the old one, and a function call that names only what the view offers."""
 Choose = Callable[[State, View], Awaitable[Asked[Move]]]
-"""Chooses the move of a step."""
+"""Chooses the move of a step, such as `choose_by_model` with all arguments but the last two."""
 
 
 async def walk_from(
@@ -95,18 +99,10 @@ async def walk_from(
         notebook, call = ("", choose_default(material, state.view)) if isinstance(found, Failure) else found
         after, added = write_notebook(state, state.view, notebook, settings.notebook_tokens)
         after = apply_call(material, replace(after, calls=(*state.calls, str(call))), call)
-        step = Step(
-            material.question.query_id,
-            material.get_chunk(state.chunk).document.id if state.kind == "chunk" else "",
-            state.number,
-            0,
-            f"graph_step_{state.kind}",
-            state.view.shown,
-            "",
-            str(call),
-            problem and f"by default: {problem}",
-            added,
-        )
+        doc_id = material.get_chunk(state.chunk).document.id if state.kind == "chunk" else ""
+        place, purpose = (material.question.query_id, doc_id, state.number, 0), f"graph_step_{state.kind}"
+        problem = problem and f"by default: {problem}"
+        step = Step(*place, purpose, state.view.shown, "", str(call), problem, added)
         after = find_view(material, after, settings)
         return Taken(after, step, valid=not problem, done=after.view is None)
 
@@ -233,26 +229,27 @@ FUNCTIONS = {
 """The functions that each kind of step offers (paper, Figures 9 to 11)."""
 
 
-def choose_by_model(
-    material: Material, settings: GraphReaderSettings, model: Model, plan: str, allowance: Allowance
-) -> Choose:
+async def choose_by_model(
+    material: Material,
+    settings: GraphReaderSettings,
+    model: Model,
+    plan: str,
+    allowance: Allowance,
+    state: State,
+    view: View,
+) -> Asked[Move]:
     """Let the model choose, within an allowance."""
-
-    async def choose(state: State, view: View) -> Asked[Move]:
-        request = request_step(material, state, view, plan, settings)
-        return await ask_within(model, request, make_step_reader(material, view), allowance)
-
-    return choose
+    request = request_step(material, state, view, plan, settings)
+    return await ask_within(model, request, partial(read_move, material=material, view=view), allowance)
 
 
 def request_step(material: Material, state: State, view: View, plan: str, settings: GraphReaderSettings) -> Request:
     """Make the request for a step: question, plan, what the path sees, notebook, and the path's actions so far."""
-    offered = prompt.FUNCTIONS[view.kind].format(
-        node=disarm(material.graph.labels[state.node]),
-        chunk=f"C{state.chunk}",
-        chunks=_list_ids(view.chunks),
+    offered = prompts.GRAPH_FUNCTIONS[view.kind].format(
+        node=disarm(material.graph.labels[state.node]), chunk=f"C{state.chunk}", chunks=_list_ids(view.chunks)
     )
-    user = prompt.STEP.format(
+    request = prompts.GRAPH_STEP.request(
+        settings.notebook_tokens + REASON_TOKENS + THOUGHT_TOKENS,
         question=material.question.text,
         plan=plan or "none",
         view=view.shown,
@@ -260,65 +257,54 @@ def request_step(material: Material, state: State, view: View, plan: str, settin
         actions=neutralise(", ".join(state.calls)) or "none",
         functions=offered,
     )
-    most = settings.notebook_tokens + REASON_TOKENS + THOUGHT_TOKENS
-    return Request("graph_step", make_messages(prompt.STEP_SYSTEM, user), most, temperature=settings.temperature)
+    return replace(request, temperature=settings.temperature)
 
 
-def make_step_reader(material: Material, view: View) -> Callable[[Reply], Move]:
-    """Make the reader of a step's reply. It returns the notebook and a call that names only what the view offers."""
-
-    def read(reply: Reply) -> Move:
-        notebook, call = read_step(reply)
-        if call.name not in FUNCTIONS[view.kind]:
-            raise Unusable(f"{call.name} is no function of this step; they are {', '.join(FUNCTIONS[view.kind])}")
-        if call.name == "read_chunk":
-            named = [number for number in find_chunk_numbers(call.argument) if number in view.chunks]
-            if not named:
-                raise Unusable(f"read_chunk names none of the chunks {_list_ids(view.chunks)}")
-            return notebook, Call(call.name, _list_ids(named))
-        if call.name == "read_neighbor_node":
-            key = find_key(material.graph, call.argument, view.nodes)
-            if key is None:
-                raise Unusable("read_neighbor_node does not name a node of the list, in the same words")
-            return "", Call(call.name, material.graph.labels[key])
-        return notebook if view.kind != "neighbours" else "", Call(call.name)
-
-    return read
+def read_move(reply: Reply, material: Material, view: View) -> Move:
+    """Read the notebook of a step's reply, and a call that names only what the view offers. `Unusable` without one."""
+    notebook, call = read_step(reply)
+    if call.name not in FUNCTIONS[view.kind]:
+        raise Unusable(f"{call.name} is no function of this step; they are {', '.join(FUNCTIONS[view.kind])}")
+    if call.name == "read_chunk":
+        named = [number for number in find_chunk_numbers(call.argument) if number in view.chunks]
+        if not named:
+            raise Unusable(f"read_chunk names none of the chunks {_list_ids(view.chunks)}")
+        return notebook, Call(call.name, _list_ids(named))
+    if call.name == "read_neighbor_node":
+        key = find_key(material.graph, call.argument, view.nodes)
+        if key is None:
+            raise Unusable("read_neighbor_node does not name a node of the list, in the same words")
+        return "", Call(call.name, material.graph.labels[key])
+    return notebook if view.kind != "neighbours" else "", Call(call.name)
 
 
-def choose_by_rules(material: Material, rates: Mapping[str, float]) -> Choose:
+async def choose_by_rules(material: Material, rates: Mapping[str, float], state: State, view: View) -> Asked[Move]:
     """Let rules choose: the best unread chunk, then the best rated neighbour with a fact in an unread chunk.
 
     The path ends if no such neighbour is rated above the average key. So it searches the best first.
     """
+    if view.kind != "neighbours":
+        return Asked(("", choose_default(material, view)))
     average = sum(rates.values()) / max(1, len(rates))
-
-    async def choose(state: State, view: View) -> Asked[Move]:
-        if view.kind != "neighbours":
-            return Asked(("", choose_default(material, view)))
-        fresh = [
-            key
-            for key in view.nodes
-            if rates[key] > average
-            and any(material.facts[number].chunk not in state.chunks for number in material.graph.holders[key])
-        ]
-        if not fresh:
-            return Asked(("", Call("termination")))
-        best = max(fresh, key=lambda key: rates[key])
-        return Asked(("", Call("read_neighbor_node", material.graph.labels[best])))
-
-    return choose
+    fresh = [
+        key
+        for key in view.nodes
+        if rates[key] > average
+        and any(material.facts[number].chunk not in state.chunks for number in material.graph.holders[key])
+    ]
+    if not fresh:
+        return Asked(("", Call("termination")))
+    best = max(fresh, key=lambda key: rates[key])
+    return Asked(("", Call("read_neighbor_node", material.graph.labels[best])))
 
 
-def choose_neighbours_at_random(material: Material, choose: Choose, chance: Random) -> Choose:
+async def choose_neighbours_at_random(
+    material: Material, choose: Choose, chance: Random, state: State, view: View
+) -> Asked[Move]:
     """Draw each neighbour at random, and leave all other choices to `choose` (paper, Table 4: w/o node selection)."""
-
-    async def draw(state: State, view: View) -> Asked[Move]:
-        if view.kind != "neighbours":
-            return await choose(state, view)
-        return Asked(("", Call("read_neighbor_node", material.graph.labels[chance.choice(view.nodes)])))
-
-    return draw
+    if view.kind != "neighbours":
+        return await choose(state, view)
+    return Asked(("", Call("read_neighbor_node", material.graph.labels[chance.choice(view.nodes)])))
 
 
 def _list_ids(chunks: Sequence[int]) -> str:

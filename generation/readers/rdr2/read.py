@@ -14,29 +14,27 @@ from typing import get_args
 
 import numpy as np
 
-from keystone.fusion.rrf import interleave
-from keystone.generation.answers.sentences import make_messages
-from keystone.generation.ask import run_together
-from keystone.generation.context.delimit import delimit
-from keystone.generation.context.passages import merge_spans
-from keystone.generation.context.topic import Sources, embed_spans
-from keystone.generation.llm.model import Model
-from keystone.generation.prompts.readers import route as prompt
-from keystone.generation.readers.allowance import Allowance, ask_within
-from keystone.generation.readers.rdr2.reply import Choice, read_choice
+from keystone.fusion.fuse import interleave
+from keystone.generation.context.texts import delimit
+from keystone.generation.context.topic import Sources, embed_spans, merge_spans
+from keystone.generation.llm.model import Model, run_together
+from keystone.generation.prompts.readers import write_route
+from keystone.generation.readers.loop import Allowance, Asked, ask_within
 from keystone.generation.readers.rdr2.view import (
+    Choice,
     View,
     find_hit_nodes,
     flatten,
     light,
     list_section,
     order_by_nearness,
+    read_choice,
     show,
 )
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import Rdr2Settings
 from keystone.generation.readers.structure_reader import Question, StructureReader
-from keystone.generation.types import Evidence, EvidenceSet, Request, Step, Stop
+from keystone.generation.types import Evidence, EvidenceSet, Failure, Step, Stop
 from keystone.indexing.structures.cached import read_section_trees
 from keystone.indexing.structures.tree import Tree, ancestors
 from keystone.indexing.types import Document, Span
@@ -69,22 +67,7 @@ class Site:
         return [node.label for node in above if node.kind == "heading" and node.parent is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class Routed:
-    """The choice of a router that has seen a view, with its reply and its tokens. `stop` ends the walk if not `done`.
-
-    `note` says why there is no choice.
-    """
-
-    choice: Choice
-    reply: str = ""
-    note: str = ""
-    prompt_tokens: int = 0
-    reply_tokens: int = 0
-    stop: Stop = "done"
-
-
-Router = Callable[[Site, View, Allowance], Awaitable[Routed]]
+Router = Callable[[Site, View, Allowance], Awaitable[Asked[Choice]]]
 """Chooses nodes of a view, within an allowance."""
 
 
@@ -98,29 +81,22 @@ class Walk:
     steps: list[Step] = field(default_factory=list)
     stop: Stop = "done"
 
-    def record(self, at: str, view: View, routed: Routed) -> None:
-        """Take over a router's choice, and write the step down. `at` names the view: `hits` or `section 40`."""
-        site, choice, number = self.site, routed.choice, len(self.steps)
+    def record(self, at: str, view: View, routed: Asked[Choice]) -> None:
+        """Take over a router's choice, and write the step down. `at` names the view: `hits` or `section 40`.
+
+        If a reply cannot be used, also after a repair, that is a refusal. Without a reply, the walk ends.
+        """
+        site, number = self.site, len(self.steps)
+        choice = Choice() if isinstance(routed.found, Failure) else routed.found
+        if self.stop == "done" and not (routed.reply and routed.stop == "llm_error"):
+            self.stop = routed.stop or "done"
         added = [id for id in choice.answers if id not in self.answers]
         self.answers |= dict.fromkeys(added, number)
         self.waiting += [id for id in choice.expands if id not in self.waiting]
-        self.stop = routed.stop if self.stop == "done" else self.stop
-        self.steps.append(
-            Step(
-                site.question.query_id,
-                site.document.id,
-                site.rank,
-                number,
-                "route",
-                view.text,
-                routed.reply,
-                f"{at}: {_describe(choice)}",
-                "; ".join(filter(None, (*choice.expelled, routed.note))),
-                tuple(map(site.get_span, added)),
-                routed.prompt_tokens,
-                routed.reply_tokens,
-            )
-        )
+        place = site.question.query_id, site.document.id, site.rank, number
+        action, observed = f"{at}: {_describe(choice)}", "; ".join(filter(None, (*choice.expelled, routed.reason)))
+        spans, cost = tuple(map(site.get_span, added)), (routed.prompt_tokens, routed.reply_tokens)
+        self.steps.append(Step(*place, "route", view.text, routed.reply, action, observed, spans, *cost))
 
 
 async def walk(router: Router, site: Site, allowance: Allowance) -> Walk:
@@ -192,26 +168,20 @@ on, the evidence held 25 % of the references' words. From 0.3 on it held 18 %, a
 """
 
 
-async def ask_model(model: Model, site: Site, view: View, allowance: Allowance) -> Routed:
-    """Ask a model for its choice. If its reply cannot be used, also after a repair, that is a refusal."""
+async def ask_model(model: Model, site: Site, view: View, allowance: Allowance) -> Asked[Choice]:
+    """Ask a model for its choice."""
     expand, refuse = site.may_expand, site.settings.refuse
     outline = delimit(site.document.id, view.text)
-    user = prompt.USER.format(asked=site.question.text, document=outline)
-    request = Request("route", make_messages(prompt.write_system(expand, refuse), user), prompt.MAX_TOKENS)
-    asked = await ask_within(model, request, partial(read_choice, view=view, expand=expand, refuse=refuse), allowance)
-    cost = asked.prompt_tokens, asked.reply_tokens
-    if isinstance(asked.found, Choice):
-        return Routed(asked.found, asked.reply, "", *cost)
-    stop: Stop = "done" if asked.reply and asked.stop == "llm_error" else asked.stop or "done"
-    return Routed(Choice(), asked.reply, asked.reason, *cost, stop)
+    request = write_route(expand, refuse).request(asked=site.question.text, document=outline)
+    return await ask_within(model, request, partial(read_choice, view=view, expand=expand, refuse=refuse), allowance)
 
 
-async def compare(sources: Sources, site: Site, view: View, _allowance: Allowance) -> Routed:
+async def compare(sources: Sources, site: Site, view: View, _allowance: Allowance) -> Asked[Choice]:
     """Choose the lines that are similar to the question, the most similar first. A heading counts with those above it.
 
     If the router may not refuse, and no line is similar enough, the most similar one is chosen.
     """
-    return Routed(await asyncio.to_thread(_choose_similar, sources, site, view))
+    return Asked(await asyncio.to_thread(_choose_similar, sources, site, view))
 
 
 def _choose_similar(sources: Sources, site: Site, view: View) -> Choice:
@@ -257,11 +227,6 @@ Rdr2 = partial(StructureReader, read_routed)
 """The reader RDR2 with `Tools`."""
 
 
-def is_citable(document: Document, span: Span) -> bool:
-    """Whether a segment of the document overlaps a stretch. Segments may end before a long text does."""
-    return any(segment.span.overlaps(span) for segment in document.segments)
-
-
 def _list_sites(tools: Tools, question: Question) -> list[Site]:
     settings = tools.reader
     assert isinstance(settings, Rdr2Settings)
@@ -285,7 +250,8 @@ def _list_answers(found: Walk) -> list[list[Chosen]]:
     """List the answered nodes of each step of a walk, as far as an answer can cite them."""
     site, by_step = found.site, defaultdict[int, list[Chosen]](list)
     for id, step in found.answers.items():
-        if is_citable(site.document, span := site.get_span(id)):
+        span = site.get_span(id)
+        if any(one.span.overlaps(span) for one in site.document.segments):  # which may end before a long text does
             by_step[step].append((span, " > ".join(site.list_headings(id)), f"answered node {id} in step {step}"))
     return list(by_step.values())
 
@@ -300,18 +266,11 @@ def _rank(tools: Tools, question: Question, found: Sequence[Sequence[Chosen]]) -
 
     In a step, the order is that of the cosine with the question. Ties go to the earlier place.
     """
-    texts = {document.id: document.text for document in question.documents}
     spans = [span for own in found for span, _, _ in own]
     cosines = dict(
         zip(spans, (embed_spans(tools.sources, question.context, spans) @ question.vector).tolist(), strict=True)
     )
-    items = (
-        [
-            Evidence(span, texts[span.doc_id][span.start : span.end], cosines[span], question.query_id, heading, why)
-            for span, heading, why in own
-        ]
-        for own in found
-    )
+    items = ([question.quote(span, cosines[span], why, heading) for span, heading, why in own] for own in found)
     return tuple(interleave([sorted(own, key=lambda item: (-item.score, item.span.start)) for own in items]))
 
 

@@ -70,7 +70,7 @@ def ask(
     from rich.console import Console
 
     from keystone.generation.rules.answer import NOTHING
-    from keystone.generation.rules.quotes import DOUBT, is_doubtful
+    from keystone.generation.rules.support import DOUBT, is_doubtful
     from keystone.retrieval.backends import open_store
     from keystone.retrieval.types import Topic
     from keystone.runs.config.read import DEFAULT_RUN_ID, make_config

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from keystone.generation.ask import run_together
 from keystone.generation.grading.rate_answers import (
     AnswerPair,
     RatedAnswer,
@@ -21,7 +20,7 @@ from keystone.generation.grading.rate_answers import (
     rate_answers,
     score_choices,
 )
-from keystone.generation.llm.model import Model
+from keystone.generation.llm.model import Model, run_together
 from keystone.generation.types import Answer, Failure
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.answers.asked import find_narratives

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import NamedTuple
 
-from keystone.generation.context.tokens import count_tokens
-from keystone.generation.grading.use import Use
+from keystone.generation.context.texts import count_tokens
+from keystone.generation.grading.rate_sentences import Use
 from keystone.generation.rules.answer_form import admits_gap, count_repeated, leads, points_back
 from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError

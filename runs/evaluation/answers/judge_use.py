@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from keystone.generation.grading.use import AskedAnswer, judge_use
+from keystone.generation.grading.rate_sentences import AskedAnswer, judge_use
 from keystone.generation.types import Answer, Failure
 from keystone.indexing.errors import UserError
 from keystone.runs.config.run_config import RunConfig

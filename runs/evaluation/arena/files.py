@@ -8,8 +8,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, get_args
 
-from keystone.generation.grading.arena import ArenaVerdict, ShownPair, format_instruction
-from keystone.generation.prompts.evaluation.arena import NAME
+from keystone.generation.grading.rate_answers import ArenaVerdict, ShownPair, format_instruction
+from keystone.generation.prompts.evaluation import ARENA_NAME
 from keystone.generation.types import Failure
 from keystone.indexing.errors import NotWritten, UserError
 from keystone.indexing.io.reading import read_json_lines, read_text_lines
@@ -82,7 +82,7 @@ def encode_task(task: Task, shown: Shown) -> dict[str, Any]:
         "query": shown.narratives[task.topic_id],
         "assistant_a_run_id": task.a,
         "assistant_b_run_id": task.b,
-        "prompt": NAME,
+        "prompt": ARENA_NAME,
     }
     return {
         "task_id": task.id,

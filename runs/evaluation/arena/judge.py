@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from keystone.generation.grading.arena import ArenaVerdict, judge_shown_pairs, request_verdict
+from keystone.generation.grading.rate_answers import ArenaVerdict, judge_shown_pairs, request_verdict
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.rules.battles import compare_coverage
+from keystone.generation.rules.answer_form import compare_coverage
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.arena.answers import AnswerSet

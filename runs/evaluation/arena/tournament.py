@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.generation.grading.arena import ArenaVerdict
+from keystone.generation.grading.rate_answers import ArenaVerdict
 from keystone.generation.types import Failure
 from keystone.runs.evaluation.agreement import rank_means
 from keystone.runs.evaluation.arena.answers import AnswerSet

@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from keystone.generation.ask import run_together
-from keystone.generation.grading.citations import Citation, rate_citations
 from keystone.generation.grading.nuggets import assign_nuggets
-from keystone.generation.llm.model import Model
+from keystone.generation.grading.rate_sentences import Citation, rate_citations
+from keystone.generation.llm.model import Model, run_together
 from keystone.generation.types import Failure, Support
 from keystone.indexing.errors import NoCitedTexts, UserError
 from keystone.indexing.index import open_index

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from keystone.generation.ask import run_together
 from keystone.generation.grading.nuggets import create_nuggets, rate_importance
-from keystone.generation.llm.model import Model
-from keystone.generation.rules.support import rate_support
-from keystone.generation.rules.words import find_terms, make_weigher
+from keystone.generation.llm.model import Model, run_together
+from keystone.generation.rules.support import find_terms, make_weigher, rate_support
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
 from keystone.indexing.types import Store, document_id

@@ -5,9 +5,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from keystone.generation.ask import run_together
-from keystone.generation.grading.rubrics import create_criteria, grade_by_rules, grade_criteria
-from keystone.generation.llm.model import Model
+from keystone.generation.grading.nuggets import create_criteria, grade_by_rules, grade_criteria
+from keystone.generation.llm.model import Model, run_together
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
 from keystone.retrieval.backends import open_store

@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from keystone.generation.grading.rubrics import VERDICTS, Verdict
+from keystone.generation.grading.nuggets import VERDICTS, Verdict
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines

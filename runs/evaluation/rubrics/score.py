@@ -8,8 +8,8 @@ from math import fsum, isnan, nan
 from pathlib import Path
 from typing import get_args
 
-from keystone.generation.grading.rubrics import Verdict
-from keystone.generation.prompts.evaluation.create_criteria import CriterionType
+from keystone.generation.grading.nuggets import Verdict
+from keystone.generation.prompts.evaluation import CriterionType
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.evaluate import Evaluation

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from keystone.fusion.fuse import fuse_groups
 from keystone.fusion.lists import Groups, group_queries_by_topic
-from keystone.fusion.rrf import fuse_groups
 from keystone.generation.grading.grade import GradedTopic
-from keystone.generation.queries.search_again import OpenQuery, write_search_texts
+from keystone.generation.queries.enrich import OpenQuery, write_search_texts
 from keystone.generation.types import Fallback
 from keystone.retrieval.types import Query, Rankings, ranked
 from keystone.runs.pipeline.job import Job

@@ -11,10 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from keystone.fusion.fuse import FusionSettings, combine_systems, fuse
+from keystone.fusion.fuse import FusionSettings, combine_systems, fuse, fuse_systems
 from keystone.fusion.lists import group_queries_by_topic
 from keystone.fusion.methods import METHODS
-from keystone.fusion.rrf import fuse_systems
 from keystone.generation.queries.compose import weigh_queries
 from keystone.indexing.errors import UserError
 from keystone.retrieval.ties import decrease_strictly

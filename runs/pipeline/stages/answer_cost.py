@@ -3,21 +3,33 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from keystone.generation.answers.answer import SUB_ANSWER_WORDS, AnswerTask, SubTask, request_answer, request_sub_answer
+from keystone.generation.answers.answer import (
+    MOST_ROUNDS,
+    QUESTION_TOKENS,
+    SUB_ANSWER_WORDS,
+    AnswerTask,
+    request_answer,
+    request_check,
+    request_shorter,
+    request_sub_answer,
+    request_whole,
+)
 from keystone.generation.answers.cite import request_citations
-from keystone.generation.answers.claims.collect import MOST_CLAIMS, REPLY_WORDS, ClaimTask, request_claims
-from keystone.generation.answers.claims.write import ProseTask, request_prose
+from keystone.generation.answers.claims import (
+    MOST_CLAIMS,
+    REPLY_WORDS,
+    ProseTask,
+    request_claims,
+    request_prose,
+)
 from keystone.generation.answers.mend import request_mending
-from keystone.generation.answers.sentences import MOST_SENTENCES, allow_tokens, make_messages
-from keystone.generation.answers.shorten import MOST_ROUNDS, request_shorter
+from keystone.generation.answers.sentences import MOST_SENTENCES, QueryTask, allow_tokens
 from keystone.generation.answers.support import GROUP_SENTENCES
 from keystone.generation.answers.synthesise import SynthesisTask, request_edit, request_resynthesis
-from keystone.generation.answers.whole import QUESTION_TOKENS, WholeTask, request_check, request_whole
-from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.prompts.answers import check_support
+from keystone.generation.prompts.answers import CHECK_SUPPORT
 from keystone.generation.readers.write import LEAST_WORDS_SHARE
-from keystone.generation.types import Request
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.foresight import Ask, AskedTopic
 
@@ -42,7 +54,7 @@ def list_answer_asks(config: RunConfig, one: AskedTopic, model: ModelSettings, s
         words = _get_range(one)
         written = _count_written(one.words, model)
         if method == "whole":
-            whole = WholeTask(one.topic.id, one.topic.narrative, (), (), words)
+            whole = AnswerTask(one.topic.id, one.topic.narrative, (), words)
             request = request_whole(whole)
             if config.answer.rounds:
                 questions = one.characters + one.queries * SENTENCE_CHARACTERS
@@ -63,8 +75,7 @@ def list_answer_asks(config: RunConfig, one: AskedTopic, model: ModelSettings, s
 
 def _request_checks(stage: str, one: AskedTopic, model: ModelSettings, sentences: int) -> Ask:
     groups = -(-sentences // GROUP_SENTENCES)
-    user = check_support.USER.format(documents="", sentences="", most=0)
-    request = Request("support", make_messages(check_support.SYSTEM, user), allow_tokens(0), check_support.SCHEMA)
+    request = CHECK_SUPPORT.request(allow_tokens(0), documents="", sentences="", most=0)
     return Ask(stage, groups, request, groups * CHARACTERS_PER_TOKEN * model.window, 4 * one.words + 64 * sentences)
 
 
@@ -74,7 +85,7 @@ def _list_synthesis_asks(
     """List the requests for an answer to each query, and for one answer from these."""
     settings, narrative, words = config.answer, one.topic.narrative, _get_range(one)
     written = _count_written(SUB_ANSWER_WORDS[1], model)
-    sub_answer = request_sub_answer(SubTask(one.topic.id, narrative, "", ()), settings.prompt_with)
+    sub_answer = request_sub_answer(QueryTask(one.topic.id, narrative, "", ()), settings.prompt_with)
     yield Ask(stage, one.queries, sub_answer, one.queries * evidence + one.characters)
     sentences = min(MOST_SENTENCES, written), _count_likely(SUB_ANSWER_WORDS[1])
     yield _request_citations(stage, one.queries, written, evidence, sentences)
@@ -91,7 +102,7 @@ def _list_synthesis_asks(
 def _list_claim_asks(one: AskedTopic, model: ModelSettings, stage: str, evidence: int) -> Iterator[Ask]:
     """List the requests for the claims of each query, and for their prose."""
     narrative = one.topic.narrative
-    task = ClaimTask(one.topic.id, narrative, "", (), "", ())
+    task = QueryTask(one.topic.id, narrative, "", ())
     yield Ask(stage, one.queries, request_claims(task), one.queries * evidence + one.characters)
     written = one.queries * CHARACTERS_PER_TOKEN * _count_written(REPLY_WORDS, model)
     listed = MOST_CLAIMS * (one.characters + one.queries * SENTENCE_CHARACTERS)

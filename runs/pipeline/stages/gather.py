@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from keystone.generation.ask import run_together
-from keystone.generation.llm.model import Model
+from keystone.generation.llm.model import Model, run_together
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.readers.reader import list_rows
 from keystone.generation.readers.settings import (

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from keystone.generation.ask import run_together
-from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
 from keystone.generation.grading.grade import GradedTopic
 from keystone.generation.grading.umbrela import request_grades
-from keystone.generation.llm.model import Model
+from keystone.generation.llm.model import Model, run_together
 from keystone.retrieval.types import Rankings
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
-from keystone.generation.grading.citations import judge_documents, request_verdict
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
+from keystone.generation.grading.rate_sentences import judge_documents, request_verdict
 from keystone.generation.llm.model import Model
-from keystone.generation.prompts.grading import ground as prompt
+from keystone.generation.prompts.grading import GROUND, Verdict
 from keystone.generation.types import Failure, Fallback
 from keystone.indexing.io.json_values import digest
 from keystone.retrieval.types import Topic
@@ -34,7 +34,7 @@ class GroundRecord:
     """The verdict on each judged document of a sentence, best first, and each step without a usable reply."""
 
     topic_id: str
-    verdicts: dict[str, prompt.Verdict]
+    verdicts: dict[str, Verdict]
     fallbacks: tuple[Fallback, ...] = ()
 
 
@@ -52,7 +52,7 @@ def ground_sentences(work: Work) -> None:
         documents = [one for one in job.store.get(rows) if one.id not in cited][: job.config.answer.documents]
         found = await judge_documents(model, topic.narrative, [one.contents for one in documents], window)
         pairs = list(zip(documents, found, strict=True))
-        verdicts: dict[str, prompt.Verdict] = {one.id: own for one, own in pairs if not isinstance(own, Failure)}
+        verdicts: dict[str, Verdict] = {one.id: own for one, own in pairs if not isinstance(own, Failure)}
         failed = [Fallback(topic.id, "ground", own.reason) for _, own in pairs if isinstance(own, Failure)]
         return GroundRecord(topic.id, verdicts, tuple(failed))
 
@@ -63,7 +63,7 @@ def ground_sentences(work: Work) -> None:
     work.values.put(get_submission_file(job.config), make_grounded_records(job.topics, grounds, job.track, job.author))
 
 
-def _list_grounds(verdicts: dict[str, prompt.Verdict]) -> Grounds:
+def _list_grounds(verdicts: dict[str, Verdict]) -> Grounds:
     """List the documents that support a sentence, and those that contradict it, best first."""
     supporting = [name for name, verdict in verdicts.items() if verdict == "supports"]
     return Grounds(supporting, [name for name, verdict in verdicts.items() if verdict == "contradicts"])
@@ -71,7 +71,7 @@ def _list_grounds(verdicts: dict[str, prompt.Verdict]) -> Grounds:
 
 def _make_key(job: Job, _: Before) -> Any:
     cited = [topic.record.get(EXISTING) for topic in job.topics]
-    words = digest([prompt.SYSTEM, prompt.USER, prompt.SCHEMA])
+    words = digest([GROUND.system, GROUND.user, GROUND.schema])
     author = [job.author.team_id, job.author.run_id]
     settings = [job.config.answer.documents, words, author, describe_model(job.config)]
     return [job.identity, job.plain_topics, cited, job.plain_track, *settings]

@@ -7,14 +7,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
-from keystone.generation.prompts.queries import contract, decompose, topic, translate
-from keystone.generation.queries.contract import request_contract
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
+from keystone.generation.prompts.queries import CONTRACT, DECOMPOSE, TOPIC, TRANSLATE
 from keystone.generation.queries.enrich import request_passage, request_translation
 from keystone.generation.queries.understand import (
     find_names_to_avoid,
-    request_questions,
-    request_topic,
     request_variants,
 )
 from keystone.generation.types import Fallback, Understanding
@@ -105,7 +102,7 @@ def _make_key(job: Job, _: Before) -> Any:
     if isinstance(config.retrieval.systems, dict) and config.list_passage_systems():
         weightless["passages"] = "systems"
     topics = [[one.id, one.narrative, *map(list, list_translations(one))] for one in job.topics]
-    words = [digest([translate.SYSTEM, translate.USER])] if config.queries.translate else []
+    words = [digest([TRANSLATE.system, TRANSLATE.user])] if config.queries.translate else []
     return [topics, job.index.key, weightless, describe_model(config, ASKS), *words]
 
 
@@ -114,8 +111,8 @@ def bound_queries(config: RunConfig, one: Topic, thinking: int) -> tuple[int, in
 
     If the model gives none, the narrative is the only question.
     """
-    prompt = contract if config.queries.method == "contract" else decompose
-    reply = 2 * prompt.MAX_TOKENS + thinking
+    prompt = CONTRACT if config.queries.method == "contract" else DECOMPOSE
+    reply = 2 * prompt.max_tokens + thinking
     return config.queries.questions, max(CHARACTERS_PER_TOKEN * reply, len(one.narrative))
 
 
@@ -123,14 +120,14 @@ def _list_asks(job: Job, one: AskedTopic, thinking: int) -> Iterator[Ask]:
     config, narrative = job.config, one.topic.narrative
     settings = config.queries
     if settings.method == "contract":
-        yield Ask("queries", 1, request_contract(narrative))
+        yield Ask("queries", 1, CONTRACT.request(narrative=narrative))
     if settings.method == "model":
-        yield Ask("queries", 1, request_questions(narrative))
-        yield Ask("queries", 1, request_topic(narrative))
+        yield Ask("queries", 1, DECOMPOSE.request(narrative=narrative))
+        yield Ask("queries", 1, TOPIC.request(narrative=narrative))
     if settings.method == "model" and settings.variants:
         names = find_names_to_avoid(narrative, "")
         in_context = narrative if settings.expand == "narrative" else ""
-        phrase = CHARACTERS_PER_TOKEN * (2 * topic.MAX_TOKENS + thinking)
+        phrase = CHARACTERS_PER_TOKEN * (2 * TOPIC.max_tokens + thinking)
         yield Ask("queries", 1, request_variants("", names, settings.variants, in_context), phrase)
     if settings.translate:
         for code in list_query_languages(job.index):

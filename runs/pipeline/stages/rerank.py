@@ -6,12 +6,11 @@ from functools import partial
 from typing import Any
 
 from keystone.fusion.blocks import list_windows, make_blocks
-from keystone.generation.ask import run_together
-from keystone.generation.context.fit_window import share_window
-from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
-from keystone.generation.llm.model import Model
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
+from keystone.generation.context.topic import share_window
+from keystone.generation.llm.model import Model, run_together
 from keystone.generation.rerank.endpoint import BATCH_PASSAGES
-from keystone.generation.rerank.listwise import request_ranking
+from keystone.generation.rerank.open import request_ranking
 from keystone.generation.rerank.settings import RerankSettings
 from keystone.generation.types import Fallback, Usage
 from keystone.retrieval.types import Rankings, Topic

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from keystone.fusion.rrf import fuse_reciprocal_ranks
+from keystone.fusion.fuse import fuse_reciprocal_ranks
 from keystone.generation.readers.settings import AgentSettings
 from keystone.generation.readers.write import NOTED
 from keystone.generation.types import EvidenceSet

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
-from keystone.generation.prompts.queries import search_again as prompt
-from keystone.generation.queries.search_again import SNIPPET_CHARACTERS, OpenQuery, request_search_texts
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
+from keystone.generation.prompts.queries import MOST_TEXTS, SEARCH_AGAIN
+from keystone.generation.queries.enrich import SNIPPET_CHARACTERS, OpenQuery, request_search_texts
 from keystone.retrieval.types import Query, Rankings
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
@@ -52,8 +52,8 @@ def _list_asks(config: RunConfig, one: AskedTopic, documents: int) -> Iterator[A
     whole = len(one.topic.narrative) if settings.narrative else 0
     queries, characters = one.queries + bool(whole), one.characters + whole
     query = Query(one.topic.id, one.topic.id, "", "", "")
-    earlier = [""] * (1 + prompt.MOST_TEXTS * (settings.rounds - 1))
-    written = CHARACTERS_PER_TOKEN * 2 * prompt.MAX_TOKENS * (settings.rounds - 1)
+    earlier = [""] * (1 + MOST_TEXTS * (settings.rounds - 1))
+    written = CHARACTERS_PER_TOKEN * 2 * SEARCH_AGAIN.max_tokens * (settings.rounds - 1)
     found = SHOWN_DOCUMENTS * (SNIPPET_CHARACTERS + TITLE_CHARACTERS)
     number = settings.rounds * queries
     request = request_search_texts(OpenQuery(query, one.topic.narrative, tuple(earlier), ()))

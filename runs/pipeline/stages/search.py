@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
-from keystone.generation.prompts.queries import search_again
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
+from keystone.generation.prompts.queries import MOST_TEXTS
 from keystone.generation.summarise import LONG_DOCUMENT_TOKENS, request_summary, summarise
 from keystone.generation.types import Fallback
 from keystone.indexing.types import Document
@@ -98,7 +98,7 @@ def _foresee(asked: Asked) -> Iterator[Foreseen]:
     """Foresee a summary of each candidate of any topic, of half the window at most."""
     config, model = asked.job.config, asked.model
     if config.retrieval.summarise and asked.job.ranks_candidates:
-        texts = 1 + config.grading.rounds * search_again.MOST_TEXTS
+        texts = 1 + config.grading.rounds * MOST_TEXTS
         candidates = sum(1 + one.queries * texts for one in asked.topics) * config.retrieval.depth
         number, limit = min(asked.documents, candidates), min(model.window // 4, LONG_DOCUMENT_TOKENS - 1)
         shown = number * CHARACTERS_PER_TOKEN * (model.window // 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.generation.prompts.evaluation.rate_use import MOST_MARK, Answered
+from keystone.generation.prompts.evaluation import MOST_MARK, Answered
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import document_id
 from keystone.runs.evaluation.answers.families import FAMILIES

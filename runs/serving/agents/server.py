@@ -30,7 +30,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from keystone.generation.context.tokens import clip
+from keystone.generation.context.texts import clip
 from keystone.indexing.errors import NotFound, UserError
 from keystone.runs.serving.agents.tools import DATA, LEAST_REPLY_TOKENS, TOOLS
 from keystone.runs.serving.call_log import Call, Front, Reply, log_call

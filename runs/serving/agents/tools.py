@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import orjson
 from pydantic import BeforeValidator, Field
 
-from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.context.texts import clip, count_tokens
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import read_whole_number
 from keystone.indexing.settings import StrictSettings

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route, request_response
 
 from keystone.generation.rules.narratives import READ_CHARACTERS, make_narratives
-from keystone.generation.rules.quotes import DOUBT
+from keystone.generation.rules.support import DOUBT
 from keystone.generation.types import Answer, Sentence
 from keystone.generation.types import Step as ReaderStep
 from keystone.indexing.corpora.languages import guess_languages

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.answer import AnswerTask, PromptWith, SubTask, draft_answer, write_sub_answers
+from keystone.generation.answers.answer import AnswerTask, PromptWith, draft_answer, shorten_answer, write_sub_answers
 from keystone.generation.answers.answer import request_answer as answer_request
 from keystone.generation.answers.sentences import (
     Passage,
+    QueryTask,
     count_words,
     cut_to_words,
     list_sentences,
-    make_answer_reader,
+    read_answer,
     read_rewritten,
     tidy,
 )
-from keystone.generation.answers.shorten import shorten_answer
-from keystone.generation.context.delimit import delimit
+from keystone.generation.context.texts import delimit
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 from tests.support.models.answer_replies import BEES, PASSAGES, REPLY, make_reply, make_rewritten_reply
@@ -78,9 +78,9 @@ def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequenc
 def test_an_answer_is_read_or_refused(reply: str, sentences: list[tuple[str, tuple[str, ...]]] | None) -> None:
     if sentences is None:
         with pytest.raises(Unusable):
-            make_answer_reader(PASSAGES)(Reply(reply))
+            read_answer(Reply(reply), PASSAGES)
     else:
-        assert make_answer_reader(PASSAGES)(Reply(reply)) == tuple(Sentence(*sentence) for sentence in sentences)
+        assert read_answer(Reply(reply), PASSAGES) == tuple(Sentence(*sentence) for sentence in sentences)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_an_answer_is_shortened_twice_at_most() -> None:
 def test_without_documents_the_model_is_not_asked() -> None:
     model = Scripted(lambda _: make_reply(("From memory.", [])))
     answer, fallbacks = asyncio.run(draft_answer(model, task(passages=())))
-    subs, more = asyncio.run(write_sub_answers(model, [SubTask("1", "N?", "Q?", ())]))
+    subs, more = asyncio.run(write_sub_answers(model, [QueryTask("1", "N?", "Q?", ())]))
     assert (answer, subs, model.requests) == (None, [None], [])
     assert [fallback.step for fallback in fallbacks + more] == ["answer", "sub_answer"]
 
@@ -241,7 +241,7 @@ def test_results_follow_the_order_of_the_tasks() -> None:
     def echo(request: Request) -> str:
         return make_reply((request.messages[1][1].split("<document")[1].split("\n")[1], [0]))
 
-    tasks = [SubTask(str(n), "N?", "Q?", (Passage(f"d{n}", "", f"Text {n}."),)) for n in range(9)]
+    tasks = [QueryTask(str(n), "N?", "Q?", (Passage(f"d{n}", "", f"Text {n}."),)) for n in range(9)]
     answers, fallbacks = asyncio.run(write_sub_answers(Scripted(echo), tasks))
     assert answers == [Answer(str(n), (Sentence(f"Text {n}.", (f"d{n}",)),)) for n in range(9)]
     assert fallbacks == []
@@ -250,7 +250,7 @@ def test_results_follow_the_order_of_the_tasks() -> None:
 @pytest.mark.parametrize(("prompt_with", "shown", "hidden"), [("query", "Q?", "N?"), ("narrative", "N?", "Q?")])
 def test_sub_answers_are_prompted_with_query_or_narrative(prompt_with: PromptWith, shown: str, hidden: str) -> None:
     model = Scripted(lambda _: make_reply(("Bees dance.", [0])))
-    answers, _ = asyncio.run(write_sub_answers(model, [SubTask("1", "N?", "Q?", PASSAGES)], prompt_with))
+    answers, _ = asyncio.run(write_sub_answers(model, [QueryTask("1", "N?", "Q?", PASSAGES)], prompt_with))
     user = model.requests[0].messages[1][1]
     assert user.count(shown) == 2
     assert hidden not in user
@@ -265,7 +265,7 @@ def test_sentences_of_sub_answers_all_cite() -> None:
             cite=['{"sentences": [{"id": 0, "citations": [0]}, {"id": 1, "citations": []}]}'],
         )
     )
-    answers, fallbacks = asyncio.run(write_sub_answers(model, [SubTask("1", "N?", "Q?", PASSAGES)]))
+    answers, fallbacks = asyncio.run(write_sub_answers(model, [QueryTask("1", "N?", "Q?", PASSAGES)]))
     assert answers == [Answer("1", (Sentence("Cited.", ("ants",)), Sentence("Found.", ("bees",))))]
     assert fallbacks == [Fallback("1", "cite", "1 of 3 sentences are left without citation")]
 
@@ -293,7 +293,7 @@ def test_no_reply_breaks_an_answer(replies: list[Said]) -> None:
 def test_no_reply_breaks_a_sub_answer(replies: list[Said]) -> None:
     turns = iter(replies * 20)
     answers, _ = asyncio.run(
-        write_sub_answers(Scripted(lambda _: next(turns)), [SubTask("1", "N?", f"Q{n}?", PASSAGES) for n in range(3)])
+        write_sub_answers(Scripted(lambda _: next(turns)), [QueryTask("1", "N?", f"Q{n}?", PASSAGES) for n in range(3)])
     )
     assert all(sentence.citations for answer in answers if answer for sentence in answer.sentences)
 

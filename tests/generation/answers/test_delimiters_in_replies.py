@@ -11,15 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.answer import request_answers
-from keystone.generation.answers.claims.collect import Claim, ClaimTask, read_claims
-from keystone.generation.answers.claims.write import ProseTask, read_prose
-from keystone.generation.answers.sentences import Passage, make_answer_reader, read_rewritten
-from keystone.generation.answers.shorten import read_shorter
+from keystone.generation.answers.answer import read_shorter, request_answers
+from keystone.generation.answers.claims import Claim, ProseTask, read_claims, read_prose
+from keystone.generation.answers.sentences import Passage, QueryTask, read_answer, read_rewritten
 from keystone.generation.answers.support import find_sources, make_claims, read_verdicts
 from keystone.generation.answers.synthesise import read_texts
-from keystone.generation.ask import request_repair
-from keystone.generation.context.delimit import delimit, neutralise, strip_delimiters
+from keystone.generation.context.texts import delimit, neutralise, strip_delimiters
+from keystone.generation.llm.model import request_repair
 from keystone.generation.types import Answer, Failure, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Span
@@ -33,11 +31,11 @@ DOCUMENT = make_document("bees", BEES)
 PASSAGES = (Passage("bees", "Bees", DOCUMENT.text),)
 SENTENCES = (Sentence("Bees dance for food, far and near.", ("bees#0",)),)
 CLAIMS = make_claims(Answer("1", SENTENCES), toward(0), SEGMENTS)
-TASK = ClaimTask("1", "Bees?", "Bees?", PASSAGES, "", (Span("bees", 0, len(DOCUMENT.text)),))
+TASK = QueryTask("1", "Bees?", "Bees?", PASSAGES, "", (Span("bees", 0, len(DOCUMENT.text)),))
 PROSE = ProseTask("1", "Bees?", ("Bees?",), (Claim(BEES[0], (BEES[0],), ("bees#0",), ((0, 0),)),), 30)
 
 READERS: dict[str, tuple[Any, Callable[[Reply], Iterable[Any]]]] = {
-    "answer": ({"answer": [{"text": "?", "citations": [0]}]}, make_answer_reader(PASSAGES)),
+    "answer": ({"answer": [{"text": "?", "citations": [0]}]}, partial(read_answer, passages=PASSAGES)),
     "edit": ({"sentences": [{"id": 0, "text": "?"}]}, partial(read_rewritten, sentences=SENTENCES)),
     "shorten": ({"sentences": [{"id": 0, "text": "?"}]}, partial(read_shorter, sentences=SENTENCES, words=(1, 9))),
     "resynthesise": ({"sentences": ["?"]}, read_texts),
@@ -90,7 +88,9 @@ def answer(text: str) -> str:
 def test_the_model_is_asked_once_more(second: Said, sentence: str) -> None:
     first = answer('Bees dance. </document> <document id="3">')
     model = Scripted(lambda request: second if len(request.messages) > 1 else first)
-    found, fallbacks = asyncio.run(request_answers(model, "answer", [("1", REQUEST, make_answer_reader(PASSAGES))]))
+    found, fallbacks = asyncio.run(
+        request_answers(model, "answer", [("1", REQUEST, partial(read_answer, passages=PASSAGES))])
+    )
     assert found == [Answer("1", (Sentence(sentence, ("bees",)),))]
     assert fallbacks == []
     why = "a sentence holds a delimiter of documents, such as </document>"

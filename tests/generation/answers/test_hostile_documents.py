@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from keystone.generation.answers.answer import AnswerTask, request_check, request_whole
 from keystone.generation.answers.mend import request_mending
 from keystone.generation.answers.sentences import Passage
-from keystone.generation.answers.whole import WholeTask, request_check, request_whole
 from keystone.generation.types import Request, Sentence
 from keystone.retrieval.types import Ask, Query
 
@@ -36,11 +36,10 @@ ATTACKS = (
 QUESTION = Query("1", "1#1", "How do bees dance?", "", "", ask=Ask("steps"))
 
 
-def whole_task(attack: str, question: str = "How do bees dance?") -> WholeTask:
+def whole_task(attack: str, question: str = "How do bees dance?") -> AnswerTask:
     query = Query("1", "1#1", question, "", "", ask=Ask("steps"))
-    return WholeTask(
-        "1", "How do bees dance?", (query,), (Passage("a", attack, attack), Passage("b", "", "B.")), (5, 9)
-    )
+    passages = (Passage("a", attack, attack), Passage("b", "", "B."))
+    return AnswerTask("1", "How do bees dance?", passages, (5, 9), queries=(query,))
 
 
 REQUESTS: dict[str, Callable[[str], Request]] = {

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.fusion.closest import find_closest_segments
-from keystone.generation.answers.choose_segments import (
+from keystone.generation.answers.cite import (
     LEAST_GAIN_SHARE,
-    MOST_CITATIONS,
     TopicSegments,
     choose_segments,
     cite_segments,
@@ -18,8 +17,8 @@ from keystone.generation.answers.choose_segments import (
     list_segments,
 )
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.rules.words import find_terms
-from keystone.generation.types import Answer, Sentence
+from keystone.generation.rules.support import find_terms
+from keystone.generation.types import MOST_CITATIONS, Answer, Sentence
 from tests.support.structures.topic_segments import SEGMENTS, make_context, toward
 
 

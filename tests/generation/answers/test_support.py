@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.choose_segments import MOST_CITATIONS, cite_segments, list_segments
+from keystone.generation.answers.cite import cite_segments, list_segments
 from keystone.generation.answers.support import (
     GROUP_SENTENCES,
     Verdict,
@@ -24,9 +24,15 @@ from keystone.generation.answers.support import (
     read_verdicts,
 )
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.rules.support import rate_support, says_nothing, tells_gap
-from keystone.generation.rules.words import find_names, find_numbers, make_weigher
-from keystone.generation.types import Answer, Failure, Reply, Request, Sentence, SupportCheck
+from keystone.generation.rules.support import (
+    find_names,
+    find_numbers,
+    make_weigher,
+    rate_support,
+    says_nothing,
+    tells_gap,
+)
+from keystone.generation.types import MOST_CITATIONS, Answer, Failure, Reply, Request, Sentence, SupportCheck
 from keystone.indexing.errors import Unusable
 from keystone.retrieval.types import Query
 from tests.support.models.answer_replies import JSON

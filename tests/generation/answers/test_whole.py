@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from keystone.generation.answers.whole import (
-    WholeTask,
+from keystone.generation.answers.answer import (
+    AnswerTask,
     check_evidence,
     read_check,
     read_whole,
@@ -28,7 +28,7 @@ QUERIES = (
     Query("1", "1#1", "How do bees find food?", "", "", ask=Ask("steps", 2)),
     Query("1", "1#2", "Where do ants walk?", "", ""),
 )
-TASK = WholeTask("1", "How do bees find food, and where do ants walk?", QUERIES, (BEES, ANTS), (10, 40))
+TASK = AnswerTask("1", "How do bees find food, and where do ants walk?", (BEES, ANTS), (10, 40), queries=QUERIES)
 DOCUMENTS = {
     "bees": Document("bees", "Bees dance to tell each other where food is."),
     "ants": Document("ants", "Ants walk along the edge of the forest."),
@@ -140,5 +140,5 @@ def test_an_answer_keeps_what_is_missing_and_drops_nothing_else() -> None:
 
 def test_without_documents_the_model_is_not_asked() -> None:
     model = Scripted(lambda _: Failure("down"))
-    made, fallbacks = asyncio.run(write_whole(model, WholeTask("1", "Why?", (), (), (1, 9))))
+    made, fallbacks = asyncio.run(write_whole(model, AnswerTask("1", "Why?", (), (1, 9))))
     assert (made, model.requests, len(fallbacks)) == (None, [], 1)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.passages import GAP_MARK, choose_best_spans, join_spans, make_passage, merge_spans
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
+from keystone.generation.context.topic import GAP_MARK, choose_best_spans, join_spans, make_passage, merge_spans
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.types import Document, Segment, Span
 

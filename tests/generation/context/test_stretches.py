@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.fit_window import choose_stretches, list_blocks
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
+from keystone.generation.context.topic import choose_stretches, list_blocks
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.types import Document
 

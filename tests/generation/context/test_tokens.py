@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.context.texts import clip, count_tokens
 
 TEXTS = st.text(st.sampled_from("ab \u00e9\u4e2d\u6587\U0001f41d"), max_size=40)
 

@@ -5,9 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keystone.generation.context.fit_window import show_documents, show_whole_documents
-from keystone.generation.context.tokens import count_tokens
-from keystone.generation.context.topic import TopicContext, keep_closest_segments, keep_language, skip_blank
+from keystone.generation.context.texts import count_tokens
+from keystone.generation.context.topic import (
+    TopicContext,
+    keep_closest_segments,
+    keep_language,
+    show_documents,
+    show_whole_documents,
+    skip_blank,
+)
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document
 from tests.support.structures.topic_segments import ANTS, BEES, make_context, make_document, toward

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.grading.citations import Citation, rate_citations
 from keystone.generation.grading.nuggets import (
     ASSIGNMENTS,
     IMPORTANCES,
@@ -17,6 +16,7 @@ from keystone.generation.grading.nuggets import (
     create_nuggets,
     rate_importance,
 )
+from keystone.generation.grading.rate_sentences import Citation, rate_citations
 from keystone.generation.types import Failure, Request
 from tests.support.models.answer_replies import REPLY
 from tests.support.models.scripted import Scripted, by_purpose

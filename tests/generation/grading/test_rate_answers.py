@@ -21,7 +21,7 @@ from keystone.generation.grading.rate_answers import (
     request_rating,
     score_choices,
 )
-from keystone.generation.prompts.evaluation import rate_answer
+from keystone.generation.prompts.evaluation import RATE_STRICTLY
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted
@@ -91,13 +91,13 @@ def test_any_reply_is_read_or_refused(text: str) -> None:
 )
 def test_an_answer_is_correct_if_one_rater_says_so(strict: str, lenient: str, expected: tuple[int, int]) -> None:
     def say(request: Request) -> str:
-        return strict if request.messages[0][1] == rate_answer.STRICT else lenient
+        return strict if request.messages[0][1] == RATE_STRICTLY.system else lenient
 
     assert asyncio.run(rate_answers(Scripted(say), [ANSWER])) == [expected]
 
 
 def test_a_refused_rating_is_asked_once_more_and_then_a_failure() -> None:
-    model = Scripted(lambda request: "Perhaps" if request.messages[0][1] == rate_answer.STRICT else "Yes")
+    model = Scripted(lambda request: "Perhaps" if request.messages[0][1] == RATE_STRICTLY.system else "Yes")
     (found,) = asyncio.run(rate_answers(model, [ANSWER]))
     assert isinstance(found, Failure)
     assert "does not begin with Yes or No" in found.reason

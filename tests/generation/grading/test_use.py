@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.grading.use import AskedAnswer, QuestionUse, SentenceUse, Use, judge_use, read_use, request_use
+from keystone.generation.grading.rate_sentences import (
+    AskedAnswer,
+    QuestionUse,
+    SentenceUse,
+    Use,
+    judge_use,
+    read_use,
+    request_use,
+)
 from keystone.generation.types import Failure, Reply
 from keystone.indexing.errors import Unusable
 from tests.support.models.scripted import Scripted

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from keystone.generation.ask import ask_all
 from keystone.generation.llm import batch_jobs
+from keystone.generation.llm.model import ask_all
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Request
 from keystone.indexing.errors import UserError, Waits

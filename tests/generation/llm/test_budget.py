@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keystone.generation.llm.chat import PaidReply
-from keystone.generation.llm.usage import Budget, Prices, Purse, add_usage, compute_cost, find_most_usage
+from keystone.generation.llm.client import Purse
+from keystone.generation.llm.usage import Budget, Prices, add_usage, compute_cost, find_most_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import TurnedAway, UserError, WrongReply
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from keystone.generation.ask import ask_all, run_together
 from keystone.generation.llm import endpoint_pool
+from keystone.generation.llm.model import ask_all, run_together
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.structured import read_json
+from keystone.generation.replies import read_json
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import UserError
 from keystone.indexing.io import keys, retry
@@ -681,7 +681,7 @@ def test_many_faults_at_once_leave_nothing_unanswered_and_nothing_paid_twice(tmp
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from keystone.generation.llm.open import open_model
+from keystone.generation.llm.client import open_model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Request
 

@@ -18,7 +18,7 @@ from keystone.generation.llm.cache import Cache
 from keystone.generation.llm.chat import REPLY_LIMIT_BYTES, ReplyBound, read_reply
 from keystone.generation.llm.settings import REPLIES_FILE
 from keystone.generation.queries.understand import MOST_QUESTIONS, read_questions, read_topic
-from keystone.generation.structured import read_json
+from keystone.generation.replies import read_json
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable, UserError, WrongReply
 from keystone.indexing.index import Index

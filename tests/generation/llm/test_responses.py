@@ -8,11 +8,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from keystone.generation.llm.chat import Dialect, PaidReply, ReplyBound, read_reply, write_body
+from keystone.generation.llm.dialects import from_responses, read_call, to_responses
 from keystone.generation.llm.endpoints import Endpoints
-from keystone.generation.llm.responses import from_responses, to_responses
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.llm.tool_calls import read_call
-from keystone.generation.prompts.readers.agent import FUNCTIONS, SCHEMA
+from keystone.generation.prompts.readers import AGENT, AGENT_FUNCTIONS
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import UnknownForm, UserError, WrongReply
 from tests.support.servers.chat import Exchange, Server, serving
@@ -23,7 +22,7 @@ PLAIN = Request("step", (("system", "Be brief."), ("user", "Where do bees live?"
 GRADED = replace(PLAIN, max_tokens=4, schema={"type": "object"}, top_logprobs=3, seed=7)
 SEARCH = '{"notes":[],"tool":"search","text":"castle"}'
 TURNS = (("user", "Why?"), ("assistant", SEARCH), ("user", "Found."))
-CALLING = Request("agent", TURNS, 100, SCHEMA, functions=FUNCTIONS)
+CALLING = Request("agent", TURNS, 100, AGENT.schema, functions=AGENT_FUNCTIONS)
 USAGE = Usage(1, 10, 4, 3)
 
 
@@ -60,7 +59,7 @@ def test_earlier_calls_and_tools_are_items_of_their_own() -> None:
         '{"notes":[],"text":"castle"}',
     )
     assert result == {"type": "function_call_output", "call_id": call["call_id"], "output": "Found."}
-    assert {tool["name"] for tool in body["tools"]} == FUNCTIONS.keys()
+    assert {tool["name"] for tool in body["tools"]} == AGENT_FUNCTIONS.keys()
 
 
 def said(*content: dict[str, Any], status: str = "completed", **more: Any) -> dict[str, Any]:

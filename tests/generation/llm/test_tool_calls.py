@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from keystone.generation.llm.open import open_model
-from keystone.generation.llm.tool_calls import read_call, write_tools, write_turns
+from keystone.generation.llm.client import open_model
+from keystone.generation.llm.dialects import read_call, write_tools, write_turns
 from keystone.generation.llm.usage import find_most_usage
-from keystone.generation.prompts.readers.agent import FUNCTIONS, JUDGE_SYSTEM, SCHEMA
+from keystone.generation.prompts.readers import AGENT, AGENT_FUNCTIONS, AGENT_JUDGE
 from keystone.generation.types import EvidenceSet, Message, Request
 from keystone.indexing.index import Index
 from tests.generation.readers.agent.test_agent import (
@@ -28,7 +28,9 @@ from tests.generation.readers.agent.test_agent import (
 from tests.support.models.client import make_settings
 from tests.support.servers.chat import Exchange, Said, serving
 
-REQUEST = Request("agent", (("user", "Why?"),), 100, SCHEMA, functions=FUNCTIONS)
+SCHEMA = AGENT.schema or {}
+
+REQUEST = Request("agent", (("user", "Why?"),), 100, SCHEMA, functions=AGENT_FUNCTIONS)
 SEARCH = '{"notes":[],"tool":"search","text":"castle"}'
 
 
@@ -48,7 +50,7 @@ SEARCH = '{"notes":[],"tool":"search","text":"castle"}'
 )
 def test_earlier_replies_are_shown_as_calls(messages: tuple[Message, ...], expected: list[Any]) -> None:
     shown = list[Any]()
-    for one in write_turns(messages, FUNCTIONS):
+    for one in write_turns(messages, AGENT_FUNCTIONS):
         if calls := one.get("tool_calls"):
             called = calls[0]["id"]
             shown.append((calls[0]["function"]["name"], json.loads(calls[0]["function"]["arguments"])))
@@ -112,10 +114,10 @@ def dump(value: Any) -> str:
 def speak(body: dict[str, Any]) -> Said:
     """Reply by a call where the body has tools, as the protocol says, else in JSON."""
     messages = body["messages"]
-    if messages[0]["content"] == JUDGE_SYSTEM:
+    if messages[0]["content"] == AGENT_JUDGE.system:
         return judge(("answered", [0]), ("answered", [1]))
     action = decide(messages)
-    taken = FUNCTIONS[action["tool"]][1]
+    taken = AGENT_FUNCTIONS[action["tool"]][1]
     if "tools" not in body:
         return dump({key: value for key, value in action.items() if key == "tool" or key in taken})
     assert (body["tool_choice"], body["parallel_tool_calls"]) == ("required", False)

@@ -20,7 +20,7 @@ from keystone.generation.llm.cache import Cache
 from keystone.generation.llm.chat import PaidReply, ReplyBound, read_reply, write_body
 from keystone.generation.llm.model import make_request_key
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.structured import read_json
+from keystone.generation.replies import read_json
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import Unusable, Waits
 from keystone.indexing.index import Index

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.llm.open import open_model
+from keystone.generation.llm.client import open_model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.encoders.vllm import _state, free_engine, lend_engine

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from keystone.generation.prompts.queries.contract import MOST_TERMS
+from keystone.generation.prompts.queries import MOST_TERMS
 from keystone.generation.queries.compose import compose_queries
-from keystone.generation.queries.contract import keep_held_terms, read_contract, understand_by_contract
+from keystone.generation.queries.understand import keep_held_terms, read_contract, understand_by_contract
 from keystone.generation.types import Reply, Request, Understanding
 from keystone.indexing.errors import Unusable
 from keystone.retrieval.types import Ask, Topic

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from keystone.generation.context.delimit import neutralise
-from keystone.generation.queries.search_again import SNIPPET_CHARACTERS, OpenQuery, write_search_texts
+from keystone.generation.context.texts import neutralise
+from keystone.generation.queries.enrich import SNIPPET_CHARACTERS, OpenQuery, write_search_texts
 from keystone.generation.types import Failure
 from keystone.indexing.types import Document
 from keystone.retrieval.types import Query

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.tokens import clip, count_tokens
-from keystone.generation.prompts.queries.expand import NUM_QUERIES
+from keystone.generation.context.texts import clip, count_tokens
+from keystone.generation.prompts.queries import NUM_QUERIES
 from keystone.generation.queries.understand import (
     expand_topics,
     find_example_names,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.fusion.rrf import fuse_reciprocal_ranks, interleave
+from keystone.fusion.fuse import fuse_reciprocal_ranks, interleave
 from keystone.generation.context.topic import Sources, read_context
 from keystone.generation.readers.combined import read_open
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from keystone.generation.readers.allowance import Allowance, Asked, Spent, ask_within
-from keystone.generation.readers.loop import REPEATED, Taken, Walk, walk
+from keystone.generation.readers.loop import REPEATED, Allowance, Asked, Spent, Taken, Walk, ask_within, walk
 from keystone.generation.types import Failure, Reply, Request, Step
 from keystone.indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted

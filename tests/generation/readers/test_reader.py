@@ -11,11 +11,8 @@ from pydantic import TypeAdapter
 
 from keystone.generation.answers.support import SupportMethod
 from keystone.generation.context.topic import Sources, read_context
-from keystone.generation.readers.plain import GATHERERS
 from keystone.generation.readers.reader import (
-    HITS_BY_METHOD,
     AnswerSettings,
-    Synthesis,
     Task,
     Tools,
     choose_hits,
@@ -23,7 +20,7 @@ from keystone.generation.readers.reader import (
     open_reader,
 )
 from keystone.generation.readers.settings import READERS, AnswerMethod, ReaderSettings
-from keystone.generation.readers.write import SYNTHESES, WRITERS
+from keystone.generation.readers.write import WRITERS
 from keystone.generation.types import Answer, EvidenceSet, Request
 from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
@@ -168,8 +165,7 @@ def test_sentences_are_checked_against_their_segments(
 
 
 def test_tables_name_every_method() -> None:
-    assert set(GATHERERS) == set(WRITERS) == set(HITS_BY_METHOD) == set(get_args(AnswerMethod))
-    assert set(SYNTHESES) == set(get_args(Synthesis))
+    assert set(WRITERS) == set(get_args(AnswerMethod))
     assert {name: kind.name for name, kind in READERS.items()} == {name: name for name in READERS}
 
 

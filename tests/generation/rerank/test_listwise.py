@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.fusion.blocks import list_windows, make_blocks
-from keystone.generation.context.tokens import count_tokens
-from keystone.generation.rerank.listwise import read_ranking
-from keystone.generation.rerank.open import Candidates, Reranked
-from keystone.generation.structured import HELD_DRAFTS
+from keystone.generation.context.texts import count_tokens
+from keystone.generation.replies import HELD_DRAFTS
+from keystone.generation.rerank.open import Candidates, Reranked, read_ranking
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted

@@ -11,11 +11,11 @@ from keystone.indexing.index import Index, open_index
 from tests.support import programs
 
 NEVER = "ranx matplotlib pandas ir_datasets pyarrow jnius aiohttp openai opensearchpy uvicorn".split()
-MODELS = "faiss onnx onnxruntime tokenizers keystone.generation.llm.open".split()
+MODELS = "faiss onnx onnxruntime tokenizers keystone.generation.llm.client".split()
 COMPILED = ["numba", "scipy"]
 STAGES = "asyncio ssl keystone.generation.prompts keystone.runs.pipeline.stages".split()
 OTHERS = ["keystone.runs.cli.commands.run_commands", "keystone.runs.cli.commands.evaluate_command"]
-SEARCH = [*NEVER, *COMPILED, *STAGES, "keystone.generation.llm.open", "keystone.runs.python", "keystone.runs.trec"]
+SEARCH = [*NEVER, *COMPILED, *STAGES, "keystone.generation.llm.client", "keystone.runs.python", "keystone.runs.trec"]
 
 
 @pytest.fixture

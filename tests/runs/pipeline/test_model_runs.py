@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 import pytest
 
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.llm.replay import record_replies
 from keystone.generation.llm.settings import REPLIES_FILE
-from keystone.generation.prompts.grading import umbrela
+from keystone.generation.prompts.grading import UMBRELA_GRID
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.impacts import settle_impacts
@@ -170,7 +170,9 @@ def test_a_budget_pays_for_the_first_documents_of_every_topic_before_any_further
     assert all((paid / name).read_bytes() == content for name, content in read_run_content(free).items())
     assert len(server.requests) - middle == middle - start, "no document costs twice"
     messages = [body["messages"] for body in server.requests[middle:]]
-    graded = [user["content"].rsplit("Queries:") for system, user, *_ in messages if system["content"] == umbrela.GRID]
+    graded = [
+        user["content"].rsplit("Queries:") for system, user, *_ in messages if system["content"] == UMBRELA_GRID.system
+    ]
     topics = [orjson.loads(line) for line in (paid / "grades.jsonl").read_bytes().splitlines()]
     for topic, word in zip(topics, ("bees", "volcano"), strict=True):
         texts = list(dict.fromkeys(CORPUS[doc_id][1] for doc_id in topic["documents"]))
@@ -191,7 +193,7 @@ def test_a_budget_that_cannot_pay_all_grades_pays_for_the_reranker_after_them(
     start = len(server.requests)
     make("keystone", index, tmp_path, server, *changes, "model.budget={calls: 9}")
     asked = [body["messages"][0]["content"] for body in server.requests[start:]]
-    assert asked.count(umbrela.GRID) == 6, "two thirds of the budget"
+    assert asked.count(UMBRELA_GRID.system) == 6, "two thirds of the budget"
     assert len(asked) == 6 + len(NARRATIVES)
 
 

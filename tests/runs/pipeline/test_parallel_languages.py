@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from keystone.generation.prompts.answers import check_support
-from keystone.generation.prompts.queries import translate
+from keystone.generation.prompts.answers import CHECK_SUPPORT
+from keystone.generation.prompts.queries import TRANSLATE
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index
@@ -35,13 +35,13 @@ _SHOWN = re.compile(r'<document id="([^"]*)">\n(.*?)\n</document>', re.DOTALL)
 def say(body: dict[str, Any]) -> str:
     """Translate a question by the table, or report in English what each document says, and cite it."""
     system, user = body["messages"][0]["content"], body["messages"][1]["content"]
-    if system == translate.SYSTEM:
+    if system == TRANSLATE.system:
         code = {"Arabic": "ar", "Spanish": "es", "Russian": "ru", "Chinese": "zh"}[
             re.findall(r"Language: (\w+)", user)[0]
         ]
         subject = next(n for n, word in enumerate(WORDS["en"]) if f"the {word}?" in user)
         return QUESTIONS[code].format(WORDS[code][subject])
-    if system.startswith(check_support.SYSTEM):
+    if system.startswith(CHECK_SUPPORT.system):
         return "{}"  # of no use, so that rules have to do
     shown = [(int(number), BY_TEXT[text.strip()]) for number, text in _SHOWN.findall(user) if text.strip() in BY_TEXT]
     return json.dumps({"answer": [{"text": one.report, "citations": [number]} for number, one in shown]})
@@ -110,7 +110,7 @@ def test_no_citation_is_moved_and_none_is_lost(support: str, made: Index, tmp_pa
     found = validate(directory / TRACKS["ragtime26"].answer_file, TRACKS["ragtime26"], read_topics(topics))
     assert [one for one in found if one.severity == "error"] == []
     asked = [body["messages"][0]["content"] for body in server.requests]
-    written = [system for system in asked if system != translate.SYSTEM]
+    written = [system for system in asked if system != TRANSLATE.system]
     assert written
     assert all("\nWrite in English, " in system for system in written)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from keystone.generation.grading.grade import GradedTopic
 from keystone.generation.llm.replay import record_replies
 from keystone.generation.llm.settings import REPLIES_FILE
-from keystone.generation.prompts.queries import search_again
+from keystone.generation.prompts.queries import SEARCH_AGAIN
 from keystone.indexing.index import Index
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
@@ -109,7 +109,7 @@ def test_a_run_with_rounds_is_the_same_from_recorded_replies(index: Index, tmp_p
 @pytest.mark.slow
 def test_a_model_that_gives_no_search_is_recorded_and_the_grades_stay(index: Index, tmp_path: Path) -> None:
     def refuse(body: dict[str, Any]) -> str:
-        return "No." if body["messages"][0]["content"] == search_again.SYSTEM else say(body)
+        return "No." if body["messages"][0]["content"] == SEARCH_AGAIN.system else say(body)
 
     with serving(model=refuse) as silent:
         plain = read_lines(make(index, tmp_path, silent) / "grades.jsonl")

@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from keystone.generation.rules.quotes import DOUBT
+from keystone.generation.rules.support import DOUBT
 from keystone.runs.report.asked import print_answer, print_doubt
 from keystone.runs.report.passages import CitedSentence, Passage, Result
 

@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+from keystone.generation.llm.client import open_model
 from keystone.generation.llm.model import OpenModel
-from keystone.generation.llm.open import open_model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Reply, Request, Usage
 

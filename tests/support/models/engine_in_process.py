@@ -18,8 +18,8 @@ from typing import Any
 site.addsitedir(os.environ["KEYSTONE_PACKAGES"])
 
 from keystone.generation.context.topic import Sources, read_context
+from keystone.generation.llm.client import open_model
 from keystone.generation.llm.model import OpenModel
-from keystone.generation.llm.open import open_model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
 from keystone.generation.readers.settings import READERS

@@ -21,7 +21,7 @@ site.addsitedir(os.environ["KEYSTONE_PACKAGES"])
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3Model
 
-from keystone.generation.llm.open import open_model
+from keystone.generation.llm.client import open_model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Reply
 from keystone.indexing.builds.index import build_index

@@ -5,31 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from keystone.generation.prompts.answers import (
-    answer,
-    check_support,
-    cite,
-    claims,
-    edit,
-    mend,
-    resynthesise,
-    shorten,
-    sub_answer,
-    summarise,
-    whole,
-    write_claims,
-)
-from keystone.generation.prompts.grading import rank, umbrela
-from keystone.generation.prompts.queries import (
-    contract,
-    decompose,
-    expand,
-    expand_narrative,
-    passage,
-    search_again,
-    topic,
-)
-from keystone.generation.prompts.readers import graphreader
+from keystone.generation.prompts import answers, grading, queries, readers
 
 _DOCUMENT = re.compile(r'<document id="([^"]*)">\n(.*?)\n</document>', re.DOTALL)
 _SENTENCE = re.compile(r"[^.?!]+[.?!]")
@@ -158,34 +134,34 @@ def _graph_step(user: str) -> str:
 
 
 _TEXTS: dict[str, Callable[[str], str]] = {
-    passage.SYSTEM: lambda user: f"It is known to all: {user.rpartition('Question:')[2].strip()}",
-    summarise.SYSTEM: lambda user: str(_DOCUMENT.findall(user)[0][1])[:200],
-    graphreader.FACTS_SYSTEM: _graph_facts,
-    graphreader.PLAN_SYSTEM: lambda user: f"Find what this asks for: {user}",
-    graphreader.NODES_SYSTEM: _graph_nodes,
-    graphreader.STEP_SYSTEM: _graph_step,
+    queries.PASSAGE.system: lambda user: f"It is known to all: {user.rpartition('Question:')[2].strip()}",
+    answers.SUMMARISE.system: lambda user: str(_DOCUMENT.findall(user)[0][1])[:200],
+    readers.GRAPH_FACTS.system: _graph_facts,
+    readers.GRAPH_PLAN.system: lambda user: f"Find what this asks for: {user}",
+    readers.GRAPH_NODES.system: _graph_nodes,
+    readers.GRAPH_STEP.system: _graph_step,
 }
 _STEPS = {
-    decompose.SYSTEM: _decompose,
-    topic.SYSTEM: _topic,
-    expand.SYSTEM: _expand,
-    expand_narrative.SYSTEM: _expand,
-    umbrela.POINTWISE: _grade,
-    umbrela.GRID: _grid,
-    rank.SYSTEM: _rank,
-    answer.SYSTEM: _answer,
-    whole.SYSTEM: _whole,
-    mend.SYSTEM: _sentences,
-    contract.SYSTEM: _contract,
-    claims.SYSTEM: _claims,
-    write_claims.SYSTEM: _write_claims,
-    sub_answer.SYSTEM: _answer,
-    edit.SYSTEM: _sentences,
-    shorten.SYSTEM: _sentences,
-    check_support.SYSTEM: _support,
-    cite.SYSTEM: _cite,
-    resynthesise.SYSTEM: _resynthesise,
-    search_again.SYSTEM: _search_again,
+    queries.DECOMPOSE.system: _decompose,
+    queries.TOPIC.system: _topic,
+    queries.EXPAND.system: _expand,
+    queries.EXPAND_NARRATIVE.system: _expand,
+    grading.UMBRELA.system: _grade,
+    grading.UMBRELA_GRID.system: _grid,
+    grading.RANK.system: _rank,
+    answers.ANSWER.system: _answer,
+    answers.WHOLE.system: _whole,
+    answers.MEND.system: _sentences,
+    queries.CONTRACT.system: _contract,
+    answers.CLAIMS.system: _claims,
+    answers.WRITE_CLAIMS.system: _write_claims,
+    answers.SUB_ANSWER.system: _answer,
+    answers.EDIT.system: _sentences,
+    answers.SHORTEN.system: _sentences,
+    answers.CHECK_SUPPORT.system: _support,
+    answers.CITE.system: _cite,
+    answers.RESYNTHESISE.system: _resynthesise,
+    queries.SEARCH_AGAIN.system: _search_again,
 }
 SYSTEMS = (*_TEXTS, *_STEPS)
 """The systems' texts that `say` knows."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keystone.generation.readers.discorag.forest import Discourse
+from keystone.generation.readers.discorag.tools import Discourse
 from keystone.indexing.structures.tree import Node, Nuclearity, Tree, leaves
 from keystone.indexing.types import Document
 from keystone.indexing.vectors.types import Vectors

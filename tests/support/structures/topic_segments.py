@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keystone.generation.answers.choose_segments import list_segments
+from keystone.generation.answers.cite import list_segments
 from keystone.generation.context.topic import TopicContext
 from keystone.indexing.types import Document, Segment, Span
 from keystone.indexing.vectors.types import Vectors

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from keystone.generation.rules.quotes import find_quote
+from keystone.generation.rules.support import find_quote
 from keystone.indexing.corpora.segments import SHORT_LINE_CHARACTERS
 from keystone.indexing.types import Document
 from keystone.runs.report.html.markup import Html, element, isolate, join

@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.fusion.coverage import choose
-from keystone.generation.answers.claims.collect import Claim
-from keystone.generation.answers.claims.write import (
+from keystone.fusion.parasol import choose
+from keystone.generation.answers.claims import (
+    Claim,
     choose_claims,
     compute_claim_utilities,
     join_citations,

@@ -9,15 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.claims.collect import (
-    MOST_CLAIMS,
-    Claim,
-    ClaimTask,
-    collect_claims,
-    read_claims,
-    request_claims,
-)
-from keystone.generation.answers.sentences import Passage
+from keystone.generation.answers.claims import MOST_CLAIMS, Claim, collect_claims, read_claims, request_claims
+from keystone.generation.answers.sentences import Passage, QueryTask
 from keystone.generation.types import Failure, Fallback, Reply
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document, Segment, Span
@@ -40,8 +33,8 @@ SPANS = tuple(Span(id, 0, len(one.text)) for id, one in DOCUMENTS.items())
 PASSAGES = tuple(Passage(id, "", one.text) for id, one in DOCUMENTS.items())
 
 
-def task(query: str = "How do insects live?", passages: tuple[Passage, ...] = PASSAGES) -> ClaimTask:
-    return ClaimTask("1", "Tell me of insects.", query, passages, "", SPANS)
+def task(query: str = "How do insects live?", passages: tuple[Passage, ...] = PASSAGES) -> QueryTask:
+    return QueryTask("1", "Tell me of insects.", query, passages, "", SPANS)
 
 
 def item(text: Any = "Bees dance.", document: Any = 0, quote: Any = "where flowers are by dancing") -> dict[str, Any]:

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.claims.quotes import (
+from keystone.generation.answers.quotes import (
     find_names,
     find_naming_segments,
     find_quote,
     find_quoted_segments,
     split_words,
 )
-from keystone.generation.context.delimit import neutralise
+from keystone.generation.context.texts import neutralise
 from keystone.indexing.types import Document, Segment, Span
 
 TEXT = "Bees dance \u2013 they \u201ctell\u201d  where\nflowers are. A queen isn't alone. Workers <collect> nectar."

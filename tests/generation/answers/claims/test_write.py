@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.claims.collect import Claim
-from keystone.generation.answers.claims.write import ProseTask, find_objection, read_prose, request_prose, write_prose
+from keystone.generation.answers.claims import Claim, ProseTask, find_objection, read_prose, request_prose, write_prose
 from keystone.generation.answers.sentences import count_words
 from keystone.generation.types import Failure, Fallback, Reply, Sentence
 from keystone.indexing.errors import Unusable

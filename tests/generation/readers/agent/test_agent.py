@@ -10,15 +10,13 @@ from typing import Any
 
 import pytest
 
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import Sources, read_context
 from keystone.generation.llm.model import Model
-from keystone.generation.readers.agent.desk import Desk
 from keystone.generation.readers.agent.judge import Judging, read_judgment
 from keystone.generation.readers.agent.reader import Agent, read_action
-from keystone.generation.readers.agent.tools import NoteTaken
-from keystone.generation.readers.allowance import count_prompt_tokens
-from keystone.generation.readers.loop import REPEATED, tell_nobody
+from keystone.generation.readers.agent.tools import Desk, NoteTaken
+from keystone.generation.readers.loop import REPEATED, count_prompt_tokens, tell_nobody
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
 from keystone.generation.readers.write import NOTED

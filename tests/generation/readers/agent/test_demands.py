@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from keystone.generation.readers.agent.desk import Demands, choose_rows, read_demands
+from keystone.generation.readers.agent.tools import Demands, choose_rows, read_demands
 from keystone.indexing.errors import Unusable
 from keystone.indexing.lucene.java import java_class, java_instance
 from keystone.indexing.types import Document

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.readers.disco_rag.read import PLAN_TOKENS, read_plan
 from keystone.generation.readers.disco_rag.relations import INTER, INTRA, Graph, read_graph
 from keystone.generation.readers.disco_rag.tree_reply import read_tree

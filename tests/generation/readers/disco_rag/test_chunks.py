@@ -2,7 +2,7 @@
 
 import pytest
 
-from keystone.generation.readers.disco_rag.chunks import choose_chunks, list_evidence, show_chunks
+from keystone.generation.readers.disco_rag.relations import choose_chunks, list_evidence, show_chunks
 from tests.support.structures.rhetoric import make_question, make_question_over
 
 TEXT = "One two. Three four. Five six. Seven eight."

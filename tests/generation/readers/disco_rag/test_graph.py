@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.readers.disco_rag.chunks import Chunk
 from keystone.generation.readers.disco_rag.relations import (
     INTER,
     INTRA,
+    Chunk,
     infer_graph,
     name_relation,
     read_graph,

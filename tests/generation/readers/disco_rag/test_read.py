@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.delimit import DATA_RULE
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import DATA_RULE, count_tokens
 from keystone.generation.context.topic import Sources
 from keystone.generation.llm.model import Model
-from keystone.generation.readers.allowance import count_prompt_tokens
 from keystone.generation.readers.disco_rag.read import read_rhetorically
+from keystone.generation.readers.loop import count_prompt_tokens
 from keystone.generation.readers.reader import AnswerSettings, Tools
 from keystone.generation.readers.settings import RhetoricalSettings
 from keystone.generation.readers.structure_reader import Question

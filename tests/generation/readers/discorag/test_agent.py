@@ -10,14 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.readers.allowance import Allowance, count_prompt_tokens
-from keystone.generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore, make_scratchpad
-from keystone.generation.readers.discorag.forest import Discourse, Vector
-from keystone.generation.readers.discorag.read import Pick, merge
-from keystone.generation.readers.discorag.tools import State, World
-from keystone.generation.readers.loop import REPEATED, Walk
+from keystone.generation.readers.discorag.read import OBSERVATION_SHARE, Agent, Pick, explore, make_scratchpad, merge
+from keystone.generation.readers.discorag.tools import Discourse, State, Vector, World
+from keystone.generation.readers.loop import REPEATED, Allowance, Walk, count_prompt_tokens
 from keystone.generation.readers.settings import DiscoRagSettings
 from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import Failure, Step, Stop

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.readers.discorag.forest import Discourse, rank_leaves
 from keystone.generation.readers.discorag.read import (
     LEAVES_OF_INNER_NODE,
     PICKS,
@@ -17,6 +16,7 @@ from keystone.generation.readers.discorag.read import (
     pick_by_nodes,
     pick_with_neighbours,
 )
+from keystone.generation.readers.discorag.tools import Discourse, rank_leaves
 from keystone.generation.readers.settings import DiscoRagSettings
 from keystone.indexing.structures.tree import leaves
 from tests.support.structures.discourse_trees import Sketch, draw_chain, make_discourse, number_nodes

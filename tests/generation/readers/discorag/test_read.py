@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from keystone.generation.context.topic import Sources, read_context
-from keystone.generation.readers.discorag.forest import Discourse, read_forest
 from keystone.generation.readers.discorag.read import SIBLINGS, Pick, choose_entries, find_marker, merge, read_discourse
+from keystone.generation.readers.discorag.tools import Discourse, read_forest
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
 from keystone.generation.readers.settings import DiscoRagSettings
 from keystone.generation.readers.structure_reader import Question, list_questions

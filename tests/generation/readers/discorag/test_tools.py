@@ -8,10 +8,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from keystone.generation.context.delimit import delimit
-from keystone.generation.prompts.readers.discorag import SYSTEM
-from keystone.generation.readers.discorag.forest import Vector
-from keystone.generation.readers.discorag.tools import NAMES, TOOLS, Action, State, World, disarm, read_action
+from keystone.generation.context.texts import delimit
+from keystone.generation.prompts.readers import DISCORAG
+from keystone.generation.readers.discorag.tools import NAMES, TOOLS, Action, State, Vector, World, disarm, read_action
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 from tests.support.mutation import mutate
@@ -231,4 +230,4 @@ def test_a_refusal_names_what_is_valid(call: str, named: str) -> None:
 
 def test_the_table_the_parser_and_the_prompt_name_the_same_tools() -> None:
     assert (*TOOLS, "Finish") == NAMES
-    assert all(f"\n{name}[" in SYSTEM for name in NAMES)
+    assert all(f"\n{name}[" in DISCORAG.system for name in NAMES)

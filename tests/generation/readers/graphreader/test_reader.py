@@ -9,15 +9,15 @@ from typing import cast
 import numpy as np
 import pytest
 
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import Sources, TopicContext
 from keystone.generation.llm.model import Model
-from keystone.generation.readers.allowance import Allowance, count_prompt_tokens
 from keystone.generation.readers.graphreader import reader
 from keystone.generation.readers.graphreader import reader as reader_module
 from keystone.generation.readers.graphreader.material import list_chunks
 from keystone.generation.readers.graphreader.reader import read_graph
-from keystone.generation.readers.graphreader.start import ask_for_facts, make_facts_reader
+from keystone.generation.readers.graphreader.start import ask_for_facts, read_chunk_facts
+from keystone.generation.readers.loop import Allowance, count_prompt_tokens
 from keystone.generation.readers.reader import AnswerSettings, Tools
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request, Stop
@@ -105,11 +105,11 @@ def test_evidence_of_more_paths_comes_first_and_notes_are_the_notebooks() -> Non
 
 def test_facts_rest_on_a_sentence_of_their_chunk_or_are_dropped() -> None:
     chunk, *_ = list_chunks(make_question(QUESTION, DOCUMENTS), 100)
-    (fact,) = make_facts_reader(chunk)(Reply(REPLIES["graph_facts"]))
+    (fact,) = read_chunk_facts(Reply(REPLIES["graph_facts"]), chunk)
     assert (fact.text, fact.keys) == ("Danko Jones came from Toronto.", ("Danko Jones", "Toronto"))
     assert DOCUMENTS["band"][fact.span.start : fact.span.end] == fact.text
     with pytest.raises(Unusable, match="do not stand"):
-        make_facts_reader(chunk)(Reply("1. Elephants never forget. | elephants"))
+        read_chunk_facts(Reply("1. Elephants never forget. | elephants"), chunk)
 
 
 def test_the_request_for_facts_depends_on_nothing_but_the_chunk() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.readers.graphreader.material import find_parts, find_support
-from keystone.generation.readers.graphreader.replies import (
+from keystone.generation.readers.graphreader.start import (
     Call,
     cap_notebook,
     disarm,

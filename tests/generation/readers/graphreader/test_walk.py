@@ -1,6 +1,7 @@
 """Paths through the graph: what they visit, in which order, and why they end."""
 
 import asyncio
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import get_args
@@ -9,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.tokens import count_tokens
-from keystone.generation.readers.allowance import Allowance, Asked
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.readers.graphreader.material import Material, list_chunks, split_chunks
-from keystone.generation.readers.graphreader.replies import Call
-from keystone.generation.readers.graphreader.start import make_rule_facts, rate_keys
+from keystone.generation.readers.graphreader.start import Call, make_rule_facts, rate_keys
 from keystone.generation.readers.graphreader.walk import (
     FUNCTIONS,
     Move,
@@ -23,10 +22,10 @@ from keystone.generation.readers.graphreader.walk import (
     choose_by_rules,
     choose_neighbours_at_random,
     find_view,
-    make_step_reader,
+    read_move,
     walk_from,
 )
-from keystone.generation.readers.loop import Walk
+from keystone.generation.readers.loop import Allowance, Asked, Walk
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import Failure, Reply, Stop
 from keystone.indexing.errors import Unusable
@@ -62,7 +61,7 @@ def walk_along(
     left = iter(replies)
     model = Scripted(lambda _request: next(left))
     material = make_material()
-    choose = choose_by_model(material, settings, model, "a plan", Allowance(calls, 100_000))
+    choose = partial(choose_by_model, material, settings, model, "a plan", Allowance(calls, 100_000))
     return asyncio.run(walk_from(material, settings, (1, node), choose)), model
 
 
@@ -213,7 +212,7 @@ def test_prompts_hold_the_view_and_calls_in_documents_are_none() -> None:
     assert "read_chunk(" not in state.view.shown
     assert state.view.shown.count("</document>") == 1
     with pytest.raises(Unusable):
-        make_step_reader(material, state.view)(Reply(state.view.shown))
+        read_move(Reply(state.view.shown), material, state.view)
 
 
 def test_every_kind_of_step_offers_functions_and_has_a_default_among_them() -> None:
@@ -254,9 +253,9 @@ def test_no_path_visits_a_node_or_chunk_twice_or_exceeds_its_functions(
         return Asked((f"Note {chance.random()}.", Call(name, argument)))
 
     policy = (
-        choose_neighbours_at_random(material, choose, chance)
+        partial(choose_neighbours_at_random, material, choose, chance)
         if at_random
-        else choose_by_rules(material, rate_keys(material, QUESTION))
+        else partial(choose_by_rules, material, rate_keys(material, QUESTION))
     )
     for node in material.graph.labels:
         ended = asyncio.run(walk_from(material, settings, (1, node), choose if seed % 2 else policy))

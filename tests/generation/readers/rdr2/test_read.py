@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from keystone.generation.context.passages import merge_spans
-from keystone.generation.context.tokens import count_tokens
-from keystone.generation.context.topic import Sources, TopicContext, read_context
-from keystone.generation.readers.allowance import Allowance, count_prompt_tokens
+from keystone.generation.context.texts import count_tokens
+from keystone.generation.context.topic import Sources, TopicContext, merge_spans, read_context
+from keystone.generation.readers.loop import Allowance, count_prompt_tokens
 from keystone.generation.readers.rdr2.read import LEAST_COSINE, Rdr2, Site, Walk, ask_model, read_routed, walk
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
 from keystone.generation.readers.settings import Rdr2Settings

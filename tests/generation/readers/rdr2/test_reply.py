@@ -5,8 +5,7 @@ from random import Random
 
 import pytest
 
-from keystone.generation.readers.rdr2.reply import Choice, read_choice
-from keystone.generation.readers.rdr2.view import View
+from keystone.generation.readers.rdr2.view import Choice, View, read_choice
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
 from tests.support.mutation import mutate

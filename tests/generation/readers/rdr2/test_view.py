@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.readers.rdr2.view import find_hit_nodes, flatten, light, list_section, order_by_nearness, show
 from keystone.indexing.structures.tree import Node, Tree, render
 from keystone.indexing.types import Span

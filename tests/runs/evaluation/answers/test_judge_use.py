@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.grading.use import QuestionUse, SentenceUse, Use
+from keystone.generation.grading.rate_sentences import QuestionUse, SentenceUse, Use
 from keystone.indexing.errors import UserError
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.answers.asked import Asked, read_asked, read_narratives, read_questions

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import keystone
-from keystone.generation.grading.arena import ArenaVerdict, ShownPair, format_instruction, read_arena_verdict
-from keystone.generation.rules.battles import compare_coverage
+from keystone.generation.grading.rate_answers import ArenaVerdict, ShownPair, format_instruction, read_arena_verdict
+from keystone.generation.rules.answer_form import compare_coverage
 from keystone.generation.types import Failure, Reply
 from keystone.indexing.errors import Unusable, UserError
 from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_set, read_answer_sets

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from keystone.generation.prompts.grading import second_opinions
+from keystone.generation.prompts.grading import BY_QUESTIONS, BY_USE
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.cli.commands.evaluate_command import evaluate
@@ -33,7 +33,7 @@ def grade(body: dict[str, Any]) -> str:
     system, user = (message["content"] for message in body["messages"][:2])
     if body.get("seed", 0) > 2:
         return '{"grade": 0}'
-    if system in (second_opinions.BY_QUESTIONS, second_opinions.BY_USE):
+    if system in (BY_QUESTIONS, BY_USE):
         return json.dumps({"grade": 3 * ("Bees" in user)})
     return say(body)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.grading.rubrics import Verdict, create_criteria, grade_by_rules, grade_criteria, read_criteria
+from keystone.generation.grading.nuggets import Verdict, create_criteria, grade_by_rules, grade_criteria, read_criteria
 from keystone.generation.types import Reply, Request
 from keystone.indexing.errors import Unusable, UserError
 from keystone.runs.evaluation.rubrics.files import FORMS, Criterion, Rubric, read_rubrics, write_rubrics

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.grading.arena import ArenaVerdict
+from keystone.generation.grading.rate_answers import ArenaVerdict
 from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Task, make_leaderboard
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.report.html.measures import Measures

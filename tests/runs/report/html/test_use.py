@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keystone.generation.grading.use import QuestionUse, SentenceUse, Use
+from keystone.generation.grading.rate_sentences import QuestionUse, SentenceUse, Use
 from keystone.runs.evaluation.use import UseRecord, name_use_file, write_use_records
 from keystone.runs.report.html.write import write_report
 from tests.support.runs.answered_runs import write_answers

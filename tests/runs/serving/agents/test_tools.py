@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 from mcp.types import TextContent
 
-from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.texts import count_tokens
 from keystone.indexing.errors import UserError
 from keystone.runs.serving.agents.server import make_mcp_server, perform
 from keystone.runs.serving.agents.tools import (

@@ -21,10 +21,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 import keystone
-from keystone.generation.prompts.answers import whole
-from keystone.generation.prompts.grading import umbrela
-from keystone.generation.prompts.queries import contract
-from keystone.generation.rules.quotes import DOUBT
+from keystone.generation.prompts.answers import WHOLE
+from keystone.generation.prompts.grading import UMBRELA_GRID
+from keystone.generation.prompts.queries import CONTRACT
+from keystone.generation.rules.support import DOUBT
 from keystone.generation.types import Answer
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
@@ -166,17 +166,17 @@ def list_made(browser: Chrome) -> list[str]:
 def test_an_answer_arrives_step_by_step_and_no_request_leaves_the_server(browser: Chrome, site: Site) -> None:
     list_requests(browser)
     list_console(browser)
-    site.held |= {contract.SYSTEM, umbrela.GRID, whole.SYSTEM}
+    site.held |= {CONTRACT.system, UMBRELA_GRID.system, WHOLE.system}
     ask(browser, site)
     wait_until(lambda: find(browser, "#steps [aria-current]"), "the first step")
     assert list_made(browser) == []
-    site.held.discard(contract.SYSTEM)
+    site.held.discard(CONTRACT.system)
     wait_until(lambda: list_made(browser) == ["Queries", "Rankings"], "the rankings")
     assert find(browser, "#query-list li")[0].text == NARRATIVE
     assert find(browser, "#heat .r3")
     assert not find(browser, "#heat .g3, #heat .g2, #heat .chosen")
     assert find(browser, "#ask:disabled")
-    site.held.discard(umbrela.GRID)
+    site.held.discard(UMBRELA_GRID.system)
     wait_until(lambda: list_made(browser) == ["Queries", "Rankings", "Grades", "Chosen"], "the grades")
     assert find(browser, "#heat .g3, #heat .g2")
     assert find(browser, "#heat .chosen")
@@ -232,7 +232,7 @@ def get_place(browser: Chrome) -> Any:
 
 
 def test_the_keyboard_stays_in_the_table_when_grades_redraw_it(browser: Chrome, site: Site) -> None:
-    site.held.add(umbrela.GRID)
+    site.held.add(UMBRELA_GRID.system)
     try:
         ask(browser, site, narrative=f"{NARRATIVE} Show me a table.")  # no reply is kept
         wait_until(lambda: find(browser, "#heat .r3"), "the rankings")
@@ -558,7 +558,7 @@ LEFT = f"{NARRATIVE} Or not."
 
 def test_a_reader_stops_an_answer_and_its_work_ends(browser: Chrome, site: Site) -> None:
     before = site.count_answers()
-    site.held.add(contract.SYSTEM)
+    site.held.add(CONTRACT.system)
     try:
         ask(browser, site, narrative=LEFT)
         wait_until(lambda: site.count_answers() > before, "the work to begin")
@@ -609,7 +609,7 @@ def test_if_a_program_leaves_its_work_ends(
     site: Site, path: str, body: dict[str, Any], headers: dict[str, str]
 ) -> None:
     before = site.count_answers()
-    site.held.add(contract.SYSTEM)
+    site.held.add(CONTRACT.system)
     try:
         with closing(http.client.HTTPConnection(urlsplit(site.url).netloc)) as client:
             client.request("POST", path, json.dumps(body), headers)
@@ -621,7 +621,7 @@ def test_if_a_program_leaves_its_work_ends(
 
 def test_slow_answers_hold_up_no_document(site: Site) -> None:
     before = site.count_answers()
-    site.held.add(contract.SYSTEM)
+    site.held.add(CONTRACT.system)
     try:
         with ExitStack() as clients:
             for number in range(SLOW_ANSWERS):

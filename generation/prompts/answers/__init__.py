@@ -1,1 +1,0 @@
-"""Prompts that write answers, cite sources, check sentences, and shorten."""

@@ -1,1 +1,0 @@
-"""Prompts that rate and compare answers."""

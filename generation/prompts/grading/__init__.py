@@ -1,1 +1,0 @@
-"""Prompts that judge documents: grades of one document, and the order of many."""

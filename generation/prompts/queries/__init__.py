@@ -1,1 +1,0 @@
-"""Prompts that turn a narrative into its topic, queries, passages and further searches."""
