@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.generation.grading.rate_answers import AnswerPair, Battle, BothOrders, judge_battles
 from keystone.generation.types import Failure
@@ -17,6 +16,7 @@ from keystone.runs.evaluation.answers.files import Submission, read_submission
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
+from keystone.runs.trec.arrays import Floats
 
 CREDIT: Mapping[str, float] = {"A": 1.0, "tie": 0.5, "B": 0.0}
 """What a verdict gives the answer that was shown first."""
@@ -203,5 +203,5 @@ def summarise_pair(pair: Pair) -> Summary:
     )
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def _mean(values: Floats) -> float:
     return float(values.mean()) if len(values) else float("nan")

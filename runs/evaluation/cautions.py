@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure
+from keystone.runs.trec.arrays import Flags, Ints
 from keystone.runs.trec.types import Qrels, Run
 from keystone.runs.wording import plural
 
@@ -76,7 +76,7 @@ def caution_about_order(name: str, run: Run) -> list[str]:
 
 
 def caution_about_negative_grades(
-    name: str, rows: NDArray[np.bool_], offsets: NDArray[np.int64], measures: Sequence[Measure], condensed: bool
+    name: str, rows: Flags, offsets: Ints, measures: Sequence[Measure], condensed: bool
 ) -> list[str]:
     """Caution about rows with a negative grade, which `rows` (bool[rows]) marks, where tools treat them differently."""
     ranks = np.flatnonzero(rows) - np.repeat(offsets[:-1], np.diff(offsets))[rows]
@@ -91,7 +91,7 @@ def caution_about_negative_grades(
     ]
 
 
-def caution_about_ids(name: str, run: Run, qrels: Qrels, places: NDArray[np.int64]) -> list[str]:
+def caution_about_ids(name: str, run: Run, qrels: Qrels, places: Ints) -> list[str]:
     """Caution about the form of ids, if no row is judged. `places` (int64[rows]) is -1 for a row without a judgment."""
     if not len(places) or np.any(places >= 0):
         return []

@@ -7,7 +7,6 @@ from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.runs.evaluation.evaluate import HEAD_RANKS, Evaluation
 from keystone.runs.evaluation.resample import (
@@ -17,6 +16,7 @@ from keystone.runs.evaluation.resample import (
     find_bootstrap_interval,
     run_randomisation_test,
 )
+from keystone.runs.trec.arrays import Floats
 from keystone.runs.trec.kernels import kernel
 from keystone.runs.wording import plural
 
@@ -79,7 +79,7 @@ def correct_by_holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in corrected]
 
 
-def _compute_effect(differences: NDArray[np.float64]) -> float:
+def _compute_effect(differences: Floats) -> float:
     if len(differences) and not differences.any():
         return 0.0
     if len(differences) < 2 or _are_constant(differences):
@@ -87,7 +87,7 @@ def _compute_effect(differences: NDArray[np.float64]) -> float:
     return float(differences.mean() / differences.std(ddof=1))
 
 
-def _are_constant(differences: NDArray[np.float64]) -> bool:
+def _are_constant(differences: Floats) -> bool:
     error = differences.std(ddof=1) / np.sqrt(len(differences))
     return bool(error < CONSTANT_SHARE * np.abs(differences).max())
 
@@ -101,7 +101,7 @@ def run_paired_test(first: Evaluation, second: Evaluation) -> dict[str, float]:
     return {measure: compute_t_p_value(values - second.values[measure]) for measure, values in first.values.items()}
 
 
-def compute_t_p_value(differences: NDArray[np.float64]) -> float:
+def compute_t_p_value(differences: Floats) -> float:
     """Compute the p-value of one paired t-test, of differences (float64[topics]); see `run_paired_test`."""
     from scipy.stats import t
 
@@ -217,7 +217,6 @@ def build_report(evaluations: Sequence[Evaluation], tested: bool = True) -> dict
     }
 
 
-Floats = NDArray[np.float64]
 PERMUTATIONS = 20_000
 """The number of permutations of systems. The smallest possible p is then 0.00005."""
 

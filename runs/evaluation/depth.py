@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.fusion.depth import (
     Reliability,
@@ -27,10 +26,10 @@ from keystone.runs.evaluation.tune import draw_folds, rank_narratives
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.search import list_system_files
 from keystone.runs.pipeline.values import convert_to_run
+from keystone.runs.trec.arrays import Flags, Floats
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_run
 from keystone.runs.trec.types import Run
 
-Floats = NDArray[np.float64]
 FIXED_DEPTHS = (5, 10, 20, 50, 100)
 """The depths that a chosen one is compared with."""
 
@@ -43,7 +42,7 @@ class JudgedTopic:
     """
 
     scores: Floats
-    relevant: NDArray[np.bool_]
+    relevant: Flags
     all_relevant: int
     by_system: tuple[Floats, ...] = ()
 
@@ -107,7 +106,7 @@ def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5, seed: int = 0
     features = [one.describe() for one in topics]
     fold = draw_folds(len(topics), folds, seed)
 
-    def fit(chosen: NDArray[np.bool_]) -> Floats:
+    def fit(chosen: Flags) -> Floats:
         places = np.flatnonzero(chosen).tolist()
         return fit_calibration(
             np.concatenate([features[i] for i in places]), np.concatenate([topics[i].relevant for i in places])

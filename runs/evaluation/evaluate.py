@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import unicode_name
@@ -27,6 +26,7 @@ from keystone.runs.evaluation.circular import find_circular_rows
 from keystone.runs.evaluation.delegated import list_grades, measure_by_function, measure_by_name
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, LEAST_AP, Measure, is_geometric
 from keystone.runs.evaluation.resample import find_bootstrap_interval
+from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
@@ -112,7 +112,7 @@ class Evaluation:
 
     name: str
     topics: tuple[str, ...]
-    values: dict[str, NDArray[np.float64]]
+    values: dict[str, Floats]
     counts: Counts = Counts()
     cautions: tuple[str, ...] = ()
     circular_rows: int = 0
@@ -132,7 +132,7 @@ class Evaluation:
         """Yield the names of the measures."""
         return iter(self.values)
 
-    def __getitem__(self, measure: str) -> NDArray[np.float64]:
+    def __getitem__(self, measure: str) -> Floats:
         """The values of all topics by a measure: float64[topics]. `KeyError` for a measure that was not taken."""
         return self.values[measure]
 
@@ -242,16 +242,14 @@ def take_mean(name: str, run: Run, qrels: Qrels, measure: Measure) -> float:
         return float("nan")
 
 
-def _count_rows(run: Run, places: NDArray[np.int64]) -> Counts:
+def _count_rows(run: Run, places: Ints) -> Counts:
     lengths = np.diff(run.offsets)
     answered = lengths[lengths > 0]
     depth = int(np.median(answered)) if len(answered) else 0
     return Counts(len(lengths), len(answered), len(places), int(np.count_nonzero(places >= 0)), depth)
 
 
-def _arrange_for_ranx(
-    places: NDArray[np.int64], offsets: NDArray[np.int64], qrels: Qrels
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
+def _arrange_for_ranx(places: Ints, offsets: Ints, qrels: Qrels) -> Iterator[tuple[Ints, Floats, Floats]]:
     """Arrange topics for ranx's metrics: topics (int64[t]), then judgments and rankings (float64[t, documents, 2]).
 
     Judgments are (document, grade) pairs and rankings (document, score) pairs. Documents are numbered by `places`
@@ -274,16 +272,14 @@ def _arrange_for_ranx(
         yield own, judged, ranking
 
 
-def _take_first_rows(
-    offsets: NDArray[np.int64], own: NDArray[np.int64], counts: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _take_first_rows(offsets: Ints, own: Ints, counts: Ints) -> Ints:
     """Take the first `counts` rows of some topics, as far as they have them; -1 fills up: int64[topics, rows]."""
     columns = np.arange(counts[own].max())
     rows = offsets[own][:, None] + columns
     return np.where(rows < np.minimum(offsets[own] + counts[own], offsets[own + 1])[:, None], rows, -1)
 
 
-def _measure_judged_share(places: NDArray[np.int64], offsets: NDArray[np.int64], cutoff: int) -> NDArray[np.float64]:
+def _measure_judged_share(places: Ints, offsets: Ints, cutoff: int) -> Floats:
     rows = np.flatnonzero(places >= 0)
     topic = np.searchsorted(offsets, rows, side="right") - 1
     found = np.bincount(topic[rows - offsets[topic] < cutoff], minlength=len(offsets) - 1)

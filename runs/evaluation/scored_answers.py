@@ -20,8 +20,7 @@ from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.nuggets.citations import CitedAnswer, read_cited_answers
 from keystone.runs.evaluation.nuggets.files import NuggetBank
 from keystone.runs.evaluation.nuggets.score import add_cautions, name_runs, read_assigned, score_banks, score_cited
-from keystone.runs.evaluation.rubrics.files import Rubric, read_rubrics
-from keystone.runs.evaluation.rubrics.score import score_rubrics
+from keystone.runs.evaluation.rubrics import Rubric, read_rubrics, score_rubrics
 from keystone.runs.wording import plural
 
 MOST_BYTES = 10_000_000

@@ -15,11 +15,9 @@ from keystone.indexing.io.writing import reason_of
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation.answers.asked import find_narratives
-from keystone.runs.evaluation.answers.files import Submission, holds_texts
+from keystone.runs.evaluation.answers.files import Submission, find_narratives, holds_texts
 from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_sets
-from keystone.runs.evaluation.arena.files import write_arena
-from keystone.runs.evaluation.arena.judge import RULES, Tournament, foresee_battles, run_battles
+from keystone.runs.evaluation.arena.files import RULES, Tournament, foresee_battles, run_battles, write_arena
 from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Settings
 from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.compare import collect_cautions
@@ -33,9 +31,7 @@ from keystone.runs.evaluation.nuggets.citations import (
 )
 from keystone.runs.evaluation.nuggets.files import NuggetBank, read_nuggets, write_nuggets
 from keystone.runs.evaluation.nuggets.score import score_banks, score_cited
-from keystone.runs.evaluation.rubrics.assign import assign_rubrics
-from keystone.runs.evaluation.rubrics.files import Rubric, read_rubrics, write_rubrics
-from keystone.runs.evaluation.rubrics.score import score_rubrics
+from keystone.runs.evaluation.rubrics import Rubric, assign_rubrics, read_rubrics, score_rubrics, write_rubrics
 from keystone.runs.pipeline.foresight import Ask, Foreseen, foresee
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.table import find_last_ranking

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import UnionType
 from typing import Any, TypeGuard
 
 from keystone.generation.types import Answer, Sentence
@@ -73,17 +74,15 @@ def list_references(record: Mapping[str, Any], track: Track) -> Any:
 
 def list_cited_ids(record: Mapping[str, Any], track: Track) -> list[str]:
     """List the ids that the sentences of an answer cite, each once. Without positions, an integer is an id, too."""
-    answer = record.get(track.sentences)
+    cited = [one for own in list_citations(record.get(track.sentences)) for one in sort_citations(own)]
+    has_numbers = "positions" not in track.citations
+    return list(dict.fromkeys(str(one) for one in cited if isinstance(one, str) or (has_numbers and is_integer(one))))
+
+
+def list_citations(answer: Any, kind: UnionType | type = list | dict) -> list[Any]:
+    """List the citations of each sentence of an answer that are of a kind. In a valid answer all are."""
     sentences = [one for one in answer if isinstance(one, dict)] if isinstance(answer, list) else []
-    cited = [s["citations"] for s in sentences if isinstance(s.get("citations"), list | dict)]
-    return list(
-        dict.fromkeys(
-            str(one)
-            for citations in cited
-            for one in sort_citations(citations)
-            if isinstance(one, str) or (is_integer(one) and "positions" not in track.citations)
-        )
-    )
+    return [one["citations"] for one in sentences if isinstance(one.get("citations"), kind)]
 
 
 def resolve_citation(citation: Any, names: Mapping[str | int, str]) -> str | None:

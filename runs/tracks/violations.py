@@ -1,8 +1,8 @@
 """Violations and repairs of submission files, and the reading and writing of their lines."""
 
 import codecs
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from reprlib import Repr
 from typing import Any, Literal
@@ -40,14 +40,19 @@ class Repair:
     message: str
 
 
-def make_error(line: int, kind: str, message: str) -> Violation:
+def make_error(kind: str, message: str, line: int = 0) -> Violation:
     """Make a violation that makes the submission invalid."""
     return Violation(line, "error", kind, message)
 
 
-def make_warning(line: int, kind: str, message: str) -> Violation:
+def make_warning(kind: str, message: str, line: int = 0) -> Violation:
     """Make a violation that the organisers accept."""
     return Violation(line, "warning", kind, message)
+
+
+def put_on_line(line: int, found: Iterable[Violation]) -> Iterator[Violation]:
+    """Put the violations of an object on its line."""
+    return (replace(one, line=line) for one in found)
 
 
 _SHORT = Repr()
@@ -61,18 +66,18 @@ def shorten_value(value: Any) -> str:
     return shown if len(shown) <= MOST_SHOWN_CHARACTERS else f"{shown[: MOST_SHOWN_CHARACTERS - 3]}..."
 
 
+def tell_expected(where: str, expected: str, found: Any) -> str:
+    """Tell what was expected at a place, and which value was found there."""
+    return f"{where}: expected {expected}, found {shorten_value(found)}"
+
+
 def read_lines(path: Path) -> Lines:
     """Read all lines of a file (.gz and .zst, too), without line ends and without a byte order mark at the beginning.
 
     `UserError` for a file that cannot be read or is larger than `SUBMISSION_LIMIT_BYTES`.
     """
-    found = (
-        read_bytes(path, SUBMISSION_LIMIT_BYTES)
-        .tobytes()
-        .removeprefix(codecs.BOM_UTF8)
-        .decode("utf-8", "surrogateescape")
-        .split("\n")
-    )
+    content = read_bytes(path, SUBMISSION_LIMIT_BYTES).tobytes().removeprefix(codecs.BOM_UTF8)
+    found = content.decode("utf-8", "surrogateescape").split("\n")
     if found[-1] == "":
         found.pop()
     return [(number, line.rstrip("\r")) for number, line in enumerate(found, start=1)]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.corpora.folders import strip_compression
 from keystone.indexing.corpora.ir_datasets import dataset_id, read_records
@@ -23,6 +22,7 @@ from keystone.indexing.io.fields import find_field, find_names
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_bytes
 from keystone.indexing.types import describe_id, is_id
+from keystone.runs.trec.arrays import Bytes
 
 QUERY_NAMES = ("query_id", "qid", "q_id", "topic_id", "narrative_id", "request_id", "topic")
 DOCUMENT_NAMES = ("corpus_id", "docno", "doc_id", "document_id", "document", "segment_id", "passage_id", "pid", "doc")
@@ -44,7 +44,7 @@ def names_columns(line: str) -> bool:
     return len(columns) > 2 and found is not None and bool(find_names(found, (*DOCUMENT_NAMES, *GRADE_NAMES)))
 
 
-def read_judgment_bytes(path: Path) -> NDArray[np.uint8]:
+def read_judgment_bytes(path: Path) -> Bytes:
     """Read the bytes of a file of judgments in TREC's form, converted to it line by line if its rows name their fields.
 
     `UserError` with the place of a row that is no judgment.
@@ -106,7 +106,7 @@ def _read_header(
     return read_columns(path, numbered, _LAYOUT)
 
 
-def _render(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Callable[[int], str]) -> NDArray[np.uint8]:
+def _render(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Callable[[int], str]) -> Bytes:
     """Render each row in the line of its number, so that lines keep their numbers."""
     lines: list[bytes] = []
     for number, record in rows:
@@ -151,7 +151,7 @@ def make_narrative(query: Any) -> str:
     return "\n\n".join(dict.fromkeys(one.strip() for one in texts if isinstance(one, str) and one.strip()))
 
 
-def render_qrels(path: Path) -> NDArray[np.uint8]:
+def render_qrels(path: Path) -> Bytes:
     """Render the judgments of a data set as rows in TREC form: uint8[bytes].
 
     The second column is the subtopic or the iteration, or 0 if the data set has neither. `UserError` if the package
@@ -237,7 +237,7 @@ def find_qrels_file(path: Path) -> Path:
     return find_qrels(*folder) if folder else path
 
 
-def read_qrels_bytes(path: Path) -> NDArray[np.uint8]:
+def read_qrels_bytes(path: Path) -> Bytes:
     """Read judgments as rows in TREC form: uint8[bytes]. Each row of a file keeps the number of its line.
 
     `UserError` if they cannot be read.

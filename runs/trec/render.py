@@ -1,8 +1,8 @@
 """Rows of run files as bytes: each score has as few digits as float32 needs."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from keystone.runs.trec.arrays import Bytes, Floats, Ints
 from keystone.runs.trec.doc_ids import encode_ids, load_eight_bytes
 from keystone.runs.trec.kernels import kernel
 from keystone.runs.trec.types import Run
@@ -18,7 +18,7 @@ ROW_BYTES = 64
 """The most bytes that a row takes besides its ids and its tag."""
 
 
-def render_rows(run: Run, buffer: NDArray[np.uint8] | None = None) -> memoryview:
+def render_rows(run: Run, buffer: Bytes | None = None) -> memoryview:
     """Render the rows of a run file, with ranks from 1. The scores of the run are finite float32.
 
     A score gets the fewest of 7, 8 or 9 digits that are read as the same float32, and no zeros at their end. A reader
@@ -42,17 +42,17 @@ def render_rows(run: Run, buffer: NDArray[np.uint8] | None = None) -> memoryview
 
 @kernel
 def _render(
-    joints: NDArray[np.uint8],
-    joint_starts: NDArray[np.int64],
-    joint_ends: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    docs: NDArray[np.uint8],
-    doc_starts: NDArray[np.int64],
-    doc_ends: NDArray[np.int64],
-    scores: NDArray[np.float64],
-    decimals: NDArray[np.int64],
+    joints: Bytes,
+    joint_starts: Ints,
+    joint_ends: Ints,
+    offsets: Ints,
+    docs: Bytes,
+    doc_starts: Ints,
+    doc_ends: Ints,
+    scores: Floats,
+    decimals: Ints,
     ending: int,
-    out: NDArray[np.uint8],
+    out: Bytes,
 ) -> int:
     """Put the rows. A joint holds the `ending` bytes that end a row, and the bytes that begin its query's next row."""
     at = 0
@@ -79,7 +79,7 @@ def _render(
 
 
 @kernel
-def _put_eight(eight: np.uint64, out: NDArray[np.uint8], at: int) -> None:
+def _put_eight(eight: np.uint64, out: Bytes, at: int) -> None:
     """Put eight bytes, the lowest first. The compiler turns the loop into one store."""
     place = np.uint64(at)
     for byte in range(8):
@@ -87,7 +87,7 @@ def _put_eight(eight: np.uint64, out: NDArray[np.uint8], at: int) -> None:
 
 
 @kernel
-def _put(data: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint8], at: int) -> int:
+def _put(data: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
     """Copy a piece, eight bytes at a time. The last eight may go beyond it; the next piece overwrites them."""
     after = at + end - start
     while start < end and start + 8 <= len(data):
@@ -102,7 +102,7 @@ def _put(data: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint8], 
 
 
 @kernel
-def _put_integer(value: int, out: NDArray[np.uint8], at: int) -> int:
+def _put_integer(value: int, out: Bytes, at: int) -> int:
     end, limit = at + 1, 10
     while value >= limit:
         limit *= 10
@@ -116,13 +116,7 @@ def _put_integer(value: int, out: NDArray[np.uint8], at: int) -> int:
 
 
 @kernel
-def _round_scores(
-    scores: NDArray[np.float64],
-    bits: NDArray[np.int64],
-    powers: NDArray[np.float64],
-    halves: NDArray[np.float64],
-    decimals: NDArray[np.int64],
-) -> None:
+def _round_scores(scores: Floats, bits: Ints, powers: Floats, halves: Floats, decimals: Ints) -> None:
     """Round scores, float32 values as float64 with its bits, to nine digits; the first one counts 10 ** lead.
 
     Each of `decimals` packs the digits, the number of digits needed, and lead:
@@ -152,7 +146,7 @@ def _round_scores(
 
 
 @kernel
-def _put_decimal(decimal: int, out: NDArray[np.uint8], at: int) -> int:
+def _put_decimal(decimal: int, out: Bytes, at: int) -> int:
     """Put a number that `_round_scores` packed, without zeros at its end; with an exponent if that is shorter.
 
     The loop puts all nine digits. The bytes after the number overwrite the surplus ones.

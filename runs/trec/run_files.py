@@ -13,7 +13,6 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import hash_file
@@ -21,6 +20,7 @@ from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import Store, document_id
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import offsets_of
+from keystone.runs.trec.arrays import Bytes, Ints
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import Ids, encode_ids, match_ids
 from keystone.runs.trec.kernels import THREADS
@@ -106,7 +106,7 @@ def read_qrels(path: Path) -> Qrels:
     return arrange_qrels(found, rows.find_second_column(), partial(_refuse_row, path, rows, "has two grades"))
 
 
-def arrange_qrels(rows: Qrels, second: Ids, refuse: Callable[[NDArray[np.int64], NDArray[np.int64]], None]) -> Qrels:
+def arrange_qrels(rows: Qrels, second: Ids, refuse: Callable[[Ints, Ints], None]) -> Qrels:
     """Arrange rows in any order as judgments, with the second column of their file.
 
     A document may have several rows in its topic: with other subtopics, or with the same grade. If it has two grades
@@ -146,7 +146,7 @@ def write_qrels(path: Path, qrels: Qrels) -> None:
                 out.write(f"{topic} 0 {doc_id} {grade}\n".encode())
 
 
-def _render_part(part: Run, buffer: NDArray[np.uint8]) -> memoryview:
+def _render_part(part: Run, buffer: Bytes) -> memoryview:
     return render_rows(replace(part, scores=decrease_strictly(part.scores, part.offsets)), buffer)
 
 
@@ -163,7 +163,7 @@ def _cut_into_parts(run: Run) -> list[Run]:
     return parts
 
 
-def _refuse_row(path: Path, rows: Rows, fault: str, first: NDArray[np.int64], wrong: NDArray[np.int64]) -> None:
+def _refuse_row(path: Path, rows: Rows, fault: str, first: Ints, wrong: Ints) -> None:
     """Raise `UserError` for the first wrong row of the file, if `wrong` holds any."""
     if wrong.size:
         row = int(wrong[np.argmin(rows.docs.starts[wrong])])

@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.retrieval.types import offsets_of
+from keystone.runs.trec.arrays import Bytes, Flags, Ints
 from keystone.runs.trec.doc_ids import Ids, encode_ids, match_ids
 from keystone.runs.trec.kernels import kernel
 
 
-def sort_best_first(
-    keys: NDArray[np.float32] | NDArray[np.uint64], ids: Ids, offsets: NDArray[np.int64]
-) -> NDArray[np.int64] | slice:
+def sort_best_first(keys: NDArray[np.float32] | NDArray[np.uint64], ids: Ids, offsets: Ints) -> Ints | slice:
     """Sort the rows of each query, `offsets[i]:offsets[i + 1]`, by key down, then id down in byte order.
 
     Returns the sorted row numbers (int64[rows]). If all rows are in order already, it returns a slice of all rows.
@@ -25,7 +24,7 @@ def sort_best_first(
     return order if moved else slice(None)
 
 
-def place_by_id(ids: Ids, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def place_by_id(ids: Ids, offsets: Ints) -> Ints:
     """Find the place of each row after sorting each query's ids up in byte order: int64[rows].
 
     The rows of query i keep the places `offsets[i]:offsets[i + 1]`.
@@ -36,18 +35,12 @@ def place_by_id(ids: Ids, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     places = np.empty_like(rows)
     places[rows[sort_best_first(keys, ids, offsets)]] = rows
     first_and_last = np.repeat(offsets[:-1] + offsets[1:] - 1, np.diff(offsets))
-    reversed: NDArray[np.int64] = first_and_last - places
+    reversed: Ints = first_and_last - places
     return reversed
 
 
 @kernel
-def _fill_keys(
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    keys: NDArray[np.uint64],
-) -> None:
+def _fill_keys(data: Bytes, starts: Ints, ends: Ints, offsets: Ints, keys: NDArray[np.uint64]) -> None:
     """Fill `keys` with the eight bytes that follow the common prefix of a query's ids, as one number.
 
     If two keys differ, they have the order of their ids. Zeros fill up an id that ends within its eight bytes.
@@ -73,12 +66,12 @@ def _fill_keys(
 @kernel
 def _merge_sort(
     keys: NDArray[np.float32] | NDArray[np.uint64],
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    order: NDArray[np.int64],
-    other: NDArray[np.int64],
+    data: Bytes,
+    starts: Ints,
+    ends: Ints,
+    offsets: Ints,
+    order: Ints,
+    other: Ints,
 ) -> int:
     """Merge-sort each query whose rows are out of order. Returns the number of such queries."""
     moved = 0
@@ -110,12 +103,7 @@ def _merge_sort(
 
 @kernel
 def _comes_before(
-    one: int,
-    two: int,
-    keys: NDArray[np.float32] | NDArray[np.uint64],
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
+    one: int, two: int, keys: NDArray[np.float32] | NDArray[np.uint64], data: Bytes, starts: Ints, ends: Ints
 ) -> bool:
     if keys[one] != keys[two]:
         return bool(keys[one] > keys[two])
@@ -123,7 +111,7 @@ def _comes_before(
 
 
 @kernel
-def _compare_ids(data: NDArray[np.uint8], start: int, end: int, other_start: int, other_end: int) -> int:
+def _compare_ids(data: Bytes, start: int, end: int, other_start: int, other_end: int) -> int:
     """Compare two ids in byte order: below 0 if the first comes first, 0 if they are equal, else above 0."""
     for i in range(min(end - start, other_end - other_start)):
         a, b = np.int64(data[start + i]), np.int64(data[other_start + i])
@@ -142,7 +130,7 @@ class Run:
 
     tag: str
     query_ids: tuple[str, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     docs: Ids
     scores: NDArray[np.floating[Any]]
 
@@ -183,7 +171,7 @@ class Run:
         places = np.arange(len(self.scores)) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
         return self.keep(places < k)
 
-    def keep(self, kept: NDArray[np.bool_]) -> "Run":
+    def keep(self, kept: Flags) -> "Run":
         """Keep the rows that `kept` (bool[rows]) marks."""
         return Run(self.tag, self.query_ids, offsets_of(kept)[self.offsets], self.docs[kept], self.scores[kept])
 
@@ -201,10 +189,10 @@ class SubtopicGrades:
     """
 
     query_ids: tuple[str, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     subtopics: Ids
     docs: Ids
-    grades: NDArray[np.int64]
+    grades: Ints
 
     def select(self, query_ids: Sequence[str]) -> "SubtopicGrades":
         """Select the judgments of these topics, in this order."""
@@ -226,9 +214,9 @@ class Qrels:
     """
 
     query_ids: tuple[str, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     docs: Ids
-    grades: NDArray[np.int64]
+    grades: Ints
     subtopics: SubtopicGrades | None = None
     """The same judgments by subtopic, if the second column of the file names more than one."""
 
@@ -300,26 +288,24 @@ def make_qrels(grades: Mapping[str, Mapping[str, int]]) -> Qrels:
     return sort_qrels(tuple(grades), offsets, docs, np.array([g for own in grades.values() for g in own.values()], int))
 
 
-def sort_qrels(query_ids: tuple[str, ...], offsets: NDArray[np.int64], docs: Ids, grades: NDArray[np.int64]) -> Qrels:
+def sort_qrels(query_ids: tuple[str, ...], offsets: Ints, docs: Ids, grades: Ints) -> Qrels:
     """Sort the judgments of each topic by grade down, then document id down."""
     order = sort_best_first(grades.astype(np.float32), docs, offsets)
     return Qrels(query_ids, offsets, docs[order], grades[order])
 
 
-def pair_bounds(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def pair_bounds(offsets: Ints) -> Ints:
     """Pair the first row of each query with the row after its last: int64[queries, 2]."""
     return np.stack([offsets[:-1], offsets[1:]], axis=1)
 
 
-def find_first_rows(docs: Ids, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def find_first_rows(docs: Ids, offsets: Ints) -> Ints:
     """Find the first row of each row's document among the rows of its query: int64[rows]."""
     bounds = pair_bounds(offsets)
     return match_ids(docs, bounds, docs[:0], np.zeros_like(bounds))[0]
 
 
-def _select_rows(
-    query_ids: Sequence[str], offsets: NDArray[np.int64], wanted: Sequence[str]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _select_rows(query_ids: Sequence[str], offsets: Ints, wanted: Sequence[str]) -> tuple[Ints, Ints]:
     """Select rows of the wanted queries: their new offsets, int64[wanted + 1], and the old rows, int64[rows]."""
     number = {query_id: i for i, query_id in enumerate(query_ids)}
     own = np.array([number.get(query_id, -1) for query_id in wanted], dtype=np.int64)

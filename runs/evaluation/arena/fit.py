@@ -9,9 +9,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from keystone.runs.trec.arrays import Floats
 
 WON, LOST, TIED = range(3)
 """The places of outcomes in counts, for the run that was shown first."""

@@ -18,7 +18,6 @@ from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.generation.grading.arena import ArenaVerdict
 from keystone.generation.types import Failure
@@ -35,6 +34,7 @@ from keystone.runs.evaluation.arena.fit import (
     fit_ratings,
 )
 from keystone.runs.evaluation.resample import find_bootstrap_interval
+from keystone.runs.trec.arrays import Floats
 
 SEED = 13
 """The seed of the order of two answers."""
@@ -105,7 +105,6 @@ def choose_first(seed: int, left: str, right: str, topic_id: str) -> str:
     return right if sha256(key.encode("utf-8", "surrogatepass")).digest()[0] % 2 else left
 
 
-Floats = NDArray[np.float64]
 MOST_SHARE = 0.5
 """The share of all matches that are judged at most."""
 ROUNDS = 12

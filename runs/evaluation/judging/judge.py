@@ -22,13 +22,19 @@ from keystone.indexing.io.reading import hash_file
 from keystone.indexing.types import Store, document_id
 from keystone.retrieval.types import Topic
 from keystone.runs.evaluation.agreement import Agreement, compare_judgments, compute_tau
-from keystone.runs.evaluation.circular import count_circular_rows, find_shaping_grades
+from keystone.runs.evaluation.circular import (
+    JudgeRecord,
+    PooledRun,
+    count_circular_rows,
+    find_shaping_grades,
+    read_record,
+    write_record,
+)
 from keystone.runs.evaluation.evaluate import take_mean
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.grading.grade_files import Judgment, read_judgments, write_judgments
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
-from keystone.runs.trec.judge_record import JudgeRecord, PooledRun, read_record, write_record
 from keystone.runs.trec.run_files import read_qrels, read_unsorted_run, sort_as_trec_eval
 from keystone.runs.trec.types import Run
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.generation.prompts.evaluation.rate_use import MOST_MARK, Answered
 from keystone.indexing.errors import UserError
@@ -22,6 +21,7 @@ from keystone.runs.report.html.read_run import RunView
 from keystone.runs.report.html.settings import render_run_name, sum_usage
 from keystone.runs.report.terminal import format_p_value
 from keystone.runs.track_rules import TRACKS
+from keystone.runs.trec.arrays import Floats
 from keystone.runs.trec.run_files import read_qrels
 
 ORDERS = (("topic", "values in order"), ("value", "values, highest first"))
@@ -201,7 +201,7 @@ def render_use_table(views: Sequence[RunView]) -> Html:
     return join(render_numbers(names, rows, "Use of the answers"), element("p", USE_NOTE, class_="note"))
 
 
-def _format_mean(values: NDArray[np.float64]) -> str:
+def _format_mean(values: Floats) -> str:
     known = values[~np.isnan(values)]
     return f"{known.mean():.2f}" if len(known) else "\u2013"
 
