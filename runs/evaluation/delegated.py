@@ -1,6 +1,6 @@
 """Measures by the names of `ir_measures`, each by itself, so that none depends on which others are asked.
 
-Keystone computes those that `measures` defines, and those of diversity. The packages behind `ir_measures` compute the others.
+Keystone computes those that `measures` defines, and those of diversity, and the packages behind `ir_measures` the rest.
 They get numbers for ids and 1 for relevant grades, so no form of an id and no grade can mislead them.
 
 The measures of diversity look at the subtopics of a topic, by the definitions of TREC's ndeval. They depend on no id:

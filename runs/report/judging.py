@@ -1,4 +1,4 @@
-"""What judges say, on the terminal and as JSON: agreement, intervals, pools, battles, and the leaderboard of a tournament."""
+"""What judges say, on the terminal and as JSON: agreement, intervals, pools, battles, and leaderboards of these."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,20 +7,15 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from keystone.generation.llm.usage import compute_cost
 from keystone.runs.evaluation.agreement import Agreement, BoardAgreement
 from keystone.runs.evaluation.pooling import LeftOutRun, PoolStatistics
 from keystone.runs.report.leaderboard import Rows, print_rows
-from keystone.runs.report.plots import COLOURS, PANEL_WIDTH_INCHES, STYLE
 from keystone.runs.report.say import say
-from keystone.runs.report.terminal import format_mean, format_p_value, print_table
+from keystone.runs.report.terminal import format_mean, format_p_value, print_columns
 from keystone.runs.wording import escape_controls, plural
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from keystone.generation.llm.usage import Prices
     from keystone.runs.evaluation.arena.tournament import Leaderboard
     from keystone.runs.evaluation.battles import Interval, Pair, Summary
@@ -31,19 +26,21 @@ if TYPE_CHECKING:
 
 def print_comparison(comparison: "Comparison", against: Path, relevant_from: int, measure: str) -> None:
     """Print the confusion matrix, Cohen's kappa of grades and of relevance, and Kendall's tau of several runs."""
-    from rich.table import Table
-
     agreement = comparison.agreement
     say(f"\nAgreement with {against} on {plural(int(agreement.counts.sum()), 'document')} (rows: its grades):")
-    table = Table("", *map(str, agreement.grades), box=None, pad_edge=False)
-    for grade, row in zip(agreement.grades, agreement.counts.tolist(), strict=True):
-        table.add_row(str(grade), *(f"{number:,}" for number in row))
-    print_table(table)
+    rows = _list_confusion(agreement)
+    print_columns(next(rows), rows, left=range(len(agreement.grades) + 1))
     say(f"\nCohen's kappa: {format_mean(agreement.compute_kappa())}")
-    say(f"Cohen's kappa of relevance (from grade {relevant_from}): "
-        f"{format_mean(agreement.compute_binary_kappa(relevant_from))}")  # fmt: skip
+    binary = format_mean(agreement.compute_binary_kappa(relevant_from))
+    say(f"Cohen's kappa of relevance (from grade {relevant_from}): {binary}")
     if len(comparison.own_means) > 1:
         say(f"Kendall's tau of {len(comparison.own_means)} runs by {measure}: {format_mean(comparison.tau)}")
+
+
+def _list_confusion(agreement: Agreement) -> Iterator[list[str]]:
+    yield ["", *map(str, agreement.grades)]
+    for grade, counts in zip(agreement.grades, agreement.counts.tolist(), strict=True):
+        yield [str(grade), *(f"{count:,}" for count in counts)]
 
 
 def list_comparison(comparison: "Comparison", relevant_from: int) -> dict[str, Any]:
@@ -54,11 +51,7 @@ def list_comparison(comparison: "Comparison", relevant_from: int) -> dict[str, A
         "kappa_of_relevance": agreement.compute_binary_kappa(relevant_from),
         "tau": comparison.tau if len(comparison.own_means) > 1 else math.nan,
     }
-    return {
-        "grades": agreement.grades,
-        "counts": agreement.counts.tolist(),
-        **{name: None if math.isnan(number) else number for name, number in numbers.items()},
-    }
+    return {"grades": agreement.grades, "counts": agreement.counts.tolist(), **_make_plain(numbers)}
 
 
 def format_judge_intervals(found: "Sequence[NoisyMeans]") -> str:
@@ -82,25 +75,14 @@ def _format_interval(found: "JudgeInterval", form: str) -> str:
 
 def print_pair(pair: "Pair", summary: "Summary") -> None:
     """Print a heading with the files and the judge, then a row for each number with its interval or its test."""
-    from rich.table import Table
-
     say(f"{pair.first} against {pair.second}: {plural(len(pair.fights), 'narrative')}, judged by {pair.judge}")
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value, test in _list_rows(summary):
-        table.add_row(escape_controls(name), value, test)
-    print_table(table)
+    print_columns(("", "", ""), _list_rows(summary), left=range(3))
 
 
 def describe_summary(pair: "Pair", summary: "Summary") -> dict[str, Any]:
     """List the numbers of a pair as values of JSON. A number that cannot be computed is null."""
-    numbers = {name: _make_plain(value) for name, value in asdict(summary).items()}
+    numbers = {name: None if value == [None, None] else value for name, value in _make_plain(asdict(summary)).items()}
     return {"first": pair.first, "second": pair.second, "judge": pair.judge, **numbers}
-
-
-def _make_plain(value: "float | Interval") -> Any:
-    if isinstance(value, tuple):
-        return None if any(map(math.isnan, value)) else list(value)
-    return None if math.isnan(value) else value
 
 
 def _list_rows(found: "Summary") -> list[tuple[str, str, str]]:
@@ -129,22 +111,16 @@ def _format_bounds(interval: "Interval", form: str = ".2f") -> str:
 
 
 HEAD = ("rank", "run", "rating", "95 % interval", "battles", "won", "lost", "tied")
-ROW_HEIGHT_INCHES = 0.3
 
 
 def print_leaderboard(board: "Leaderboard") -> None:
     """Print a heading with the judge, a row for each run by rank, and below it what the ratings rest on."""
-    from rich.table import Table
-
-    say(f"{count_battles(board)}, judged by {escape_controls(board.judge)}")
-    table = Table(box=None, pad_edge=False)
-    for name in HEAD:
-        table.add_column(name, justify="left" if name == "run" else "right", no_wrap=True)
+    say(f"{count_battles(board)}, judged by {board.judge}")
+    rows = []
     for one in board.standings:
         numbers = one.battles, one.wins, one.losses, one.ties
-        rating, interval = f"{one.rating:.0f}", format_interval(one.interval)
-        table.add_row(str(one.rank), escape_controls(one.run_id), rating, interval, *map(str, numbers))
-    print_table(table)
+        rows.append([str(one.rank), one.run_id, f"{one.rating:.0f}", format_interval(one.interval), *map(str, numbers)])
+    print_columns(HEAD, rows, left=[HEAD.index("run")])
     for line in tell_notes(board):
         say(line)
 
@@ -190,28 +166,6 @@ def _make_plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_make_plain(one) for one in value]
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def draw_leaderboard(board: "Leaderboard") -> "Figure":
-    """Draw the rating of each run with its 95 % interval, the best run above."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(STYLE):
-        judge = escape_controls(board.judge)
-        height = 1.2 + ROW_HEIGHT_INCHES * len(board.standings)
-        figure = Figure(figsize=(PANEL_WIDTH_INCHES * 1.5, height), layout="constrained")
-        axes = figure.subplots()
-        ratings = np.array([one.rating for one in board.standings])
-        intervals = np.nan_to_num(np.abs(np.array([one.interval for one in board.standings]).T - ratings))
-        rows = np.arange(len(ratings))
-        axes.errorbar(ratings, rows, xerr=intervals, fmt="o", color=COLOURS[0], markersize=4, capsize=2)
-        axes.set_yticks(rows, [f"{one.rank}  {escape_controls(one.run_id)}" for one in board.standings])
-        axes.invert_yaxis()
-        axes.set_xlabel(f"rating, with 95 % interval ({plural(board.judged, 'battle')}, judged by {judge})")
-        axes.grid(axis="x", alpha=0.3)
-        axes.set_axisbelow(True)
-    return figure
 
 
 def tell_foreseen(number: int, foreseen: "Foreseen | None", prices: "Prices | None") -> Iterator[str]:
@@ -260,12 +214,8 @@ def list_kappas(agreement: Agreement) -> dict[str, float]:
 def print_agreement(first: Path, second: Path, agreement: Agreement, noun: str = "document") -> None:
     """Print the confusion of two judges, and Cohen's kappa. `noun` names what they judged."""
     documents = plural(int(agreement.counts.sum()), noun, "criteria" if noun == "criterion" else "")
-    title = f"{documents} of both (a row for each grade of {first}, a column for each of {second}):"
-    say(title)
-    rows: Rows = [["", *map(str, agreement.grades)]]
-    for grade, counts in zip(agreement.grades, agreement.counts.tolist(), strict=True):
-        rows.append([str(grade), *(f"{count:,}" for count in counts)])
-    print_rows(rows, "text")
+    say(f"{documents} of both (a row for each grade of {first}, a column for each of {second}):")
+    print_rows([[*row] for row in _list_confusion(agreement)], "text")
     labels = ("Cohen's kappa", "with linear weights", "with quadratic weights")
     for label, kappa in zip(labels, list_kappas(agreement).values(), strict=True):
         say(f"{label}: {format_mean(kappa)}")

@@ -73,8 +73,8 @@ def battles(
     from keystone.runs.evaluation.arena.files import RULES, foresee_battles, read_arena, run_battles, write_arena
     from keystone.runs.evaluation.arena.tournament import Settings, make_leaderboard
     from keystone.runs.pipeline.model_runner import open_model_runner
-    from keystone.runs.report.judging import describe_leaderboard, draw_leaderboard, print_leaderboard, tell_foreseen
-    from keystone.runs.report.plots import write_figure
+    from keystone.runs.report.judging import describe_leaderboard, print_leaderboard, tell_foreseen
+    from keystone.runs.report.plots import draw_leaderboard, write_figure
     from keystone.runs.report.terminal import progress_bars
 
     if plot is not None:

@@ -27,7 +27,7 @@ from keystone.runs.evaluation.arena.tournament import (
     make_leaderboard,
     play,
 )
-from keystone.runs.report.judging import draw_leaderboard
+from keystone.runs.report.plots import draw_leaderboard
 from tests.support.runs.answered_runs import write_lines
 
 QUESTION = "How do bees dance, and what does the dance tell other bees?"
