@@ -231,10 +231,7 @@ def list_means(evaluations: Sequence[Evaluation]) -> Board:
 
 
 def compare_boards(first: Board, second: Board) -> list[BoardAgreement]:
-    """Compare two leaderboards by each measure of quality that both have. There may be none.
-
-    The share of judged documents is no measure of quality.
-    """
+    """Compare two leaderboards by each measure of both, except the share of judged documents. There may be none."""
     found = []
     for measure, own in first.items():
         other = second.get(measure)

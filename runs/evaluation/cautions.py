@@ -38,10 +38,7 @@ def caution_about_judgments(qrels: Qrels, measures: Sequence[Measure]) -> list[s
 def caution_about_topics(
     name: str, asked: Sequence[str], judged: Sequence[str], row: str = "a row", judgment: str = "judgment"
 ) -> list[str]:
-    """Caution about topics that only the run or only the judgments have.
-
-    `row` and `judgment` name an entry of the run and of the judgments.
-    """
+    """Caution about topics that only the run, with `row`s, or only the judgments, each a `judgment`, have."""
     missing, extra = sorted(set(judged) - set(asked)), sorted(set(asked) - set(judged))
     found = []
     if missing:

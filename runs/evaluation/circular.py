@@ -143,10 +143,7 @@ def _list_pairs(judgments: Set[Judgment], judge: str | None = None) -> set[tuple
 
 
 def _list_shaped_files(directory: Path) -> dict[str, str]:
-    """List the files of a run directory that its grades have shaped: those made with them, and all made from these.
-
-    Returns the SHA-256 of each.
-    """
+    """List the files of a run directory that its grades have shaped, directly or not, with the SHA-256 of each."""
     entries = read_entries(directory)
     if QRELS not in entries or not (directory / QRELS).is_file():
         return {}

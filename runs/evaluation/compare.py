@@ -33,10 +33,7 @@ TURN = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference of a later run from the first one by one measure.
-
-    Both p-values are two-sided, and corrected by Holm for the number of later runs.
-    """
+    """The difference of a later run from the first. p is two-sided, and corrected by Holm for all later runs."""
 
     mean: float
     """The mean of the later run minus that of the first."""
@@ -51,10 +48,7 @@ class Difference:
 
 
 def compare_runs(evaluations: Sequence[Evaluation]) -> list[dict[str, Difference]]:
-    """Compare each later run with the first one, by each measure.
-
-    Topics on which one of the two is NaN are left out.
-    """
+    """Compare each later run with the first by each measure. Topics on which one of the two is NaN are left out."""
     first, *others = evaluations
     found: list[dict[str, Difference]] = [{} for _ in others]
     for measure, values in first.values.items():
@@ -239,10 +233,7 @@ class Pair:
 
 
 def compare_all_pairs(evaluations: Sequence[Evaluation], measure: str) -> list[Pair]:
-    """Compare each pair of runs by a measure, in the order of the runs.
-
-    Topics that a run could not measure are left out.
-    """
+    """Compare each pair of runs by a measure, in order. Topics that a run could not measure are left out."""
     values = np.stack([one.values[measure] for one in evaluations])
     values = values[:, ~np.isnan(values).any(axis=0)]
     pairs = list(combinations(range(len(evaluations)), 2))

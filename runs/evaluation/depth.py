@@ -99,10 +99,7 @@ def list_judged_topics(
 
 
 def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5, seed: int = 0) -> Calibration:
-    """Fit a calibration on all topics, and test it on each fold of topics by one of the others.
-
-    `UserError` if there are fewer topics than folds.
-    """
+    """Fit a calibration on all topics, and test it on folds. `UserError` if there are fewer topics than folds."""
     features = [one.describe() for one in topics]
     fold = draw_folds(len(topics), folds, seed)
 

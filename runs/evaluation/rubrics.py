@@ -20,7 +20,6 @@ from keystone.generation.llm.model import Model
 from keystone.generation.prompts.evaluation.create_criteria import CriterionType
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
-from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
@@ -32,7 +31,7 @@ from keystone.runs.evaluation.nuggets.create import Judgments, read_passages
 from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS, get_id, list_objects
 from keystone.runs.evaluation.nuggets.score import score_runs
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
-from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.tracks.violations import parse_lines, tell_expected
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.topics import read_topics
 from keystone.runs.wording import plural
@@ -94,27 +93,23 @@ def read_rubrics(path: Path) -> list[Rubric]:
     `UserError` with file, line and key for a bad row, and for a topic that recurs with the same run.
     """
     found: dict[tuple[str, str], Rubric] = {}
-    for number, record in read_json_lines(path):
-        place = f"{path}:{number}"
-        try:
-            one = _parse_rubric(record, place)
-            if found.setdefault((one.topic_id, one.run_id), one) is not one:
-                of_run = f" of run {one.run_id!r}" if one.run_id else ""
-                raise ValueError(f"topic {one.topic_id!r}{of_run} occurs more than once")
-        except ValueError as error:
-            raise UserError(f"{place}: {error}") from error
+    for place, one in parse_lines(path, _parse_rubric):
+        if (key := (one.topic_id, one.run_id)) in found:
+            of_run = f" of run {one.run_id!r}" if one.run_id else ""
+            raise UserError(f"{place}: topic {one.topic_id!r}{of_run} occurs more than once")
+        found[key] = replace(one, criteria=tuple(replace(criterion, place=place) for criterion in one.criteria))
     if not found:
         raise UserError(f"{path}: holds no line, expected the rubric of a topic on each line")
     return list(found.values())
 
 
-def _parse_rubric(record: dict[str, Any], place: str) -> Rubric:
+def _parse_rubric(record: dict[str, Any]) -> Rubric:
     key = next((key for key in ("criteria", "rubrics") if key in record), None)
     if key is None:
         raise ValueError(f"expected the key criteria or rubrics, found the keys {', '.join(record) or 'none'}")
-    criteria = tuple(_parse_criterion(one, where, place) for where, one in list_objects(record, key))
+    criteria = tuple(_parse_criterion(one, where) for where, one in list_objects(record, key))
     if not criteria:
-        raise ValueError(f"{key}: expected at least one criterion, found {shorten_value(record[key])}")
+        raise ValueError(tell_expected(key, "at least one criterion", record[key]))
     return Rubric(
         get_id(record, TOPIC_KEYS),
         criteria,
@@ -125,27 +120,26 @@ def _parse_rubric(record: dict[str, Any], place: str) -> Rubric:
     )
 
 
-def _parse_criterion(record: dict[str, Any], where: str, place: str) -> Criterion:
+def _parse_criterion(record: dict[str, Any], where: str) -> Criterion:
     key = "criterion" if "criterion" in record else "text"
     text, weight = _get_text(record, key, where), record.get("weight")
     if not text.strip():
-        raise ValueError(f"{where}{key}: expected a criterion, found {shorten_value(record.get(key))}")
+        raise ValueError(tell_expected(f"{where}{key}", "a criterion", record.get(key)))
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight):
-        raise ValueError(f"{where}weight: expected a number, found {shorten_value(weight)}")
+        raise ValueError(tell_expected(f"{where}weight", "a number", weight))
     verdict = record.get("verdict")
     if verdict is not None and verdict not in VERDICTS:
-        expected = ", ".join(VERDICTS)
-        raise ValueError(f"{where}verdict: expected one of {expected}, found {shorten_value(verdict)}")
+        raise ValueError(tell_expected(f"{where}verdict", f"one of {', '.join(VERDICTS)}", verdict))
     axis = _get_text(record, "axis", where)
     kind = TYPE_BY_AXIS.get(axis, axis) or _get_text(record, "type", where) or "explicit"
     tier = _get_text(record, "tier", where)
-    return Criterion(text, float(weight), kind, tier, verdict, _get_text(record, "source_nugget", where), place)
+    return Criterion(text, float(weight), kind, tier, verdict, _get_text(record, "source_nugget", where))
 
 
 def _get_text(record: dict[str, Any], key: str, where: str = "") -> str:
     value = record.get(key)
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{where}{key}: expected a text, found {shorten_value(value)}")
+        raise ValueError(tell_expected(f"{where}{key}", "a text", value))
     return value or ""
 
 

@@ -132,10 +132,7 @@ def _read_each_file(paths: Sequence[Path], kind: Kind) -> tuple[dict[Path, Seque
 
 
 def leave_out_bad(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """Leave out the files of scored answers that cannot be read; also returns their faults.
-
-    `UserError` with all faults if no file can be read.
-    """
+    """Leave out the files that cannot be read, and return their faults. `UserError` has all if no file can be read."""
     good, faults = _read_each_file(paths, find_kind(paths))
     if not good:
         raise UserError("\n".join(faults))
@@ -208,10 +205,7 @@ def judge_answers(
 def _share_out(
     read: Sequence[tuple[Path, Record]], path: Path, files: Sequence[Path], kind: Kind
 ) -> tuple[Sequence[Record], Collection[str], list[str]]:
-    """Find the records of a judge, its topics if its files have plain items, and cautions.
-
-    `UserError` for a judge without any record.
-    """
+    """Find the records of a judge, its topics if its files have plain items, and cautions. `UserError` for none."""
     own, cautions = read_scored(files, kind)
     if any(label is not None for one in own for _, label in kind.list_items(one)):
         return own, (), cautions
@@ -252,10 +246,7 @@ class LabelAgreement:
     agreement: Agreement
 
     def report(self) -> dict[str, Any]:
-        """Report the number of items, the share with equal labels, and kappa, plain and with linear weights.
-
-        Kappa is NaN if chance alone agrees.
-        """
+        """Report the number of items, the share with equal labels, and kappa, plain and linear; NaN by chance."""
         total = int(self.agreement.counts.sum())
         return {
             self.kind.nouns: total,

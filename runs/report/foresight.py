@@ -118,10 +118,7 @@ NUMBERS = ("calls", "prompt_tokens", "completion_tokens")
 
 
 def _foresee_local_models(job: Job) -> tuple[Footprint, ...]:
-    """Measure the models that a run would use on this machine. It loads and fetches none.
-
-    `UserError` for damaged weights.
-    """
+    """Measure the models that run on this machine, without loading or fetching any. `UserError` for damaged weights."""
     return tuple(measure_footprint(use, model) for use, model in dict.fromkeys(_list_models(job)))
 
 

@@ -289,10 +289,7 @@ def mixes_forms(answer: list[Any]) -> bool:
 
 
 def _check_forms(number: int, answer: list[Any], track: Track, forms: dict[CitationForm, int]) -> Iterator[Violation]:
-    """Find citations of several forms, in an answer or in the file, as the track says.
-
-    `forms` keeps the first line of each form in the file.
-    """
+    """Find citations of several forms in an answer or file. `forms` keeps the first line of each form in the file."""
     if track.one_form == "answer" and mixes_forms(answer):
         message = f"citations: expected one form in all sentences, such as lists of {track.citations[0]}, found several"
         yield make_error("mixed citations", message, number)

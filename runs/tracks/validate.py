@@ -119,10 +119,7 @@ def _find_run_id(line: str, has_answers: bool, track: Track) -> str:
 
 
 def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[list[Repair], Verdict]:
-    """Repair a file as far as that keeps its meaning, and write the result to `out`.
-
-    Returns the repairs by line of the file, and the verdict on `out`.
-    """
+    """Repair a file into `out`, as far as its meaning stays. Returns the repairs by line, and a verdict on `out`."""
     marked = read_lines(path)
     content = [(number, line.lstrip(BYTE_ORDER_MARK)) for number, line in marked]
     has_answers = holds_answers(path, content)

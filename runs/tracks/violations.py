@@ -1,16 +1,19 @@
 """Violations and repairs of submission files, and the reading and writing of their lines."""
 
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from reprlib import Repr
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import orjson
 
-from keystone.indexing.io.reading import read_bytes
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_bytes, read_json_lines
 from keystone.indexing.io.writing import write_whole
+
+T = TypeVar("T")
 
 SUBMISSION_LIMIT_BYTES = 2**30
 """The most bytes of a submission file after decompression."""
@@ -81,6 +84,19 @@ def read_lines(path: Path) -> Lines:
     if found[-1] == "":
         found.pop()
     return [(number, line.rstrip("\r")) for number, line in enumerate(found, start=1)]
+
+
+def parse_lines(path: Path, parse: Callable[[dict[str, Any]], T]) -> Iterator[tuple[str, T]]:
+    """Parse the object on each line; yields it with its `file:line`.
+
+    `UserError` with that place for a line that is no object, and if `parse` raises `ValueError`.
+    """
+    for number, record in read_json_lines(path):
+        try:
+            one = parse(record)
+        except ValueError as error:
+            raise UserError(f"{path}:{number}: {error}") from error
+        yield f"{path}:{number}", one
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -238,8 +238,5 @@ def find_qrels_file(path: Path) -> Path:
 
 
 def read_qrels_bytes(path: Path) -> Bytes:
-    """Read judgments as rows in TREC form: uint8[bytes]. Each row of a file keeps the number of its line.
-
-    `UserError` if they cannot be read.
-    """
+    """Read judgments as rows in TREC form, each on the line of its file: uint8[bytes]. `UserError` for bad ones."""
     return render_qrels(path) if is_data_set(path) else read_judgment_bytes(path)

@@ -44,10 +44,7 @@ ROW_BYTES = 160
 
 
 def write_run(path: Path, run: Run) -> None:
-    """Write a run with ranks from 1, in its own order. If writing fails, no file is left.
-
-    `ValueError` for a score that float32 cannot hold.
-    """
+    """Write a run with ranks from 1, in its own order, whole or not at all. `ValueError` for a score beyond float32."""
     buffers = [np.empty(PART_ROWS * ROW_BYTES, np.uint8) for _ in range(THREADS + 1)]
     ahead: deque[Future[memoryview]] = deque()
     with write_whole(path) as out, ThreadPoolExecutor(THREADS) as pool:

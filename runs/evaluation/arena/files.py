@@ -40,7 +40,7 @@ from keystone.runs.evaluation.arena.tournament import (
 from keystone.runs.pipeline.foresight import Ask, Foreseen, foresee
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.tracks.answer_files import is_integer
-from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.tracks.violations import parse_lines, tell_expected
 
 TASKS, JUDGMENTS = "tasks.jsonl", "judgments.jsonl"
 PAIRWISE, COVERAGE, LEADERBOARD = "pairwise.csv", "coverage.csv", "leaderboard.csv"
@@ -202,47 +202,40 @@ def read_arena(path: Path) -> Arena:
 def read_judgments(path: Path) -> Arena:
     """Read `judgments.jsonl`. A failed battle keeps its reason. Repeats of a battle are told apart by their order."""
     found, judges, seen = [], dict[str, None](), dict[tuple[str, str, str], int]()
-    for number, record in read_json_lines(path):
-        try:
-            task, verdict = _parse_judgment(record)
-        except ValueError as error:
-            raise UserError(f"{path}:{number}: {error}") from error
+    for _, (task, verdict, judge) in parse_lines(path, _parse_judgment):
         repeat = seen.get(place := (task.a, task.b, task.topic_id), 0)
         seen[place] = repeat + 1
         swapped = (task.b, task.a, task.topic_id) in seen
         found.append(Judgment(Task(task.left, task.right, task.topic_id, task.a, repeat, swapped), verdict))
-        if isinstance(record.get("model"), str):
-            judges[record["model"]] = None
+        judges |= {judge: None} if isinstance(judge, str) else {}
     return Arena(tuple(found), _list_runs(found), " and ".join(judges) or "an unnamed judge")
 
 
-def _parse_judgment(record: Mapping[str, Any]) -> tuple[Task, ArenaVerdict | Failure]:
-    names = [_get_name(record, key) for key in ("assistant_a_run_id", "assistant_b_run_id", "qid")]
-    a, b, topic_id = names
-    pair = record.get("pair", [a, b])
+def _parse_judgment(record: Mapping[str, Any]) -> tuple[Task, ArenaVerdict | Failure, Any]:
+    a, b, topic_id = (_get_name(record, key) for key in ("assistant_a_run_id", "assistant_b_run_id", "qid"))
+    pair, judge = record.get("pair", [a, b]), record.get("model")
     if a == b:
         raise ValueError(f"assistant_b_run_id: found {b!r} as assistant_a_run_id has it, expected another run")
     if not isinstance(pair, list) or sorted(map(str, pair)) != sorted((a, b)):
-        raise ValueError(f"pair: expected {a!r} and {b!r}, found {shorten_value(pair)}")
+        raise ValueError(tell_expected("pair", f"{a!r} and {b!r}", pair))
     task = Task(str(pair[0]), str(pair[1]), topic_id, a)
     verdict = record.get("judge_verdict")
     if record.get("status", "completed") != "completed" or verdict is None:
-        return task, Failure(str(record.get("error") or "no verdict"))
+        return task, Failure(str(record.get("error") or "no verdict")), judge
     if verdict not in get_args(ArenaVerdict):
-        expected = ", ".join(get_args(ArenaVerdict))
-        raise ValueError(f"judge_verdict: expected one of {expected}, found {shorten_value(verdict)}")
+        raise ValueError(tell_expected("judge_verdict", f"one of {', '.join(get_args(ArenaVerdict))}", verdict))
     winner = {"A": a, "B": b}.get(verdict)
     if "preferred_run_id" in record and record["preferred_run_id"] != winner:
-        found = shorten_value(record["preferred_run_id"])
-        raise ValueError(f"preferred_run_id: expected {winner!r} for the verdict {verdict}, found {found}")
-    return task, verdict
+        wanted = f"{winner!r} for the verdict {verdict}"
+        raise ValueError(tell_expected("preferred_run_id", wanted, record["preferred_run_id"]))
+    return task, verdict, judge
 
 
 def _get_name(record: Mapping[str, Any], key: str) -> str:
     value = record.get(key)
     if (isinstance(value, str) and value) or is_integer(value):
         return str(value)
-    raise ValueError(f"{key}: expected an id, found {shorten_value(value)}")
+    raise ValueError(tell_expected(key, "an id", value))
 
 
 def _list_runs(judgments: Sequence[Judgment]) -> tuple[str, ...]:

@@ -86,10 +86,7 @@ def _credit(counts: Floats) -> tuple[Floats, Floats]:
 
 
 def _maximise(counts: Floats, ridge: Floats, with_slot: bool) -> Floats:
-    """Maximise the likelihoods of several counts (float64[fits, 3, runs, runs]) by Newton's method.
-
-    Returns theta and gamma: float64[fits, runs + 1].
-    """
+    """Maximise likelihoods of counts (float64[fits, 3, runs, runs]): theta and gamma (float64[fits, runs + 1])."""
     wins, losses = _credit(counts)
     battles = wins + losses
     fits, runs = battles.shape[:2]

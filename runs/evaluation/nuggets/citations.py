@@ -17,7 +17,6 @@ from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure, Support
 from keystone.indexing.errors import NoCitedTexts, UserError
 from keystone.indexing.index import open_index
-from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.run_config import RunConfig
@@ -25,7 +24,7 @@ from keystone.runs.evaluation.answers.files import NamedRun, Submission, name_ap
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS, NuggetBank, get_id, list_objects, read_texts
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
-from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.tracks.violations import parse_lines, tell_expected
 from keystone.runs.wording import plural
 
 CODES: Mapping[str, Support | None] = {"2": "full", "1": "partial", "0": "none", "-1": None}
@@ -128,15 +127,11 @@ def write_cited_answers(path: Path, answers: Iterable[CitedAnswer]) -> None:
 def read_cited_answers(path: Path) -> list[CitedAnswer]:
     """Read the answers of a file in RAGDoll's form. `UserError` with file, line and key for a bad one."""
     found, seen = list[CitedAnswer](), set[tuple[str, str]]()
-    for number, record in read_json_lines(path):
-        try:
-            one = replace(_parse_answer(record), place=f"{path}:{number}")
-            if (one.topic_id, one.run_id) in seen:
-                raise ValueError(f"topic {one.topic_id!r} of run {one.run_id!r} occurs more than once")
-            seen.add((one.topic_id, one.run_id))
-            found.append(one)
-        except ValueError as error:
-            raise UserError(f"{path}:{number}: {error}") from error
+    for place, one in parse_lines(path, _parse_answer):
+        if (one.topic_id, one.run_id) in seen:
+            raise UserError(f"{place}: topic {one.topic_id!r} of run {one.run_id!r} occurs more than once")
+        seen.add((one.topic_id, one.run_id))
+        found.append(replace(one, place=place))
     return found
 
 
@@ -155,7 +150,7 @@ def _parse_answer(record: dict[str, Any]) -> CitedAnswer:
 
 def _parse_code(code: Any, where: str) -> Support | None:
     if not isinstance(code, str | int) or str(code) not in CODES:
-        raise ValueError(f"{where}support: expected one of {', '.join(CODES)}, found {shorten_value(code)}")
+        raise ValueError(tell_expected(f"{where}support", f"one of {', '.join(CODES)}", code))
     return CODES[str(code)]
 
 
