@@ -24,9 +24,8 @@ from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.nuggets.citations import read_submissions
+from keystone.runs.evaluation.nuggets.citations import check_topics, read_submissions
 from keystone.runs.evaluation.nuggets.create import Judgments, read_passages
 from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS, get_id, list_objects
 from keystone.runs.evaluation.nuggets.score import score_runs
@@ -225,15 +224,10 @@ def assign_rubrics(
     Without a runner, rules grade: see `grade_by_rules`. A missing answer is not graded. `name` is that of the rubrics
     in messages. `UserError` without a model, for rubrics that have runs, and for a file without one of their topics.
     """
-    submissions, cautions = read_submissions(paths), list[str]()
-    topics = [one.topic_id for one in rubrics]
+    submissions, topics = read_submissions(paths), [one.topic_id for one in rubrics]
     if graded := next((one for one in rubrics if one.run_id), None):
         raise UserError(f"{name}: topic {graded.topic_id!r} has run {graded.run_id!r}, expected rubrics without runs")
-    for one in submissions:
-        if not one.answers.keys() & set(topics):
-            ids = f"its topics look like {next(iter(one.answers))!r}, those of the rubrics like {topics[0]!r}"
-            raise UserError(f"{one.name}: none of its topics has a rubric: {ids}")
-        cautions += caution_about_topics(one.name, list(one.answers), topics, "an answer", "rubric")
+    cautions = check_topics(submissions, topics, "a rubric", "rubric")
     asked = [
         replace(rubric, run_id=one.run_id, answer_text=one.get_text(rubric.topic_id))
         for one in submissions

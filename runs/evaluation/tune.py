@@ -22,7 +22,7 @@ from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.queries import QUERY_METHODS as QUERY_METHODS
 from keystone.runs.pipeline.stage import Work
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
-from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted
+from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted, perform
 from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
 from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels
@@ -185,9 +185,7 @@ def rank_narratives(config: RunConfig, threads: int, progress: Progress) -> Valu
     """Rank the narratives of a configuration, in memory; returns what its stages up to that ranking made."""
     values = MemoryValues(open_job(config, threads, progress))
     with open_model_runner(config, None) as run_with_model:
-        for kind, before in list_wanted(config):
-            if kind in NARRATIVE_STAGES:
-                kind.work(Work(values, run_with_model, before))
+        perform(values, run_with_model, NARRATIVE_STAGES.__contains__)
     return values
 
 

@@ -37,9 +37,8 @@ from keystone.runs.pipeline.ranking.fuse import (
     list_ranks_alone,
     weigh_systems,
 )
-from keystone.runs.pipeline.stage import Work
 from keystone.runs.pipeline.stages import queries, search
-from keystone.runs.pipeline.table import list_wanted
+from keystone.runs.pipeline.table import perform
 from keystone.runs.pipeline.values import MemoryValues, convert_to_run
 from keystone.runs.trec.arrays import Flags, Floats
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels
@@ -124,9 +123,7 @@ def _search(job: Job) -> tuple[Sequence[Query], Mapping[str, Rankings]]:
     """Make the queries of a job, and rank documents for them by each of its systems."""
     values = MemoryValues(job)
     with open_model_runner(job.config, None) as run_with_model:
-        for kind, before in list_wanted(job.config):
-            if kind in (queries.STAGE, search.STAGE):
-                kind.work(Work(values, run_with_model, before))
+        perform(values, run_with_model, (queries.STAGE, search.STAGE).__contains__)
     files = zip(job.config.list_systems(), search.list_system_files(job.config), strict=True)
     return queries.get_queries(values), {name: values.get(file) for name, file in files}
 

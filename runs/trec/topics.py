@@ -228,7 +228,8 @@ def _read_raw_topics(path: Path) -> Iterator[RawTopic]:
             yield f"query {place}", topic_id, narrative, "query_id", "text", fields
         return
     if form := find_form(path):
-        yield from _read_table(path, form)
+        for row, _, record in read_rows(path, form, (*ID_KEYS, *NARRATIVE_KEYS), NARRATIVE_KEYS):
+            yield make_raw_topic(path, f"row {row}", record)
         return
     numbered = read_text_lines(path, limit=TOPICS_LIMIT_BYTES)
     for number, line in numbered:
@@ -258,8 +259,3 @@ def _read_columns(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
         else:
             place, name, text, id_key, text_key, _ = make_raw_topic(path, number, record)
             yield place, name, text, id_key, text_key, {}
-
-
-def _read_table(path: Path, form: str) -> Iterator[RawTopic]:
-    for row, _, record in read_rows(path, form, (*ID_KEYS, *NARRATIVE_KEYS), NARRATIVE_KEYS):
-        yield make_raw_topic(path, f"row {row}", record)

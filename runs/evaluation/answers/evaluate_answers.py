@@ -120,7 +120,8 @@ def evaluate_answer_files(
     raises `UserError`. If a named measure lacks its fields, its model or its second file, it also raises `UserError`.
     """
     submissions = [read_judged_submission(path) for path in paths]
-    references = read_references(references_path) if references_path else _list_topics(submissions)
+    topic_ids = {topic_id for one in submissions for topic_id in one.answers}
+    references = read_references(references_path) if references_path else list(map(Reference, topic_ids))
     references = _ask_narratives(sorted(references, key=lambda reference: reference.topic_id), paths)
     uses = [record.use for one in submissions for record in (one.uses or {}).values()]
     families = choose_families(names, references, any(one.contexts is not None for one in submissions), uses)
@@ -142,10 +143,6 @@ def evaluate_answer_files(
             for one, rating in zip(evaluations, ratings, strict=True)
         ]
     return evaluations, comparisons
-
-
-def _list_topics(submissions: Sequence[Submission]) -> list[Reference]:
-    return [Reference(topic_id) for topic_id in {topic_id for one in submissions for topic_id in one.answers}]
 
 
 def _ask_narratives(references: Sequence[Reference], paths: Sequence[Path]) -> list[Reference]:

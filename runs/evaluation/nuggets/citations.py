@@ -89,9 +89,8 @@ def _caution(
 ) -> list[str]:
     cautions = []
     if missing := [cited for _, cited in pairs if cited not in texts]:
-        cautions.append(
-            f"{plural(len(missing), 'citation')} not in the index, such as {missing[0]}; they get no rating"
-        )
+        number = plural(len(missing), "citation")
+        cautions.append(f"{number} not in the index, such as {missing[0]}; they get no rating")
     if failed := [one.reason for one in ratings.values() if isinstance(one, Failure)]:
         cautions.append(f"{plural(len(failed), 'citation')} without a rating by the model: {failed[0]}")
     return cautions
@@ -162,17 +161,11 @@ def assign_banks(
     A missing answer states no nugget, and the model is not asked. `name` is that of the nuggets in messages.
     `UserError` without a model, for two files of one run, and for a file without a topic of the nuggets.
     """
-    submissions = read_submissions(paths)
-    topics, cautions = [bank.topic_id for bank in banks], list[str]()
+    submissions, topics = read_submissions(paths), [bank.topic_id for bank in banks]
     for topic_id, count in Counter(topics).items():
         if count > 1:
             raise UserError(f"{name}: topic {topic_id!r} occurs more than once, expected nuggets without runs")
-    for one in submissions:
-        if not one.answers.keys() & set(topics):
-            own = next(iter(one.answers))
-            ids = f"its topics look like {own!r}, those of the nuggets like {topics[0]!r}"
-            raise UserError(f"{one.name}: none of its topics has nuggets: {ids}")
-        cautions += caution_about_topics(one.name, list(one.answers), topics, "an answer", "nugget")
+    cautions = check_topics(submissions, topics, "nuggets", "nugget")
     assigned = ask_model(
         run_with_model,
         lambda model: run_together(partial(_assign_bank, model, one, bank) for one in submissions for bank in banks),
@@ -189,6 +182,17 @@ def read_submissions(paths: Sequence[Path]) -> list[Submission]:
     found = [read_submission(path) for path in paths]
     names = name_apart([NamedRun(one.run_id, one.team_id, one.name) for one in found])
     return [replace(one, run_id=name) for one, name in zip(found, names, strict=True)]
+
+
+def check_topics(submissions: Sequence[Submission], topics: Sequence[str], has: str, noun: str) -> list[str]:
+    """Caution about topics without an answer. `UserError` for a file none of whose topics `has` a `noun`."""
+    cautions = list[str]()
+    for one in submissions:
+        if not one.answers.keys() & set(topics):
+            ids = f"its topics look like {next(iter(one.answers))!r}, those of the {noun}s like {topics[0]!r}"
+            raise UserError(f"{one.name}: none of its topics has {has}: {ids}")
+        cautions += caution_about_topics(one.name, list(one.answers), topics, "an answer", noun)
+    return cautions
 
 
 async def _assign_bank(model: Model, submission: Submission, bank: NuggetBank) -> NuggetBank:
