@@ -76,10 +76,9 @@ def evaluate_batch(
 ) -> Batch:
     """Check all run files, and measure them by each file of judgments.
 
-    If they are to be `compared`, runs also have the means of other treatments of documents without a judgment.
-
-    Files are read in threads, a few ahead of the one that is measured, so memory does not grow with their number.
-    `UserError` lists the faults of all bad files; if `skip_bad`, only if no good file is left.
+    If they are to be `compared`, runs also have the means of other treatments of documents without a judgment. Files
+    are read in threads, a few ahead of the one that is measured, so memory does not grow with their number. `UserError`
+    lists the faults of all bad files; if `skip_bad`, only if no good file is left.
     """
     judges = [_read_judge(path, cut.topics) for path in qrels_paths]
     measured: list[list[Evaluation]] = [[] for _ in judges]

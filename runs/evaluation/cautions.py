@@ -1,7 +1,6 @@
 """Cautions: one sentence for each reason why the measures of a run may mislead."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -108,13 +107,6 @@ def caution_about_ids(name: str, run: Run, qrels: Qrels, places: Ints) -> list[s
         share = f"{alike:,} of the first {len(rows):,} rows are of a judged document"
         found.append(f"{name}: its rows are {own}, the judgments {other}: {share}")
     return found
-
-
-def caution_about_circle(name: str, rows: int, grades: Path) -> list[str]:
-    """Caution about rows that are judged by the grades that selected the documents of the run."""
-    if not rows:
-        return []
-    return [f"{name}: {plural(rows, 'row')} judged by the very grades that selected its documents, see {grades}"]
 
 
 def _normalise_topic_id(topic: str) -> str:

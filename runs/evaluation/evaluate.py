@@ -31,6 +31,7 @@ from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
 from keystone.runs.trec.types import Qrels, Run, make_run, pair_bounds, show_as_html
+from keystone.runs.wording import plural
 
 LEAST_PARALLEL_TOPICS = 1_000
 """Below this number of topics, the threads of a metric would wait for each other longer than they work."""
@@ -296,11 +297,9 @@ def evaluate_files(
 ) -> list[Evaluation]:
     """Evaluate run files on one qrels file. If `skip_own`, documents with the id of their query do not count.
 
-    If `condensed`, documents without a grade of 0 or more do not count either.
-
-    Each evaluation says how many rows are judged by grades that selected the documents of the run. `add`
-    adds more to the evaluation of a run. `UserError` for a run without a row or without a judged topic, and for files
-    that cannot be read.
+    If `condensed`, documents without a grade of 0 or more do not count either. Each evaluation says how many rows are
+    judged by grades that selected the documents of the run. `add` adds more to the evaluation of a run. `UserError` for
+    a run without a row or without a judged topic, and for files that cannot be read.
     """
     qrels_path = find_qrels_file(qrels_path)
     qrels = read_qrels(qrels_path)
@@ -329,8 +328,11 @@ def evaluate_file(
     """Measure the run of a file, and count the rows judged by grades that selected its documents."""
     evaluation = evaluate(unicode_name(path), run, qrels, measures, condensed)
     circular, grades = find_circular_rows(path, run, qrels_path)
-    found = cautions.caution_about_circle(evaluation.name, circular, grades)
-    return replace(evaluation, circular_rows=circular, cautions=(*evaluation.cautions, *found))
+    if not circular:
+        return evaluation
+    rows = f"{plural(circular, 'row')} judged by the very grades that selected its documents, see {grades}"
+    found = (*evaluation.cautions, f"{evaluation.name}: {rows}")
+    return replace(evaluation, circular_rows=circular, cautions=found)
 
 
 def compile_loops() -> None:

@@ -25,9 +25,8 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.nuggets.citations import check_topics, read_submissions
-from keystone.runs.evaluation.nuggets.create import Judgments, read_passages
 from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS, get_id, list_objects
+from keystone.runs.evaluation.nuggets.judge import Judgments, check_topics, read_passages, read_submissions
 from keystone.runs.evaluation.nuggets.score import score_runs
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.tracks.violations import parse_lines, tell_expected

@@ -22,14 +22,14 @@ from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Set
 from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.compare import collect_cautions
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
-from keystone.runs.evaluation.nuggets.citations import (
+from keystone.runs.evaluation.nuggets.files import NuggetBank, read_nuggets, write_nuggets
+from keystone.runs.evaluation.nuggets.judge import (
     CitedAnswer,
     assign_banks,
     rate_files,
     read_submissions,
     write_cited_answers,
 )
-from keystone.runs.evaluation.nuggets.files import NuggetBank, read_nuggets, write_nuggets
 from keystone.runs.evaluation.nuggets.score import score_banks, score_cited
 from keystone.runs.evaluation.rubrics import Rubric, assign_rubrics, read_rubrics, score_rubrics, write_rubrics
 from keystone.runs.pipeline.foresight import Ask, Foreseen, foresee
@@ -103,9 +103,8 @@ NOT_BY_RULES = "rules do not judge this part; expected --judge with the YAML fil
 class Asked:
     """What a sheet is made from: answer files or run directories, the rules of a track, and what judges them.
 
-    Answer files may hold rows of RAGDoll, which have no citations.
-
-    `judge` is the configuration whose model judges. Without one, `rules` grade rubrics and battles, if they may.
+    Answer files may hold rows of RAGDoll, which have no citations. `judge` is the configuration whose model judges.
+    Without one, `rules` grade rubrics and battles, if they may.
     """
 
     answers: Sequence[Path]
@@ -329,9 +328,8 @@ class _Noting:
 def foresee_sheet(asked: Asked, given: Given) -> tuple[list[Foreseen], dict[str, str]]:
     """Foresee the calls of each part at most, as if no reply were kept, and the reason for each part without calls.
 
-    `UserError` for what stops the sheet, too.
-
-    The requests are those of `make_sheet`, noted in place of being sent. None asks about the reply to another.
+    `UserError` for what stops the sheet, too. The requests are those of `make_sheet`, noted in place of being sent.
+    None asks about the reply to another.
     """
     if asked.judge is None or asked.judge.model is None:
         return [], {**given.left_out}

@@ -122,10 +122,9 @@ def tune(
     """Try all combinations of settings on the judged topics of a run's configuration. Nothing is written.
 
     `held_out` is an estimate for new topics. Each fold is measured with the setting (or the configuration) that has the
-    best mean of the first measure on the other folds.
-
-    If no topic is judged, or no judged topic has a relevant document, the function raises `UserError`. If no ranking
-    has a judged document, or if there are fewer topics than folds, it also raises `UserError`.
+    best mean of the first measure on the other folds. If no topic is judged, or no judged topic has a relevant
+    document, the function raises `UserError`. If no ranking has a judged document, or if there are fewer topics than
+    folds, it also raises `UserError`.
     """
     judged = read_qrels(trials.qrels)
     as_it_is = read_config(config, [*overrides, "track=none"])

@@ -21,9 +21,8 @@ from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.judging.judge import judge_pool, pool_runs
 from keystone.runs.evaluation.measures import add_judged_share, parse_measures
 from keystone.runs.evaluation.nuggets import files as nugget_files
-from keystone.runs.evaluation.nuggets.citations import assign_banks
-from keystone.runs.evaluation.nuggets.create import Judgments, create_banks_for
 from keystone.runs.evaluation.nuggets.files import NuggetBank
+from keystone.runs.evaluation.nuggets.judge import Judgments, assign_banks, create_banks_for
 from keystone.runs.evaluation.nuggets.score import score_banks
 from keystone.runs.evaluation.rubrics import Rubric
 from keystone.runs.evaluation.tune import Trials, Tuning

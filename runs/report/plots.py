@@ -336,9 +336,8 @@ PLACES = ("out", "run_id", "model.cache")
 def plot_setting(runs: Sequence[Path], qrels: Path, measure: Measure, key: str) -> "Figure":
     """Plot a measure against a setting. Runs that are equal in all other settings make a line.
 
-    Numbers are in the order of size, other values in that of the runs.
-
-    `UserError` if a folder is no run, if a configuration lacks the key, or if two runs have the same settings.
+    Numbers are in the order of size, other values in that of the runs. `UserError` if a folder is no run, if a
+    configuration lacks the key, or if two runs have the same settings.
     """
     lines: dict[str, dict[Any, Evaluation]] = {}
     described = [dict(_list_settings(config.model_dump(mode="json"))) for config in map(_read_run_config, runs)]

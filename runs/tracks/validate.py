@@ -89,9 +89,8 @@ def judge(path: Path, track: Track, topics: Sequence[Topic]) -> Verdict:
 def check_runs(path: Path, track: Track, seen: dict[tuple[str, bool], dict[str, Path]]) -> Iterator[Violation]:
     """Find whether the run of a file is another file's, or one too many, where the track limits the number of runs.
 
-    The run ids of a team begin alike there.
-
-    `seen` holds the files judged so far by track, by whether they hold answers, and by run id. It gets this one.
+    The run ids of a team begin alike there. `seen` holds the files judged so far by track, by whether they hold
+    answers, and by run id. It gets this one.
     """
     if track.runs is None:
         return

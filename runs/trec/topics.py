@@ -182,11 +182,10 @@ def stream_topics(path: Path) -> Iterator[Topic]:
     """Yield the topics of a file (.gz and .zst, too) in its order. An id that is a JSON integer becomes text.
 
     The file is read once, so it may be a pipe. Each topic of JSONL and TSV is yielded as soon as it is read. The topics
-    of a folder of BEIR are those that its split judges. `UserError` if the split judges none of its queries.
-
-    An object or a row of a table has one of `ID_KEYS` and one of `NARRATIVE_KEYS`; the first that has a value counts.
-    In TSV and CSV, a row has an id and a narrative; a first row of such names is a header. The narrative of a `<top>`
-    or `<topic>` joins its title, description and narrative by blank lines. `UserError` names the place of a bad topic.
+    of a folder of BEIR are those that its split judges. `UserError` if the split judges none of its queries. An object
+    or a row of a table has one of `ID_KEYS` and one of `NARRATIVE_KEYS`; the first that has a value counts. In TSV and
+    CSV, a row has an id and a narrative; a first row of such names is a header. The narrative of a `<top>` or `<topic>`
+    joins its title, description and narrative by blank lines. `UserError` names the place of a bad topic.
     """
     if folder := find_folder(path):
         judged, queries = read_judged_ids(*folder), find_queries(folder[0])

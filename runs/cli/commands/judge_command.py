@@ -193,11 +193,11 @@ def judge_runs(
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.circular import name_record
-    from keystone.runs.evaluation.judging.judge import compare_with, judge_files, read_pool
+    from keystone.runs.evaluation.judging.judge import Pool, compare_with, judge_files
     from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.pipeline.job import open_job
     from keystone.runs.report.judging import list_comparison, print_comparison
-    from keystone.runs.trec.run_files import read_qrels
+    from keystone.runs.trec.run_files import read_qrels, read_unsorted_run
 
     if cascade and repeats > 1:
         raise UserError(f"found --cascade and --repeats {repeats}, expected one of them")
@@ -206,7 +206,7 @@ def judge_runs(
     settings.require_model()
     refuse_fixed_samples(settings, repeats)
     check_run_outputs(settings, [*runs, config, against], {"--out": out, "the record of --out": name_record(out)})
-    pool = read_pool(runs, depth)
+    pool = Pool({path: read_unsorted_run(path) for path in runs}, depth)
     if against is not None:
         read_qrels(against)
     with open_runner(settings, "Judging", quiet) as with_model:

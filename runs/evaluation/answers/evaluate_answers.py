@@ -113,11 +113,10 @@ def evaluate_answer_files(
     """Evaluate answer files and run directories by the measures of these names; see `choose_families`.
 
     Without references, the topics are those of all files. Where neither a reference nor a run directory has the
-    narrative, the question is unknown.
-
-    Returns the measures of each file, and the comparisons of the first file with each other one. `LR` and `pairwise`
-    ask the model. If a file cannot be read or has no topic of the references, or if a measure is unknown, the function
-    raises `UserError`. If a named measure lacks its fields, its model or its second file, it also raises `UserError`.
+    narrative, the question is unknown. Returns the measures of each file, and the comparisons of the first file with
+    each other one. `LR` and `pairwise` ask the model. If a file cannot be read or has no topic of the references, or if
+    a measure is unknown, the function raises `UserError`. If a named measure lacks its fields, its model or its second
+    file, it also raises `UserError`.
     """
     submissions = [read_judged_submission(path) for path in paths]
     topic_ids = {topic_id for one in submissions for topic_id in one.answers}

@@ -27,7 +27,6 @@ from keystone.runs.evaluation.arena.tournament import (
     DECIMALS,
     MOST_SHARE,
     PLACES,
-    Judge,
     Judgment,
     Leaderboard,
     Settings,
@@ -278,26 +277,6 @@ class Tournament:
     cautions: tuple[str, ...]
 
 
-def judge_by_rules(shown: Shown) -> Judge:
-    """Make the judge that compares coverage of the request, without a model."""
-
-    def judge(tasks: Sequence[Task]) -> list[ArenaVerdict | Failure]:
-        pairs = map(shown.show, tasks)
-        return [compare_coverage(pair.question, pair.a, pair.b) for pair in pairs]
-
-    return judge
-
-
-def judge_by_model(shown: Shown, run_with_model: RunWithModel) -> Judge:
-    """Make the judge that asks the model of a configuration."""
-
-    def judge(tasks: Sequence[Task]) -> list[ArenaVerdict | Failure]:
-        pairs = [shown.show(task) for task in tasks]
-        return ask_model(run_with_model, lambda model: judge_shown_pairs(model, pairs)) if tasks else []
-
-    return judge
-
-
 def run_battles(
     sets: Sequence[AnswerSet],
     narratives: Mapping[str, str],
@@ -314,7 +293,13 @@ def run_battles(
     shown = Shown({one.run_id: one for one in sets}, narratives, settings.repeats > 1)
     if folder is not None:
         check_folder(folder, _list_all(sets, settings), shown)
-    judge = judge_by_rules(shown) if run_with_model is None else judge_by_model(shown, run_with_model)
+
+    def judge(tasks: Sequence[Task]) -> list[ArenaVerdict | Failure]:
+        pairs = [shown.show(task) for task in tasks]
+        if run_with_model is None:
+            return [compare_coverage(pair.question, pair.a, pair.b) for pair in pairs]
+        return ask_model(run_with_model, lambda model: judge_shown_pairs(model, pairs)) if tasks else []
+
     judgments = play(sets, judge, settings)
     failures = [(one.task.id, one.verdict.reason) for one in judgments if isinstance(one.verdict, Failure)]
     if judgments and len(failures) == len(judgments):

@@ -115,11 +115,6 @@ PRIOR_PRECISION = 0.1
 """The precision of a rating before any battle."""
 
 
-def count_round(matches: int, runs: int) -> int:
-    """Count the matches of a round: a twelfth of what may be judged, and at least one for each run."""
-    return max(runs, -(-int(matches * MOST_SHARE) // ROUNDS))
-
-
 def choose_matches(
     matches: Sequence[Match], judged: set[Match], run_ids: Sequence[str], fit: Fit, number: int
 ) -> list[Match]:
@@ -233,7 +228,8 @@ def play(sets: Sequence[AnswerSet], judge: Judge, settings: Settings) -> list[Ju
         return judge_all(matches)
     run_ids, found, judged = [one.run_id for one in sets], list[Judgment](), set[Match]()
     matches.sort(key=_hash)
-    number, counts = count_round(len(matches), len(run_ids)), np.zeros((3, len(run_ids), len(run_ids)))
+    number = max(len(run_ids), -(-int(len(matches) * MOST_SHARE) // ROUNDS))  # at least one for each run
+    counts = np.zeros((3, len(run_ids), len(run_ids)))
     while len(run_ids) > 1:
         chosen = choose_matches(matches, judged, run_ids, fit_ratings(counts, settings.both_orders), number)
         if not chosen:

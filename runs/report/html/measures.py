@@ -58,9 +58,8 @@ class Measures:
 def take_measures(runs: Sequence[Path], views: Sequence[RunView], qrels_path: Path) -> Measures:
     """Measure the last ranking of each run. If segments are judged, the ranking that the run submits is measured.
 
-    A run without a ranking, such as an answer file, is not measured.
-
-    `UserError` if the judgments cannot be read, or if they judge none of a run's topics.
+    A run without a ranking, such as an answer file, is not measured. `UserError` if the judgments cannot be read, or if
+    they judge none of a run's topics.
     """
     qrels = read_qrels(qrels_path)
     grades: dict[str, dict[str, int]] = {}

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from keystone.generation.rules.quotes import find_quote
+from keystone.generation.types import Step
 from keystone.indexing.corpora.segments import SHORT_LINE_CHARACTERS
 from keystone.indexing.types import Document
 from keystone.runs.report.html.markup import Html, element, isolate, join
 from keystone.runs.report.html.measures import Measures, render_plots, render_use
-from keystone.runs.report.html.read_run import AnswerView, CitedText, PlacedDocument, RunView, StepView, TopicView
+from keystone.runs.report.html.read_run import AnswerView, CitedText, PlacedDocument, RunView, TopicView, shorten
 from keystone.runs.report.html.settings import render_run_name
 from keystone.runs.report.story import COVERING_GRADE
 from keystone.runs.wording import plural
@@ -217,17 +218,14 @@ def _render_path(path: Sequence[str]) -> Html:
     return join(element("h3", "Research"), element("ol", *items, class_="path"))
 
 
-def _render_steps(steps: Sequence[StepView]) -> Html:
-    items = [
-        element(
-            "li",
-            element("b", one.purpose),
-            element("small", ", ".join(filter(None, (one.query_id, one.doc_id, f"{one.tokens:,} tokens")))),
-            *(isolate(text, "p") for text in (one.action, one.result) if text),
-            element("p", f"ended: {one.stop}", class_="note") if one.stop else Html(""),
-        )
-        for one in steps
-    ]
+def _render_steps(steps: Sequence[Step]) -> Html:
+    items = []
+    for one in steps:
+        about = one.query_id, one.doc_id, f"{one.prompt_tokens + one.reply_tokens:,} tokens"
+        texts = [isolate(shorten(text, STEP_CHARACTERS), "p") for text in (one.action, one.observation) if text]
+        ended = element("p", f"ended: {one.stop}", class_="note") if one.stop else Html("")
+        small = element("small", ", ".join(filter(None, about)))
+        items.append(element("li", element("b", one.purpose), small, *texts, ended))
     return element(
         "details",
         element("summary", f"Reader: {plural(len(steps), 'step')}"),
@@ -240,6 +238,8 @@ OPEN_SENTENCES = 4
 """How many sentences of the answer are shown at once. The further ones are folded."""
 AROUND_CHARACTERS = 160
 """How many characters of a cited text are shown before and after the sentence that supports."""
+STEP_CHARACTERS = 300
+"""The longest action or result of a reader's step that is shown whole."""
 
 
 def choose_answer(views: Sequence[RunView], values: Mapping[str, Mapping[str, float]]) -> tuple[int, TopicView] | None:
@@ -253,7 +253,8 @@ def choose_answer(views: Sequence[RunView], values: Mapping[str, Mapping[str, fl
         number = next(n for n, view in enumerate(views) if view.label == label)
         view, own = views[number], values.get(label, {})
         fell_back = {one["topic_id"] for one in view.manifest.get("fallbacks", ())}
-        known = [topic for topic in view.topics.values() if topic.answer and any(map(_has_text, topic.answer.cited))]
+        topics = view.topics.values()
+        known = [one for one in topics if one.answer and any(cited.text for cited in one.answer.cited)]
         if not known:
             continue
         middle = float(np.median([own[topic.id] for topic in known if topic.id in own] or [0]))
@@ -289,10 +290,6 @@ def render_answer(views: Sequence[RunView], values: Mapping[str, Mapping[str, fl
         else Html(""),
         id="answer",
     )
-
-
-def _has_text(cited: CitedText) -> bool:
-    return bool(cited.text)
 
 
 def _render_sentence(text: str, cited: Sequence[int], answer: AnswerView) -> Html:

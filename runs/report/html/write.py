@@ -75,9 +75,8 @@ def write_report(
 ) -> None:
     """Write the report of run directories and answer files to one HTML file, with measures if there are judgments.
 
-    `notes` are remarks that stand below the result, and `board` is that of battles.
-
-    `UserError` for a folder without a run, and as from `take_measures`.
+    `notes` are remarks that stand below the result, and `board` is that of battles. `UserError` for a folder without a
+    run, and as from `take_measures`.
     """
     labels = [run.resolve().name for run in runs]
     if len(set(labels)) < len(labels):
