@@ -94,14 +94,11 @@ def caution_about_ids(name: str, run: Run, qrels: Qrels, places: Ints) -> list[s
     lengths = np.diff(run.offsets)
     head = np.arange(len(places)) - np.repeat(run.offsets[:-1], lengths) < HEAD_ROWS
     rows = list(zip(np.repeat(run.query_ids, lengths)[head].tolist(), run.docs[head].decode_ids(), strict=True))
-    judged = list(
-        zip(np.repeat(qrels.query_ids, np.diff(qrels.offsets)).tolist(), qrels.docs.decode_ids(), strict=True)
-    )
-    documents = {(topic, _strip_segment(doc)) for topic, doc in judged}
+    judged = qrels.list_rows()
+    documents = {(topic, _strip_segment(doc)) for topic, doc, _ in judged}
     alike = sum((topic, _strip_segment(doc)) in documents for topic, doc in rows)
-    found = [
-        f"{name}: no row is judged; its ids look like {rows[0][1]!r}, those of the judgments like {judged[0][1]!r}"
-    ]
+    ids = f"its ids look like {rows[0][1]!r}, those of the judgments like {judged[0][1]!r}"
+    found = [f"{name}: no row is judged; {ids}"]
     if alike:
         own, other = ("segments", "documents") if any("#" in doc for _, doc in rows) else ("documents", "segments")
         share = f"{alike:,} of the first {len(rows):,} rows are of a judged document"

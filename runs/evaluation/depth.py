@@ -84,11 +84,12 @@ def list_judged_topics(
     if skip_own:
         run, systems = drop_own_documents(run), [drop_own_documents(one) for one in systems]
     hits, found, lists = run.list_hits(), [], [one.list_hits() for one in systems]
-    ids = judged.docs.decode_ids()
-    for i, topic in enumerate(judged.query_ids):
-        rows = range(judged.offsets[i], judged.offsets[i + 1])
-        good = {ids[row] for row in rows if judged.grades[row] >= relevant_from}
-        if good and hits.get(topic):
+    relevant_of: dict[str, set[str]] = {}
+    for topic, doc_id, grade in judged.list_rows():
+        if grade >= relevant_from:
+            relevant_of.setdefault(topic, set()).add(doc_id)
+    for topic, good in relevant_of.items():
+        if hits.get(topic):
             docs, scores = zip(*hits[topic], strict=True)
             by_system = tuple(describe_by_system(docs, own.get(topic, [])) for own in lists)
             relevant = np.array([doc in good for doc in docs])

@@ -20,7 +20,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.columns import Layout, choose_delimiter, name_columns, read_columns
 from keystone.indexing.io.fields import find_field, find_names
 from keystone.indexing.io.json_values import parse_json
-from keystone.indexing.io.reading import read_bytes
+from keystone.indexing.io.reading import read_bytes, read_json_lines
 from keystone.indexing.types import describe_id, is_id
 from keystone.runs.trec.arrays import Bytes
 
@@ -61,7 +61,13 @@ def read_judgment_bytes(path: Path) -> Bytes:
     numbered = _list_lines(path, data.tobytes())
     if line.startswith("["):
         return _render(_read_array(path, numbered), lambda number: f"{path}: object {number}")
-    rows = _read_json(path, numbered) if line.startswith("{") else _read_header(path, numbered, line)
+    rows: Iterable[tuple[int, Mapping[str, Any]]]
+    if line.startswith("{"):
+        rows = read_json_lines(path, numbered=numbered)
+    elif re.search("[\t,;]", line):
+        rows = read_columns(path, numbered, _LAYOUT)
+    else:
+        rows = read_columns(path, ((number, _GAPS.sub("\t", own.strip())) for number, own in numbered), _LAYOUT)
     return _render(rows, lambda number: f"{path}:{number}")
 
 
@@ -74,36 +80,16 @@ def _list_lines(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
             raise UserError(f"{path}:{number}: not UTF-8: {reason}") from error
 
 
-def _read_json(path: Path, numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in numbered:
-        if line.strip():
-            record = _parse(path, number, line)
-            if not isinstance(record, dict):
-                raise UserError(f"{path}:{number}: expected a JSON object, found {type(record).__name__}")
-            yield number, record
-
-
 def _read_array(path: Path, numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The objects of a file that is one JSON array, with their numbers instead of those of lines."""
-    for number, record in enumerate(_parse(path, 1, "\n".join(line for _, line in numbered)), 1):
+    try:
+        records = parse_json("\n".join(line for _, line in numbered))
+    except ValueError as error:
+        raise UserError(f"{path}:1: not JSON: {error}") from error
+    for number, record in enumerate(records, 1):
         if not isinstance(record, dict):
             raise UserError(f"{path}: object {number}: expected a JSON object, found {type(record).__name__}")
         yield number, record
-
-
-def _parse(path: Path, number: int, text: str) -> Any:
-    try:
-        return parse_json(text)
-    except ValueError as error:
-        raise UserError(f"{path}:{number}: not JSON: {error}") from error
-
-
-def _read_header(
-    path: Path, numbered: Iterable[tuple[int, str]], header: str
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    if not re.search("[\t,;]", header):
-        numbered = ((number, _GAPS.sub("\t", line.strip())) for number, line in numbered)
-    return read_columns(path, numbered, _LAYOUT)
 
 
 def _render(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Callable[[int], str]) -> Bytes:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -131,16 +131,10 @@ def arrange_qrels(rows: Qrels, second: Ids, refuse: Callable[[Ints, Ints], None]
 
 def write_qrels(path: Path, qrels: Qrels) -> None:
     """Write judgments in TREC form, with subtopics or 0 in the second column; all of them or nothing."""
-    if qrels.subtopics is not None:
-        with write_whole(path) as out:
-            for row in qrels.subtopics.list_rows():
-                out.write(" ".join(map(str, row)).encode() + b"\n")
-        return
-    ids = zip(qrels.docs.decode_ids(), qrels.grades.tolist(), strict=True)
+    rows = [(topic, "0", doc_id, grade) for topic, doc_id, grade in qrels.list_rows()]
     with write_whole(path) as out:
-        for topic, rows in zip(qrels.query_ids, np.diff(qrels.offsets).tolist(), strict=True):
-            for doc_id, grade in islice(ids, rows):
-                out.write(f"{topic} 0 {doc_id} {grade}\n".encode())
+        for topic, second, doc_id, grade in rows if qrels.subtopics is None else qrels.subtopics.list_rows():
+            out.write(f"{topic} {second} {doc_id} {grade}\n".encode())
 
 
 def _render_part(part: Run, buffer: Bytes) -> memoryview:

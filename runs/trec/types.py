@@ -254,6 +254,11 @@ class Qrels:
         subtopics = None if self.subtopics is None else self.subtopics.select(query_ids)
         return Qrels(tuple(query_ids), offsets, self.docs[rows], self.grades[rows], subtopics)
 
+    def list_rows(self) -> list[tuple[str, str, int]]:
+        """List topic, document and grade of each judgment."""
+        topics = np.repeat(self.query_ids, np.diff(self.offsets)).tolist()
+        return list(zip(topics, self.docs.decode_ids(), self.grades.tolist(), strict=True))
+
 
 def show_as_html(text: str) -> str:
     """Show the lines of a value in a notebook."""

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from keystone.generation.queries.compose import find_places
 from keystone.generation.readers.reader import AnswerSettings
 from keystone.generation.types import Answer, EvidenceSet
@@ -54,13 +52,11 @@ def read_relevant_documents(path: Path, relevant_from: int, store: Store) -> lis
     If the store has no document with a judged id, the id is that of a segment, and stands for its document. The
     document has the highest of its grades.
     """
-    qrels = read_qrels(path)
-    relevant = np.flatnonzero(qrels.grades >= relevant_from)
-    topics = [qrels.query_ids[n] for n in np.searchsorted(qrels.offsets, relevant, side="right") - 1]
-    ids = qrels.docs[relevant].decode_ids()
+    relevant = [row for row in read_qrels(path).list_rows() if row[2] >= relevant_from]
+    ids = [name for _, name, _ in relevant]
     doc_ids = [name if row >= 0 else document_id(name) for name, row in zip(ids, store.rows(ids).tolist(), strict=True)]
     grades: dict[tuple[str, str], int] = {}
-    for topic, doc_id, grade in zip(topics, doc_ids, qrels.grades[relevant].tolist(), strict=True):
+    for (topic, _, grade), doc_id in zip(relevant, doc_ids, strict=True):
         grades[topic, doc_id] = max(grade, grades.get((topic, doc_id), 0))
     return [Wanted(topic, doc_id, doc_id, grade=grade) for (topic, doc_id), grade in grades.items()]
 

@@ -189,8 +189,7 @@ def compare_with(out: Path, against: Path, pool: Pool, measure: Measure) -> Comp
     agreement = compare_judgments(other, own)
     if not agreement.counts.sum():
         raise UserError(f"{against}: has judged no document of {out}; expected judgments of the same documents")
-    topic_of = np.repeat(other.query_ids, np.diff(other.offsets)).tolist()
-    grade_of = dict(zip(zip(topic_of, other.docs.decode_ids(), strict=True), other.grades.tolist(), strict=True))
+    grade_of = {(topic, doc_id): grade for topic, doc_id, grade in other.list_rows()}
     compared = [grade_of.get((judgment.query_id, judgment.doc_id)) for judgment in read_judgments(out)]
     if record := read_record(out):
         write_record(out, replace(record, against=str(against), compared=compared))

@@ -212,8 +212,7 @@ def read_noise(qrels: Path, runs: Sequence[Run]) -> Noise:
     topics = sorted(own.query_ids)
     own = own.select(topics)
     line = {(judgment.query_id, judgment.doc_id): number for number, judgment in enumerate(judgments)}
-    names = np.repeat(topics, np.diff(own.offsets)).tolist()
-    lines = np.array([line[pair] for pair in zip(names, own.docs.decode_ids(), strict=True)])
+    lines = np.array([line[topic_id, doc_id] for topic_id, doc_id, _ in own.list_rows()])
     topic = np.searchsorted(topics, [judgment.query_id for judgment in judgments])
     bands = np.zeros(len(judgments), dtype=np.int64)
     bands[lines] = find_bands(find_best_ranks(runs, own))

@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from keystone.generation.ask import run_together
 from keystone.generation.grading.citations import Citation, rate_citations
 from keystone.generation.grading.nuggets import assign_nuggets, create_nuggets, rate_importance
@@ -128,15 +126,15 @@ def read_passages(
     store: Store, topics: Sequence[Topic], judged: Judgments
 ) -> tuple[Mapping[str, dict[str, str]], list[str]]:
     """Read the texts of the relevant documents of each topic by id, best first, and caution about missing ones."""
-    qrels = judged.qrels.select([topic.id for topic in topics])
-    relevant = np.flatnonzero(qrels.grades >= judged.relevant_from)
-    ids = qrels.docs[relevant].decode_ids()
+    rows = judged.qrels.select([topic.id for topic in topics]).list_rows()
+    relevant = [(topic_id, name) for topic_id, name, grade in rows if grade >= judged.relevant_from]
+    ids = {name for _, name in relevant}
     texts = read_texts(store, ids)
     found: dict[str, dict[str, str]] = {}
-    for place, name in zip(np.searchsorted(qrels.offsets, relevant, side="right") - 1, ids, strict=True):
+    for topic_id, name in relevant:
         if name in texts:
-            found.setdefault(qrels.query_ids[place], {})[name] = texts[name]
-    missing = sorted(set(ids) - set(texts))
+            found.setdefault(topic_id, {})[name] = texts[name]
+    missing = sorted(ids - texts.keys())
     if not missing:
         return found, []
     return found, [f"{judged.name}: {plural(len(missing), 'relevant document')} not in the index, such as {missing[0]}"]

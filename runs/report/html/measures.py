@@ -63,13 +63,11 @@ def take_measures(runs: Sequence[Path], views: Sequence[RunView], qrels_path: Pa
     """
     qrels = read_qrels(qrels_path)
     grades: dict[str, dict[str, int]] = {}
-    ids = qrels.docs.decode_ids()
-    for i, topic_id in enumerate(qrels.query_ids):
+    for topic_id, doc_id, grade in qrels.list_rows():
         own = grades.setdefault(topic_id, {})
-        for row in range(int(qrels.offsets[i]), int(qrels.offsets[i + 1])):
-            for name in {ids[row], document_id(ids[row])}:
-                own[name] = max(own.get(name, 0), int(qrels.grades[row]))
-    judges_segments = any("#" in name for name in ids)
+        for name in {doc_id, document_id(doc_id)}:
+            own[name] = max(own.get(name, 0), grade)
+    judges_segments = any("#" in name for own in grades.values() for name in own)
     paths = [_choose_ranking(run, view, judges_segments) for run, view in zip(runs, views, strict=True)]
     made = [(path, view.label) for path, view in zip(paths, views, strict=True) if path.exists()]
     found = evaluate_files([path for path, _ in made], qrels_path, add=treat_otherwise)
