@@ -15,6 +15,7 @@ from keystone.runs.evaluation.batch import find_team
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.leaderboard import Standings, rank_all
 from keystone.runs.report.html.markup import Html, element, render_numbers, render_page_of
+from keystone.runs.report.html.measures import render_mean
 from keystone.runs.report.leaderboard import summarise_variance
 from keystone.runs.report.terminal import format_p_value, mark_circle
 from keystone.runs.wording import plural
@@ -198,7 +199,7 @@ def _render_measures(found: Standings) -> Html:
         if pair:
             won = f"{pair.losses}, {pair.ties}, {pair.wins}"
             tests = [f"{-pair.difference:+.4f}".replace("-", "\u2212"), format_p_value(pair.p_tukey), won]
-        cells = [element("td", one.letters), *(_render_mean(one.run, name) for name in measures)]
+        cells = [element("td", one.letters), *(render_mean(one.run, name) for name in measures)]
         head = element("th", element("bdi", one.run.name), scope="row")
         before = [element("td", one.rank), head, *[element("td", team)] * all(teams)]
         rows.append(element("tr", *before, *cells, *(element("td", text) for text in tests)))
@@ -209,11 +210,3 @@ def _render_measures(found: Standings) -> Html:
         render_numbers(columns, rows, "All measures"),
         id="measures",
     )
-
-
-def _render_mean(run: Evaluation, measure: str) -> Html:
-    mean, (low, high) = run.mean(measure), run.interval(measure)
-    if np.isnan(mean):
-        return element("td", "–")
-    interval = "" if np.isnan(low) else f"{low:.3f} to {high:.3f}"
-    return element("td", f"{mean:.4f}", element("small", interval))

@@ -99,7 +99,8 @@ def render_table(measures: Measures, views: Sequence[RunView]) -> Html:
         number, view = of_label[one.name]
         head = element("th", render_run_name(one.name, number), scope="row")
         spent = [element("td", describe(view) or ("\u2013" if view.usage else "0")) for describe in costs.values()]
-        rows.append(element("tr", head, *_render_means(one, own), *spent))
+        means = (render_mean(one, measure, own.get(measure)) for measure in one)
+        rows.append(element("tr", head, *means, *spent))
     return join(render_numbers(names, rows, "Measures"), element("p", NOTE, class_="note"))
 
 
@@ -120,19 +121,14 @@ def render_plots(measures: Measures, labels: Sequence[str], topic_ids: Sequence[
     )
 
 
-def _render_means(one: Evaluation, compared: Mapping[str, Difference]) -> list[Html]:
-    cells = []
-    for measure, values in one.values.items():
-        measured = values[~np.isnan(values)]
-        if not len(measured):
-            cells.append(element("td", "–"))
-            continue
-        low, high = one.interval(measure)
-        test = Html("")
-        if measure in compared:
-            test = element("small", f"p {format_p_value(compared[measure].p_randomisation)}")
-        cells.append(element("td", f"{one.mean(measure):.4f}", element("small", f"{low:.3f} to {high:.3f}"), test))
-    return cells
+def render_mean(one: Evaluation, measure: str, difference: Difference | None = None) -> Html:
+    """Render the cell of a mean with its interval, and with p of a difference from the first run."""
+    mean, (low, high) = one.mean(measure), one.interval(measure)
+    if np.isnan(mean):
+        return element("td", "–")
+    interval = element("small", "" if np.isnan(low) else f"{low:.3f} to {high:.3f}")
+    test = element("small", f"p {format_p_value(difference.p_randomisation)}") if difference else Html("")
+    return element("td", f"{mean:.4f}", interval, test)
 
 
 def _render_scatter(runs: Sequence[tuple[int, str]]) -> Html:
