@@ -16,7 +16,7 @@ from keystone.runs.evaluation.bounds import bound_measures, treat_otherwise
 from keystone.runs.evaluation.compare import Difference, collect_cautions, compare_all_pairs, compare_runs
 from keystone.runs.evaluation.diagnosis import diagnose as diagnosis
 from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis
-from keystone.runs.evaluation.diagnosis.stored import list_nuggets, read_relevant_documents
+from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.leaderboard import sort_runs
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, add_judged_share, parse_measures

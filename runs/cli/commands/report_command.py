@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from keystone.indexing.types import Store
-    from keystone.runs.evaluation.diagnosis.stored import Wanted
+    from keystone.runs.evaluation.diagnosis.wanted import Wanted
 
 PICTURE_FORMATS = (".svg", ".png")
 JSON_FORMAT = ".json"
@@ -133,7 +133,7 @@ def diagnose(
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.diagnosis.diagnose import diagnose as diagnosed
     from keystone.runs.evaluation.diagnosis.diagnose import measure_worth
-    from keystone.runs.evaluation.diagnosis.stored import list_nuggets, read_relevant_documents
+    from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
     from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.evaluation.nuggets.files import read_nuggets
     from keystone.runs.report.diagnosis import describe_diagnosis, print_diagnosis

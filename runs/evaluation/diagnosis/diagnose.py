@@ -19,7 +19,8 @@ from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import Answer, EvidenceSet, Sentence
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Document, Span, Store, document_id
-from keystone.runs.evaluation.diagnosis.stored import StoredRun, Wanted, open_stored_run
+from keystone.runs.evaluation.diagnosis.stored import StoredRun, open_stored_run
+from keystone.runs.evaluation.diagnosis.wanted import Wanted
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.file_names import name_system_file

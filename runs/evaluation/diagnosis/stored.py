@@ -1,4 +1,4 @@
-"""What a diagnosis begins with: a run directory, and the nuggets or relevant documents that the run should use."""
+"""A run directory opened for a diagnosis: its settings, its documents, and what it kept about each topic."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,12 +10,11 @@ from keystone.generation.readers.reader import AnswerSettings
 from keystone.generation.types import Answer, EvidenceSet
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
-from keystone.indexing.types import Document, Span, Store, document_id
+from keystone.indexing.types import Document, Store, document_id
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation.nuggets.files import NuggetBank
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.grading.grade_files import GradeRecord, find_grades
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job
@@ -29,52 +28,7 @@ from keystone.runs.pipeline.table import find_last_ranking, list_rankings
 from keystone.runs.pipeline.topic_steps import rank_by_grade
 from keystone.runs.pipeline.values import Artifact, Values
 from keystone.runs.track_rules import TRACKS
-from keystone.runs.trec.run_files import find_ranks, list_first, read_qrels
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A nugget, or a relevant document (without a text), that the answer to a topic should use."""
-
-    topic_id: str
-    name: str
-    doc_id: str
-    text: str = ""
-    span: Span | None = None
-    """The nugget's place in its document, if it is known."""
-    grade: int = 1
-    """The grade of a relevant document."""
-
-
-def read_relevant_documents(path: Path, relevant_from: int, store: Store) -> list[Wanted]:
-    """Read the documents of TREC judgments that have at least the grade `relevant_from`, each once for its topic.
-
-    If the store has no document with a judged id, the id is that of a segment, and stands for its document. The
-    document has the highest of its grades.
-    """
-    relevant = [row for row in read_qrels(path).list_rows() if row[2] >= relevant_from]
-    ids = [name for _, name, _ in relevant]
-    doc_ids = [name if row >= 0 else document_id(name) for name, row in zip(ids, store.rows(ids).tolist(), strict=True)]
-    grades: dict[tuple[str, str], int] = {}
-    for (topic, _, grade), doc_id in zip(relevant, doc_ids, strict=True):
-        grades[topic, doc_id] = max(grade, grades.get((topic, doc_id), 0))
-    return [Wanted(topic, doc_id, doc_id, grade=grade) for (topic, doc_id), grade in grades.items()]
-
-
-def list_nuggets(banks: Sequence[NuggetBank]) -> list[Wanted]:
-    """List nuggets, each once for every document that says it. `UserError` for a nugget without a document."""
-    found = []
-    for bank in banks:
-        for nugget in bank.nuggets:
-            sources = nugget.list_sources()
-            if not sources:
-                raise UserError(
-                    f"{nugget.place}: found a nugget without a document, expected an id under doc_id or references. "
-                    "keystone nuggets create --to nuggetbank keeps the documents of its nuggets"
-                )
-            name = nugget.name or nugget.text
-            found += [Wanted(bank.topic_id, name, one.doc_id, nugget.describe(), one.span) for one in sources]
-    return found
+from keystone.runs.trec.run_files import find_ranks, list_first
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,6 @@ from keystone.runs.evaluation.nuggets.files import (
     read_texts,
 )
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
-from keystone.runs.pipeline.table import find_ranking
 from keystone.runs.tracks.violations import parse_lines, tell_expected
 from keystone.runs.trec.run_files import read_qrels, read_run
 from keystone.runs.trec.topics import read_topics
@@ -74,6 +73,8 @@ def create_banks_from_run(
     `run` is a run file, or a run directory, whose last ranking counts. `answer.documents` is the number of documents.
     The banks carry the names of the team and the run, and its description. `UserError` as from `create_banks`.
     """
+    from keystone.runs.pipeline.table import find_ranking  # which loads all stages
+
     window = _require_window(config)
     topics, store = read_topics(config.topics), open_store(open_index(config.index))
     ranked, name = read_run(find_ranking(run)).list_hits(), str(run)

@@ -12,10 +12,10 @@ import numpy as np
 
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.batch import find_team
+from keystone.runs.evaluation.compare import Difference
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.leaderboard import Standings, rank_all
 from keystone.runs.report.html.markup import Html, element, render_numbers, render_page_of
-from keystone.runs.report.html.measures import render_mean
 from keystone.runs.report.leaderboard import summarise_variance
 from keystone.runs.report.terminal import format_p_value, mark_circle
 from keystone.runs.wording import plural
@@ -210,3 +210,13 @@ def _render_measures(found: Standings) -> Html:
         render_numbers(columns, rows, "All measures"),
         id="measures",
     )
+
+
+def render_mean(one: Evaluation, measure: str, difference: Difference | None = None) -> Html:
+    """Render the cell of a mean with its interval, and with p of a difference from the first run."""
+    mean, (low, high) = one.mean(measure), one.interval(measure)
+    if np.isnan(mean):
+        return element("td", "–")
+    interval = element("small", "" if np.isnan(low) else f"{low:.3f} to {high:.3f}")
+    test = element("small", f"p {format_p_value(difference.p_randomisation)}") if difference else Html("")
+    return element("td", f"{mean:.4f}", interval, test)

@@ -16,10 +16,10 @@ from keystone.runs.evaluation.compare import Difference, collect_cautions, compa
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.use import UseRecord, measure_use, name_use_file
 from keystone.runs.pipeline.table import find_last_ranking
+from keystone.runs.report.html.board import render_mean
 from keystone.runs.report.html.markup import Html, element, embed_numbers, isolate, join, render_numbers
 from keystone.runs.report.html.read_run import RunView
 from keystone.runs.report.html.settings import render_run_name, sum_usage
-from keystone.runs.report.terminal import format_p_value
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.arrays import Floats
 from keystone.runs.trec.run_files import read_qrels
@@ -119,16 +119,6 @@ def render_plots(measures: Measures, labels: Sequence[str], topic_ids: Sequence[
         _embed_values(evaluations, labels, topic_ids),
         id="plots",
     )
-
-
-def render_mean(one: Evaluation, measure: str, difference: Difference | None = None) -> Html:
-    """Render the cell of a mean with its interval, and with p of a difference from the first run."""
-    mean, (low, high) = one.mean(measure), one.interval(measure)
-    if np.isnan(mean):
-        return element("td", "–")
-    interval = element("small", "" if np.isnan(low) else f"{low:.3f} to {high:.3f}")
-    test = element("small", f"p {format_p_value(difference.p_randomisation)}") if difference else Html("")
-    return element("td", f"{mean:.4f}", interval, test)
 
 
 def _render_scatter(runs: Sequence[tuple[int, str]]) -> Html:

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Document, Segment, Span, Store, document_id
-from keystone.runs.evaluation.diagnosis.stored import Wanted, list_nuggets
+from keystone.runs.evaluation.diagnosis.wanted import Wanted, list_nuggets
 from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.serving.call_log import Call, CallLog, Front, Reply
 from keystone.runs.trec.run_files import read_qrels

@@ -27,7 +27,8 @@ from keystone.runs.evaluation.diagnosis.diagnose import (
     measure_worth,
     says,
 )
-from keystone.runs.evaluation.diagnosis.stored import list_nuggets, open_stored_run, read_relevant_documents
+from keystone.runs.evaluation.diagnosis.stored import open_stored_run
+from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.pipeline.run import run
