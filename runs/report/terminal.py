@@ -4,6 +4,8 @@ import math
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from shlex import quote
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -231,8 +233,6 @@ def print_cautions(evaluations: "Sequence[Evaluation]", quiet: bool = False) -> 
 
 def print_tuning(tuning: "Tuning") -> None:
     """Print all settings, best first; then the held-out choice beside the configuration; then the recommendation."""
-    from dataclasses import replace
-
     first = tuning.measure
     configured = replace(tuning.configured, name="as configured")
     trials = [
@@ -245,9 +245,6 @@ def print_tuning(tuning: "Tuning") -> None:
 
 def print_choice(tuning: "Tuning") -> None:
     """Print the held-out choice beside the configuration, then the recommendation."""
-    from dataclasses import replace
-    from shlex import quote
-
     from keystone.runs.evaluation.compare import run_paired_test
     from keystone.runs.evaluation.tune import write_snippet
 

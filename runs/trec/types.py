@@ -157,9 +157,8 @@ class Run:
 
     def __repr__(self) -> str:
         """Say how many queries and rows the run has, and show its first rows."""
-        columns = [_list_queries(self), self.docs[:PRINTED_ROWS].decode_ids(), self.scores[:PRINTED_ROWS].tolist()]
-        rows = [f"  {query}  {doc_id}  {score:.6g}" for query, doc_id, score in zip(*columns, strict=True)]
-        return "\n".join([f"Run({self.tag!r}: {len(self.query_ids):,} queries, {len(self.scores):,} rows)", *rows])
+        scores = [f"{score:.6g}" for score in self.scores[:PRINTED_ROWS].tolist()]
+        return _show_first(f"Run({self.tag!r}: {len(self):,} queries, {len(self.scores):,} rows)", self, scores)
 
     def select(self, query_ids: Sequence[str]) -> "Run":
         """Select the rows of these queries, in this order. A query that the run lacks gets no rows."""
@@ -244,9 +243,8 @@ class Qrels:
 
     def __repr__(self) -> str:
         """Say how many topics and judgments there are, and show the first judgments."""
-        columns = [_list_queries(self), self.docs[:PRINTED_ROWS].decode_ids(), self.grades[:PRINTED_ROWS].tolist()]
-        rows = [f"  {query}  {doc_id}  {grade}" for query, doc_id, grade in zip(*columns, strict=True)]
-        return "\n".join([f"Qrels({len(self.query_ids):,} topics, {len(self.grades):,} judgments)", *rows])
+        grades = list(map(str, self.grades[:PRINTED_ROWS].tolist()))
+        return _show_first(f"Qrels({len(self):,} topics, {len(self.grades):,} judgments)", self, grades)
 
     def select(self, query_ids: Sequence[str]) -> "Qrels":
         """Select the judgments of these topics, in this order. A topic without judgments gets no rows."""
@@ -273,10 +271,11 @@ def _list_values(rows: Run | Qrels) -> tuple[object, ...]:
     return *whole, rows.grades.tolist(), rows.subtopics and rows.subtopics.list_rows()
 
 
-def _list_queries(rows: Run | Qrels) -> list[str]:
-    """List the query of each of the first rows."""
-    queries = np.searchsorted(rows.offsets, np.arange(min(PRINTED_ROWS, int(rows.offsets[-1]))), side="right") - 1
-    return [rows.query_ids[number] for number in queries.tolist()]
+def _show_first(head: str, rows: Run | Qrels, numbers: Sequence[str]) -> str:
+    queries = np.searchsorted(rows.offsets, np.arange(len(numbers)), side="right") - 1
+    ids = [rows.query_ids[number] for number in queries.tolist()]
+    first = zip(ids, rows.docs[:PRINTED_ROWS].decode_ids(), numbers, strict=True)
+    return "\n".join([head, *(f"  {query}  {doc_id}  {number}" for query, doc_id, number in first)])
 
 
 def make_run(tag: str, hits: Mapping[str, Sequence[tuple[str, float]]]) -> Run:
