@@ -4,8 +4,6 @@ Sources: trec-rag-data at 1de1b22 (`rubrics` with `criterion`, `weight`, `axis`)
 (`criteria` with `text`, `type`, `tier`, `weight`, `source_nugget`, and once graded also `verdict`).
 """
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +18,7 @@ from keystone.generation.llm.model import Model
 from keystone.generation.prompts.evaluation.create_criteria import CriterionType
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
-from keystone.indexing.io.writing import write_json_lines, write_whole
+from keystone.indexing.io.writing import write_json_lines
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
@@ -29,7 +27,7 @@ from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS, get_id, list_obje
 from keystone.runs.evaluation.nuggets.judge import Judgments, check_topics, read_passages, read_submissions
 from keystone.runs.evaluation.nuggets.score import score_runs
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
-from keystone.runs.tracks.violations import parse_lines, tell_expected
+from keystone.runs.tracks.violations import parse_lines, tell_expected, write_csv
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.topics import read_topics
 from keystone.runs.wording import plural
@@ -303,15 +301,14 @@ def write_tables(folder: Path, graded: Sequence[Rubric], evaluations: Sequence[E
         length = float(len(one.answer_text.split()))
         cells.append((one.topic_id, one.run_id, _round(ternary), _round(binary), len(one.criteria), failed, length))
     names = ("qid", "run_id", "ternary_score", "binary_score", "n_criteria", "n_mandatory_fail", "response_length")
-    _write_csv(folder / "cell_scores.csv", names, cells)
+    write_csv(folder / "cell_scores.csv", [names, *cells])
     runs = [
         (one.name, len(one.topics), *(_round(float(one.mean(measure))) for measure in RUBRIC_MEASURES))
         for one in sorted(evaluations, key=lambda one: one.name)
     ]
-    _write_csv(folder / "run_scores.csv", ("run_id", "n_topics", "ternary_score", "binary_score"), runs)
-    _write_csv(
-        folder / "category_failures.csv", ("type", "n_total", "n_failed", "failure_rate"), count_failures(graded)
-    )
+    write_csv(folder / "run_scores.csv", [("run_id", "n_topics", "ternary_score", "binary_score"), *runs])
+    names_of_types = ("type", "n_total", "n_failed", "failure_rate")
+    write_csv(folder / "category_failures.csv", [names_of_types, *count_failures(graded)])
 
 
 def count_failures(graded: Iterable[Rubric]) -> list[tuple[str, int, int, float | str]]:
@@ -325,10 +322,3 @@ def count_failures(graded: Iterable[Rubric]) -> list[tuple[str, int, int, float 
 
 def _round(value: float) -> float | str:
     return "" if isnan(value) else round(value, 6)
-
-
-def _write_csv(path: Path, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    text = io.StringIO()
-    csv.writer(text).writerows([names, *rows])
-    with write_whole(path) as out:
-        out.write(text.getvalue().encode())

@@ -167,8 +167,8 @@ def format_calls(calls: Sequence[Foreseen], prices: Prices | None, assumed: str)
     head = ["stage", "purpose", "calls at most", "prompt tokens", "reply tokens", *(["dollars"] if prices else [])]
     lines = [head]
     for stage, purpose, usage in rows:
-        cost = [] if prices is None else [f"{compute_cost(usage, prices):,.2f}"]
-        lines.append([stage, purpose, *(f"{getattr(usage, name):,}" for name in NUMBERS), *cost])
+        dollars = [] if prices is None else [f"{compute_cost(usage, prices):,.2f}"]
+        lines.append([stage, purpose, *(f"{getattr(usage, name):,}" for name in NUMBERS), *dollars])
     yield from align_columns(lines, left=(0, 1))
     likely = _add([one.likely for one in calls])
     cost = "" if prices is None else f", ${compute_cost(likely, prices):,.2f}"

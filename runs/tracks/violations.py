@@ -1,7 +1,9 @@
 """Violations and repairs of submission files, and the reading and writing of their lines."""
 
 import codecs
-from collections.abc import Callable, Iterable, Iterator
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from reprlib import Repr
@@ -103,6 +105,14 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write lines with the bytes that `read_lines` found. If writing fails, no file is left."""
     with write_whole(path) as out:
         out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write rows as CSV with the line ends of its standard. The file appears when it is whole."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    with write_whole(path) as out:
+        out.write(text.getvalue().encode("utf-8", "surrogatepass"))
 
 
 def is_utf8(line: str) -> bool:

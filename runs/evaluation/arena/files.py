@@ -1,8 +1,7 @@
 """A tournament of files by a judge, and the files of its arena, as castorini/RAGDoll at 1f06719 has them."""
 
 import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -21,7 +20,7 @@ from keystone.generation.rules.battles import compare_coverage
 from keystone.generation.types import Failure
 from keystone.indexing.errors import NotWritten, UserError
 from keystone.indexing.io.reading import read_json_lines, read_text_lines
-from keystone.indexing.io.writing import reason_of, write_json_lines, write_whole
+from keystone.indexing.io.writing import reason_of, write_json_lines
 from keystone.runs.evaluation.arena.answers import AnswerSet
 from keystone.runs.evaluation.arena.tournament import (
     DECIMALS,
@@ -39,7 +38,7 @@ from keystone.runs.evaluation.arena.tournament import (
 from keystone.runs.pipeline.foresight import Ask, Foreseen, foresee
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.tracks.answer_files import is_integer
-from keystone.runs.tracks.violations import parse_lines, tell_expected
+from keystone.runs.tracks.violations import parse_lines, tell_expected, write_csv
 
 TASKS, JUDGMENTS = "tasks.jsonl", "judgments.jsonl"
 PAIRWISE, COVERAGE, LEADERBOARD = "pairwise.csv", "coverage.csv", "leaderboard.csv"
@@ -91,9 +90,9 @@ def write_arena(folder: Path, judgments: Sequence[Judgment], shown: Shown, board
     write_json_lines(folder / TASKS, (encode_task(one.task, shown) for one in judgments))
     write_json_lines(folder / JUDGMENTS, (_encode_judgment(one, shown, board.judge, provider) for one in judgments))
     sets = [*shown.sets.values()]
-    _write_csv(folder / COVERAGE, COVERAGE_COLUMNS, [_list_coverage(*pair) for pair in combinations(sets, 2)])
-    _write_csv(folder / PAIRWISE, PAIRWISE_COLUMNS, list_pairs(judgments, sets))
-    _write_csv(folder / LEADERBOARD, LEADERBOARD_COLUMNS, list_standings(board))
+    write_csv(folder / COVERAGE, [COVERAGE_COLUMNS, *(_list_coverage(*pair) for pair in combinations(sets, 2))])
+    write_csv(folder / PAIRWISE, [PAIRWISE_COLUMNS, *list_pairs(judgments, sets)])
+    write_csv(folder / LEADERBOARD, [LEADERBOARD_COLUMNS, *list_standings(board)])
 
 
 def encode_task(task: Task, shown: Shown) -> dict[str, Any]:
@@ -166,15 +165,6 @@ def list_standings(board: Leaderboard) -> Iterator[tuple[Any, ...]]:
 
 def _round(value: float) -> float:
     return round(value, DECIMALS)
-
-
-def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
-    out = io.StringIO(newline="")
-    writer = csv.writer(out)
-    writer.writerow(columns)
-    writer.writerows(rows)
-    with write_whole(path) as file:
-        file.write(out.getvalue().encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True, slots=True)
