@@ -56,23 +56,15 @@ BATTLES = ("rating", "battles", "wins", "losses", "ties")
 """The columns of a tournament."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A run of the sheet: its number of answers, and of errors of validation; None if its form is that of no track."""
-
-    run_id: str
-    answers: int
-    errors: int | None
-
-
 def join_scores(
-    entries: Sequence[Entry], evaluations: Mapping[str, Sequence[Evaluation]], board: Leaderboard | None = None
+    entries: Sequence[Row], evaluations: Mapping[str, Sequence[Evaluation]], board: Leaderboard | None = None
 ) -> list[Row]:
     """Join the means of evaluations, by the part of the sheet, and the ratings of a tournament to a row for each run.
 
-    The names of evaluations are the ids of runs. The rows have the order of `entries`, and all have the same columns.
+    The names of evaluations are the ids of runs. `entries` are the beginnings of the rows, in their order, each with
+    its `run`. All rows have the same columns.
     """
-    rows: list[Row] = [{"run": one.run_id, "answers": one.answers, "errors": one.errors} for one in entries]
+    rows = [{**one} for one in entries]
     for part, found in evaluations.items():
         by_run = {one.name: one for one in found}
         measures = COLUMNS.get(part) or {name: name for one in found for name in one}
@@ -295,14 +287,15 @@ def _run_battles(asked: Asked, given: Given, run_with_model: RunWithModel | None
     return fought
 
 
-def _list_entries(asked: Asked, given: Given) -> Iterator[Entry]:
+def _list_entries(asked: Asked, given: Given) -> Iterator[Row]:
+    """List the runs with the number of answers, and of errors of validation; None if the form is that of no track."""
     track = set_topic_limits(asked.track, given.topics)
     for one, path in zip(given.submissions, asked.answers, strict=True):
         errors = None
         if not holds_texts(path):
             violations = [found for file in find_files([path]) for found in validate(file, track, given.topics)]
             errors = sum(found.severity == "error" for found in violations)
-        yield Entry(one.run_id, len(one.answers), errors)
+        yield {"run": one.run_id, "answers": len(one.answers), "errors": errors}
 
 
 class _Noting:
