@@ -14,6 +14,10 @@ MIN_IDS_FOR_THREADS = 50_000
 """The number of ids from which a second thread saves time."""
 
 
+Columns = tuple[Bytes, Ints, Ints]
+"""The arrays of `Ids`, as kernels take them."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ids:
     """Ids in UTF-8: id i is `data[starts[i]:ends[i]]` (read-only uint8[bytes], int64[n], int64[n])."""
@@ -28,6 +32,11 @@ class Ids:
     def __getitem__(self, rows: Ints | Flags | slice) -> "Ids":
         """Take the ids of some rows. Both objects share the bytes."""
         return Ids(self.data, self.starts[rows], self.ends[rows])
+
+    @property
+    def columns(self) -> Columns:
+        """The bytes, the starts and the ends."""
+        return self.data, self.starts, self.ends
 
     def decode_ids(self) -> list[str]:
         """Decode the ids to text."""
@@ -73,9 +82,8 @@ def match_ids(one: Ids, one_bounds: Ints, other: Ids, other_bounds: Ints) -> tup
 
     def match_share(own: slice) -> None:
         size = 4 * int(np.diff(one_bounds[own]).max(initial=1))
-        columns = (one.data, one.starts, one.ends, one_bounds[own])
-        others = (other.data, other.starts, other.ends, other_bounds[own])
-        _match_groups(*columns, *others, np.empty(size, np.int64), np.empty(size, np.uint64), first, found)
+        table, keys = np.empty(size, np.int64), np.empty(size, np.uint64)
+        _match_groups(one.columns, one_bounds[own], other.columns, other_bounds[own], table, keys, first, found)
 
     share = len(one_bounds) // THREADS + 1 if len(one) + len(other) > MIN_IDS_FOR_THREADS else max(len(one_bounds), 1)
     map_in_threads(match_share, [slice(i, i + share) for i in range(0, len(one_bounds), share)])
@@ -124,17 +132,10 @@ def _are_equal(one: Bytes, start: int, end: int, other: Bytes, other_start: int,
 
 @kernel
 def _find_slot(
-    key: np.uint64,
-    name: Bytes,
-    start: int,
-    end: int,
-    rows: Ints,
-    keys: NDArray[np.uint64],
-    data: Bytes,
-    starts: Ints,
-    ends: Ints,
+    key: np.uint64, name: Bytes, start: int, end: int, rows: Ints, keys: NDArray[np.uint64], ids: Columns
 ) -> int:
-    """Find the slot of an id in a table of rows of `data`, or the empty slot where it belongs."""
+    """Find the slot of an id in a table of rows of `ids`, or the empty slot where it belongs."""
+    data, starts, ends = ids
     slot = int(np.int64(key & np.uint64(len(rows) - 1)))
     while rows[slot] >= 0 and (
         keys[slot] != key or not _are_equal(name, start, end, data, starts[rows[slot]], ends[rows[slot]])
@@ -145,13 +146,9 @@ def _find_slot(
 
 @kernel
 def _match_groups(
-    data: Bytes,
-    starts: Ints,
-    ends: Ints,
+    one: Columns,
     bounds: Ints,
-    other: Bytes,
-    other_starts: Ints,
-    other_ends: Ints,
+    other: Columns,
     other_bounds: Ints,
     table: Ints,
     keys: NDArray[np.uint64],
@@ -159,6 +156,8 @@ def _match_groups(
     found: Ints,
 ) -> None:
     """Match each group by a hash table of its own: open addressing, at most half full."""
+    data, starts, ends = one
+    others, other_starts, other_ends = other
     for g in range(len(bounds)):
         size = 2
         while size < 2 * (bounds[g, 1] - bounds[g, 0]):
@@ -167,10 +166,10 @@ def _match_groups(
         rows[:] = -1
         for i in range(bounds[g, 0], bounds[g, 1]):
             key = _hash_id(data, starts[i], ends[i])
-            slot = _find_slot(key, data, starts[i], ends[i], rows, keys, data, starts, ends)
+            slot = _find_slot(key, data, starts[i], ends[i], rows, keys, one)
             first[i] = i if rows[slot] < 0 else rows[slot]
             if rows[slot] < 0:
                 rows[slot], keys[slot] = i, key
         for i in range(other_bounds[g, 0], other_bounds[g, 1]):
-            key = _hash_id(other, other_starts[i], other_ends[i])
-            found[i] = rows[_find_slot(key, other, other_starts[i], other_ends[i], rows, keys, data, starts, ends)]
+            key = _hash_id(others, other_starts[i], other_ends[i])
+            found[i] = rows[_find_slot(key, others, other_starts[i], other_ends[i], rows, keys, one)]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from keystone.runs.trec.arrays import Bytes, Floats, Ints
-from keystone.runs.trec.doc_ids import encode_ids, load_eight_bytes
+from keystone.runs.trec.doc_ids import Columns, encode_ids, load_eight_bytes
 from keystone.runs.trec.kernels import kernel
 from keystone.runs.trec.types import Run
 
@@ -28,39 +28,29 @@ def render_rows(run: Run, buffer: Bytes | None = None) -> memoryview:
     ending = f" {run.tag}\n"
     joints = encode_ids([f"{ending}{query_id} Q0 " for query_id in run.query_ids])
     lengths = joints.ends - joints.starts
-    size = int(lengths.sum() + lengths @ np.diff(offsets) + (docs.ends - docs.starts).sum()) + ROW_BYTES * (
-        len(docs) + 1
-    )
+    ids = int(lengths.sum() + lengths @ np.diff(offsets) + (docs.ends - docs.starts).sum())
+    size = ids + ROW_BYTES * (len(docs) + 1)
     out = buffer if buffer is not None and len(buffer) >= size else np.empty(size, np.uint8)
-    columns = (joints.data, joints.starts, joints.ends, offsets, docs.data, docs.starts, docs.ends)
     wide = run.scores.astype(np.float64)
     decimals = np.empty(len(wide), np.int64)
     _round_scores(wide, wide.view(np.int64), POWERS_OF_TEN, HALF_STEPS, decimals)
-    used = _render(*columns, wide, decimals, len(ending.encode()), out)
+    used = _render(joints.columns, offsets, docs.columns, wide, decimals, len(ending.encode()), out)
     return out[:used].data
 
 
 @kernel
 def _render(
-    joints: Bytes,
-    joint_starts: Ints,
-    joint_ends: Ints,
-    offsets: Ints,
-    docs: Bytes,
-    doc_starts: Ints,
-    doc_ends: Ints,
-    scores: Floats,
-    decimals: Ints,
-    ending: int,
-    out: Bytes,
+    joints: Columns, offsets: Ints, docs: Columns, scores: Floats, decimals: Ints, ending: int, out: Bytes
 ) -> int:
     """Put the rows. A joint holds the `ending` bytes that end a row, and the bytes that begin its query's next row."""
+    joint_data, joint_starts, joint_ends = joints
+    doc_data, doc_starts, doc_ends = docs
     at = 0
     for q in range(len(joint_starts)):
         start, end = joint_starts[q], joint_ends[q]
-        at = _put(joints, start + ending, end, out, at)
+        at = _put(joint_data, start + ending, end, out, at)
         for row in range(offsets[q], offsets[q + 1]):
-            at = _put(docs, doc_starts[row], doc_ends[row], out, at)
+            at = _put(doc_data, doc_starts[row], doc_ends[row], out, at)
             out[at] = SPACE
             at = _put_integer(row - offsets[q] + 1, out, at + 1)
             out[at] = SPACE
@@ -73,7 +63,7 @@ def _render(
                 at += 1
             else:
                 at = _put_decimal(decimals[row], out, at)
-            at = _put(joints, start, end, out, at)
+            at = _put(joint_data, start, end, out, at)
         at -= end - start - ending
     return at
 

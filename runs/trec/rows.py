@@ -130,7 +130,7 @@ def _read_piece(data: Bytes, first: int, last: int, columns: int) -> _Piece:
     starts, ends, values = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
     numbers, blocks, tag = np.empty((size, 3), np.int64), np.empty((size, 3), np.int64), np.zeros(2, np.int64)
     filled = (starts, ends, values, numbers, blocks, tag)
-    count, found, hard, broken = scan_lines(data, first, last, columns, POWERS_OF_TEN, *filled)
+    count, found, hard, broken = scan_lines(data, first, last, columns, POWERS_OF_TEN, filled)
     for row, start, end in numbers[:hard].tolist():
         values[row] = float(data[start:end].tobytes())
         if not np.isfinite(values[row]):

@@ -9,6 +9,9 @@ from keystone.runs.trec.kernels import kernel
 RUN_COLUMNS, QRELS_COLUMNS = 6, 4
 """The number of columns in a run and in qrels. In a run, all text from the sixth column on is the tag."""
 
+Filled = tuple[Ints, Ints, Floats, Ints, Ints, Ints]
+"""What `scan_lines` fills: starts and ends of documents, values, numbers, blocks, and the tag."""
+
 SPACE, TAB, LF, CR, HASH, PLUS, MINUS, POINT, ZERO = b" \t\n\r#+-.0"
 POWERS_OF_TEN = np.array([float(10**power) for power in range(23)])
 """The powers of ten that float64 holds exactly."""
@@ -131,23 +134,14 @@ def _divide_by_power(mantissa: np.uint64, power: float) -> tuple[float, bool]:
 
 @kernel
 def scan_lines(
-    data: Bytes,
-    first: int,
-    last: int,
-    columns: int,
-    powers: Floats,
-    starts: Ints,
-    ends: Ints,
-    values: Floats,
-    numbers: Ints,
-    blocks: Ints,
-    tag: Ints,
+    data: Bytes, first: int, last: int, columns: int, powers: Floats, filled: Filled
 ) -> tuple[int, int, int, int]:
     """Fill the columns from the lines of `data[first:last]`. Returns three counts, and the line of an error or -1.
 
     The counts are those of rows, of blocks and of numbers. A block (first row, start and end of the query id) stands
     for adjacent rows of one query. `numbers` (row, start, end) are those that this loop does not parse exactly.
     """
+    starts, ends, values, numbers, blocks, tag = filled
     row, block, hard = 0, 0, 0
     query, query_end = 0, 0
     at = first

@@ -10,17 +10,20 @@ from numpy.typing import NDArray
 
 from keystone.retrieval.types import offsets_of
 from keystone.runs.trec.arrays import Bytes, Flags, Ints
-from keystone.runs.trec.doc_ids import Ids, encode_ids, match_ids
+from keystone.runs.trec.doc_ids import Columns, Ids, encode_ids, match_ids
 from keystone.runs.trec.kernels import kernel
 
+Keys = NDArray[np.float32] | NDArray[np.uint64]
+"""What rows are sorted by before their ids."""
 
-def sort_best_first(keys: NDArray[np.float32] | NDArray[np.uint64], ids: Ids, offsets: Ints) -> Ints | slice:
+
+def sort_best_first(keys: Keys, ids: Ids, offsets: Ints) -> Ints | slice:
     """Sort the rows of each query, `offsets[i]:offsets[i + 1]`, by key down, then id down in byte order.
 
     Returns the sorted row numbers (int64[rows]). If all rows are in order already, it returns a slice of all rows.
     """
     order = np.arange(len(keys))
-    moved = _merge_sort(keys, ids.data, ids.starts, ids.ends, offsets, order, np.empty_like(order))
+    moved = _merge_sort(keys, ids.columns, offsets, order, np.empty_like(order))
     return order if moved else slice(None)
 
 
@@ -30,7 +33,7 @@ def place_by_id(ids: Ids, offsets: Ints) -> Ints:
     The rows of query i keep the places `offsets[i]:offsets[i + 1]`.
     """
     keys = np.empty(len(ids), np.uint64)
-    _fill_keys(ids.data, ids.starts, ids.ends, offsets, keys)
+    _fill_keys(ids.columns, offsets, keys)
     rows = np.arange(len(ids))
     places = np.empty_like(rows)
     places[rows[sort_best_first(keys, ids, offsets)]] = rows
@@ -40,11 +43,12 @@ def place_by_id(ids: Ids, offsets: Ints) -> Ints:
 
 
 @kernel
-def _fill_keys(data: Bytes, starts: Ints, ends: Ints, offsets: Ints, keys: NDArray[np.uint64]) -> None:
+def _fill_keys(ids: Columns, offsets: Ints, keys: NDArray[np.uint64]) -> None:
     """Fill `keys` with the eight bytes that follow the common prefix of a query's ids, as one number.
 
     If two keys differ, they have the order of their ids. Zeros fill up an id that ends within its eight bytes.
     """
+    data, starts, ends = ids
     for q in range(len(offsets) - 1):
         first, last = offsets[q], offsets[q + 1]
         if first == last:
@@ -64,22 +68,14 @@ def _fill_keys(data: Bytes, starts: Ints, ends: Ints, offsets: Ints, keys: NDArr
 
 
 @kernel
-def _merge_sort(
-    keys: NDArray[np.float32] | NDArray[np.uint64],
-    data: Bytes,
-    starts: Ints,
-    ends: Ints,
-    offsets: Ints,
-    order: Ints,
-    other: Ints,
-) -> int:
+def _merge_sort(keys: Keys, ids: Columns, offsets: Ints, order: Ints, other: Ints) -> int:
     """Merge-sort each query whose rows are out of order. Returns the number of such queries."""
     moved = 0
     for q in range(len(offsets) - 1):
         first, last = offsets[q], offsets[q + 1]
         width = 1
         for i in range(first + 1, last):
-            if _comes_before(i, i - 1, keys, data, starts, ends):
+            if _comes_before(i, i - 1, keys, ids):
                 break
         else:
             continue
@@ -89,7 +85,7 @@ def _merge_sort(
                 middle, end = min(start + width, last), min(start + 2 * width, last)
                 i, j = start, middle
                 for k in range(start, end):
-                    if i < middle and (j == end or not _comes_before(order[j], order[i], keys, data, starts, ends)):
+                    if i < middle and (j == end or not _comes_before(order[j], order[i], keys, ids)):
                         other[k] = order[i]
                         i += 1
                     else:
@@ -102,11 +98,10 @@ def _merge_sort(
 
 
 @kernel
-def _comes_before(
-    one: int, two: int, keys: NDArray[np.float32] | NDArray[np.uint64], data: Bytes, starts: Ints, ends: Ints
-) -> bool:
+def _comes_before(one: int, two: int, keys: Keys, ids: Columns) -> bool:
     if keys[one] != keys[two]:
         return bool(keys[one] > keys[two])
+    data, starts, ends = ids
     return _compare_ids(data, starts[one], ends[one], starts[two], ends[two]) > 0
 
 
