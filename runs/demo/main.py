@@ -24,8 +24,8 @@ from keystone.retrieval.backends import open_store
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.demo.corpus import write_corpus
-from keystone.runs.evaluation.answers.asked import read_asked
-from keystone.runs.evaluation.answers.judge_use import judge_files
+from keystone.runs.evaluation.answers.evaluate_answers import judge_files
+from keystone.runs.evaluation.answers.files import read_asked
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.pipeline.file_names import ANSWERS, QUERIES

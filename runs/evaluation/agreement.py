@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import open_binary, read_text
 from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.collections import find_folder, is_data_set
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.types import Qrels, pair_bounds
 
-Floats = NDArray[np.float64]
 Weights = Literal["none", "linear", "quadratic"]
 DRAWS = 2_000
 """The number of bootstrap samples of topics behind an interval of tau."""
@@ -33,7 +32,7 @@ class Agreement:
     """
 
     grades: tuple[int, ...]
-    counts: NDArray[np.int64]
+    counts: Ints
 
     def compute_kappa(self, weights: Weights = "none") -> float:
         """Compute Cohen's kappa (Educational and Psychological Measurement 1960); NaN if chance alone agrees.
@@ -58,7 +57,7 @@ def compare_judgments(first: Qrels, second: Qrels) -> Agreement:
     return count_labels(first.grades[places[places >= 0]], second.grades[places >= 0])
 
 
-def count_labels(first: NDArray[np.int64], second: NDArray[np.int64]) -> Agreement:
+def count_labels(first: Ints, second: Ints) -> Agreement:
     """Count the labels that two judges gave to the same items: int64[items] each."""
     grades, codes = np.unique(np.stack([first, second]), return_inverse=True)
     counts = np.zeros((len(grades), len(grades)), dtype=np.int64)
@@ -66,7 +65,7 @@ def count_labels(first: NDArray[np.int64], second: NDArray[np.int64]) -> Agreeme
     return Agreement(tuple(grades.tolist()), counts)
 
 
-def compute_kappa(counts: NDArray[np.int64], weights: Weights = "none") -> float:
+def compute_kappa(counts: Ints, weights: Weights = "none") -> float:
     """Compute Cohen's kappa of a confusion matrix (int64[g, g]), plain or weighted; NaN if chance alone agrees."""
     total = int(counts.sum())
     if not total:
@@ -138,7 +137,7 @@ def find_tau_interval(first: Floats, second: Floats) -> tuple[float, float]:
     return low, high
 
 
-def _take_means(values: Floats, drawn: NDArray[np.int64]) -> Floats:
+def _take_means(values: Floats, drawn: Ints) -> Floats:
     """Take the means of systems over the topics of each draw, NaN left out: float64[draws, systems]."""
     weights = drawn @ (~np.isnan(values)).T.astype(np.float64)
     return np.divide(drawn @ np.nan_to_num(values).T, weights, out=np.full_like(weights, np.nan), where=weights > 0)
@@ -232,10 +231,7 @@ def list_means(evaluations: Sequence[Evaluation]) -> Board:
 
 
 def compare_boards(first: Board, second: Board) -> list[BoardAgreement]:
-    """Compare two leaderboards by each measure of quality that both have. There may be none.
-
-    The share of judged documents is no measure of quality.
-    """
+    """Compare two leaderboards by each measure of both, except the share of judged documents. There may be none."""
     found = []
     for measure, own in first.items():
         other = second.get(measure)

@@ -15,6 +15,7 @@ from keystone.indexing.types import Progress, silent
 from keystone.runs.evaluation.bounds import Bounds, bound_measures, treat_otherwise
 from keystone.runs.evaluation.evaluate import Evaluation, check_run, evaluate_file
 from keystone.runs.evaluation.measures import Measure
+from keystone.runs.trec.arrays import Floats
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.kernels import THREADS, kernel
 from keystone.runs.trec.rows import split_columns
@@ -75,10 +76,9 @@ def evaluate_batch(
 ) -> Batch:
     """Check all run files, and measure them by each file of judgments.
 
-    If they are to be `compared`, runs also have the means of other treatments of documents without a judgment.
-
-    Files are read in threads, a few ahead of the one that is measured, so memory does not grow with their number.
-    `UserError` lists the faults of all bad files; if `skip_bad`, only if no good file is left.
+    If they are to be `compared`, runs also have the means of other treatments of documents without a judgment. Files
+    are read in threads, a few ahead of the one that is measured, so memory does not grow with their number. `UserError`
+    lists the faults of all bad files; if `skip_bad`, only if no good file is left.
     """
     judges = [_read_judge(path, cut.topics) for path in qrels_paths]
     measured: list[list[Evaluation]] = [[] for _ in judges]
@@ -219,7 +219,7 @@ def compute_rbo(first: _Head, second: _Head, p: float = COPY_PERSISTENCE) -> flo
 
 
 @kernel
-def _fill_rbo(first: _Head, second: _Head, p: float, values: NDArray[np.float64]) -> None:
+def _fill_rbo(first: _Head, second: _Head, p: float, values: Floats) -> None:
     for topic in range(len(first)):
         a, b = first[topic], second[topic]
         overlap, total, weight, depth = 0, 0.0, 1.0, 0

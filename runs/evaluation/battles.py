@@ -1,12 +1,11 @@
 """Battles of answers: which of two a model prefers, narrative by narrative in both orders, and what comes of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.generation.grading.rate_answers import AnswerPair, Battle, BothOrders, judge_battles
 from keystone.generation.types import Failure
@@ -17,11 +16,10 @@ from keystone.runs.evaluation.answers.files import Submission, read_submission
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
+from keystone.runs.trec.arrays import Floats
 
 CREDIT: Mapping[str, float] = {"A": 1.0, "tie": 0.5, "B": 0.0}
 """What a verdict gives the answer that was shown first."""
-
-
 TIE = "Tie"
 """A tie in the file of verdicts, as RAGDoll spells it."""
 UNFOUGHT: Mapping[float, tuple[str, str]] = {1.0: ("A", "B"), 0.5: (TIE, TIE), 0.0: ("B", "A")}
@@ -78,15 +76,13 @@ def judge_pair(
         else Fight(topic_id, None, 0.5 + 0.5 * (bool(own[0]) - bool(own[1])))
         for topic_id, own in texts.items()
     )
-    cautions = [one for file in (first, second) for one in _caution(file, list(asked))]
+    cautions = list[str]()
+    for file in (first, second):
+        cautions += caution_about_topics(file.name, list(file.answers), list(asked), "an answer", "narrative")
     cautions += [f"{one.topic_id}: no verdict: {reason}" for one in fights if (reason := _find_failure(one))]
     if all(one.outcome is None for one in fights):
         raise UserError(f"the model gave no verdict: {cautions[-1]}")
     return Pair(*_name(first, second), judge, fights, tuple(cautions)), asked
-
-
-def _caution(file: Submission, asked: Sequence[str]) -> list[str]:
-    return caution_about_topics(file.name, list(file.answers), asked, "an answer", "narrative")
 
 
 def _name(first: Submission, second: Submission) -> tuple[str, str]:
@@ -203,5 +199,5 @@ def summarise_pair(pair: Pair) -> Summary:
     )
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def _mean(values: Floats) -> float:
     return float(values.mean()) if len(values) else float("nan")

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate
 from keystone.runs.evaluation.measures import Measure, read_ir_measure
+from keystone.runs.trec.arrays import Flags, Ints
 from keystone.runs.trec.doc_ids import concatenate_ids, match_ids
 from keystone.runs.trec.run_files import sort_as_trec_eval
 from keystone.runs.trec.types import Qrels, Run, pair_bounds, sort_qrels
@@ -70,7 +70,7 @@ def treat_otherwise(evaluation: Evaluation, run: Run, qrels: Qrels, measures: Se
     return replace(evaluation, other_means=means)
 
 
-def _add(qrels: Qrels, run: Run, rows: NDArray[np.bool_], grade: int) -> Qrels:
+def _add(qrels: Qrels, run: Run, rows: Flags, grade: int) -> Qrels:
     """Add rows of a run to judgments of the same topics, with a grade. Subtopics stay as they are."""
     new = run.keep(rows)
     counts = np.diff(qrels.offsets) + np.diff(new.offsets)
@@ -82,7 +82,7 @@ def _add(qrels: Qrels, run: Run, rows: NDArray[np.bool_], grade: int) -> Qrels:
     return replace(sort_qrels(qrels.query_ids, offsets, docs, grades), subtopics=qrels.subtopics)
 
 
-def _compute_residual(p: float, offsets: NDArray[np.int64], places: NDArray[np.int64]) -> float:
+def _compute_residual(p: float, offsets: Ints, places: Ints) -> float:
     """Compute the mean over topics of the weight of unjudged ranks, and of all ranks below the last: p^depth."""
     lengths = np.diff(offsets)
     ranks = np.arange(len(places)) - np.repeat(offsets[:-1], lengths)

@@ -1,12 +1,11 @@
 """Cautions: one sentence for each reason why the measures of a run may mislead."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure
+from keystone.runs.trec.arrays import Flags, Ints
 from keystone.runs.trec.types import Qrels, Run
 from keystone.runs.wording import plural
 
@@ -38,10 +37,7 @@ def caution_about_judgments(qrels: Qrels, measures: Sequence[Measure]) -> list[s
 def caution_about_topics(
     name: str, asked: Sequence[str], judged: Sequence[str], row: str = "a row", judgment: str = "judgment"
 ) -> list[str]:
-    """Caution about topics that only the run or only the judgments have.
-
-    `row` and `judgment` name an entry of the run and of the judgments.
-    """
+    """Caution about topics that only the run, with `row`s, or only the judgments, each a `judgment`, have."""
     missing, extra = sorted(set(judged) - set(asked)), sorted(set(asked) - set(judged))
     found = []
     if missing:
@@ -76,7 +72,7 @@ def caution_about_order(name: str, run: Run) -> list[str]:
 
 
 def caution_about_negative_grades(
-    name: str, rows: NDArray[np.bool_], offsets: NDArray[np.int64], measures: Sequence[Measure], condensed: bool
+    name: str, rows: Flags, offsets: Ints, measures: Sequence[Measure], condensed: bool
 ) -> list[str]:
     """Caution about rows with a negative grade, which `rows` (bool[rows]) marks, where tools treat them differently."""
     ranks = np.flatnonzero(rows) - np.repeat(offsets[:-1], np.diff(offsets))[rows]
@@ -91,33 +87,23 @@ def caution_about_negative_grades(
     ]
 
 
-def caution_about_ids(name: str, run: Run, qrels: Qrels, places: NDArray[np.int64]) -> list[str]:
+def caution_about_ids(name: str, run: Run, qrels: Qrels, places: Ints) -> list[str]:
     """Caution about the form of ids, if no row is judged. `places` (int64[rows]) is -1 for a row without a judgment."""
     if not len(places) or np.any(places >= 0):
         return []
     lengths = np.diff(run.offsets)
     head = np.arange(len(places)) - np.repeat(run.offsets[:-1], lengths) < HEAD_ROWS
     rows = list(zip(np.repeat(run.query_ids, lengths)[head].tolist(), run.docs[head].decode_ids(), strict=True))
-    judged = list(
-        zip(np.repeat(qrels.query_ids, np.diff(qrels.offsets)).tolist(), qrels.docs.decode_ids(), strict=True)
-    )
-    documents = {(topic, _strip_segment(doc)) for topic, doc in judged}
+    judged = qrels.list_rows()
+    documents = {(topic, _strip_segment(doc)) for topic, doc, _ in judged}
     alike = sum((topic, _strip_segment(doc)) in documents for topic, doc in rows)
-    found = [
-        f"{name}: no row is judged; its ids look like {rows[0][1]!r}, those of the judgments like {judged[0][1]!r}"
-    ]
+    ids = f"its ids look like {rows[0][1]!r}, those of the judgments like {judged[0][1]!r}"
+    found = [f"{name}: no row is judged; {ids}"]
     if alike:
         own, other = ("segments", "documents") if any("#" in doc for _, doc in rows) else ("documents", "segments")
         share = f"{alike:,} of the first {len(rows):,} rows are of a judged document"
         found.append(f"{name}: its rows are {own}, the judgments {other}: {share}")
     return found
-
-
-def caution_about_circle(name: str, rows: int, grades: Path) -> list[str]:
-    """Caution about rows that are judged by the grades that selected the documents of the run."""
-    if not rows:
-        return []
-    return [f"{name}: {plural(rows, 'row')} judged by the very grades that selected its documents, see {grades}"]
 
 
 def _normalise_topic_id(topic: str) -> str:

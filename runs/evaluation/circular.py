@@ -1,24 +1,96 @@
-"""The guard against circular evaluation: grades that selected a run's documents must not silently judge that run.
+"""The record beside judgments by a model, and the guard against circular evaluation.
 
-The manifest of a run directory says which files were made with or after its grades. The grades are in its
-`grades.qrels`, whose second column names the model. So a line there is recognised in any file of judgments.
-Judgments of `keystone judge` have a record beside them, which names the model. They count as the grades of that model.
+Grades that selected a run's documents must not silently judge that run. The manifest of a run directory says which
+files were made with or after its grades. The grades are in its `grades.qrels`, whose second column names the model. So
+a line there is recognised in any file of judgments. The record of `keystone judge` names the model, too: its judgments
+count as the grades of that model.
 """
 
 from collections.abc import Set
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
+import orjson
+from pydantic import TypeAdapter, ValidationError
 
+from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import hash_file
+from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import document_id
 from keystone.runs.pipeline.directory import read_entries
 from keystone.runs.pipeline.file_names import QRELS
 from keystone.runs.pipeline.grading.grade_files import Judgment
 from keystone.runs.trec.collections import read_qrels_bytes
-from keystone.runs.trec.judge_record import name_record, read_record
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.types import Run
+
+RECORD_SUFFIX = ".judge.json"
+"""The end of the record's name, after the whole name of the file of judgments."""
+
+
+@dataclass(frozen=True, slots=True)
+class PooledRun:
+    """A run file whose documents were judged."""
+
+    file: str
+    sha256: str
+    circular_rows: int
+    """The rows that are judged by the model whose grades selected the documents of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRecord:
+    """Who made a file of judgments, and how. `model` stands in the second column of the file."""
+
+    model: str
+    prompts: dict[str, str]
+    """The SHA-256 of each prompt, by its name."""
+    date: str
+    """The day on which the file was made."""
+    sha256: str
+    """The SHA-256 of the file of judgments."""
+    depth: int
+    repeats: int
+    cascade: bool
+    failed: int
+    """The number of pooled documents without a judgment, because the model gave no grade."""
+    runs: list[PooledRun]
+    grades: list[list[int]]
+    """All grades behind each line of the file, if there are several; else empty."""
+    against: str = ""
+    """The file of other judgments that these were compared with, if any."""
+    compared: list[int | None] = field(default_factory=list)
+    """The grade in that file for each line of this one, or None; empty without such a file."""
+
+
+_ADAPTER = TypeAdapter(JudgeRecord)
+
+
+def name_record(qrels: Path) -> Path:
+    """Name the record of a file of judgments."""
+    return qrels.with_name(f"{qrels.name}{RECORD_SUFFIX}")
+
+
+def read_record(qrels: Path) -> JudgeRecord | None:
+    """Read the record of a file of judgments; None if it has none. `UserError` if the record is damaged."""
+    path = name_record(qrels)
+    if not path.is_file():
+        return None
+    try:
+        return _ADAPTER.validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path}: not a record of judgments: {place or 'the file'}: {first['msg']}") from error
+
+
+def write_record(qrels: Path, record: JudgeRecord) -> None:
+    """Write the record of a file of judgments. The file appears when it is whole."""
+    with write_whole(name_record(qrels)) as out:
+        out.write(orjson.dumps(asdict(record), option=orjson.OPT_APPEND_NEWLINE))
 
 
 def find_shaping_grades(run: Path, qrels: Path) -> Path | None:
@@ -71,10 +143,7 @@ def _list_pairs(judgments: Set[Judgment], judge: str | None = None) -> set[tuple
 
 
 def _list_shaped_files(directory: Path) -> dict[str, str]:
-    """List the files of a run directory that its grades have shaped: those made with them, and all made from these.
-
-    Returns the SHA-256 of each.
-    """
+    """List the files of a run directory that its grades have shaped, directly or not, with the SHA-256 of each."""
     entries = read_entries(directory)
     if QRELS not in entries or not (directory / QRELS).is_file():
         return {}

@@ -7,7 +7,6 @@ from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.runs.evaluation.evaluate import HEAD_RANKS, Evaluation
 from keystone.runs.evaluation.resample import (
@@ -17,6 +16,7 @@ from keystone.runs.evaluation.resample import (
     find_bootstrap_interval,
     run_randomisation_test,
 )
+from keystone.runs.trec.arrays import Floats
 from keystone.runs.trec.kernels import kernel
 from keystone.runs.wording import plural
 
@@ -33,10 +33,7 @@ TURN = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference of a later run from the first one by one measure.
-
-    Both p-values are two-sided, and corrected by Holm for the number of later runs.
-    """
+    """The difference of a later run from the first. p is two-sided, and corrected by Holm for all later runs."""
 
     mean: float
     """The mean of the later run minus that of the first."""
@@ -51,10 +48,7 @@ class Difference:
 
 
 def compare_runs(evaluations: Sequence[Evaluation]) -> list[dict[str, Difference]]:
-    """Compare each later run with the first one, by each measure.
-
-    Topics on which one of the two is NaN are left out.
-    """
+    """Compare each later run with the first by each measure. Topics on which one of the two is NaN are left out."""
     first, *others = evaluations
     found: list[dict[str, Difference]] = [{} for _ in others]
     for measure, values in first.values.items():
@@ -79,7 +73,7 @@ def correct_by_holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in corrected]
 
 
-def _compute_effect(differences: NDArray[np.float64]) -> float:
+def _compute_effect(differences: Floats) -> float:
     if len(differences) and not differences.any():
         return 0.0
     if len(differences) < 2 or _are_constant(differences):
@@ -87,7 +81,7 @@ def _compute_effect(differences: NDArray[np.float64]) -> float:
     return float(differences.mean() / differences.std(ddof=1))
 
 
-def _are_constant(differences: NDArray[np.float64]) -> bool:
+def _are_constant(differences: Floats) -> bool:
     error = differences.std(ddof=1) / np.sqrt(len(differences))
     return bool(error < CONSTANT_SHARE * np.abs(differences).max())
 
@@ -101,7 +95,7 @@ def run_paired_test(first: Evaluation, second: Evaluation) -> dict[str, float]:
     return {measure: compute_t_p_value(values - second.values[measure]) for measure, values in first.values.items()}
 
 
-def compute_t_p_value(differences: NDArray[np.float64]) -> float:
+def compute_t_p_value(differences: Floats) -> float:
     """Compute the p-value of one paired t-test, of differences (float64[topics]); see `run_paired_test`."""
     from scipy.stats import t
 
@@ -217,7 +211,6 @@ def build_report(evaluations: Sequence[Evaluation], tested: bool = True) -> dict
     }
 
 
-Floats = NDArray[np.float64]
 PERMUTATIONS = 20_000
 """The number of permutations of systems. The smallest possible p is then 0.00005."""
 
@@ -240,10 +233,7 @@ class Pair:
 
 
 def compare_all_pairs(evaluations: Sequence[Evaluation], measure: str) -> list[Pair]:
-    """Compare each pair of runs by a measure, in the order of the runs.
-
-    Topics that a run could not measure are left out.
-    """
+    """Compare each pair of runs by a measure, in order. Topics that a run could not measure are left out."""
     values = np.stack([one.values[measure] for one in evaluations])
     values = values[:, ~np.isnan(values).any(axis=0)]
     pairs = list(combinations(range(len(evaluations)), 2))

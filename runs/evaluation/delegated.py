@@ -1,6 +1,6 @@
 """Measures by the names of `ir_measures`, each by itself, so that none depends on which others are asked.
 
-Keystone computes those of `definitions`, and those of diversity. The packages behind `ir_measures` compute the others.
+Keystone computes those that `measures` defines, and those of diversity, and the packages behind `ir_measures` the rest.
 They get numbers for ids and 1 for relevant grades, so no form of an id and no grade can mislead them.
 
 The measures of diversity look at the subtopics of a topic, by the definitions of TREC's ndeval. They depend on no id:
@@ -15,11 +15,18 @@ from io import StringIO
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation import definitions
-from keystone.runs.evaluation.measures import FAMILIES, SUBTOPIC_FAMILIES, Measure, read_ir_measure
+from keystone.runs.evaluation.measures import (
+    FAMILIES,
+    SUBTOPIC_FAMILIES,
+    GradedTopic,
+    Measure,
+    is_defined_here,
+    measure_by_definition,
+    read_ir_measure,
+)
+from keystone.runs.trec.arrays import Flags, Floats, Ints
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.types import Qrels, pair_bounds
 
@@ -27,9 +34,7 @@ FAULTS = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError,
 """What the packages behind `ir_measures` raise for judgments or parameters that they do not expect."""
 
 
-def measure_by_name(
-    places: NDArray[np.int64], offsets: NDArray[np.int64], qrels: Qrels, measures: Sequence[Measure]
-) -> dict[str, NDArray[np.float64]]:
+def measure_by_name(places: Ints, offsets: Ints, qrels: Qrels, measures: Sequence[Measure]) -> dict[str, Floats]:
     """Measure a run, sorted as trec_eval does, on the topics of `qrels`: for each measure float64[topics].
 
     Topic i owns the rows `offsets[i]:offsets[i + 1]` of `places` (int64[rows]), the positions of documents among the
@@ -41,8 +46,8 @@ def measure_by_name(
         asked = read_ir_measure(str(measure))
         if measure.family in SUBTOPIC_FAMILIES:
             found = _measure_diversity(asked, places, offsets, qrels, ranked)
-        elif definitions.is_defined_here(asked):
-            found = [definitions.measure_topic(asked, topic) for topic in _list_topics(ranked, offsets, qrels)]
+        elif is_defined_here(asked):
+            found = [measure_by_definition(asked, topic) for topic in _list_topics(ranked, offsets, qrels)]
         else:
             found = _ask_ir_measures(asked, rankings(), qrels).tolist()
         values[str(measure)] = np.array(found, dtype=np.float64)
@@ -50,12 +55,8 @@ def measure_by_name(
 
 
 def measure_by_function(
-    function: Callable[[definitions.GradedTopic], float],
-    places: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    qrels: Qrels,
-    measure: Measure,
-) -> NDArray[np.float64]:
+    function: Callable[[GradedTopic], float], places: Ints, offsets: Ints, qrels: Qrels, measure: Measure
+) -> Floats:
     """Measure a run as `measure_by_name` does, by a function of one topic that another package adds: float64[topics].
 
     `keystone.runs.evaluation.measures.Family` says what the function gets.
@@ -69,28 +70,24 @@ def measure_by_function(
     return np.array([float(function(topic)) for topic in cut], dtype=np.float64)
 
 
-def _mark_relevant(grades: NDArray[np.int64], lowest: int) -> NDArray[np.int64]:
+def _mark_relevant(grades: Ints, lowest: int) -> Ints:
     return np.where(grades >= lowest, 1, np.minimum(grades, 0))
 
 
-def _list_topics(
-    ranked: NDArray[np.int64], offsets: NDArray[np.int64], qrels: Qrels
-) -> Iterator[definitions.GradedTopic]:
+def _list_topics(ranked: Ints, offsets: Ints, qrels: Qrels) -> Iterator[GradedTopic]:
     """List the grades of each topic: of its judged documents, and of its rows in `ranked` (int64[rows])."""
     top = int(qrels.grades.max())
     for (a, b), (c, d) in zip(pair_bounds(qrels.offsets).tolist(), pair_bounds(offsets).tolist(), strict=True):
-        yield definitions.GradedTopic(qrels.grades[a:b], ranked[c:d], top)
+        yield GradedTopic(qrels.grades[a:b], ranked[c:d], top)
 
 
-def list_grades(places: NDArray[np.int64], offsets: NDArray[np.int64], qrels: Qrels) -> NDArray[np.int64]:
+def list_grades(places: Ints, offsets: Ints, qrels: Qrels) -> Ints:
     """List the grade of each row, -1 for a document without a judgment: int64[rows]."""
     rows = np.repeat(qrels.offsets[:-1], np.diff(offsets)) + places
     return np.where(places < 0, -1, qrels.grades[np.maximum(rows, 0)])
 
 
-def _measure_diversity(
-    asked: Any, places: NDArray[np.int64], offsets: NDArray[np.int64], qrels: Qrels, ranked: NDArray[np.int64]
-) -> list[float]:
+def _measure_diversity(asked: Any, places: Ints, offsets: Ints, qrels: Qrels, ranked: Ints) -> list[float]:
     found = []
     judged_only = "judged_only" in asked.SUPPORTED_PARAMS and asked["judged_only"]
     for number, judged in enumerate(list_subtopic_flags(qrels, asked["rel"])):
@@ -100,7 +97,7 @@ def _measure_diversity(
     return found
 
 
-def _ask_ir_measures(asked: Any, rankings: dict[str, dict[str, float]], qrels: Qrels) -> NDArray[np.float64]:
+def _ask_ir_measures(asked: Any, rankings: dict[str, dict[str, float]], qrels: Qrels) -> Floats:
     import ir_measures
 
     grades, plain = qrels.grades, asked
@@ -121,7 +118,7 @@ def _ask_ir_measures(asked: Any, rankings: dict[str, dict[str, float]], qrels: Q
     return values
 
 
-def _list_judgments(offsets: NDArray[np.int64], grades: NDArray[np.int64]) -> dict[str, dict[str, int]]:
+def _list_judgments(offsets: Ints, grades: Ints) -> dict[str, dict[str, int]]:
     """List the grades of each topic by its number, for documents by their positions.
 
     If all grades of a topic are negative, they become 0, because trec_eval would read memory that it never wrote.
@@ -132,7 +129,7 @@ def _list_judgments(offsets: NDArray[np.int64], grades: NDArray[np.int64]) -> di
     return {str(i): {str(place): g for place, g in enumerate(lifted[a:b])} for i, (a, b) in enumerate(bounds)}
 
 
-def _list_rankings(places: NDArray[np.int64], offsets: NDArray[np.int64]) -> dict[str, dict[str, float]]:
+def _list_rankings(places: Ints, offsets: Ints) -> dict[str, dict[str, float]]:
     """List the rows of each topic that has any, with scores that fall from place to place."""
     found = {}
     for i, (start, end) in enumerate(pair_bounds(offsets).tolist()):
@@ -143,8 +140,6 @@ def _list_rankings(places: NDArray[np.int64], offsets: NDArray[np.int64]) -> dic
     return found
 
 
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 EQUAL = 1 - 1e-12
 """Gains that differ by less than this factor are equal."""
 
@@ -197,7 +192,7 @@ def measure_topic(asked: Any, judged: Flags, ranked: Flags) -> float:
 
 def _find_gains(found: Flags, alpha: float) -> Floats:
     """Find the gain of each row: each time that a subtopic was seen before takes the share alpha of its gain."""
-    seen: NDArray[np.int64] = np.cumsum(found, axis=0) - found
+    seen: Ints = np.cumsum(found, axis=0) - found
     return np.asarray(((1 - alpha) ** seen * found).sum(axis=1), dtype=np.float64)
 
 
@@ -214,7 +209,7 @@ def _find_ideal_gains(judged: Flags, alpha: float, depth: int) -> Floats:
     kinds, counts = np.unique(judged[judged.any(axis=1)], axis=0, return_counts=True)
     order = np.argsort(_number_by_overlaps(kinds, counts.tolist()), kind="stable")
     kinds, counts = kinds[order], counts[order]
-    seen: NDArray[np.int64] = np.zeros(kinds.shape[1], dtype=np.int64)
+    seen: Ints = np.zeros(kinds.shape[1], dtype=np.int64)
     gains = list[float]()
     while len(gains) < depth and counts.any():
         offered = np.where(counts > 0, kinds @ (1.0 - alpha) ** seen, -1)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.fusion.depth import (
     Reliability,
@@ -27,10 +26,10 @@ from keystone.runs.evaluation.tune import draw_folds, rank_narratives
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.search import list_system_files
 from keystone.runs.pipeline.values import convert_to_run
+from keystone.runs.trec.arrays import Flags, Floats
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_run
 from keystone.runs.trec.types import Run
 
-Floats = NDArray[np.float64]
 FIXED_DEPTHS = (5, 10, 20, 50, 100)
 """The depths that a chosen one is compared with."""
 
@@ -43,7 +42,7 @@ class JudgedTopic:
     """
 
     scores: Floats
-    relevant: NDArray[np.bool_]
+    relevant: Flags
     all_relevant: int
     by_system: tuple[Floats, ...] = ()
 
@@ -85,11 +84,12 @@ def list_judged_topics(
     if skip_own:
         run, systems = drop_own_documents(run), [drop_own_documents(one) for one in systems]
     hits, found, lists = run.list_hits(), [], [one.list_hits() for one in systems]
-    ids = judged.docs.decode_ids()
-    for i, topic in enumerate(judged.query_ids):
-        rows = range(judged.offsets[i], judged.offsets[i + 1])
-        good = {ids[row] for row in rows if judged.grades[row] >= relevant_from}
-        if good and hits.get(topic):
+    relevant_of: dict[str, set[str]] = {}
+    for topic, doc_id, grade in judged.list_rows():
+        if grade >= relevant_from:
+            relevant_of.setdefault(topic, set()).add(doc_id)
+    for topic, good in relevant_of.items():
+        if hits.get(topic):
             docs, scores = zip(*hits[topic], strict=True)
             by_system = tuple(describe_by_system(docs, own.get(topic, [])) for own in lists)
             relevant = np.array([doc in good for doc in docs])
@@ -100,14 +100,11 @@ def list_judged_topics(
 
 
 def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5, seed: int = 0) -> Calibration:
-    """Fit a calibration on all topics, and test it on each fold of topics by one of the others.
-
-    `UserError` if there are fewer topics than folds.
-    """
+    """Fit a calibration on all topics, and test it on folds. `UserError` if there are fewer topics than folds."""
     features = [one.describe() for one in topics]
     fold = draw_folds(len(topics), folds, seed)
 
-    def fit(chosen: NDArray[np.bool_]) -> Floats:
+    def fit(chosen: Flags) -> Floats:
         places = np.flatnonzero(chosen).tolist()
         return fit_calibration(
             np.concatenate([features[i] for i in places]), np.concatenate([topics[i].relevant for i in places])

@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import unicode_name
@@ -27,10 +26,12 @@ from keystone.runs.evaluation.circular import find_circular_rows
 from keystone.runs.evaluation.delegated import list_grades, measure_by_function, measure_by_name
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, LEAST_AP, Measure, is_geometric
 from keystone.runs.evaluation.resample import find_bootstrap_interval
+from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
 from keystone.runs.trec.types import Qrels, Run, make_run, pair_bounds, show_as_html
+from keystone.runs.wording import plural
 
 LEAST_PARALLEL_TOPICS = 1_000
 """Below this number of topics, the threads of a metric would wait for each other longer than they work."""
@@ -112,7 +113,7 @@ class Evaluation:
 
     name: str
     topics: tuple[str, ...]
-    values: dict[str, NDArray[np.float64]]
+    values: dict[str, Floats]
     counts: Counts = Counts()
     cautions: tuple[str, ...] = ()
     circular_rows: int = 0
@@ -132,7 +133,7 @@ class Evaluation:
         """Yield the names of the measures."""
         return iter(self.values)
 
-    def __getitem__(self, measure: str) -> NDArray[np.float64]:
+    def __getitem__(self, measure: str) -> Floats:
         """The values of all topics by a measure: float64[topics]. `KeyError` for a measure that was not taken."""
         return self.values[measure]
 
@@ -242,16 +243,14 @@ def take_mean(name: str, run: Run, qrels: Qrels, measure: Measure) -> float:
         return float("nan")
 
 
-def _count_rows(run: Run, places: NDArray[np.int64]) -> Counts:
+def _count_rows(run: Run, places: Ints) -> Counts:
     lengths = np.diff(run.offsets)
     answered = lengths[lengths > 0]
     depth = int(np.median(answered)) if len(answered) else 0
     return Counts(len(lengths), len(answered), len(places), int(np.count_nonzero(places >= 0)), depth)
 
 
-def _arrange_for_ranx(
-    places: NDArray[np.int64], offsets: NDArray[np.int64], qrels: Qrels
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
+def _arrange_for_ranx(places: Ints, offsets: Ints, qrels: Qrels) -> Iterator[tuple[Ints, Floats, Floats]]:
     """Arrange topics for ranx's metrics: topics (int64[t]), then judgments and rankings (float64[t, documents, 2]).
 
     Judgments are (document, grade) pairs and rankings (document, score) pairs. Documents are numbered by `places`
@@ -274,16 +273,14 @@ def _arrange_for_ranx(
         yield own, judged, ranking
 
 
-def _take_first_rows(
-    offsets: NDArray[np.int64], own: NDArray[np.int64], counts: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _take_first_rows(offsets: Ints, own: Ints, counts: Ints) -> Ints:
     """Take the first `counts` rows of some topics, as far as they have them; -1 fills up: int64[topics, rows]."""
     columns = np.arange(counts[own].max())
     rows = offsets[own][:, None] + columns
     return np.where(rows < np.minimum(offsets[own] + counts[own], offsets[own + 1])[:, None], rows, -1)
 
 
-def _measure_judged_share(places: NDArray[np.int64], offsets: NDArray[np.int64], cutoff: int) -> NDArray[np.float64]:
+def _measure_judged_share(places: Ints, offsets: Ints, cutoff: int) -> Floats:
     rows = np.flatnonzero(places >= 0)
     topic = np.searchsorted(offsets, rows, side="right") - 1
     found = np.bincount(topic[rows - offsets[topic] < cutoff], minlength=len(offsets) - 1)
@@ -300,11 +297,9 @@ def evaluate_files(
 ) -> list[Evaluation]:
     """Evaluate run files on one qrels file. If `skip_own`, documents with the id of their query do not count.
 
-    If `condensed`, documents without a grade of 0 or more do not count either.
-
-    Each evaluation says how many rows are judged by grades that selected the documents of the run. `add`
-    adds more to the evaluation of a run. `UserError` for a run without a row or without a judged topic, and for files
-    that cannot be read.
+    If `condensed`, documents without a grade of 0 or more do not count either. Each evaluation says how many rows are
+    judged by grades that selected the documents of the run. `add` adds more to the evaluation of a run. `UserError` for
+    a run without a row or without a judged topic, and for files that cannot be read.
     """
     qrels_path = find_qrels_file(qrels_path)
     qrels = read_qrels(qrels_path)
@@ -333,8 +328,11 @@ def evaluate_file(
     """Measure the run of a file, and count the rows judged by grades that selected its documents."""
     evaluation = evaluate(unicode_name(path), run, qrels, measures, condensed)
     circular, grades = find_circular_rows(path, run, qrels_path)
-    found = cautions.caution_about_circle(evaluation.name, circular, grades)
-    return replace(evaluation, circular_rows=circular, cautions=(*evaluation.cautions, *found))
+    if not circular:
+        return evaluation
+    rows = f"{plural(circular, 'row')} judged by the very grades that selected its documents, see {grades}"
+    found = (*evaluation.cautions, f"{evaluation.name}: {rows}")
+    return replace(evaluation, circular_rows=circular, cautions=found)
 
 
 def compile_loops() -> None:

@@ -6,7 +6,6 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.agreement import (
@@ -18,8 +17,8 @@ from keystone.runs.evaluation.agreement import (
 )
 from keystone.runs.evaluation.compare import LEVEL, Difference, Pair, compare_all_pairs, find_letters
 from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.trec.arrays import Floats
 
-Floats = NDArray[np.float64]
 BEST = "best"
 """The name of a baseline that stands for the run with the highest mean."""
 

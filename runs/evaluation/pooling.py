@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from statistics import mean
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.types import Progress, silent
 from keystone.retrieval.types import offsets_of
 from keystone.runs.evaluation.agreement import compute_tau, rank_means
 from keystone.runs.evaluation.evaluate import take_mean
 from keystone.runs.evaluation.measures import Measure
+from keystone.runs.trec.arrays import Flags, Floats
 from keystone.runs.trec.types import Qrels, Run, SubtopicGrades
 
 Rankings = Mapping[str, Mapping[str, Sequence[str]]]
 """Run -> topic -> document ids, best first."""
-Marks = NDArray[np.bool_]
 
 
 def list_documents(run: Run, depth: int) -> dict[str, list[str]]:
@@ -43,7 +42,7 @@ def pool_documents(
     return pool
 
 
-def mark_documents(rankings: Rankings, depth: int, documents: Mapping[str, Sequence[str]]) -> Marks:
+def mark_documents(rankings: Rankings, depth: int, documents: Mapping[str, Sequence[str]]) -> Flags:
     """Mark which of the documents of each topic each run has among its first `depth`: bool[runs, documents]."""
     pairs = ((topic, doc) for topic, docs in documents.items() for doc in docs)
     places = {pair: place for place, pair in enumerate(pairs)}
@@ -54,19 +53,19 @@ def mark_documents(rankings: Rankings, depth: int, documents: Mapping[str, Seque
     return marks
 
 
-def join_teams(marks: Marks, teams: Sequence[str]) -> dict[str, Marks]:
+def join_teams(marks: Flags, teams: Sequence[str]) -> dict[str, Flags]:
     """Join the marks of each team's runs: bool[documents] by team. `teams` has one for each run."""
     own = np.array(teams)
     return {team: marks[own == team].any(axis=0) for team in dict.fromkeys(teams)}
 
 
-def find_unique(marks: Mapping[str, Marks]) -> dict[str, Marks]:
+def find_unique(marks: Mapping[str, Flags]) -> dict[str, Flags]:
     """Find the documents that only one has: bool[documents] by its name."""
     counts = np.sum([*marks.values()], axis=0)
     return {name: own & (counts == 1) for name, own in marks.items()}
 
 
-def compute_overlaps(marks: Marks) -> NDArray[np.float64]:
+def compute_overlaps(marks: Flags) -> Floats:
     """Compute Jaccard's overlap of each two runs, of all documents of either those of both: float64[runs, runs].
 
     It is NaN for two runs without a marked document.
@@ -74,7 +73,7 @@ def compute_overlaps(marks: Marks) -> NDArray[np.float64]:
     numbers = marks.astype(np.float64)
     both, sizes = numbers @ numbers.T, numbers.sum(axis=1)
     either = sizes[:, None] + sizes - both
-    overlaps: NDArray[np.float64] = np.divide(both, either, out=np.full_like(both, np.nan), where=either > 0)
+    overlaps: Floats = np.divide(both, either, out=np.full_like(both, np.nan), where=either > 0)
     return overlaps
 
 
@@ -185,7 +184,7 @@ def leave_teams_out(
     return found
 
 
-def keep_judgments(qrels: Qrels, kept: NDArray[np.bool_]) -> Qrels:
+def keep_judgments(qrels: Qrels, kept: Flags) -> Qrels:
     """Keep the judgments that `kept` (bool[rows]) marks, also by subtopic, and the topics that have one."""
     topics = np.repeat(qrels.query_ids, np.diff(qrels.offsets))[kept].tolist()
     subtopics = qrels.subtopics

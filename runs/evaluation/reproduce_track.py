@@ -93,10 +93,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command, by its words after `keystone`, and what it lacks; empty if it can run.
-
-    A place that is not known has its published name in the command.
-    """
+    """A command, by its words after `keystone`, with published names for unknown places, and what it lacks."""
 
     words: Sequence[str]
     lacks: str = ""
@@ -130,10 +127,7 @@ class Plan:
         return judged and not any(one.lacks for one in self.made_by)
 
     def list_figures(self) -> list[Figure]:
-        """List the published figures, beside those of the files of figures that exist.
-
-        `UserError` for a damaged file of figures.
-        """
+        """List published figures, beside those of files of figures that exist. `UserError` for a damaged one."""
         found = {name: _read_means(path) for name, path in self.scores.items() if path.is_file()}
         return [
             Figure(judgments, measure, expected, found.get(judgments, {}).get(measure))

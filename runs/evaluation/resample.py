@@ -1,8 +1,8 @@
 """Paired randomisation tests and bootstrap intervals over topics, by compiled loops with a fixed seed."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from keystone.runs.trec.arrays import Floats
 from keystone.runs.trec.kernels import kernel
 
 EXACT_TOPICS = 16
@@ -16,7 +16,7 @@ TOLERANCE = 1e-9
 """The share of all differences by which two sums may differ and still count as equal."""
 
 
-def run_randomisation_test(differences: NDArray[np.float64]) -> float:
+def run_randomisation_test(differences: Floats) -> float:
     """Run a two-sided paired randomisation test of differences (float64[topics]); returns p.
 
     p is the share of assignments of signs whose mean is at least as far from 0 (Smucker, Allan and Carterette, CIKM
@@ -33,7 +33,7 @@ def run_randomisation_test(differences: NDArray[np.float64]) -> float:
     return count / rounds if exact else (count + 1) / (rounds + 1)
 
 
-def find_bootstrap_interval(values: NDArray[np.float64]) -> tuple[float, float]:
+def find_bootstrap_interval(values: Floats) -> tuple[float, float]:
     """Find the 95 % interval of the mean of `values` (float64[topics]) by the percentiles of bootstrap samples.
 
     NaN marks topics that do not count. Fewer than two give NaN (Efron and Tibshirani, 1993, chapter 13).
@@ -62,7 +62,7 @@ def draw_below(state: np.uint64, limit: np.uint64) -> np.int64:
 
 
 @kernel
-def _count_extreme_sums(differences: NDArray[np.float64], least: float, rounds: int, exact: bool, seed: int) -> int:
+def _count_extreme_sums(differences: Floats, least: float, rounds: int, exact: bool, seed: int) -> int:
     """Count the rounds whose sum is `least` or more from 0. Bit i of a round says whether difference i is added."""
     count, state = 0, np.uint64(seed)
     for number in range(rounds):
@@ -78,7 +78,7 @@ def _count_extreme_sums(differences: NDArray[np.float64], least: float, rounds: 
 
 
 @kernel
-def _fill_means(values: NDArray[np.float64], seed: int, means: NDArray[np.float64]) -> None:
+def _fill_means(values: Floats, seed: int, means: Floats) -> None:
     """Fill `means` with the means of samples that are drawn with replacement."""
     state, topics = np.uint64(seed), np.uint64(len(values))
     for sample in range(len(means)):

@@ -17,11 +17,10 @@ from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import open_binary
 from keystone.runs.evaluation.agreement import Agreement
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.nuggets.citations import CitedAnswer, read_cited_answers
 from keystone.runs.evaluation.nuggets.files import NuggetBank
+from keystone.runs.evaluation.nuggets.judge import CitedAnswer, read_cited_answers
 from keystone.runs.evaluation.nuggets.score import add_cautions, name_runs, read_assigned, score_banks, score_cited
-from keystone.runs.evaluation.rubrics.files import Rubric, read_rubrics
-from keystone.runs.evaluation.rubrics.score import score_rubrics
+from keystone.runs.evaluation.rubrics import Rubric, read_rubrics, score_rubrics
 from keystone.runs.wording import plural
 
 MOST_BYTES = 10_000_000
@@ -133,10 +132,7 @@ def _read_each_file(paths: Sequence[Path], kind: Kind) -> tuple[dict[Path, Seque
 
 
 def leave_out_bad(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """Leave out the files of scored answers that cannot be read; also returns their faults.
-
-    `UserError` with all faults if no file can be read.
-    """
+    """Leave out the files that cannot be read, and return their faults. `UserError` has all if no file can be read."""
     good, faults = _read_each_file(paths, find_kind(paths))
     if not good:
         raise UserError("\n".join(faults))
@@ -209,10 +205,7 @@ def judge_answers(
 def _share_out(
     read: Sequence[tuple[Path, Record]], path: Path, files: Sequence[Path], kind: Kind
 ) -> tuple[Sequence[Record], Collection[str], list[str]]:
-    """Find the records of a judge, its topics if its files have plain items, and cautions.
-
-    `UserError` for a judge without any record.
-    """
+    """Find the records of a judge, its topics if its files have plain items, and cautions. `UserError` for none."""
     own, cautions = read_scored(files, kind)
     if any(label is not None for one in own for _, label in kind.list_items(one)):
         return own, (), cautions
@@ -253,10 +246,7 @@ class LabelAgreement:
     agreement: Agreement
 
     def report(self) -> dict[str, Any]:
-        """Report the number of items, the share with equal labels, and kappa, plain and with linear weights.
-
-        Kappa is NaN if chance alone agrees.
-        """
+        """Report the number of items, the share with equal labels, and kappa, plain and linear; NaN by chance."""
         total = int(self.agreement.counts.sum())
         return {
             self.kind.nouns: total,

@@ -15,27 +15,23 @@ from keystone.indexing.io.writing import reason_of
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation.answers.asked import find_narratives
-from keystone.runs.evaluation.answers.files import Submission, holds_texts
+from keystone.runs.evaluation.answers.files import Submission, find_narratives, holds_texts
 from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_sets
-from keystone.runs.evaluation.arena.files import write_arena
-from keystone.runs.evaluation.arena.judge import RULES, Tournament, foresee_battles, run_battles
+from keystone.runs.evaluation.arena.files import RULES, Tournament, foresee_battles, run_battles, write_arena
 from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Settings
 from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.compare import collect_cautions
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
-from keystone.runs.evaluation.nuggets.citations import (
+from keystone.runs.evaluation.nuggets.files import NuggetBank, read_nuggets, write_nuggets
+from keystone.runs.evaluation.nuggets.judge import (
     CitedAnswer,
     assign_banks,
     rate_files,
     read_submissions,
     write_cited_answers,
 )
-from keystone.runs.evaluation.nuggets.files import NuggetBank, read_nuggets, write_nuggets
 from keystone.runs.evaluation.nuggets.score import score_banks, score_cited
-from keystone.runs.evaluation.rubrics.assign import assign_rubrics
-from keystone.runs.evaluation.rubrics.files import Rubric, read_rubrics, write_rubrics
-from keystone.runs.evaluation.rubrics.score import score_rubrics
+from keystone.runs.evaluation.rubrics import Rubric, assign_rubrics, read_rubrics, score_rubrics, write_rubrics
 from keystone.runs.pipeline.foresight import Ask, Foreseen, foresee
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.table import find_last_ranking
@@ -60,23 +56,15 @@ BATTLES = ("rating", "battles", "wins", "losses", "ties")
 """The columns of a tournament."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A run of the sheet: its number of answers, and of errors of validation; None if its form is that of no track."""
-
-    run_id: str
-    answers: int
-    errors: int | None
-
-
 def join_scores(
-    entries: Sequence[Entry], evaluations: Mapping[str, Sequence[Evaluation]], board: Leaderboard | None = None
+    entries: Sequence[Row], evaluations: Mapping[str, Sequence[Evaluation]], board: Leaderboard | None = None
 ) -> list[Row]:
     """Join the means of evaluations, by the part of the sheet, and the ratings of a tournament to a row for each run.
 
-    The names of evaluations are the ids of runs. The rows have the order of `entries`, and all have the same columns.
+    The names of evaluations are the ids of runs. `entries` are the beginnings of the rows, in their order, each with
+    its `run`. All rows have the same columns.
     """
-    rows: list[Row] = [{"run": one.run_id, "answers": one.answers, "errors": one.errors} for one in entries]
+    rows = [{**one} for one in entries]
     for part, found in evaluations.items():
         by_run = {one.name: one for one in found}
         measures = COLUMNS.get(part) or {name: name for one in found for name in one}
@@ -107,9 +95,8 @@ NOT_BY_RULES = "rules do not judge this part; expected --judge with the YAML fil
 class Asked:
     """What a sheet is made from: answer files or run directories, the rules of a track, and what judges them.
 
-    Answer files may hold rows of RAGDoll, which have no citations.
-
-    `judge` is the configuration whose model judges. Without one, `rules` grade rubrics and battles, if they may.
+    Answer files may hold rows of RAGDoll, which have no citations. `judge` is the configuration whose model judges.
+    Without one, `rules` grade rubrics and battles, if they may.
     """
 
     answers: Sequence[Path]
@@ -300,14 +287,15 @@ def _run_battles(asked: Asked, given: Given, run_with_model: RunWithModel | None
     return fought
 
 
-def _list_entries(asked: Asked, given: Given) -> Iterator[Entry]:
+def _list_entries(asked: Asked, given: Given) -> Iterator[Row]:
+    """List the runs with the number of answers, and of errors of validation; None if the form is that of no track."""
     track = set_topic_limits(asked.track, given.topics)
     for one, path in zip(given.submissions, asked.answers, strict=True):
         errors = None
         if not holds_texts(path):
             violations = [found for file in find_files([path]) for found in validate(file, track, given.topics)]
             errors = sum(found.severity == "error" for found in violations)
-        yield Entry(one.run_id, len(one.answers), errors)
+        yield {"run": one.run_id, "answers": len(one.answers), "errors": errors}
 
 
 class _Noting:
@@ -333,9 +321,8 @@ class _Noting:
 def foresee_sheet(asked: Asked, given: Given) -> tuple[list[Foreseen], dict[str, str]]:
     """Foresee the calls of each part at most, as if no reply were kept, and the reason for each part without calls.
 
-    `UserError` for what stops the sheet, too.
-
-    The requests are those of `make_sheet`, noted in place of being sent. None asks about the reply to another.
+    `UserError` for what stops the sheet, too. The requests are those of `make_sheet`, noted in place of being sent.
+    None asks about the reply to another.
     """
     if asked.judge is None or asked.judge.model is None:
         return [], {**given.left_out}

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -76,9 +77,8 @@ def sweep(config: Path, overrides: Sequence[str], grid: Grid, threads: int = 1, 
     """Make the run as configured and a run for each combination of settings, in the folder `<out>/<run_id>.sweep`.
 
     A stage is made once for all runs in which its inputs are the same. An interrupted sweep continues. Its runs share
-    the replies of the model with those of `out`.
-
-    `UserError` if the first measure is taken on no topic, for fewer judged topics than folds, and for a budget.
+    the replies of the model with those of `out`. `UserError` if the first measure is taken on no topic, for fewer
+    judged topics than folds, and for a budget.
     """
     plain = read_config(config, list(overrides))
     others = {one: read_config(config, [*overrides, *one]) for one in product(*map(parse_try, grid.tries))}
@@ -110,11 +110,8 @@ def sweep(config: Path, overrides: Sequence[str], grid: Grid, threads: int = 1, 
 
 def measure_rankings(qrels: Path, measures: Sequence[Measure], skip_own: bool = False) -> TakeMeasures:
     """Make the measuring of a run by the last ranking of documents; see `evaluate_files`."""
-
-    def take_measures(directory: Path, _config: RunConfig) -> Evaluation:
-        return evaluate_files([find_last_ranking(directory)], qrels, measures, skip_own, add=treat_otherwise)[0]
-
-    return take_measures
+    measure = partial(evaluate_files, qrels_path=qrels, measures=measures, skip_own=skip_own, add=treat_otherwise)
+    return lambda directory, _config: measure([find_last_ranking(directory)])[0]
 
 
 def measure_answers(references: Path, names: Sequence[str]) -> TakeMeasures:
@@ -152,9 +149,8 @@ def _make_run(config: RunConfig, folder: Path, threads: int) -> Path:
         with (folder / STAGE_COSTS).open("ab", buffering=0) as out:
             for (name, start), (_, end) in pairwise(begun):
                 if name in entries:
-                    known = (
-                        start if start.calls <= end.calls else Cost(seconds=start.seconds)
-                    )  # another model begins anew
+                    # another model begins anew
+                    known = start if start.calls <= end.calls else Cost(seconds=start.seconds)
                     spent = end.calls - known.calls, end.tokens - known.tokens, end.seconds - known.seconds
                     append(out, b"\n" + orjson.dumps([entries[name]["key"], *spent]))
 

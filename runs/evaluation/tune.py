@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 from keystone.fusion.methods import METHODS
 from keystone.indexing.errors import UserError
@@ -23,8 +22,9 @@ from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.queries import QUERY_METHODS as QUERY_METHODS
 from keystone.runs.pipeline.stage import Work
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
-from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted
+from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted, perform
 from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
+from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels
 from keystone.runs.trec.types import Qrels
 
@@ -122,10 +122,9 @@ def tune(
     """Try all combinations of settings on the judged topics of a run's configuration. Nothing is written.
 
     `held_out` is an estimate for new topics. Each fold is measured with the setting (or the configuration) that has the
-    best mean of the first measure on the other folds.
-
-    If no topic is judged, or no judged topic has a relevant document, the function raises `UserError`. If no ranking
-    has a judged document, or if there are fewer topics than folds, it also raises `UserError`.
+    best mean of the first measure on the other folds. If no topic is judged, or no judged topic has a relevant
+    document, the function raises `UserError`. If no ranking has a judged document, or if there are fewer topics than
+    folds, it also raises `UserError`.
     """
     judged = read_qrels(trials.qrels)
     as_it_is = read_config(config, [*overrides, "track=none"])
@@ -185,9 +184,7 @@ def rank_narratives(config: RunConfig, threads: int, progress: Progress) -> Valu
     """Rank the narratives of a configuration, in memory; returns what its stages up to that ranking made."""
     values = MemoryValues(open_job(config, threads, progress))
     with open_model_runner(config, None) as run_with_model:
-        for kind, before in list_wanted(config):
-            if kind in NARRATIVE_STAGES:
-                kind.work(Work(values, run_with_model, before))
+        perform(values, run_with_model, NARRATIVE_STAGES.__contains__)
     return values
 
 
@@ -246,25 +243,25 @@ def parse_try(attempt: str) -> Iterator[str]:
         yield f"{key}={yaml.safe_dump(value, default_flow_style=True).removesuffix('...' + chr(10)).strip()}"
 
 
-def draw_folds(topics: int, folds: int, seed: int = 0) -> NDArray[np.int64]:
+def draw_folds(topics: int, folds: int, seed: int = 0) -> Ints:
     """Draw the fold of each topic by a fixed seed: int64[topics]. `UserError` if there are more folds than topics."""
     if topics < folds:
         raise UserError(f"--folds {folds}: more than the {topics} judged topics")
     return np.random.default_rng(seed).permutation(topics) % folds
 
 
-def cross_validate(trials: Sequence[Evaluation], fold: NDArray[np.int64]) -> Evaluation:
+def cross_validate(trials: Sequence[Evaluation], fold: Ints) -> Evaluation:
     """Take for each topic the values of the trial that is best, by the first measure, on the other folds.
 
     `fold` is int64[topics]. Ties go to the earlier trial. A value that is NaN counts for no trial.
     """
-    table: NDArray[np.float64] = np.array([next(iter(trial.values.values())) for trial in trials])
+    table: Floats = np.array([next(iter(trial.values.values())) for trial in trials])
     measured = np.isfinite(table).all(axis=0)
     best = (int(np.argmax(table[:, measured & (fold != number)].sum(axis=1))) for number in range(int(fold.max()) + 1))
     return take_from_folds([trials[number] for number in best], fold)
 
 
-def take_from_folds(trials: Sequence[Evaluation], fold: NDArray[np.int64]) -> Evaluation:
+def take_from_folds(trials: Sequence[Evaluation], fold: Ints) -> Evaluation:
     """Take the values of each topic from the trial of its fold. `fold` is int64[topics]."""
     first, topics = trials[0], np.arange(len(fold))
     values = {measure: np.array([trial[measure] for trial in trials])[fold, topics] for measure in first}

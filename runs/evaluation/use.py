@@ -58,10 +58,7 @@ def _encode(one: UseRecord) -> dict[str, Any]:
 
 
 def read_use_records(path: Path) -> dict[str, UseRecord] | None:
-    """Read the judgments of a run directory or an answer file by topic; None if there are none.
-
-    `UserError` with file and line for a damaged one.
-    """
+    """Read the judgments of a run directory or answer file by topic; None without any. `UserError` with the line."""
     file = name_use_file(path)
     if not file.is_file():
         return None
@@ -124,9 +121,6 @@ def has_agreement(use: Use) -> bool:
 
 
 def measure_agreement(use: Use) -> float:
-    """Measure how far an answer agrees with references: the mean credit of the questions on which these tell.
-
-    NaN if they tell of none.
-    """
+    """Measure the mean credit of an answer on questions whose answers references tell; NaN if there is none."""
     credit = [CREDIT[one.agrees] for one in use.questions if one.agrees and one.agrees in CREDIT]
     return sum(credit) / len(credit) if credit else nan

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Progress, silent
@@ -38,10 +37,10 @@ from keystone.runs.pipeline.ranking.fuse import (
     list_ranks_alone,
     weigh_systems,
 )
-from keystone.runs.pipeline.stage import Work
 from keystone.runs.pipeline.stages import queries, search
-from keystone.runs.pipeline.table import list_wanted
+from keystone.runs.pipeline.table import perform
 from keystone.runs.pipeline.values import MemoryValues, convert_to_run
+from keystone.runs.trec.arrays import Flags, Floats
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels
 from keystone.runs.trec.types import Qrels
 
@@ -68,13 +67,13 @@ class Weigher:
         self.config, self.names = job.config, job.config.list_searching_systems()
         self._qrels, self._trials, self._job = qrels, trials, job
         self._queries, self._rankings = _search(job)
-        self._first: dict[Choice, NDArray[np.float64]] = {}
+        self._first: dict[Choice, Floats] = {}
 
     def __call__(self, choice: Choice | None) -> Evaluation:
         """Measure a choice on all judged topics. None is the configuration as it is."""
         return self._measure(choice, self._trials.measures)
 
-    def score(self, choice: Choice, topics: NDArray[np.bool_]) -> float:
+    def score(self, choice: Choice, topics: Flags) -> float:
         """Compute the mean of the first measure over `topics` (bool[topics]). A choice is measured once."""
         if choice not in self._first:
             (self._first[choice],) = self._measure(choice, self._trials.measures[:1]).values.values()
@@ -124,9 +123,7 @@ def _search(job: Job) -> tuple[Sequence[Query], Mapping[str, Rankings]]:
     """Make the queries of a job, and rank documents for them by each of its systems."""
     values = MemoryValues(job)
     with open_model_runner(job.config, None) as run_with_model:
-        for kind, before in list_wanted(job.config):
-            if kind in (queries.STAGE, search.STAGE):
-                kind.work(Work(values, run_with_model, before))
+        perform(values, run_with_model, (queries.STAGE, search.STAGE).__contains__)
     files = zip(job.config.list_systems(), search.list_system_files(job.config), strict=True)
     return queries.get_queries(values), {name: values.get(file) for name, file in files}
 
@@ -175,7 +172,7 @@ def open_weigher(
     return Weigher(job, qrels, trials)
 
 
-def ascend(measure: Weigher, topics: NDArray[np.bool_]) -> Choice:
+def ascend(measure: Weigher, topics: Flags) -> Choice:
     """Find the choice with the best mean of the first measure over `topics` (bool[topics]) by coordinate ascent.
 
     One weight after another becomes the best multiple of the others' mean, until none changes (Metzler and Croft,

@@ -28,7 +28,7 @@ from keystone.runs.python.files import AnyPath
 from keystone.runs.report import explain as explanation
 from keystone.runs.report import leaderboard as rows
 from keystone.runs.report.explain import Explanation
-from keystone.runs.report.pooling import list_kappas
+from keystone.runs.report.judging import list_kappas
 from keystone.runs.trec.types import Qrels, Run
 
 if TYPE_CHECKING:

@@ -11,23 +11,20 @@ from keystone.generation.grading.umbrela import JudgeSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation import rubrics as rubric_grading
 from keystone.runs.evaluation import tune as tuning
-from keystone.runs.evaluation.answers.asked import find_narratives
+from keystone.runs.evaluation.answers.files import find_narratives
 from keystone.runs.evaluation.arena.answers import read_answer_sets
-from keystone.runs.evaluation.arena.judge import RULES, run_battles
+from keystone.runs.evaluation.arena.files import RULES, run_battles
 from keystone.runs.evaluation.arena.tournament import Leaderboard, Settings
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.judging.judge import judge_pool, pool_runs
 from keystone.runs.evaluation.measures import add_judged_share, parse_measures
 from keystone.runs.evaluation.nuggets import files as nugget_files
-from keystone.runs.evaluation.nuggets.citations import assign_banks
-from keystone.runs.evaluation.nuggets.create import Judgments, create_banks_for
 from keystone.runs.evaluation.nuggets.files import NuggetBank
+from keystone.runs.evaluation.nuggets.judge import Judgments, assign_banks, create_banks_for
 from keystone.runs.evaluation.nuggets.score import score_banks
-from keystone.runs.evaluation.rubrics import assign as rubric_grading
-from keystone.runs.evaluation.rubrics import files as rubric_files
-from keystone.runs.evaluation.rubrics import score as rubric_scores
-from keystone.runs.evaluation.rubrics.files import Rubric
+from keystone.runs.evaluation.rubrics import Rubric
 from keystone.runs.evaluation.tune import Trials, Tuning
 from keystone.runs.evaluation.weights import tune_weights
 from keystone.runs.pipeline.grading.grade_files import gather_qrels
@@ -173,19 +170,19 @@ def assign_rubrics(answers: Sequence[AnyPath], rubrics: Sequence[Rubric], config
 
 def score_rubrics(graded: Sequence[Rubric], topics: Collection[str] = ()) -> list[Evaluation]:
     """Score runs from graded rubrics, with three grades and with two. `topics` are as for `score_nuggets`."""
-    return rubric_scores.score_rubrics(graded, topics)
+    return rubric_grading.score_rubrics(graded, topics)
 
 
 def read_rubrics(path: AnyPath) -> list[Rubric]:
     """Read rubrics of ResearchRubrics or of RAGDoll. `UserError` names file and line of a bad row."""
-    return rubric_files.read_rubrics(check_path(path, "path"))
+    return rubric_grading.read_rubrics(check_path(path, "path"))
 
 
 def write_rubrics(path: AnyPath, rubrics: Sequence[Rubric], form: str = "ragdoll") -> None:
     """Write rubrics as a file of `ragdoll` or `researchrubrics`. `UserError` for another form."""
-    if form not in rubric_files.FORMS:
-        raise UserError(f"form: found {form!r}, expected one of {', '.join(rubric_files.FORMS)}")
-    rubric_files.write_rubrics(check_path(path, "path"), rubrics, form)
+    if form not in rubric_grading.FORMS:
+        raise UserError(f"form: found {form!r}, expected one of {', '.join(rubric_grading.FORMS)}")
+    rubric_grading.write_rubrics(check_path(path, "path"), rubrics, form)
 
 
 def _warned(found: tuple[list[T], list[str]]) -> list[T]:

@@ -1,36 +1,27 @@
 """A diagnosis on the terminal and as JSON: the losses of each stage, of each narrative, and one by one."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Finding, RankingWorth, Stage
-from keystone.runs.report.terminal import print_table
-from keystone.runs.wording import escape_controls, plural
+from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Finding, RankingWorth
+from keystone.runs.report.terminal import print_columns
+from keystone.runs.wording import plural
 
 KEPT = "kept"
 
 
 def print_diagnosis(found: Diagnosis, noun: str, worth: RankingWorth | None = None) -> None:
     """Print a row for each stage, and a row for each narrative. `noun` names that which was wanted."""
-    from rich.table import Table
-
-    def print_rows(head: Sequence[str], texts: int, rows: Sequence[Sequence[str]]) -> None:
-        table = Table(box=None, pad_edge=False)
-        for number, name in enumerate(head):
-            table.add_column(name, justify="left" if number < texts else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*row)
-        print_table(table)
-
     topics, every = found.count_by_topic(), len(found.findings)
     rows = []
     for stage in (*found.stages, None):
         counts = [own[stage] for own in topics.values()]
         number = sum(counts)
         cells = f"{number:,}", f"{number / every:.1%}", str(sum(map(bool, counts))), f"{found.sum_worth(stage):.4f}"
-        in_measure = [_format_gain(worth, stage)] if worth else []
+        gain = worth.gains.get(stage) if worth and stage else None
+        in_measure = ["-" if gain is None else f"{gain:+.4f}"] if worth else []
         rows.append([stage or KEPT, LOSSES[stage] if stage else f"{KEPT}: this is the coverage", *cells, *in_measure])
-    print_rows(["stage", "loss", f"{noun}s", "share", "topics", "worth", *([worth.measure] if worth else [])], 2, rows)
+    head = ["stage", "loss", f"{noun}s", "share", "topics", "worth", *([worth.measure] if worth else [])]
+    print_columns(head, rows, left=(0, 1))
     print("\nworth: the gain in coverage if these losses alone are repaired")
     if worth:
         print(f"{worth.measure}: its gain if these documents stood by their grades; now {worth.value:.4f}")
@@ -39,14 +30,10 @@ def print_diagnosis(found: Diagnosis, noun: str, worth: RankingWorth | None = No
     lines = [
         [topic, str(own.total()), *(str(own[s] or "-") for s in (*found.stages, None))] for topic, own in topics.items()
     ]
-    print_rows(head, 1, [[escape_controls(cell) for cell in line] for line in lines])
+    print_columns(head, lines)
     if found.left_out:
         verb = "is" if found.left_out == 1 else "are"
         print(f"\n{plural(found.left_out, noun)} of topics that the run lacks {verb} left out")
-
-
-def _format_gain(worth: RankingWorth, stage: Stage | None) -> str:
-    return "-" if stage is None or stage not in worth.gains else f"{worth.gains[stage]:+.4f}"
 
 
 def describe_diagnosis(found: Diagnosis, worth: RankingWorth | None = None) -> dict[str, Any]:

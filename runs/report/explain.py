@@ -18,6 +18,7 @@ from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.file_names import CONFIG, GRADES, KEYSTONE, NARRATIVE, QUERIES, name_system_file
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
+from keystone.runs.report.say import align_columns
 
 QUESTION_CHARACTERS = 60
 
@@ -131,11 +132,8 @@ def format_explanation(found: Explanation) -> Iterator[str]:
         grade = "-" if part.grade is None else f"{part.grade:g}"
         cells = [*map(_show, part.ranks.values()), _show(part.hybrid), share, grade, _show(part.without)]
         rows.append([part.query.id, *cells, shorten(part.query.question, QUESTION_CHARACTERS, placeholder="...")])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     yield ""
-    for name, *cells, question in rows:
-        aligned = (cell.rjust(width) for cell, width in zip(cells, widths[1:-1], strict=True))
-        yield "  ".join([name.ljust(widths[0]), *aligned, question])
+    yield from align_columns(rows, left=(0, len(rows[0]) - 1))
     if found.without_engine:
         yield ""
     for engine, place in found.without_engine.items():

@@ -26,6 +26,7 @@ from keystone.runs.pipeline.stages.queries import QUERIES_FILE, bound_queries
 from keystone.runs.pipeline.stages.rerank import foresee_endpoint
 from keystone.runs.pipeline.table import bind_stages, list_wanted
 from keystone.runs.pipeline.values import Values
+from keystone.runs.report.say import align_columns
 from keystone.runs.wording import plural
 
 
@@ -117,10 +118,7 @@ NUMBERS = ("calls", "prompt_tokens", "completion_tokens")
 
 
 def _foresee_local_models(job: Job) -> tuple[Footprint, ...]:
-    """Measure the models that a run would use on this machine. It loads and fetches none.
-
-    `UserError` for damaged weights.
-    """
+    """Measure the models that run on this machine, without loading or fetching any. `UserError` for damaged weights."""
     return tuple(measure_footprint(use, model) for use, model in dict.fromkeys(_list_models(job)))
 
 
@@ -165,7 +163,13 @@ def format_foresight(found: Foresight) -> Iterator[str]:
 def format_calls(calls: Sequence[Foreseen], prices: Prices | None, assumed: str) -> Iterator[str]:
     """Format a table of what calls can cost at most, and a line of what they likely cost, if that is `assumed`."""
     rows = [(one.stage, one.purpose, one.most) for one in calls]
-    yield from _format_table([*rows, ("total", "", _add([one.most for one in calls]))], prices)
+    rows.append(("total", "", _add([one.most for one in calls])))
+    head = ["stage", "purpose", "calls at most", "prompt tokens", "reply tokens", *(["dollars"] if prices else [])]
+    lines = [head]
+    for stage, purpose, usage in rows:
+        dollars = [] if prices is None else [f"{compute_cost(usage, prices):,.2f}"]
+        lines.append([stage, purpose, *(f"{getattr(usage, name):,}" for name in NUMBERS), *dollars])
+    yield from align_columns(lines, left=(0, 1))
     likely = _add([one.likely for one in calls])
     cost = "" if prices is None else f", ${compute_cost(likely, prices):,.2f}"
     tokens = f"{likely.prompt_tokens:,} tokens of prompts and {likely.completion_tokens:,} of replies"
@@ -223,16 +227,3 @@ def list_calls(calls: Sequence[Foreseen], prices: Prices | None) -> dict[str, An
 
 def _add(usages: Sequence[Usage]) -> Usage:
     return reduce(add_usage, usages, Usage())
-
-
-def _format_table(rows: Sequence[tuple[str, str, Usage]], prices: Prices | None) -> Iterator[str]:
-    """Format the rows of calls. Columns of numbers end together."""
-    head = ["stage", "purpose", "calls at most", "prompt tokens", "reply tokens", *(["dollars"] if prices else [])]
-    lines = [head]
-    for stage, purpose, usage in rows:
-        cost = [] if prices is None else [f"{compute_cost(usage, prices):,.2f}"]
-        lines.append([stage, purpose, *(f"{getattr(usage, name):,}" for name in NUMBERS), *cost])
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    for line in lines:
-        cells = (f"{cell:{'<' if place < 2 else '>'}{widths[place]}}" for place, cell in enumerate(line))
-        yield "  ".join(cells).rstrip()

@@ -1,36 +1,46 @@
-"""Printing of what judges say: agreement with others, intervals, and battles of two answer files."""
+"""What judges say, on the terminal and as JSON: agreement, intervals, pools, battles, and leaderboards of these."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from keystone.generation.llm.usage import compute_cost
+from keystone.runs.evaluation.agreement import Agreement, BoardAgreement
+from keystone.runs.evaluation.pooling import LeftOutRun, PoolStatistics
+from keystone.runs.report.leaderboard import Rows, print_rows
 from keystone.runs.report.say import say
-from keystone.runs.report.terminal import format_mean, format_p_value, print_table
+from keystone.runs.report.terminal import format_mean, format_p_value, print_columns
 from keystone.runs.wording import escape_controls, plural
 
 if TYPE_CHECKING:
+    from keystone.generation.llm.usage import Prices
+    from keystone.runs.evaluation.arena.tournament import Leaderboard
     from keystone.runs.evaluation.battles import Interval, Pair, Summary
     from keystone.runs.evaluation.judging.judge import Comparison
     from keystone.runs.evaluation.judging.redraw import JudgeInterval, NoisyMeans
+    from keystone.runs.pipeline.foresight import Foreseen
 
 
 def print_comparison(comparison: "Comparison", against: Path, relevant_from: int, measure: str) -> None:
     """Print the confusion matrix, Cohen's kappa of grades and of relevance, and Kendall's tau of several runs."""
-    from rich.table import Table
-
     agreement = comparison.agreement
     say(f"\nAgreement with {against} on {plural(int(agreement.counts.sum()), 'document')} (rows: its grades):")
-    table = Table("", *map(str, agreement.grades), box=None, pad_edge=False)
-    for grade, row in zip(agreement.grades, agreement.counts.tolist(), strict=True):
-        table.add_row(str(grade), *(f"{number:,}" for number in row))
-    print_table(table)
+    rows = _list_confusion(agreement)
+    print_columns(next(rows), rows, left=range(len(agreement.grades) + 1))
     say(f"\nCohen's kappa: {format_mean(agreement.compute_kappa())}")
-    say(f"Cohen's kappa of relevance (from grade {relevant_from}): "
-        f"{format_mean(agreement.compute_binary_kappa(relevant_from))}")  # fmt: skip
+    binary = format_mean(agreement.compute_binary_kappa(relevant_from))
+    say(f"Cohen's kappa of relevance (from grade {relevant_from}): {binary}")
     if len(comparison.own_means) > 1:
         say(f"Kendall's tau of {len(comparison.own_means)} runs by {measure}: {format_mean(comparison.tau)}")
+
+
+def _list_confusion(agreement: Agreement) -> Iterator[list[str]]:
+    yield ["", *map(str, agreement.grades)]
+    for grade, counts in zip(agreement.grades, agreement.counts.tolist(), strict=True):
+        yield [str(grade), *(f"{count:,}" for count in counts)]
 
 
 def list_comparison(comparison: "Comparison", relevant_from: int) -> dict[str, Any]:
@@ -41,11 +51,7 @@ def list_comparison(comparison: "Comparison", relevant_from: int) -> dict[str, A
         "kappa_of_relevance": agreement.compute_binary_kappa(relevant_from),
         "tau": comparison.tau if len(comparison.own_means) > 1 else math.nan,
     }
-    return {
-        "grades": agreement.grades,
-        "counts": agreement.counts.tolist(),
-        **{name: None if math.isnan(number) else number for name, number in numbers.items()},
-    }
+    return {"grades": agreement.grades, "counts": agreement.counts.tolist(), **_make_plain(numbers)}
 
 
 def format_judge_intervals(found: "Sequence[NoisyMeans]") -> str:
@@ -69,25 +75,14 @@ def _format_interval(found: "JudgeInterval", form: str) -> str:
 
 def print_pair(pair: "Pair", summary: "Summary") -> None:
     """Print a heading with the files and the judge, then a row for each number with its interval or its test."""
-    from rich.table import Table
-
     say(f"{pair.first} against {pair.second}: {plural(len(pair.fights), 'narrative')}, judged by {pair.judge}")
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value, test in _list_rows(summary):
-        table.add_row(escape_controls(name), value, test)
-    print_table(table)
+    print_columns(("", "", ""), _list_rows(summary), left=range(3))
 
 
 def describe_summary(pair: "Pair", summary: "Summary") -> dict[str, Any]:
     """List the numbers of a pair as values of JSON. A number that cannot be computed is null."""
-    numbers = {name: _make_plain(value) for name, value in asdict(summary).items()}
+    numbers = {name: None if value == [None, None] else value for name, value in _make_plain(asdict(summary)).items()}
     return {"first": pair.first, "second": pair.second, "judge": pair.judge, **numbers}
-
-
-def _make_plain(value: "float | Interval") -> Any:
-    if isinstance(value, tuple):
-        return None if any(map(math.isnan, value)) else list(value)
-    return None if math.isnan(value) else value
 
 
 def _list_rows(found: "Summary") -> list[tuple[str, str, str]]:
@@ -113,3 +108,121 @@ def _format_number(value: float, form: str = ".2f") -> str:
 def _format_bounds(interval: "Interval", form: str = ".2f") -> str:
     low, high = interval
     return "" if math.isnan(low) else f"95 % interval {low:{form}} to {high:{form}}"
+
+
+HEAD = ("rank", "run", "rating", "95 % interval", "battles", "won", "lost", "tied")
+
+
+def print_leaderboard(board: "Leaderboard") -> None:
+    """Print a heading with the judge, a row for each run by rank, and below it what the ratings rest on."""
+    say(f"{count_battles(board)}, judged by {board.judge}")
+    rows = []
+    for one in board.standings:
+        numbers = one.battles, one.wins, one.losses, one.ties
+        rows.append([str(one.rank), one.run_id, f"{one.rating:.0f}", format_interval(one.interval), *map(str, numbers)])
+    print_columns(HEAD, rows, left=[HEAD.index("run")])
+    for line in tell_notes(board):
+        say(line)
+
+
+def count_battles(board: "Leaderboard") -> str:
+    """Count the battles of a leaderboard in words, with their narratives if these are known."""
+    on = f" on {plural(board.narratives, 'narrative')}" if board.narratives else ""
+    return f"{plural(board.judged, 'battle')}{on}"
+
+
+def format_interval(interval: tuple[float, float], form: str = ".0f") -> str:
+    """Format an interval; a dash where there is none."""
+    low, high = interval
+    return "-" if math.isnan(low) or math.isnan(high) else f"{low:{form}} to {high:{form}}"
+
+
+def tell_notes(board: "Leaderboard") -> Iterator[str]:
+    """Tell what the first slot is worth, and whether a ridge was needed."""
+    slots = board.slots
+    if not math.isnan(slots.share):
+        interval = format_interval(slots.interval, ".2f")
+        yield f"share of the first slot: {slots.share:.2f} (95 % interval {interval}); .50 without bias"
+    if slots.gamma is not None:
+        worth, interval = f"{slots.gamma:+.2f}", format_interval(slots.gamma_interval, "+.2f")
+        yield f"first-slot term: {worth} (95 % interval {interval}), p {format_p_value(slots.p)}"
+    if board.ridge and board.judged:
+        groups = [", ".join(map(escape_controls, group)) for group in board.groups]
+        yield (
+            f"ratings with a ridge of {board.ridge:g}: wins and ties do not lead from each run to each other one. "
+            f"Groups that do: {'; '.join(groups)}"
+        )
+
+
+def describe_leaderboard(board: "Leaderboard") -> dict[str, Any]:
+    """List a leaderboard as values of JSON. A number that cannot be computed is null."""
+    plain: dict[str, Any] = _make_plain(asdict(board))
+    return plain
+
+
+def _make_plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _make_plain(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [_make_plain(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def tell_foreseen(number: int, foreseen: "Foreseen | None", prices: "Prices | None") -> Iterator[str]:
+    """Tell the battles of a tournament, and what their calls can cost, before any is judged."""
+    yield f"{plural(number, 'battle')} at most; nothing is written, no model is asked"
+    if foreseen is not None:
+        for name, usage in (("at most", foreseen.most), ("likely", foreseen.likely)):
+            cost = "" if prices is None else f", ${compute_cost(usage, prices):,.2f}"
+            tokens = f"{usage.prompt_tokens:,} tokens of prompts and {usage.completion_tokens:,} of replies"
+            yield f"{name}: {plural(usage.calls, 'call')}, {tokens}{cost}"
+
+
+def print_pool(found: PoolStatistics) -> None:
+    """Print the size of a pool, and what each run and each team brought."""
+    sizes = list(found.topics.values())
+    say(
+        f"{plural(sum(sizes), 'document')} of {plural(len(sizes), 'topic')}: "
+        f"{min(sizes):,} to {max(sizes):,} a topic, median {median(sizes):,.4g}"
+    )
+    runs: Rows = [["run", "team", "documents", "of no other run", "mean overlap"]]
+    runs += [[one.run, one.team, f"{one.documents:,}", f"{one.unique:,}", one.overlap] for one in found.runs]
+    print_rows(runs, "text", "Runs:")
+    teams: Rows = [["team", "runs", "documents", "of no other team"]]
+    teams += [[one.team, f"{one.runs:,}", f"{one.documents:,}", f"{one.unique:,}"] for one in found.teams]
+    print_rows(teams, "text", "Teams:")
+
+
+def print_left_out(found: Sequence[LeftOutRun], measure: str) -> None:
+    """Print each run before and after the judgments are taken away that only its team brought."""
+    rows: Rows = [["team", "run", "judgments", "mean", "without", "rank", "without", "tau-b of all runs"]]
+    for one in found:
+        ranks = str(one.rank), str(one.rank_without)
+        rows.append([one.team, one.run, f"{one.judgments:,}", one.mean, one.mean_without, *ranks, one.tau])
+    print_rows(rows, "text", f"{measure} without the judgments that only the team brought:")
+
+
+def list_kappas(agreement: Agreement) -> dict[str, float]:
+    """List Cohen's kappa, plain and weighted."""
+    return {
+        "kappa": agreement.compute_kappa(),
+        "kappa_linear": agreement.compute_kappa("linear"),
+        "kappa_quadratic": agreement.compute_kappa("quadratic"),
+    }
+
+
+def print_agreement(first: Path, second: Path, agreement: Agreement, noun: str = "document") -> None:
+    """Print the confusion of two judges, and Cohen's kappa. `noun` names what they judged."""
+    documents = plural(int(agreement.counts.sum()), noun, "criteria" if noun == "criterion" else "")
+    say(f"{documents} of both (a row for each grade of {first}, a column for each of {second}):")
+    print_rows([[*row] for row in _list_confusion(agreement)], "text")
+    labels = ("Cohen's kappa", "with linear weights", "with quadratic weights")
+    for label, kappa in zip(labels, list_kappas(agreement).values(), strict=True):
+        say(f"{label}: {format_mean(kappa)}")
+
+
+def print_board_agreement(found: Sequence[BoardAgreement]) -> None:
+    """Print the agreement of two leaderboards by each measure."""
+    rows: Rows = [["measure", "runs of both", "tau", "tau-b", "tau_AP"]]
+    rows += [[one.measure, f"{one.runs:,}", one.tau, one.tau_b, one.tau_ap] for one in found]
+    print_rows(rows, "text")

@@ -6,7 +6,6 @@ A score sheet is such a table, too, and the files `sheet.csv` and `sheet.json`.
 import csv
 import io
 import math
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +26,10 @@ from keystone.runs.evaluation.leaderboard import (
     rank_runs,
     split_variance,
 )
+from keystone.runs.report.say import align_columns
+from keystone.runs.report.tables import escape_latex, escape_markdown, join_latex, join_markdown
 from keystone.runs.report.terminal import format_mean, mark_circle, mark_lists
+from keystone.runs.wording import escape_controls
 
 if TYPE_CHECKING:
     from keystone.runs.evaluation.sheet import Row, Sheet
@@ -94,14 +96,11 @@ def list_judge_columns(batch: Batch, order: Sequence[str], measure: str) -> Rows
 
 def list_judge_pairs(found: Sequence[JudgePair]) -> Rows:
     """List pairs of judges with their agreement."""
-    rows: Rows = [
-        ["judges", "judged by both", "kappa", "kappa (quadratic)", "tau-b", "95 % low", "95 % high", "tau_AP"]
-    ]
-    return rows + [
-        [f"{one.first}, {one.second}", str(one.documents), one.kappa, one.kappa_quadratic, one.tau, one.low, one.high,
-         one.tau_ap]
-        for one in found
-    ]  # fmt: skip
+    rows: Rows = [["judges", "judged by both", "kappa", "kappa (quadratic)", "tau-b", *INTERVAL_HEADS, "tau_AP"]]
+    for one in found:
+        numbers = one.kappa, one.kappa_quadratic, one.tau, one.low, one.high, one.tau_ap
+        rows.append([f"{one.first}, {one.second}", str(one.documents), *numbers])
+    return rows
 
 
 def list_conclusions(conclusions: Sequence[Conclusion], judges: Sequence[str]) -> Rows:
@@ -140,24 +139,11 @@ def format_rows(rows: Rows, form: str) -> str:
         return out.getvalue().rstrip("\n")
     texts = [[format_mean(cell) if isinstance(cell, float) else cell for cell in row] for row in rows]
     if form == "markdown":
-        head, *others = [[re.sub(r"([\\|*_`<])", r"\\\1", cell) for cell in row] for row in texts]
-        lines = [head, ["---"] * len(head), *others]
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return join_markdown([list(map(escape_markdown, row)) for row in texts])
     if form == "latex":
-        from keystone.runs.report.tables import escape_latex
-
-        first, *body = [" & ".join(map(escape_latex, row)) + r" \\" for row in texts]
-        begin = rf"\begin{{tabular}}{{{'l' * len(rows[0])}}}"
-        return "\n".join([begin, r"\toprule", first, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"])
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    numbers = [any(isinstance(row[i], float) for row in rows[1:]) for i in range(len(widths))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if number else cell.ljust(width)
-            for cell, width, number in zip(row, widths, numbers, strict=True)
-        ).rstrip()
-        for row in texts
-    )
+        return join_latex([list(map(escape_latex, row)) for row in texts])
+    left = [i for i in range(len(rows[0])) if not any(isinstance(row[i], float) for row in rows[1:])]
+    return "\n".join(align_columns(texts, left))
 
 
 def make_objects(rows: Rows) -> list[dict[str, str | float]]:
@@ -168,8 +154,6 @@ def make_objects(rows: Rows) -> list[dict[str, str | float]]:
 
 def print_rows(rows: Rows, form: str, title: str = "") -> None:
     """Print a table, in text and Markdown below its title."""
-    from keystone.runs.wording import escape_controls
-
     if title and form in ("text", "markdown"):
         print(f"\n{title}")
     sys.stdout.write("\n".join(map(escape_controls, format_rows(rows, form).splitlines())) + "\n")
@@ -199,12 +183,11 @@ RAGDOLL_NAMES = {
 
 def list_rows(rows: "Sequence[Row]") -> Rows:
     """List the head and the rows of a sheet. Counts are texts, so that only scores get decimals."""
-    head: list[str | float] = [*rows[0]]
-    return [head, *([_make_cell(value) for value in row.values()] for row in rows)]
 
+    def make_cell(value: str | int | float | None) -> str | float:
+        return math.nan if value is None else value if isinstance(value, float) else str(value)
 
-def _make_cell(value: str | int | float | None) -> str | float:
-    return math.nan if value is None else value if isinstance(value, float) else str(value)
+    return [[*rows[0]], *([make_cell(value) for value in row.values()] for row in rows)]
 
 
 def describe_sheet(sheet: "Sheet") -> dict[str, Any]:

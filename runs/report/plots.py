@@ -17,12 +17,13 @@ from keystone.runs.evaluation.measures import Measure
 from keystone.runs.evaluation.sweep import measure_rankings, read_cost
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.report.terminal import CIRCLE_TEXT, mark_circle
-from keystone.runs.wording import escape_controls
+from keystone.runs.wording import escape_controls, plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from keystone.runs.evaluation.arena.tournament import Leaderboard
     from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis
     from keystone.runs.evaluation.leaderboard import Standings
 
@@ -37,8 +38,8 @@ MOST_TOPIC_NAMES = 40
 """The most topics whose ids are written below their differences."""
 STYLE: dict[Any, Any] = {"svg.hashsalt": "keystone", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9}
 PANEL_WIDTH_INCHES, HEIGHT_INCHES = 5.2, 4.2
-ROW_INCHES = 0.19
-"""The height of a row of a run, or of a topic, where there are many."""
+ROW_INCHES, BOARD_ROW_INCHES = 0.19, 0.3
+"""The height of a row of a run, or of a topic, where there are many, and of a run in a leaderboard of battles."""
 
 
 @contextmanager
@@ -133,6 +134,23 @@ def draw_losses(found: "Diagnosis") -> "Figure":
         axes.margins(x=0.1)
         axes.invert_yaxis()
         axes.set_xlabel("part of the coverage, with the number beside the bar")
+        axes.grid(axis="x", alpha=0.3)
+        axes.set_axisbelow(True)
+    return figure
+
+
+def draw_leaderboard(board: "Leaderboard") -> "Figure":
+    """Draw the rating of each run of a tournament with its 95 % interval, the best run above."""
+    with _open_figure(1.5, 1.2 + BOARD_ROW_INCHES * len(board.standings)) as figure:
+        axes = figure.subplots()
+        ratings = np.array([one.rating for one in board.standings])
+        intervals = np.nan_to_num(np.abs(np.array([one.interval for one in board.standings]).T - ratings))
+        rows = np.arange(len(ratings))
+        axes.errorbar(ratings, rows, xerr=intervals, fmt="o", color=COLOURS[0], markersize=4, capsize=2)
+        axes.set_yticks(rows, [f"{one.rank}  {escape_controls(one.run_id)}" for one in board.standings])
+        axes.invert_yaxis()
+        judge = escape_controls(board.judge)
+        axes.set_xlabel(f"rating, with 95 % interval ({plural(board.judged, 'battle')}, judged by {judge})")
         axes.grid(axis="x", alpha=0.3)
         axes.set_axisbelow(True)
     return figure
@@ -311,9 +329,6 @@ def _name(evaluation: Evaluation) -> str:
     return f"{escape_controls(evaluation.name)}{mark_circle(evaluation)}"
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 PLACES = ("out", "run_id", "model.cache")
 """Keys that say where a run is, and nothing about its rankings."""
 
@@ -321,9 +336,8 @@ PLACES = ("out", "run_id", "model.cache")
 def plot_setting(runs: Sequence[Path], qrels: Path, measure: Measure, key: str) -> "Figure":
     """Plot a measure against a setting. Runs that are equal in all other settings make a line.
 
-    Numbers are in the order of size, other values in that of the runs.
-
-    `UserError` if a folder is no run, if a configuration lacks the key, or if two runs have the same settings.
+    Numbers are in the order of size, other values in that of the runs. `UserError` if a folder is no run, if a
+    configuration lacks the key, or if two runs have the same settings.
     """
     lines: dict[str, dict[Any, Evaluation]] = {}
     described = [dict(_list_settings(config.model_dump(mode="json"))) for config in map(_read_run_config, runs)]

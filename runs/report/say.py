@@ -1,7 +1,7 @@
 """Printing of plain text, for all commands, to standard output or standard error."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,15 @@ def say_warnings(warnings: Sequence[str], most: int | None = None) -> None:
         say(f"warning: {warning}", err=True)
     if left := len(warnings[len(warnings) if most is None else most :]):
         say(f"warning: {plural(left, 'further warning')}", err=True)
+
+
+def align_columns(rows: Sequence[Sequence[str]], left: Collection[int]) -> Iterator[str]:
+    """Align the columns of a table: those at the places `left` begin together, the others end together."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        aligned = [cell.ljust(n) if place in left else cell.rjust(n) for place, (cell, n) in enumerate(cells)]
+        yield "  ".join(aligned).rstrip()
 
 
 def say_result(command: str, given: Any, result: Any) -> None:

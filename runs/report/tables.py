@@ -17,30 +17,16 @@ if TYPE_CHECKING:
 
 def format_markdown(evaluations: "Sequence[Evaluation]") -> str:
     """Format means as a Markdown table. The best of each measure is bold; a dagger marks a significant difference."""
-    head, *rows = _list_cells(evaluations, "**{}**", "†", lambda text: re.sub(r"([\\|*_`<])", r"\\\1", text))
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    table = join_markdown(_list_cells(evaluations, "**{}**", "†", escape_markdown), "---:")
     note = _explain_marks(evaluations, "†", r"\*")
     return f"{table}\n\n{note}" if note else table
 
 
 def format_latex(evaluations: "Sequence[Evaluation]") -> str:
     """Format means as a LaTeX table for the package booktabs, marked as in Markdown."""
-    head, *rows = _list_cells(evaluations, r"\textbf{{{}}}", r"$^{\dagger}$", escape_latex)
-    lines = [f"{' & '.join(line)} \\\\" for line in (head, *rows)]
+    table = join_latex(_list_cells(evaluations, r"\textbf{{{}}}", r"$^{\dagger}$", escape_latex), "r")
     note = _explain_marks(evaluations, r"$^{\dagger}$")
-    return "\n".join(
-        [
-            rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
-            r"\toprule",
-            lines[0],
-            r"\midrule",
-            *lines[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            *([f"% {note}"] if note else []),
-        ]
-    )
+    return f"{table}\n% {note}" if note else table
 
 
 def format_csv(evaluations: "Sequence[Evaluation]") -> str:
@@ -77,7 +63,10 @@ def _list_cells(
     from keystone.runs.evaluation.compare import LEVEL, compare_runs
 
     measures = list(evaluations[0].values)
-    best = {measure: max((one.mean(measure) for one in evaluations), key=_sort_key) for measure in measures}
+    means = {measure: [one.mean(measure) for one in evaluations] for measure in measures}
+    best = {
+        measure: max((mean for mean in own if not math.isnan(mean)), default=None) for measure, own in means.items()
+    }
     rows = [[f"run{mark_lists(evaluations[0])}", *map(escape, measures)]]
     for evaluation, found in zip(evaluations, [{}, *compare_runs(evaluations)], strict=True):
         cells = []
@@ -90,10 +79,6 @@ def _list_cells(
     return rows
 
 
-def _sort_key(mean: float) -> float:
-    return -math.inf if math.isnan(mean) else mean
-
-
 def _explain_marks(evaluations: "Sequence[Evaluation]", mark: str, circle: str = "*") -> str:
     from keystone.runs.evaluation.compare import LEVEL
 
@@ -104,6 +89,25 @@ def _explain_marks(evaluations: "Sequence[Evaluation]", mark: str, circle: str =
     if any(map(mark_circle, evaluations)):
         notes.append(f"{circle}{CIRCLE_TEXT[1:]}")
     return "; ".join(notes)
+
+
+def join_markdown(rows: Sequence[Sequence[str]], rule: str = "---") -> str:
+    """Join the head and the rows of a table in Markdown. `rule` aligns all columns but the first."""
+    head, *others = rows
+    lines = [head, ["---", *[rule] * (len(head) - 1)], *others]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def join_latex(rows: Sequence[Sequence[str]], place: str = "l") -> str:
+    """Join the head and the rows of a table for booktabs. `place` aligns all columns but the first."""
+    head, *body = [" & ".join(row) + r" \\" for row in rows]
+    begin = rf"\begin{{tabular}}{{l{place * (len(rows[0]) - 1)}}}"
+    return "\n".join([begin, r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"])
+
+
+def escape_markdown(text: str) -> str:
+    """Escape the characters that Markdown reads as marks."""
+    return re.sub(r"([\\|*_`<])", r"\\\1", text)
 
 
 def escape_latex(text: str) -> str:

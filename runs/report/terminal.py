@@ -2,8 +2,10 @@
 
 import math
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from shlex import quote
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +14,8 @@ from keystone.runs.report.say import say
 from keystone.runs.wording import escape_controls, format_seconds, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
-    from rich.table import Table
 
     from keystone.indexing.vectors.types import Forecast
     from keystone.runs.evaluation.evaluate import Evaluation
@@ -61,7 +60,10 @@ def progress_bars(quiet: bool, foretold: Collection[str] = ()) -> Iterator[Progr
     def step(description: str, total: int | None) -> Iterator[Tick]:
         is_inner, count, start, is_told = bool(under_way), [0], monotonic(), description in foretold
         under_way.append(description)
-        task = _begin(bars, description, total) if bars else None
+        task: TaskID | None = None
+        if bars:
+            bars.start()  # with the first bar: without a step, nothing is drawn
+            task = bars.add_task(escape_controls(description), total=total)
 
         def tick(items: int) -> None:
             nonlocal is_told
@@ -106,18 +108,14 @@ def foretell(description: str, done: int, total: int, spent: float) -> str:
 
 def show_forecast(forecast: "Forecast") -> str:
     """Say what a step will take; the line is empty if it is little."""
-    time = "" if forecast.seconds is None else f"about {format_seconds(forecast.seconds)}, and "
-    is_short = forecast.bytes < LEAST_FORETOLD_BYTES
-    if forecast.seconds is not None:
+    if forecast.seconds is None:
+        time, is_short = "", forecast.bytes < LEAST_FORETOLD_BYTES
+    else:
+        time = f"about {format_seconds(forecast.seconds)}, and "
         is_short = forecast.seconds < LEAST_FORETOLD_SECONDS
     if is_short:
         return ""
     return f"{forecast.step}: {plural(forecast.texts, 'text')} will take {time}{forecast.bytes / 1e6:,.1f} MB on disk"
-
-
-def _begin(bars: "Bars", description: str, total: int | None) -> "TaskID":
-    bars.start()  # with the first bar: without a step, nothing is drawn
-    return bars.add_task(escape_controls(description), total=total)
 
 
 def _make_bars() -> "Bars":
@@ -141,8 +139,6 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
 
     If there are more than `MOST_COLUMNS` measures, each of them is a row.
     """
-    from rich.table import Table
-
     from keystone.runs.evaluation.compare import run_paired_test
 
     measures = list(evaluations[0].values)
@@ -150,61 +146,55 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     rows = [[f"{'measure' if wide else 'run'}{mark_lists(evaluations[0])}", *measures]]
     for evaluation in evaluations:
         means = (format_mean(evaluation.mean(measure)) + mark_circle(evaluation) for measure in measures)
-        rows.append([escape_controls(evaluation.name), *means])
+        rows.append([evaluation.name, *means])
         if compare and evaluation is not evaluations[0]:
             p = run_paired_test(evaluations[0], evaluation)
             rows.append([P_VALUES, *(format_p_value(p[measure]) for measure in measures)])
     head, *others = zip(*rows, strict=True) if wide else rows
-    table = Table(box=None, pad_edge=False)
-    for place, name in enumerate(head):
-        table.add_column(name, overflow="fold", justify="right" if place else "left")
-    for row in others:
-        table.add_row(*row, style="dim" if row[0] == P_VALUES else None)
-    print_table(table)
+    print_columns(head, others)
     if any(map(mark_circle, evaluations)):
         print(f"\n{CIRCLE_TEXT}")
 
 
-def print_table(table: "Table") -> None:
-    """Print a table as wide as the terminal, or else 200 columns wide. Its texts are neither markup nor emoji."""
-    from rich.console import Console
+def print_columns(head: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[int] = (0,)) -> None:
+    """Print a table as wide as the terminal, or else 200 columns wide. Its texts are neither markup nor emoji.
 
+    The columns at the places `left` hold texts, the others numbers, which end together. Rows of p-values are dim. A
+    table without any head has no line of heads.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=any(head))
+    for place, name in enumerate(head):
+        table.add_column(escape_controls(name), overflow="fold", justify="left" if place in left else "right")
+    for row in rows:
+        table.add_row(*map(escape_controls, row), style="dim" if row[0] == P_VALUES else None)
     Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False).print(table)
 
 
 def print_topics(evaluation: "Evaluation") -> None:
     """Print the values of a run: a row for each topic, a last row of means, and a column for each measure."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column(escape_controls(evaluation.name), overflow="fold")
-    for measure in evaluation.values:
-        table.add_column(measure, justify="right")
-    for place, topic in enumerate(evaluation.topics):
-        values = (format_mean(float(own[place])) for own in evaluation.values.values())
-        table.add_row(escape_controls(topic), *values)
-    table.add_row("mean", *(format_mean(evaluation.mean(measure)) for measure in evaluation.values))
-    print_table(table)
+    columns = [list(map(format_mean, own.tolist())) for own in evaluation.values.values()]
+    rows = [*zip(evaluation.topics, *columns, strict=True)]
+    rows.append(("mean", *(format_mean(evaluation.mean(measure)) for measure in evaluation.values)))
+    print_columns([evaluation.name, *evaluation.values], rows)
     print()
 
 
 def print_differences(evaluations: "Sequence[Evaluation]") -> None:
     """Print how each later run differs from the first: a row for each measure, with interval, effect and tests."""
-    from rich.table import Table
-
     from keystone.runs.evaluation.compare import compare_runs
 
     first, *others = evaluations
     for other, found in zip(others, compare_runs(evaluations), strict=True):
         print(f"\n{escape_controls(other.name)} against {escape_controls(first.name)}{mark_lists(first)}:")
-        table = Table(box=None, pad_edge=False)
-        for name in ("measure", "difference", "95 % interval", "Cohen's d", "p (t-test)", "p (randomisation)"):
-            table.add_column(name, justify="left" if name == "measure" else "right")
+        rows = []
         for measure, own in found.items():
             numbers = f"{own.mean:+.4f}", f"{own.low:+.4f} to {own.high:+.4f}", f"{own.effect:+.2f}"
             cells = ("-" if "nan" in number else number for number in numbers)
-            table.add_row(measure, *cells, format_p_value(own.p_t), format_p_value(own.p_randomisation))
-        print_table(table)
+            rows.append([measure, *cells, format_p_value(own.p_t), format_p_value(own.p_randomisation)])
+        print_columns(("measure", "difference", "95 % interval", "Cohen's d", "p (t-test)", "p (randomisation)"), rows)
     corrected = f", corrected by Holm for {len(others)} runs" if len(others) > 1 else ""
     print(f"\nThe tests are paired and two-sided{corrected}.")
 
@@ -243,8 +233,6 @@ def print_cautions(evaluations: "Sequence[Evaluation]", quiet: bool = False) -> 
 
 def print_tuning(tuning: "Tuning") -> None:
     """Print all settings, best first; then the held-out choice beside the configuration; then the recommendation."""
-    from dataclasses import replace
-
     first = tuning.measure
     configured = replace(tuning.configured, name="as configured")
     trials = [
@@ -257,9 +245,6 @@ def print_tuning(tuning: "Tuning") -> None:
 
 def print_choice(tuning: "Tuning") -> None:
     """Print the held-out choice beside the configuration, then the recommendation."""
-    from dataclasses import replace
-    from shlex import quote
-
     from keystone.runs.evaluation.compare import run_paired_test
     from keystone.runs.evaluation.tune import write_snippet
 
@@ -281,22 +266,15 @@ def print_choice(tuning: "Tuning") -> None:
 
 def print_sweep(sweep: "Sweep") -> None:
     """Print each setting with its measures, its cost and the folder of its run, best first; then the choice."""
-    from rich.table import Table
-
     tuning = sweep.tuning
-    evaluations = {(): tuning.configured, **tuning.trials}
-    table = Table(box=None, pad_edge=False)
-    table.add_column("settings", overflow="fold")
-    for name in (*tuning.configured.values, "calls", "tokens", "seconds"):
-        table.add_column(name, justify="right")
-    table.add_column("folder")
+    evaluations, rows = {(): tuning.configured, **tuning.trials}, []
     for setting, found in sorted(evaluations.items(), key=lambda item: -item[1].mean(tuning.measure)):
         point = sweep.points[setting]
         means = (format_mean(found.mean(measure)) + mark_circle(found) for measure in found.values)
         cost = f"{point.cost.calls:,}", f"{point.cost.tokens:,}", f"{point.cost.seconds:,.1f}"
-        name = " ".join(setting) or "as configured"
-        table.add_row(escape_controls(name), *means, *cost, point.directory.parent.name)
-    print_table(table)
+        rows.append([" ".join(setting) or "as configured", *means, *cost, point.directory.parent.name])
+    head = ["settings", *tuning.configured.values, "calls", "tokens", "seconds", "folder"]
+    print_columns(head, rows, left=(0, len(head) - 1))
     if any(map(mark_circle, evaluations.values())):
         print(f"\n{CIRCLE_TEXT}")
     print_choice(tuning)

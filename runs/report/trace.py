@@ -87,10 +87,7 @@ def read_trace(path: Path) -> list[TopicStep]:
 
 
 def format_trace(steps: Sequence[TopicStep], topic: str | None = None, brief: bool = False) -> Iterator[str]:
-    """Format the steps of all topics, or of one. `UserError` if the trace has no such topic.
-
-    A brief trace leaves out the documents that were shown.
-    """
+    """Format the steps of all topics or of one, `brief` without shown documents. `UserError` for an unknown topic."""
     known = dict.fromkeys(one.topic_id for one in steps)
     if topic is not None and topic not in known:
         raise UserError(f"topic {topic!r}: not in the trace, expected one of {', '.join(known)}")

@@ -4,15 +4,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import UnionType
 from typing import Any, TypeGuard
 
 from keystone.generation.types import Answer, Sentence
-from keystone.indexing.errors import UserError
-from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.types import document_id
 from keystone.retrieval.types import Topic
 from keystone.runs.track_rules import DEFAULT_TEAM, CitationForm, IntegerMeaning, KeyContent, Track
-from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.tracks.violations import parse_lines, shorten_value, tell_expected
 
 NUMBER = re.compile(r"0|[1-9]\d{0,18}", re.ASCII)
 """An id that can be written as an integer."""
@@ -73,17 +72,15 @@ def list_references(record: Mapping[str, Any], track: Track) -> Any:
 
 def list_cited_ids(record: Mapping[str, Any], track: Track) -> list[str]:
     """List the ids that the sentences of an answer cite, each once. Without positions, an integer is an id, too."""
-    answer = record.get(track.sentences)
+    cited = [one for own in list_citations(record.get(track.sentences)) for one in sort_citations(own)]
+    has_numbers = "positions" not in track.citations
+    return list(dict.fromkeys(str(one) for one in cited if isinstance(one, str) or (has_numbers and is_integer(one))))
+
+
+def list_citations(answer: Any, kind: UnionType | type = list | dict) -> list[Any]:
+    """List the citations of each sentence of an answer that are of a kind. In a valid answer all are."""
     sentences = [one for one in answer if isinstance(one, dict)] if isinstance(answer, list) else []
-    cited = [s["citations"] for s in sentences if isinstance(s.get("citations"), list | dict)]
-    return list(
-        dict.fromkeys(
-            str(one)
-            for citations in cited
-            for one in sort_citations(citations)
-            if isinstance(one, str) or (is_integer(one) and "positions" not in track.citations)
-        )
-    )
+    return [one["citations"] for one in sentences if isinstance(one.get("citations"), kind)]
 
 
 def resolve_citation(citation: Any, names: Mapping[str | int, str]) -> str | None:
@@ -198,23 +195,17 @@ def read_answer_file(path: Path, track: Track) -> list[SubmittedAnswer]:
     `UserError` with file and line for the first unreadable answer. `keystone.runs.tracks.validate` finds all
     violations.
     """
-    found = []
-    for number, record in read_json_lines(path):
-        try:
-            found.append(_parse_answer(record, track))
-        except ValueError as error:
-            raise UserError(f"{path}:{number}: {error}") from error
-    return found
+    return [one for _, one in parse_lines(path, lambda record: _parse_answer(record, track))]
 
 
 def _parse_answer(record: dict[str, Any], track: Track) -> SubmittedAnswer:
     metadata = get_metadata(record, track)
     if not isinstance(metadata, dict):
-        raise ValueError(f"{track.metadata}: expected an object, found {shorten_value(metadata)}")
+        raise ValueError(tell_expected(f"{track.metadata}", "an object", metadata))
     value = {key.holds: metadata.get(key.name) for key in track.keys}
     for key in track.keys:
         if key.holds in ("run", "topic") and not isinstance(value[key.holds], str) and not is_integer(value[key.holds]):
-            raise ValueError(f"{key.name}: expected an id, found {shorten_value(value[key.holds])}")
+            raise ValueError(tell_expected(key.name, "an id", value[key.holds]))
     references, answer = list_references(record, track), record.get(track.sentences)
     if not isinstance(references, list) or not all(isinstance(r, str) or is_integer(r) for r in references):
         raise ValueError("references: expected a list of ids")
@@ -231,7 +222,7 @@ def _parse_answer(record: dict[str, Any], track: Track) -> SubmittedAnswer:
 def _parse_sentence(sentence: dict[str, Any], names: Mapping[str | int, str], where: str) -> Sentence:
     text, citations = sentence.get("text"), sentence.get("citations")
     if not isinstance(text, str):
-        raise ValueError(f"{where}.text: expected text, found {shorten_value(text)}")
+        raise ValueError(tell_expected(f"{where}.text", "text", text))
     if not isinstance(citations, list | dict):
         raise ValueError(f"{where}.citations: expected a list of positions or ids, or an object from id to score")
     ids = []

@@ -20,7 +20,9 @@ from keystone.runs.tracks.violations import (
     make_error,
     make_warning,
     parse_object,
+    put_on_line,
     shorten_value,
+    tell_expected,
 )
 from keystone.runs.wording import plural
 
@@ -37,93 +39,87 @@ def holds_nuggets(content: Lines) -> bool:
 def check_nuggets(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterator[Violation]:
     """Find the violations of a file of nuggets. `topics` maps topic ids to narratives."""
     if track.nugget_run_id_length is None:
-        yield make_error(0, "nuggets", f"holds nuggets, expected a run or answers: {track.name} has no task of nuggets")
+        yield make_error("nuggets", f"holds nuggets, expected a run or answers: {track.name} has no task of nuggets")
         return
     own = replace(track, run_id_length=track.nugget_run_id_length)
-    answered: dict[str, int] = {}
-    runs: dict[str, int] = {}
-    foreign: dict[str, int] = {}
+    answered, runs, foreign = dict[str, int](), dict[str, int](), dict[str, int]()
     for number, line in content:
         record = parse_object(line)
         if record is None:
-            yield make_error(number, "not an object", f"expected a JSON object, found {shorten_value(line)}")
+            yield make_error("not an object", f"expected a JSON object, found {shorten_value(line)}", number)
             continue
         metadata, topic = get_metadata(record, track), find_topic(record, track)
         if isinstance(metadata, dict):
-            yield from check_metadata(number, metadata, own, topic, topics)
+            yield from put_on_line(number, check_metadata(metadata, own, topic, topics))
             if run_id := read_id(metadata.get(track.run_key)):
                 runs.setdefault(run_id, number)
         else:
-            found = shorten_value(metadata)
-            yield make_error(number, "metadata", f"{track.metadata}: expected an object, found {found}")
+            yield make_error("metadata", tell_expected(f"{track.metadata}", "an object", metadata), number)
         if topic and (first := answered.setdefault(topic, number)) != number:
             message = f"topic {shorten_value(topic)} already has nuggets on line {first}"
-            yield make_error(number, "repeated topic", message)
-        yield from _check_bank(number, record.get(BANK))
+            yield make_error("repeated topic", message, number)
+        yield from put_on_line(number, _check_bank(record.get(BANK)))
         for name in list_references(record):
             if not track.owns(name):
                 foreign.setdefault(name, number)
     if len(runs) > 1:
-        yield make_error(list(runs.values())[1], "run id", f"found the run ids {', '.join(runs)}, expected one")
+        yield make_error("run id", f"found the run ids {', '.join(runs)}, expected one", list(runs.values())[1])
     yield from check_ids(foreign, track, "error")
     for topic in topics:
         if topic not in answered:
-            yield make_error(0, "missing topic", f"topic {shorten_value(topic)}: no nuggets")
+            yield make_error("missing topic", f"topic {shorten_value(topic)}: no nuggets")
 
 
-def _check_bank(number: int, bank: Any) -> Iterator[Violation]:
+def _check_bank(bank: Any) -> Iterator[Violation]:
     if not isinstance(bank, list) or not bank:
-        yield make_error(number, "no nugget", f"{BANK}: expected a list of nuggets, found {shorten_value(bank)}")
+        yield make_error("no nugget", tell_expected(BANK, "a list of nuggets", bank))
         return
     questions: Counter[str] = Counter()
     for place, one in enumerate(bank):
         where = f"{BANK}[{place}]"
         if not isinstance(one, dict):
-            yield make_error(number, "nugget", f"{where}: expected an object, found {shorten_value(one)}")
+            yield make_error("nugget", tell_expected(where, "an object", one))
             continue
-        yield from _check_text(number, f"{where}.question", one.get("question"))
+        yield from _check_text(f"{where}.question", one.get("question"))
         questions[read_id(one.get("question"))] += 1
         if (kind := one.get("aggregator_type")) is not None and kind not in get_args(Aggregator):
             expected = " or ".join(get_args(Aggregator))
-            message = f"{where}.aggregator_type: expected {expected}, found {shorten_value(kind)}"
-            yield make_error(number, "aggregator", message)
+            yield make_error("aggregator", tell_expected(f"{where}.aggregator_type", expected, kind))
         answers = one.get("answers")
         if answers is None or answers == []:
-            yield make_warning(number, "no gold answer", f"{where}.answers: expected an answer, found none")
+            yield make_warning("no gold answer", f"{where}.answers: expected an answer, found none")
         elif not isinstance(answers, list):
-            yield make_error(number, "answers", f"{where}.answers: expected a list, found {shorten_value(answers)}")
+            yield make_error("answers", tell_expected(f"{where}.answers", "a list", answers))
         else:
             for inner, answer in enumerate(answers):
-                yield from _check_answer(number, f"{where}.answers[{inner}]", answer)
+                yield from _check_answer(f"{where}.answers[{inner}]", answer)
     if repeated := [question for question, times in questions.items() if question and times > 1]:
-        yield make_warning(number, "repeated question", f"{BANK}: found {shorten_value(repeated[0])} more than once")
+        yield make_warning("repeated question", f"{BANK}: found {shorten_value(repeated[0])} more than once")
 
 
-def _check_answer(number: int, where: str, answer: Any) -> Iterator[Violation]:
+def _check_answer(where: str, answer: Any) -> Iterator[Violation]:
     if not isinstance(answer, dict):
-        yield make_error(number, "answers", f"{where}: expected an object, found {shorten_value(answer)}")
+        yield make_error("answers", tell_expected(where, "an object", answer))
         return
-    yield from _check_text(number, f"{where}.answer", answer.get("answer"))
+    yield from _check_text(f"{where}.answer", answer.get("answer"))
     references = answer.get("references")
     if not isinstance(references, list | None):
-        found = shorten_value(references)
-        yield make_error(number, "references", f"{where}.references: expected a list of ids, found {found}")
+        yield make_error("references", tell_expected(f"{where}.references", "a list of ids", references))
         return
     names = [read_reference(one) for one in references or ()]
     if not names:
-        yield make_warning(number, "no reference", f"{where}.references: expected an id of a document, found none")
+        yield make_warning("no reference", f"{where}.references: expected an id of a document, found none")
     for place, one in enumerate(references or ()):
         if not names[place] or is_integer(one):
             kind = "id as a number" if is_integer(one) else "references"
-            message = f"{where}.references[{place}]: expected an id, found {shorten_value(one)}"
-            yield make_error(number, kind, message)
+            yield make_error(kind, tell_expected(f"{where}.references[{place}]", "an id", one))
     if len(set(names)) < len(names):
-        yield make_warning(number, "repeated reference", f"{where}.references: expected each id once")
+        yield make_warning("repeated reference", f"{where}.references: expected each id once")
 
 
-def _check_text(number: int, where: str, value: Any) -> Iterator[Violation]:
+def _check_text(where: str, value: Any) -> Iterator[Violation]:
     if not isinstance(value, str) or not value.strip():
-        yield make_error(number, "no text", f"{where}: expected text, found {shorten_value(value)}")
+        yield make_error("no text", tell_expected(where, "text", value))
 
 
 def read_reference(one: Any) -> str:

@@ -26,9 +26,8 @@ from keystone.runs.tracks.answer_files import (
     resolve_citation,
     sort_citations,
 )
-from keystone.runs.tracks.check_answers import ID_CONTENTS, read_id
+from keystone.runs.tracks.check_answers import ID_CONTENTS, Citable, collect_forms, mixes_forms, read_id
 from keystone.runs.tracks.check_run import is_blank, is_comment, is_row, parse_score
-from keystone.runs.tracks.check_sentences import Citable, collect_forms, mixes_forms
 from keystone.runs.tracks.violations import Lines, Repair, is_utf8, parse_object, shorten_value
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.wording import plural
@@ -60,8 +59,7 @@ def fix_run(content: Lines, track: Track, _topics: Mapping[str, str]) -> tuple[l
     """
     topics: dict[str, list[Row]] = {}
     apart: set[str] = set()
-    repairs: list[Repair] = []
-    rest: list[str] = []
+    repairs, rest = list[Repair](), list[str]()
     previous = ""
     for number, line in content:
         if is_row(line):
@@ -103,11 +101,8 @@ def _repair_topic(rows: list[Row], track: Track) -> tuple[list[Row], list[Repair
             done.append(Repair(row.line, f"{shorten_value(row.document)} dropped: line {best.line} ranks it higher"))
     rows = list(kept.values())
     if track.rows is not None and len(rows) > track.rows:
-        done.append(
-            Repair(
-                rows[track.rows].line, f"{plural(len(rows) - track.rows, 'row')} beyond the {track.rows} best dropped"
-            )
-        )
+        message = f"{plural(len(rows) - track.rows, 'row')} beyond the {track.rows} best dropped"
+        done.append(Repair(rows[track.rows].line, message))
         rows = rows[: track.rows]
     rows = _set_column(rows, 3, [str(rank) for rank in range(1, len(rows) + 1)], "rank", done)
     scores = np.array([parse_score(row.fields[4]) for row in rows], dtype=np.float64)
@@ -154,54 +149,40 @@ def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tupl
     If a file mixes forms of citations, all get the form that the track prefers. Unreadable lines stay as they are, and
     so do objects that need no repair.
     """
-    records = {number: parse_object(line) for number, line in content}
-    forms = {form for record in records.values() for form in _collect_forms(record, track)}
+    records = (parse_object(line) for _, line in content)
+    answers = (record.get(track.sentences) for record in records if record)
+    forms = {form for answer in answers if isinstance(answer, list) for form in collect_forms(answer)}
     form = None if track.one_form != "file" else forms.pop() if len(forms) == 1 else track.citations[0]
-    lines: list[str] = []
-    repairs: list[Repair] = []
-    seen: dict[str, int] = {}
+    return fix_objects(content, lambda record: fix_record(record, track, topics, form), drops_repeated=True)
+
+
+def fix_objects(
+    content: Lines, repair: Callable[[dict[str, Any]], list[str]], drops_repeated: bool = False
+) -> tuple[list[str], list[Repair]]:
+    """Repair each object by a function, which changes it in place and returns a message for each repair.
+
+    Blank lines are dropped, and if `drops_repeated`, objects that repeat another one. Lines that are no object stay,
+    and so do objects without repairs, or nested deeper than can be written. Returns the new lines, and the repairs by
+    line.
+    """
+    lines, repairs, seen = list[str](), list[Repair](), dict[str, int]()
     for number, line in content:
         if not line.strip():
             repairs.append(Repair(number, "blank line dropped"))
             continue
-        record, fixed, done = records[number], line, list[str]()
-        if record is not None:
-            fixed, done = encode_repaired(record, line, fix_record(record, track, topics, form))
+        record, fixed = parse_object(line), line
+        done = [] if record is None else repair(record)
+        try:
+            fixed = orjson.dumps(record).decode() if done else line
+        except orjson.JSONEncodeError:
+            done = []
         first = seen.setdefault(fixed, number)
-        if first != number and record is not None:
+        if drops_repeated and first != number and record is not None:
             done = [f"dropped: it repeats line {first}"]
         else:
             lines.append(fixed)
         repairs += [Repair(number, message) for message in done]
     return lines, repairs
-
-
-def fix_objects(content: Lines, repair: Callable[[dict[str, Any]], list[str]]) -> tuple[list[str], list[Repair]]:
-    """Repair each object by a function, which changes it in place and returns a message for each repair.
-
-    Blank lines are dropped, and lines that are no object stay. Returns the new lines, and the repairs by line.
-    """
-    lines, repairs = list[str](), list[Repair]()
-    for number, line in content:
-        if not line.strip():
-            repairs.append(Repair(number, "blank line dropped"))
-            continue
-        record = parse_object(line)
-        fixed, done = encode_repaired(record, line, [] if record is None else repair(record))
-        lines.append(fixed)
-        repairs += [Repair(number, message) for message in done]
-    return lines, repairs
-
-
-def encode_repaired(record: Any, line: str, done: list[str]) -> tuple[str, list[str]]:
-    """Encode a repaired object. Returns it with its repairs.
-
-    The line stays as it is without repairs, and if the object is nested deeper than can be written.
-    """
-    try:
-        return (orjson.dumps(record).decode() if done else line), done
-    except orjson.JSONEncodeError:
-        return line, []
 
 
 def fix_record(
@@ -253,7 +234,10 @@ def _fix_metadata(metadata: dict[str, Any], track: Track, topics: Mapping[str, s
     topic = read_id(metadata.get(track.topic_key))
     for key in track.keys:
         found, exact = metadata.get(key.name), topics.get(topic)
-        if key.holds == "narrative" and exact is not None and found != exact and _has_same_words(found, exact):
+        if key.holds != "narrative" or exact is None or found == exact:
+            continue
+        words = _normalise_words(found) if isinstance(found, str) else None
+        if found is None or words in (_normalise_words(exact), []):
             metadata[key.name] = exact
             done.append(f"{key.name}: {'filled in' if found is None else 'made exact'} from the topics file")
     return topic
@@ -266,12 +250,8 @@ def fix_ids(metadata: dict[str, Any], track: Track) -> list[str]:
     return [f"{key}: a number is now text" for key in keys]
 
 
-def _has_same_words(found: Any, exact: str) -> bool:
-    """Whether a narrative is missing, or equal apart from case, white space and compatible forms of letters."""
-    return found is None or (isinstance(found, str) and _normalise_words(found) in (_normalise_words(exact), []))
-
-
 def _normalise_words(text: str) -> list[str]:
+    """Split a text into words, apart from case and compatible forms of letters."""
     return unicodedata.normalize("NFKC", text).casefold().split()
 
 
@@ -290,9 +270,8 @@ def _fix_sentences(answer: list[dict[str, Any]], topic: str, track: Track, done:
     texts = [s["text"] if isinstance(s.get("text"), str) else "" for s in filled]
     kept = count_fitting_sentences(texts, topic, track)
     if 0 < kept < len(filled):
-        done.append(
-            f"{track.sentences}: the last {len(filled) - kept} of {plural(len(filled), 'sentence')} cut, for the length"
-        )
+        cut = f"the last {len(filled) - kept} of {plural(len(filled), 'sentence')} cut, for the length"
+        done.append(f"{track.sentences}: {cut}")
         filled = filled[:kept]
     answer[:] = filled
 
@@ -367,8 +346,3 @@ def _write_citations(
         by_position = (own if own in track.citations else track.citations[0]) == "positions"
         written.append(raw if name is None else position[name] if by_position else name)
     return written
-
-
-def _collect_forms(record: dict[str, Any] | None, track: Track) -> set[CitationForm]:
-    answer = record.get(track.sentences) if record else None
-    return collect_forms(answer) if isinstance(answer, list) else set()

@@ -21,8 +21,10 @@ from keystone.runs.tracks.violations import (
     make_warning,
     parse_json,
     parse_object,
+    put_on_line,
     read_lines,
     shorten_value,
+    tell_expected,
 )
 from keystone.runs.wording import plural
 
@@ -70,18 +72,14 @@ def read_grounded(path: Path) -> dict[str, list[tuple[str, set[str], Grounds]]]:
     found: dict[str, list[tuple[str, set[str], Grounds]]] = {}
     for number, record in enumerate(records, 1):
         try:
-            found.update([_read_answer(record)])
+            if (given := find_given_answer(record)) is None:
+                raise KeyError("no grounded answer")
+            track, answer_id = given
+            found[answer_id] = [_read_sentence(one) for one in record[track.sentences]]
         except (KeyError, TypeError, AttributeError) as error:
             expected = f"metadata.qa_id and the sentences of an answer, with {SUPPORTED} and {CONTRADICTED}"
             raise UserError(f"{path}: object {number}: expected {expected}") from error
     return found
-
-
-def _read_answer(record: Any) -> tuple[str, list[tuple[str, set[str], Grounds]]]:
-    if (given := find_given_answer(record)) is None:
-        raise KeyError("no grounded answer")
-    track, answer_id = given
-    return answer_id, [_read_sentence(one) for one in record[track.sentences]]
 
 
 def _read_sentence(one: Mapping[str, Any]) -> tuple[str, set[str], Grounds]:
@@ -92,52 +90,49 @@ def _read_sentence(one: Mapping[str, Any]) -> tuple[str, set[str], Grounds]:
 def check_grounded(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterator[Violation]:
     """Find the violations of a file, by line. `topics` are the sentences by their ids, `ANSWER-NUMBER`."""
     wanted = dict.fromkeys(name.rpartition("-")[0] for name in topics)
-    seen: dict[str, int] = {}
-    runs: dict[str, int] = {}
+    seen, runs = dict[str, int](), dict[str, int]()
     for number, line in content:
         if not line.strip():
             continue
         record = parse_object(line)
         if record is None:
-            yield make_error(number, "not JSON", f"expected a JSON object, found {shorten_value(line)}")
+            yield make_error("not JSON", f"expected a JSON object, found {shorten_value(line)}", number)
             continue
         metadata = get_metadata(record, track)
         metadata = metadata if isinstance(metadata, dict) else {}
-        yield from check_metadata(number, metadata, track, "", {})
+        yield from put_on_line(number, check_metadata(metadata, track, "", {}))
         answer_id = read_id(metadata.get(track.topic_key))
         if answer_id and answer_id in seen:
-            first = f"line {seen[answer_id]} answers {answer_id}, too"
-            yield make_error(
-                number, "repeated answer", f"{track.topic_key}: {first}: expected one object for each answer"
-            )
+            message = f"line {seen[answer_id]} answers {answer_id}, too: expected one object for each answer"
+            yield make_error("repeated answer", f"{track.topic_key}: {message}", number)
         elif answer_id and topics and answer_id not in wanted:
-            yield make_error(number, "unknown topic", f"{track.topic_key}: found {answer_id!r}, which no topic has")
+            yield make_error("unknown topic", f"{track.topic_key}: found {answer_id!r}, which no topic has", number)
         seen.setdefault(answer_id, number)
         if run_id := read_id(metadata.get(track.run_key)):
             runs.setdefault(run_id, number)
         sentences = record.get(track.sentences)
         if not isinstance(sentences, list) or not sentences:
             message = f"{track.sentences}: expected a list of sentences with at least one"
-            yield make_error(number, "no sentences", message)
+            yield make_error("no sentences", message, number)
             continue
         given = [text for name, text in topics.items() if name.rpartition("-")[0] == answer_id]
         if given and [one.get("text") for one in sentences if isinstance(one, dict)] != given:
             message = f"{track.sentences}: the sentences are not those of the topics, in order"
-            yield make_error(number, "other sentences", message)
+            yield make_error("other sentences", message, number)
         for place, one in enumerate(sentences):
-            yield from _check_sentence(number, f"{track.sentences}[{place}]", one, track)
+            yield from put_on_line(number, _check_sentence(f"{track.sentences}[{place}]", one, track))
     if len(runs) > 1:
-        yield make_error(0, "several run ids", f"found the run ids {', '.join(runs)}, expected one")
+        yield make_error("several run ids", f"found the run ids {', '.join(runs)}, expected one")
     for name in wanted:
         if name not in seen:
-            yield make_error(0, "missing topic", f"the answer {name} is missing")
+            yield make_error("missing topic", f"the answer {name} is missing")
     if not seen:
-        yield make_error(0, "empty", "found no answer")
+        yield make_error("empty", "found no answer")
 
 
-def _check_sentence(line: int, where: str, one: Any, track: Track) -> Iterator[Violation]:
+def _check_sentence(where: str, one: Any, track: Track) -> Iterator[Violation]:
     if not isinstance(one, dict) or not isinstance(one.get("text"), str) or not one["text"].strip():
-        yield make_error(line, "no text", f"{where}: expected an object with a text, found {shorten_value(one)}")
+        yield make_error("no text", tell_expected(where, "an object with a text", one))
         return
     lists = {}
     for key in (EXISTING, SUPPORTED, CONTRADICTED):
@@ -145,28 +140,26 @@ def _check_sentence(line: int, where: str, one: Any, track: Track) -> Iterator[V
         if value is None and key == EXISTING:
             value = []
         if not isinstance(value, list):
-            yield make_error(line, "no list", f"{where}.{key}: expected a list of ids, found {shorten_value(value)}")
+            yield make_error("no list", tell_expected(f"{where}.{key}", "a list of ids", value))
             value = []
         lists[key] = [str(name) for name in value]
         if any(is_integer(name) for name in value):
-            yield make_warning(line, "id as a number", f"{where}.{key}: expected ids as text, found numbers")
+            yield make_warning("id as a number", f"{where}.{key}: expected ids as text, found numbers")
     existing = set(lists[EXISTING])
     for key in (SUPPORTED, CONTRADICTED):
         names = lists[key]
         if len(set(names)) < len(names):
-            yield make_error(line, "repeated citation", f"{where}.{key}: expected each id once, found {names}")
+            yield make_error("repeated citation", f"{where}.{key}: expected each id once, found {names}")
         if held := [name for name in names if name in existing]:
-            yield make_error(line, "existing citation", f"{where}.{key}: found {held}, which {EXISTING} has already")
+            yield make_error("existing citation", f"{where}.{key}: found {held}, which {EXISTING} has already")
         if wrong := [name for name in names if not track.owns(name)]:
             expected = "ids of the corpus: PMIDs have at most 8 digits"
-            yield make_error(line, "id of another corpus", f"{where}.{key}: expected {expected}, found {wrong}")
+            yield make_error("id of another corpus", f"{where}.{key}: expected {expected}, found {wrong}")
         if track.cited is not None and len(names) > track.cited:
             message = f"{where}.{key}: expected at most {track.cited}, found {len(names)}"
-            yield make_error(line, "too many citations", message)
+            yield make_error("too many citations", message)
     if both := sorted(set(lists[SUPPORTED]) & set(lists[CONTRADICTED])):
-        yield make_error(
-            line, "supports and contradicts", f"{where}: expected each id in one list, found {both} in both"
-        )
+        yield make_error("supports and contradicts", f"{where}: expected each id in one list, found {both} in both")
 
 
 def fix_grounded(content: Lines, track: Track, _topics: Mapping[str, str]) -> tuple[list[str], list[Repair]]:

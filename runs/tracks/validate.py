@@ -89,9 +89,8 @@ def judge(path: Path, track: Track, topics: Sequence[Topic]) -> Verdict:
 def check_runs(path: Path, track: Track, seen: dict[tuple[str, bool], dict[str, Path]]) -> Iterator[Violation]:
     """Find whether the run of a file is another file's, or one too many, where the track limits the number of runs.
 
-    The run ids of a team begin alike there.
-
-    `seen` holds the files judged so far by track, by whether they hold answers, and by run id. It gets this one.
+    The run ids of a team begin alike there. `seen` holds the files judged so far by track, by whether they hold
+    answers, and by run id. It gets this one.
     """
     if track.runs is None:
         return
@@ -103,13 +102,12 @@ def check_runs(path: Path, track: Track, seen: dict[tuple[str, bool], dict[str, 
         return
     if other := next((name for name in files if name[0] != run_id[0]), ""):
         message = f"run id {run_id!r}: expected a beginning that all runs of a team share, found the run {other!r}"
-        yield make_warning(0, "run prefix", message)
+        yield make_warning("run prefix", message)
     if (first := files.setdefault(run_id, path)) != path:
-        yield make_error(
-            0, "run of another file", f"run id {run_id!r}: {first} has it, too; expected one file for a run"
-        )
+        message = f"run id {run_id!r}: {first} has it, too; expected one file for a run"
+        yield make_error("run of another file", message)
     if len(files) > track.runs:
-        yield make_error(0, "too many runs", f"found {len(files)} runs, expected at most {track.runs}")
+        yield make_error("too many runs", f"found {len(files)} runs, expected at most {track.runs}")
 
 
 def _find_run_id(line: str, has_answers: bool, track: Track) -> str:
@@ -120,10 +118,7 @@ def _find_run_id(line: str, has_answers: bool, track: Track) -> str:
 
 
 def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[list[Repair], Verdict]:
-    """Repair a file as far as that keeps its meaning, and write the result to `out`.
-
-    Returns the repairs by line of the file, and the verdict on `out`.
-    """
+    """Repair a file into `out`, as far as its meaning stays. Returns the repairs by line, and a verdict on `out`."""
     marked = read_lines(path)
     content = [(number, line.lstrip(BYTE_ORDER_MARK)) for number, line in marked]
     has_answers = holds_answers(path, content)
@@ -249,7 +244,7 @@ def _judge_lines(content: Lines, has_answers: bool, track: Track, topics: Sequen
     ]
     if track.guessed:
         message = f"no limit was checked: its form is that of {', '.join(_list_sharing(track))}; --track names one"
-        found.insert(0, make_warning(0, "no limit checked", message))
+        found.insert(0, make_warning("no limit checked", message))
     return Verdict(found, work.describe(content, track, narratives))
 
 
@@ -291,9 +286,8 @@ def _find_array(content: Lines) -> Violation | None:
         return None
     value = parse_json("\n".join(line for _, line in content))
     if isinstance(value, list) or (parse_json(line) is None and not is_row(line)):
-        return make_error(
-            number, "JSON array", "found a JSON array, expected one JSON object on each line: jq -c '.[]' converts it"
-        )
+        message = "found a JSON array, expected one JSON object on each line: jq -c '.[]' converts it"
+        return make_error("JSON array", message, number)
     return None
 
 
@@ -314,7 +308,7 @@ def check_index(path: Path, track: Track, store: Store) -> Iterator[Violation]:
     own, documents = (store.rows(ids).tolist() for ids in (list(named), list(map(document_id, named))))
     for (name, number), *rows in zip(named.items(), own, documents, strict=True):
         if max(rows) < 0:
-            yield make_error(number, "not in the index", f"{shorten_value(name)}: no document of the index")
+            yield make_error("not in the index", f"{shorten_value(name)}: no document of the index", number)
 
 
 def _list_cited(content: Lines, track: Track) -> Iterator[tuple[int, str]]:

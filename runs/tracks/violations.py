@@ -1,16 +1,21 @@
 """Violations and repairs of submission files, and the reading and writing of their lines."""
 
 import codecs
-from collections.abc import Iterable
-from dataclasses import dataclass
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from reprlib import Repr
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import orjson
 
-from keystone.indexing.io.reading import read_bytes
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_bytes, read_json_lines
 from keystone.indexing.io.writing import write_whole
+
+T = TypeVar("T")
 
 SUBMISSION_LIMIT_BYTES = 2**30
 """The most bytes of a submission file after decompression."""
@@ -40,14 +45,19 @@ class Repair:
     message: str
 
 
-def make_error(line: int, kind: str, message: str) -> Violation:
+def make_error(kind: str, message: str, line: int = 0) -> Violation:
     """Make a violation that makes the submission invalid."""
     return Violation(line, "error", kind, message)
 
 
-def make_warning(line: int, kind: str, message: str) -> Violation:
+def make_warning(kind: str, message: str, line: int = 0) -> Violation:
     """Make a violation that the organisers accept."""
     return Violation(line, "warning", kind, message)
+
+
+def put_on_line(line: int, found: Iterable[Violation]) -> Iterator[Violation]:
+    """Put the violations of an object on its line."""
+    return (replace(one, line=line) for one in found)
 
 
 _SHORT = Repr()
@@ -61,27 +71,48 @@ def shorten_value(value: Any) -> str:
     return shown if len(shown) <= MOST_SHOWN_CHARACTERS else f"{shown[: MOST_SHOWN_CHARACTERS - 3]}..."
 
 
+def tell_expected(where: str, expected: str, found: Any) -> str:
+    """Tell what was expected at a place, and which value was found there."""
+    return f"{where}: expected {expected}, found {shorten_value(found)}"
+
+
 def read_lines(path: Path) -> Lines:
     """Read all lines of a file (.gz and .zst, too), without line ends and without a byte order mark at the beginning.
 
     `UserError` for a file that cannot be read or is larger than `SUBMISSION_LIMIT_BYTES`.
     """
-    found = (
-        read_bytes(path, SUBMISSION_LIMIT_BYTES)
-        .tobytes()
-        .removeprefix(codecs.BOM_UTF8)
-        .decode("utf-8", "surrogateescape")
-        .split("\n")
-    )
+    content = read_bytes(path, SUBMISSION_LIMIT_BYTES).tobytes().removeprefix(codecs.BOM_UTF8)
+    found = content.decode("utf-8", "surrogateescape").split("\n")
     if found[-1] == "":
         found.pop()
     return [(number, line.rstrip("\r")) for number, line in enumerate(found, start=1)]
+
+
+def parse_lines(path: Path, parse: Callable[[dict[str, Any]], T]) -> Iterator[tuple[str, T]]:
+    """Parse the object on each line; yields it with its `file:line`.
+
+    `UserError` with that place for a line that is no object, and if `parse` raises `ValueError`.
+    """
+    for number, record in read_json_lines(path):
+        try:
+            one = parse(record)
+        except ValueError as error:
+            raise UserError(f"{path}:{number}: {error}") from error
+        yield f"{path}:{number}", one
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write lines with the bytes that `read_lines` found. If writing fails, no file is left."""
     with write_whole(path) as out:
         out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write rows as CSV with the line ends of its standard. The file appears when it is whole."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    with write_whole(path) as out:
+        out.write(text.getvalue().encode("utf-8", "surrogatepass"))
 
 
 def is_utf8(line: str) -> bool:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.corpora.folders import strip_compression
 from keystone.indexing.corpora.ir_datasets import dataset_id, read_records
@@ -21,8 +20,9 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.columns import Layout, choose_delimiter, name_columns, read_columns
 from keystone.indexing.io.fields import find_field, find_names
 from keystone.indexing.io.json_values import parse_json
-from keystone.indexing.io.reading import read_bytes
+from keystone.indexing.io.reading import read_bytes, read_json_lines
 from keystone.indexing.types import describe_id, is_id
+from keystone.runs.trec.arrays import Bytes
 
 QUERY_NAMES = ("query_id", "qid", "q_id", "topic_id", "narrative_id", "request_id", "topic")
 DOCUMENT_NAMES = ("corpus_id", "docno", "doc_id", "document_id", "document", "segment_id", "passage_id", "pid", "doc")
@@ -44,7 +44,7 @@ def names_columns(line: str) -> bool:
     return len(columns) > 2 and found is not None and bool(find_names(found, (*DOCUMENT_NAMES, *GRADE_NAMES)))
 
 
-def read_judgment_bytes(path: Path) -> NDArray[np.uint8]:
+def read_judgment_bytes(path: Path) -> Bytes:
     """Read the bytes of a file of judgments in TREC's form, converted to it line by line if its rows name their fields.
 
     `UserError` with the place of a row that is no judgment.
@@ -61,7 +61,13 @@ def read_judgment_bytes(path: Path) -> NDArray[np.uint8]:
     numbered = _list_lines(path, data.tobytes())
     if line.startswith("["):
         return _render(_read_array(path, numbered), lambda number: f"{path}: object {number}")
-    rows = _read_json(path, numbered) if line.startswith("{") else _read_header(path, numbered, line)
+    rows: Iterable[tuple[int, Mapping[str, Any]]]
+    if line.startswith("{"):
+        rows = read_json_lines(path, numbered=numbered)
+    elif re.search("[\t,;]", line):
+        rows = read_columns(path, numbered, _LAYOUT)
+    else:
+        rows = read_columns(path, ((number, _GAPS.sub("\t", own.strip())) for number, own in numbered), _LAYOUT)
     return _render(rows, lambda number: f"{path}:{number}")
 
 
@@ -74,39 +80,19 @@ def _list_lines(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
             raise UserError(f"{path}:{number}: not UTF-8: {reason}") from error
 
 
-def _read_json(path: Path, numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in numbered:
-        if line.strip():
-            record = _parse(path, number, line)
-            if not isinstance(record, dict):
-                raise UserError(f"{path}:{number}: expected a JSON object, found {type(record).__name__}")
-            yield number, record
-
-
 def _read_array(path: Path, numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The objects of a file that is one JSON array, with their numbers instead of those of lines."""
-    for number, record in enumerate(_parse(path, 1, "\n".join(line for _, line in numbered)), 1):
+    try:
+        records = parse_json("\n".join(line for _, line in numbered))
+    except ValueError as error:
+        raise UserError(f"{path}:1: not JSON: {error}") from error
+    for number, record in enumerate(records, 1):
         if not isinstance(record, dict):
             raise UserError(f"{path}: object {number}: expected a JSON object, found {type(record).__name__}")
         yield number, record
 
 
-def _parse(path: Path, number: int, text: str) -> Any:
-    try:
-        return parse_json(text)
-    except ValueError as error:
-        raise UserError(f"{path}:{number}: not JSON: {error}") from error
-
-
-def _read_header(
-    path: Path, numbered: Iterable[tuple[int, str]], header: str
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    if not re.search("[\t,;]", header):
-        numbered = ((number, _GAPS.sub("\t", line.strip())) for number, line in numbered)
-    return read_columns(path, numbered, _LAYOUT)
-
-
-def _render(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Callable[[int], str]) -> NDArray[np.uint8]:
+def _render(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Callable[[int], str]) -> Bytes:
     """Render each row in the line of its number, so that lines keep their numbers."""
     lines: list[bytes] = []
     for number, record in rows:
@@ -151,7 +137,7 @@ def make_narrative(query: Any) -> str:
     return "\n\n".join(dict.fromkeys(one.strip() for one in texts if isinstance(one, str) and one.strip()))
 
 
-def render_qrels(path: Path) -> NDArray[np.uint8]:
+def render_qrels(path: Path) -> Bytes:
     """Render the judgments of a data set as rows in TREC form: uint8[bytes].
 
     The second column is the subtopic or the iteration, or 0 if the data set has neither. `UserError` if the package
@@ -237,9 +223,6 @@ def find_qrels_file(path: Path) -> Path:
     return find_qrels(*folder) if folder else path
 
 
-def read_qrels_bytes(path: Path) -> NDArray[np.uint8]:
-    """Read judgments as rows in TREC form: uint8[bytes]. Each row of a file keeps the number of its line.
-
-    `UserError` if they cannot be read.
-    """
+def read_qrels_bytes(path: Path) -> Bytes:
+    """Read judgments as rows in TREC form, each on the line of its file: uint8[bytes]. `UserError` for bad ones."""
     return render_qrels(path) if is_data_set(path) else read_judgment_bytes(path)

@@ -7,33 +7,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.retrieval.types import offsets_of
+from keystone.runs.trec.arrays import Bytes, Flags, Ints
 from keystone.runs.trec.kernels import THREADS, kernel, map_in_threads
 
 MIN_IDS_FOR_THREADS = 50_000
 """The number of ids from which a second thread saves time."""
 
 
+Columns = tuple[Bytes, Ints, Ints]
+"""The arrays of `Ids`, as kernels take them."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ids:
     """Ids in UTF-8: id i is `data[starts[i]:ends[i]]` (read-only uint8[bytes], int64[n], int64[n])."""
 
-    data: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    data: Bytes
+    starts: Ints
+    ends: Ints
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def __getitem__(self, rows: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Ids":
+    def __getitem__(self, rows: Ints | Flags | slice) -> "Ids":
         """Take the ids of some rows. Both objects share the bytes."""
         return Ids(self.data, self.starts[rows], self.ends[rows])
+
+    @property
+    def columns(self) -> Columns:
+        """The bytes, the starts and the ends."""
+        return self.data, self.starts, self.ends
 
     def decode_ids(self) -> list[str]:
         """Decode the ids to text."""
         data = self.data.tobytes()
         return [data[a:b].decode() for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
 
-    def find_distinct(self) -> tuple[list[str], NDArray[np.int64]]:
+    def find_distinct(self) -> tuple[list[str], Ints]:
         """Find the distinct ids by first occurrence, and the position of each row's id among them: int64[n]."""
         first, _ = match_ids(self, bound_all_rows(len(self)), self[:0], bound_all_rows(0))
         own = first == np.arange(len(self))
@@ -57,14 +67,12 @@ def concatenate_ids(parts: Sequence[Ids]) -> Ids:
     return Ids(data, np.concatenate(starts), np.concatenate(ends))
 
 
-def bound_all_rows(count: int) -> NDArray[np.int64]:
+def bound_all_rows(count: int) -> Ints:
     """Make the bounds of one group of all rows, for `match_ids`: int64[1, 2]."""
     return np.array([[0, count]], dtype=np.int64)
 
 
-def match_ids(
-    one: Ids, one_bounds: NDArray[np.int64], other: Ids, other_bounds: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def match_ids(one: Ids, one_bounds: Ints, other: Ids, other_bounds: Ints) -> tuple[Ints, Ints]:
     """Find equal ids, group by group: group g has the rows `bounds[g, 0]` to `bounds[g, 1]` (int64[groups, 2]).
 
     Returns int64[len(one)] and int64[len(other)]: for each row, the first row of `one` with the same id in the same
@@ -74,9 +82,8 @@ def match_ids(
 
     def match_share(own: slice) -> None:
         size = 4 * int(np.diff(one_bounds[own]).max(initial=1))
-        columns = (one.data, one.starts, one.ends, one_bounds[own])
-        others = (other.data, other.starts, other.ends, other_bounds[own])
-        _match_groups(*columns, *others, np.empty(size, np.int64), np.empty(size, np.uint64), first, found)
+        table, keys = np.empty(size, np.int64), np.empty(size, np.uint64)
+        _match_groups(one.columns, one_bounds[own], other.columns, other_bounds[own], table, keys, first, found)
 
     share = len(one_bounds) // THREADS + 1 if len(one) + len(other) > MIN_IDS_FOR_THREADS else max(len(one_bounds), 1)
     map_in_threads(match_share, [slice(i, i + share) for i in range(0, len(one_bounds), share)])
@@ -84,7 +91,7 @@ def match_ids(
 
 
 @kernel
-def load_eight_bytes(data: NDArray[np.uint8], at: int) -> np.uint64:
+def load_eight_bytes(data: Bytes, at: int) -> np.uint64:
     """Load eight bytes as an integer, the first byte lowest. The compiler turns the loop into one load."""
     i = np.uint64(at)
     found = np.uint64(data[i])
@@ -94,7 +101,7 @@ def load_eight_bytes(data: NDArray[np.uint8], at: int) -> np.uint64:
 
 
 @kernel
-def _hash_id(data: NDArray[np.uint8], start: int, end: int) -> np.uint64:
+def _hash_id(data: Bytes, start: int, end: int) -> np.uint64:
     mixed = np.uint64(end - start)
     factor = np.uint64(0x9E3779B97F4A7C15)
     if end - start < 8:
@@ -111,9 +118,7 @@ def _hash_id(data: NDArray[np.uint8], start: int, end: int) -> np.uint64:
 
 
 @kernel
-def _are_equal(
-    one: NDArray[np.uint8], start: int, end: int, other: NDArray[np.uint8], other_start: int, other_end: int
-) -> bool:
+def _are_equal(one: Bytes, start: int, end: int, other: Bytes, other_start: int, other_end: int) -> bool:
     length = end - start
     if length != other_end - other_start:
         return False
@@ -127,17 +132,10 @@ def _are_equal(
 
 @kernel
 def _find_slot(
-    key: np.uint64,
-    name: NDArray[np.uint8],
-    start: int,
-    end: int,
-    rows: NDArray[np.int64],
-    keys: NDArray[np.uint64],
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
+    key: np.uint64, name: Bytes, start: int, end: int, rows: Ints, keys: NDArray[np.uint64], ids: Columns
 ) -> int:
-    """Find the slot of an id in a table of rows of `data`, or the empty slot where it belongs."""
+    """Find the slot of an id in a table of rows of `ids`, or the empty slot where it belongs."""
+    data, starts, ends = ids
     slot = int(np.int64(key & np.uint64(len(rows) - 1)))
     while rows[slot] >= 0 and (
         keys[slot] != key or not _are_equal(name, start, end, data, starts[rows[slot]], ends[rows[slot]])
@@ -148,20 +146,18 @@ def _find_slot(
 
 @kernel
 def _match_groups(
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    bounds: NDArray[np.int64],
-    other: NDArray[np.uint8],
-    other_starts: NDArray[np.int64],
-    other_ends: NDArray[np.int64],
-    other_bounds: NDArray[np.int64],
-    table: NDArray[np.int64],
+    one: Columns,
+    bounds: Ints,
+    other: Columns,
+    other_bounds: Ints,
+    table: Ints,
     keys: NDArray[np.uint64],
-    first: NDArray[np.int64],
-    found: NDArray[np.int64],
+    first: Ints,
+    found: Ints,
 ) -> None:
     """Match each group by a hash table of its own: open addressing, at most half full."""
+    data, starts, ends = one
+    others, other_starts, other_ends = other
     for g in range(len(bounds)):
         size = 2
         while size < 2 * (bounds[g, 1] - bounds[g, 0]):
@@ -170,10 +166,10 @@ def _match_groups(
         rows[:] = -1
         for i in range(bounds[g, 0], bounds[g, 1]):
             key = _hash_id(data, starts[i], ends[i])
-            slot = _find_slot(key, data, starts[i], ends[i], rows, keys, data, starts, ends)
+            slot = _find_slot(key, data, starts[i], ends[i], rows, keys, one)
             first[i] = i if rows[slot] < 0 else rows[slot]
             if rows[slot] < 0:
                 rows[slot], keys[slot] = i, key
         for i in range(other_bounds[g, 0], other_bounds[g, 1]):
-            key = _hash_id(other, other_starts[i], other_ends[i])
-            found[i] = rows[_find_slot(key, other, other_starts[i], other_ends[i], rows, keys, data, starts, ends)]
+            key = _hash_id(others, other_starts[i], other_ends[i])
+            found[i] = rows[_find_slot(key, others, other_starts[i], other_ends[i], rows, keys, one)]

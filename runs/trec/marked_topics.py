@@ -201,13 +201,10 @@ def _join_fields(path: Path, start: int, fields: Mapping[str, str]) -> RawTopic:
     parts: dict[str, list[str]] = {field: [] for field in FIELD_LABELS}
     for name, text in fields.items():
         if field := _FIELDS.get(name):
-            parts[field].append(_drop_label(FIELD_LABELS[field], text))
+            unlabelled = re.sub(rf"\A\s*{FIELD_LABELS[field]}\s*:", "", text, flags=re.IGNORECASE)
+            parts[field].append(" ".join(unlabelled.split()))
     if not parts["num"]:
         raise UserError(f"{path}:{start}: expected <num> in <top>, found {', '.join(fields) or 'nothing'}")
     topic_id = parts.pop("num")[0]
     narrative = "\n\n".join(filter(None, chain.from_iterable(parts.values())))
     return start, topic_id, narrative, "<num>", "<title>, <desc>, <narr>", {}
-
-
-def _drop_label(label: str, text: str) -> str:
-    return " ".join(re.sub(rf"\A\s*{label}\s*:", "", text, flags=re.IGNORECASE).split())

@@ -1,9 +1,9 @@
 """Rows of run files as bytes: each score has as few digits as float32 needs."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from keystone.runs.trec.doc_ids import encode_ids, load_eight_bytes
+from keystone.runs.trec.arrays import Bytes, Floats, Ints
+from keystone.runs.trec.doc_ids import Columns, encode_ids, load_eight_bytes
 from keystone.runs.trec.kernels import kernel
 from keystone.runs.trec.types import Run
 
@@ -18,7 +18,7 @@ ROW_BYTES = 64
 """The most bytes that a row takes besides its ids and its tag."""
 
 
-def render_rows(run: Run, buffer: NDArray[np.uint8] | None = None) -> memoryview:
+def render_rows(run: Run, buffer: Bytes | None = None) -> memoryview:
     """Render the rows of a run file, with ranks from 1. The scores of the run are finite float32.
 
     A score gets the fewest of 7, 8 or 9 digits that are read as the same float32, and no zeros at their end. A reader
@@ -28,39 +28,29 @@ def render_rows(run: Run, buffer: NDArray[np.uint8] | None = None) -> memoryview
     ending = f" {run.tag}\n"
     joints = encode_ids([f"{ending}{query_id} Q0 " for query_id in run.query_ids])
     lengths = joints.ends - joints.starts
-    size = int(lengths.sum() + lengths @ np.diff(offsets) + (docs.ends - docs.starts).sum()) + ROW_BYTES * (
-        len(docs) + 1
-    )
+    ids = int(lengths.sum() + lengths @ np.diff(offsets) + (docs.ends - docs.starts).sum())
+    size = ids + ROW_BYTES * (len(docs) + 1)
     out = buffer if buffer is not None and len(buffer) >= size else np.empty(size, np.uint8)
-    columns = (joints.data, joints.starts, joints.ends, offsets, docs.data, docs.starts, docs.ends)
     wide = run.scores.astype(np.float64)
     decimals = np.empty(len(wide), np.int64)
     _round_scores(wide, wide.view(np.int64), POWERS_OF_TEN, HALF_STEPS, decimals)
-    used = _render(*columns, wide, decimals, len(ending.encode()), out)
+    used = _render(joints.columns, offsets, docs.columns, wide, decimals, len(ending.encode()), out)
     return out[:used].data
 
 
 @kernel
 def _render(
-    joints: NDArray[np.uint8],
-    joint_starts: NDArray[np.int64],
-    joint_ends: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    docs: NDArray[np.uint8],
-    doc_starts: NDArray[np.int64],
-    doc_ends: NDArray[np.int64],
-    scores: NDArray[np.float64],
-    decimals: NDArray[np.int64],
-    ending: int,
-    out: NDArray[np.uint8],
+    joints: Columns, offsets: Ints, docs: Columns, scores: Floats, decimals: Ints, ending: int, out: Bytes
 ) -> int:
     """Put the rows. A joint holds the `ending` bytes that end a row, and the bytes that begin its query's next row."""
+    joint_data, joint_starts, joint_ends = joints
+    doc_data, doc_starts, doc_ends = docs
     at = 0
     for q in range(len(joint_starts)):
         start, end = joint_starts[q], joint_ends[q]
-        at = _put(joints, start + ending, end, out, at)
+        at = _put(joint_data, start + ending, end, out, at)
         for row in range(offsets[q], offsets[q + 1]):
-            at = _put(docs, doc_starts[row], doc_ends[row], out, at)
+            at = _put(doc_data, doc_starts[row], doc_ends[row], out, at)
             out[at] = SPACE
             at = _put_integer(row - offsets[q] + 1, out, at + 1)
             out[at] = SPACE
@@ -73,13 +63,13 @@ def _render(
                 at += 1
             else:
                 at = _put_decimal(decimals[row], out, at)
-            at = _put(joints, start, end, out, at)
+            at = _put(joint_data, start, end, out, at)
         at -= end - start - ending
     return at
 
 
 @kernel
-def _put_eight(eight: np.uint64, out: NDArray[np.uint8], at: int) -> None:
+def _put_eight(eight: np.uint64, out: Bytes, at: int) -> None:
     """Put eight bytes, the lowest first. The compiler turns the loop into one store."""
     place = np.uint64(at)
     for byte in range(8):
@@ -87,7 +77,7 @@ def _put_eight(eight: np.uint64, out: NDArray[np.uint8], at: int) -> None:
 
 
 @kernel
-def _put(data: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint8], at: int) -> int:
+def _put(data: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
     """Copy a piece, eight bytes at a time. The last eight may go beyond it; the next piece overwrites them."""
     after = at + end - start
     while start < end and start + 8 <= len(data):
@@ -102,7 +92,7 @@ def _put(data: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint8], 
 
 
 @kernel
-def _put_integer(value: int, out: NDArray[np.uint8], at: int) -> int:
+def _put_integer(value: int, out: Bytes, at: int) -> int:
     end, limit = at + 1, 10
     while value >= limit:
         limit *= 10
@@ -116,13 +106,7 @@ def _put_integer(value: int, out: NDArray[np.uint8], at: int) -> int:
 
 
 @kernel
-def _round_scores(
-    scores: NDArray[np.float64],
-    bits: NDArray[np.int64],
-    powers: NDArray[np.float64],
-    halves: NDArray[np.float64],
-    decimals: NDArray[np.int64],
-) -> None:
+def _round_scores(scores: Floats, bits: Ints, powers: Floats, halves: Floats, decimals: Ints) -> None:
     """Round scores, float32 values as float64 with its bits, to nine digits; the first one counts 10 ** lead.
 
     Each of `decimals` packs the digits, the number of digits needed, and lead:
@@ -152,7 +136,7 @@ def _round_scores(
 
 
 @kernel
-def _put_decimal(decimal: int, out: NDArray[np.uint8], at: int) -> int:
+def _put_decimal(decimal: int, out: Bytes, at: int) -> int:
     """Put a number that `_round_scores` packed, without zeros at its end; with an exponent if that is shorter.
 
     The loop puts all nine digits. The bytes after the number overwrite the surplus ones.

@@ -11,11 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_bytes
 from keystone.retrieval.types import offsets_of
+from keystone.runs.trec.arrays import Bytes, Floats, Ints
 from keystone.runs.trec.collections import read_qrels_bytes
 from keystone.runs.trec.doc_ids import Ids
 from keystone.runs.trec.kernels import THREADS, map_in_threads
@@ -42,9 +42,9 @@ class Rows:
     """
 
     query_ids: tuple[str, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     docs: Ids
-    values: NDArray[np.float64]
+    values: Floats
     tag: str
 
     def find_line(self, row: int) -> int:
@@ -62,11 +62,11 @@ class Rows:
 class _Piece:
     """The rows of some lines. A block (first row, start and end of the query id) is a sequence of a query's rows."""
 
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    values: NDArray[np.float64]
-    blocks: NDArray[np.int64]
-    tag: NDArray[np.int64]
+    starts: Ints
+    ends: Ints
+    values: Floats
+    blocks: Ints
+    tag: Ints
     broken: int
 
 
@@ -97,7 +97,7 @@ def read_rows(path: Path, columns: int) -> Rows:
     return rows
 
 
-def _drop_confidence(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _drop_confidence(data: Bytes) -> Bytes:
     """Drop the fifth and the sixth column of judgments with confidence and run id, as in TREC RAG 2025.
 
     All their grades and confidences are 0 to 4, and a topic has a grade twice. A run with its ranks is no such file: it
@@ -115,7 +115,7 @@ def _drop_confidence(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.frombuffer(b"\n".join(lines), np.uint8)
 
 
-def _find_cuts(data: NDArray[np.uint8]) -> list[int]:
+def _find_cuts(data: Bytes) -> list[int]:
     """Find the places between lines where threads divide the bytes."""
     count = max(min(THREADS, len(data) // PIECE_BYTES), 1)
     cuts = [0]
@@ -125,12 +125,12 @@ def _find_cuts(data: NDArray[np.uint8]) -> list[int]:
     return [*cuts, len(data)]
 
 
-def _read_piece(data: NDArray[np.uint8], first: int, last: int, columns: int) -> _Piece:
+def _read_piece(data: Bytes, first: int, last: int, columns: int) -> _Piece:
     size = (last - first) // (2 * columns) + 1  # a column takes two bytes at least
     starts, ends, values = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
     numbers, blocks, tag = np.empty((size, 3), np.int64), np.empty((size, 3), np.int64), np.zeros(2, np.int64)
     filled = (starts, ends, values, numbers, blocks, tag)
-    count, found, hard, broken = scan_lines(data, first, last, columns, POWERS_OF_TEN, *filled)
+    count, found, hard, broken = scan_lines(data, first, last, columns, POWERS_OF_TEN, filled)
     for row, start, end in numbers[:hard].tolist():
         values[row] = float(data[start:end].tobytes())
         if not np.isfinite(values[row]):
@@ -139,7 +139,7 @@ def _read_piece(data: NDArray[np.uint8], first: int, last: int, columns: int) ->
     return _Piece(starts[:count], ends[:count], values[:count], blocks[:found], tag, broken)
 
 
-def _join_pieces(data: NDArray[np.uint8], pieces: list[_Piece]) -> Rows:
+def _join_pieces(data: Bytes, pieces: list[_Piece]) -> Rows:
     """Join the rows of all pieces, grouped by query."""
     counts = offsets_of([len(piece.values) for piece in pieces])
     places = np.concatenate([piece.blocks[:, 1:] for piece in pieces]).tolist()
@@ -172,7 +172,7 @@ def _regroup(rows: Rows) -> Rows:
     return Rows(tuple(number), offsets, rows.docs[order], rows.values[order], rows.tag)
 
 
-def _check_utf8(path: Path, data: NDArray[np.uint8]) -> None:
+def _check_utf8(path: Path, data: Bytes) -> None:
     if data.max() < 128:
         return
     content = data.tobytes()
@@ -184,11 +184,11 @@ def _check_utf8(path: Path, data: NDArray[np.uint8]) -> None:
         raise UserError(f"{path}:{_count_line(data, error.start)}: {reason}") from None
 
 
-def _count_line(data: NDArray[np.uint8], place: int) -> int:
+def _count_line(data: Bytes, place: int) -> int:
     return int(np.count_nonzero(data[:place] == LF)) + 1
 
 
-def _read_line(data: NDArray[np.uint8], place: int) -> str:
+def _read_line(data: Bytes, place: int) -> str:
     """Read the line around a place, without its line end."""
     content = data.tobytes()
     line = content[content.rfind(b"\n", 0, place) + 1 : content.index(b"\n", place)]

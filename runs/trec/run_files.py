@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import hash_file
@@ -21,6 +20,7 @@ from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import Store, document_id
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import offsets_of
+from keystone.runs.trec.arrays import Bytes, Ints
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import Ids, encode_ids, match_ids
 from keystone.runs.trec.kernels import THREADS
@@ -44,10 +44,7 @@ ROW_BYTES = 160
 
 
 def write_run(path: Path, run: Run) -> None:
-    """Write a run with ranks from 1, in its own order. If writing fails, no file is left.
-
-    `ValueError` for a score that float32 cannot hold.
-    """
+    """Write a run with ranks from 1, in its own order, whole or not at all. `ValueError` for a score beyond float32."""
     buffers = [np.empty(PART_ROWS * ROW_BYTES, np.uint8) for _ in range(THREADS + 1)]
     ahead: deque[Future[memoryview]] = deque()
     with write_whole(path) as out, ThreadPoolExecutor(THREADS) as pool:
@@ -106,7 +103,7 @@ def read_qrels(path: Path) -> Qrels:
     return arrange_qrels(found, rows.find_second_column(), partial(_refuse_row, path, rows, "has two grades"))
 
 
-def arrange_qrels(rows: Qrels, second: Ids, refuse: Callable[[NDArray[np.int64], NDArray[np.int64]], None]) -> Qrels:
+def arrange_qrels(rows: Qrels, second: Ids, refuse: Callable[[Ints, Ints], None]) -> Qrels:
     """Arrange rows in any order as judgments, with the second column of their file.
 
     A document may have several rows in its topic: with other subtopics, or with the same grade. If it has two grades
@@ -134,19 +131,13 @@ def arrange_qrels(rows: Qrels, second: Ids, refuse: Callable[[NDArray[np.int64],
 
 def write_qrels(path: Path, qrels: Qrels) -> None:
     """Write judgments in TREC form, with subtopics or 0 in the second column; all of them or nothing."""
-    if qrels.subtopics is not None:
-        with write_whole(path) as out:
-            for row in qrels.subtopics.list_rows():
-                out.write(" ".join(map(str, row)).encode() + b"\n")
-        return
-    ids = zip(qrels.docs.decode_ids(), qrels.grades.tolist(), strict=True)
+    rows = [(topic, "0", doc_id, grade) for topic, doc_id, grade in qrels.list_rows()]
     with write_whole(path) as out:
-        for topic, rows in zip(qrels.query_ids, np.diff(qrels.offsets).tolist(), strict=True):
-            for doc_id, grade in islice(ids, rows):
-                out.write(f"{topic} 0 {doc_id} {grade}\n".encode())
+        for topic, second, doc_id, grade in rows if qrels.subtopics is None else qrels.subtopics.list_rows():
+            out.write(f"{topic} {second} {doc_id} {grade}\n".encode())
 
 
-def _render_part(part: Run, buffer: NDArray[np.uint8]) -> memoryview:
+def _render_part(part: Run, buffer: Bytes) -> memoryview:
     return render_rows(replace(part, scores=decrease_strictly(part.scores, part.offsets)), buffer)
 
 
@@ -163,7 +154,7 @@ def _cut_into_parts(run: Run) -> list[Run]:
     return parts
 
 
-def _refuse_row(path: Path, rows: Rows, fault: str, first: NDArray[np.int64], wrong: NDArray[np.int64]) -> None:
+def _refuse_row(path: Path, rows: Rows, fault: str, first: Ints, wrong: Ints) -> None:
     """Raise `UserError` for the first wrong row of the file, if `wrong` holds any."""
     if wrong.size:
         row = int(wrong[np.argmin(rows.docs.starts[wrong])])

@@ -1,13 +1,16 @@
 """The compiled loop that finds rows in bytes. Each line ends with LF; `runs/trec/rows.py` defines the format."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from keystone.runs.trec.arrays import Bytes, Floats, Ints
 from keystone.runs.trec.doc_ids import load_eight_bytes
 from keystone.runs.trec.kernels import kernel
 
 RUN_COLUMNS, QRELS_COLUMNS = 6, 4
 """The number of columns in a run and in qrels. In a run, all text from the sixth column on is the tag."""
+
+Filled = tuple[Ints, Ints, Floats, Ints, Ints, Ints]
+"""What `scan_lines` fills: starts and ends of documents, values, numbers, blocks, and the tag."""
 
 SPACE, TAB, LF, CR, HASH, PLUS, MINUS, POINT, ZERO = b" \t\n\r#+-.0"
 POWERS_OF_TEN = np.array([float(10**power) for power in range(23)])
@@ -15,7 +18,7 @@ POWERS_OF_TEN = np.array([float(10**power) for power in range(23)])
 
 
 @kernel
-def _find_token_end(data: NDArray[np.uint8], at: int) -> int:
+def _find_token_end(data: Bytes, at: int) -> int:
     """Find the end of the token at a place: the first byte that is a space or below. Each line has one."""
     while data[at] > SPACE:
         at += 1
@@ -23,9 +26,7 @@ def _find_token_end(data: NDArray[np.uint8], at: int) -> int:
 
 
 @kernel
-def find_tokens_before(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], firsts: NDArray[np.int64], ends: NDArray[np.int64]
-) -> None:
+def find_tokens_before(data: Bytes, starts: Ints, firsts: Ints, ends: Ints) -> None:
     """Find the token before each token that begins at `starts`, in the same line: its first byte and its end."""
     for row in range(len(starts)):
         at = starts[row] - 1
@@ -38,14 +39,14 @@ def find_tokens_before(
 
 
 @kernel
-def _skip_gap(data: NDArray[np.uint8], at: int) -> int:
+def _skip_gap(data: Bytes, at: int) -> int:
     while data[at] == SPACE or data[at] == TAB:
         at += 1
     return at
 
 
 @kernel
-def _find_next_line(data: NDArray[np.uint8], at: int) -> int:
+def _find_next_line(data: Bytes, at: int) -> int:
     """Find the beginning of the next line if this one ends at a place, else -1."""
     while data[at] == CR:
         at += 1
@@ -53,7 +54,7 @@ def _find_next_line(data: NDArray[np.uint8], at: int) -> int:
 
 
 @kernel
-def _parse_number(data: NDArray[np.uint8], at: int, powers: NDArray[np.float64]) -> tuple[float, int, bool]:
+def _parse_number(data: Bytes, at: int, powers: Floats) -> tuple[float, int, bool]:
     """Parse the decimal number at a place: its value, its end, and whether the value is exact.
 
     The end is -1 if the place holds no number. A mantissa below 2**53, times or over an exact power of ten, is
@@ -133,23 +134,14 @@ def _divide_by_power(mantissa: np.uint64, power: float) -> tuple[float, bool]:
 
 @kernel
 def scan_lines(
-    data: NDArray[np.uint8],
-    first: int,
-    last: int,
-    columns: int,
-    powers: NDArray[np.float64],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    values: NDArray[np.float64],
-    numbers: NDArray[np.int64],
-    blocks: NDArray[np.int64],
-    tag: NDArray[np.int64],
+    data: Bytes, first: int, last: int, columns: int, powers: Floats, filled: Filled
 ) -> tuple[int, int, int, int]:
     """Fill the columns from the lines of `data[first:last]`. Returns three counts, and the line of an error or -1.
 
     The counts are those of rows, of blocks and of numbers. A block (first row, start and end of the query id) stands
     for adjacent rows of one query. `numbers` (row, start, end) are those that this loop does not parse exactly.
     """
+    starts, ends, values, numbers, blocks, tag = filled
     row, block, hard = 0, 0, 0
     query, query_end = 0, 0
     at = first

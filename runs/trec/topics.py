@@ -182,11 +182,10 @@ def stream_topics(path: Path) -> Iterator[Topic]:
     """Yield the topics of a file (.gz and .zst, too) in its order. An id that is a JSON integer becomes text.
 
     The file is read once, so it may be a pipe. Each topic of JSONL and TSV is yielded as soon as it is read. The topics
-    of a folder of BEIR are those that its split judges. `UserError` if the split judges none of its queries.
-
-    An object or a row of a table has one of `ID_KEYS` and one of `NARRATIVE_KEYS`; the first that has a value counts.
-    In TSV and CSV, a row has an id and a narrative; a first row of such names is a header. The narrative of a `<top>`
-    or `<topic>` joins its title, description and narrative by blank lines. `UserError` names the place of a bad topic.
+    of a folder of BEIR are those that its split judges. `UserError` if the split judges none of its queries. An object
+    or a row of a table has one of `ID_KEYS` and one of `NARRATIVE_KEYS`; the first that has a value counts. In TSV and
+    CSV, a row has an id and a narrative; a first row of such names is a header. The narrative of a `<top>` or `<topic>`
+    joins its title, description and narrative by blank lines. `UserError` names the place of a bad topic.
     """
     if folder := find_folder(path):
         judged, queries = read_judged_ids(*folder), find_queries(folder[0])
@@ -228,7 +227,8 @@ def _read_raw_topics(path: Path) -> Iterator[RawTopic]:
             yield f"query {place}", topic_id, narrative, "query_id", "text", fields
         return
     if form := find_form(path):
-        yield from _read_table(path, form)
+        for row, _, record in read_rows(path, form, (*ID_KEYS, *NARRATIVE_KEYS), NARRATIVE_KEYS):
+            yield make_raw_topic(path, f"row {row}", record)
         return
     numbered = read_text_lines(path, limit=TOPICS_LIMIT_BYTES)
     for number, line in numbered:
@@ -258,8 +258,3 @@ def _read_columns(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
         else:
             place, name, text, id_key, text_key, _ = make_raw_topic(path, number, record)
             yield place, name, text, id_key, text_key, {}
-
-
-def _read_table(path: Path, form: str) -> Iterator[RawTopic]:
-    for row, _, record in read_rows(path, form, (*ID_KEYS, *NARRATIVE_KEYS), NARRATIVE_KEYS):
-        yield make_raw_topic(path, f"row {row}", record)

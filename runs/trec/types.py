@@ -9,49 +9,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.retrieval.types import offsets_of
-from keystone.runs.trec.doc_ids import Ids, encode_ids, match_ids
+from keystone.runs.trec.arrays import Bytes, Flags, Ints
+from keystone.runs.trec.doc_ids import Columns, Ids, encode_ids, match_ids
 from keystone.runs.trec.kernels import kernel
 
+Keys = NDArray[np.float32] | NDArray[np.uint64]
+"""What rows are sorted by before their ids."""
 
-def sort_best_first(
-    keys: NDArray[np.float32] | NDArray[np.uint64], ids: Ids, offsets: NDArray[np.int64]
-) -> NDArray[np.int64] | slice:
+
+def sort_best_first(keys: Keys, ids: Ids, offsets: Ints) -> Ints | slice:
     """Sort the rows of each query, `offsets[i]:offsets[i + 1]`, by key down, then id down in byte order.
 
     Returns the sorted row numbers (int64[rows]). If all rows are in order already, it returns a slice of all rows.
     """
     order = np.arange(len(keys))
-    moved = _merge_sort(keys, ids.data, ids.starts, ids.ends, offsets, order, np.empty_like(order))
+    moved = _merge_sort(keys, ids.columns, offsets, order, np.empty_like(order))
     return order if moved else slice(None)
 
 
-def place_by_id(ids: Ids, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def place_by_id(ids: Ids, offsets: Ints) -> Ints:
     """Find the place of each row after sorting each query's ids up in byte order: int64[rows].
 
     The rows of query i keep the places `offsets[i]:offsets[i + 1]`.
     """
     keys = np.empty(len(ids), np.uint64)
-    _fill_keys(ids.data, ids.starts, ids.ends, offsets, keys)
+    _fill_keys(ids.columns, offsets, keys)
     rows = np.arange(len(ids))
     places = np.empty_like(rows)
     places[rows[sort_best_first(keys, ids, offsets)]] = rows
     first_and_last = np.repeat(offsets[:-1] + offsets[1:] - 1, np.diff(offsets))
-    reversed: NDArray[np.int64] = first_and_last - places
+    reversed: Ints = first_and_last - places
     return reversed
 
 
 @kernel
-def _fill_keys(
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    keys: NDArray[np.uint64],
-) -> None:
+def _fill_keys(ids: Columns, offsets: Ints, keys: NDArray[np.uint64]) -> None:
     """Fill `keys` with the eight bytes that follow the common prefix of a query's ids, as one number.
 
     If two keys differ, they have the order of their ids. Zeros fill up an id that ends within its eight bytes.
     """
+    data, starts, ends = ids
     for q in range(len(offsets) - 1):
         first, last = offsets[q], offsets[q + 1]
         if first == last:
@@ -71,22 +68,14 @@ def _fill_keys(
 
 
 @kernel
-def _merge_sort(
-    keys: NDArray[np.float32] | NDArray[np.uint64],
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    order: NDArray[np.int64],
-    other: NDArray[np.int64],
-) -> int:
+def _merge_sort(keys: Keys, ids: Columns, offsets: Ints, order: Ints, other: Ints) -> int:
     """Merge-sort each query whose rows are out of order. Returns the number of such queries."""
     moved = 0
     for q in range(len(offsets) - 1):
         first, last = offsets[q], offsets[q + 1]
         width = 1
         for i in range(first + 1, last):
-            if _comes_before(i, i - 1, keys, data, starts, ends):
+            if _comes_before(i, i - 1, keys, ids):
                 break
         else:
             continue
@@ -96,7 +85,7 @@ def _merge_sort(
                 middle, end = min(start + width, last), min(start + 2 * width, last)
                 i, j = start, middle
                 for k in range(start, end):
-                    if i < middle and (j == end or not _comes_before(order[j], order[i], keys, data, starts, ends)):
+                    if i < middle and (j == end or not _comes_before(order[j], order[i], keys, ids)):
                         other[k] = order[i]
                         i += 1
                     else:
@@ -109,21 +98,15 @@ def _merge_sort(
 
 
 @kernel
-def _comes_before(
-    one: int,
-    two: int,
-    keys: NDArray[np.float32] | NDArray[np.uint64],
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-) -> bool:
+def _comes_before(one: int, two: int, keys: Keys, ids: Columns) -> bool:
     if keys[one] != keys[two]:
         return bool(keys[one] > keys[two])
+    data, starts, ends = ids
     return _compare_ids(data, starts[one], ends[one], starts[two], ends[two]) > 0
 
 
 @kernel
-def _compare_ids(data: NDArray[np.uint8], start: int, end: int, other_start: int, other_end: int) -> int:
+def _compare_ids(data: Bytes, start: int, end: int, other_start: int, other_end: int) -> int:
     """Compare two ids in byte order: below 0 if the first comes first, 0 if they are equal, else above 0."""
     for i in range(min(end - start, other_end - other_start)):
         a, b = np.int64(data[start + i]), np.int64(data[other_start + i])
@@ -142,7 +125,7 @@ class Run:
 
     tag: str
     query_ids: tuple[str, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     docs: Ids
     scores: NDArray[np.floating[Any]]
 
@@ -169,9 +152,8 @@ class Run:
 
     def __repr__(self) -> str:
         """Say how many queries and rows the run has, and show its first rows."""
-        columns = [_list_queries(self), self.docs[:PRINTED_ROWS].decode_ids(), self.scores[:PRINTED_ROWS].tolist()]
-        rows = [f"  {query}  {doc_id}  {score:.6g}" for query, doc_id, score in zip(*columns, strict=True)]
-        return "\n".join([f"Run({self.tag!r}: {len(self.query_ids):,} queries, {len(self.scores):,} rows)", *rows])
+        scores = [f"{score:.6g}" for score in self.scores[:PRINTED_ROWS].tolist()]
+        return _show_first(f"Run({self.tag!r}: {len(self):,} queries, {len(self.scores):,} rows)", self, scores)
 
     def select(self, query_ids: Sequence[str]) -> "Run":
         """Select the rows of these queries, in this order. A query that the run lacks gets no rows."""
@@ -183,7 +165,7 @@ class Run:
         places = np.arange(len(self.scores)) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
         return self.keep(places < k)
 
-    def keep(self, kept: NDArray[np.bool_]) -> "Run":
+    def keep(self, kept: Flags) -> "Run":
         """Keep the rows that `kept` (bool[rows]) marks."""
         return Run(self.tag, self.query_ids, offsets_of(kept)[self.offsets], self.docs[kept], self.scores[kept])
 
@@ -201,10 +183,10 @@ class SubtopicGrades:
     """
 
     query_ids: tuple[str, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     subtopics: Ids
     docs: Ids
-    grades: NDArray[np.int64]
+    grades: Ints
 
     def select(self, query_ids: Sequence[str]) -> "SubtopicGrades":
         """Select the judgments of these topics, in this order."""
@@ -226,9 +208,9 @@ class Qrels:
     """
 
     query_ids: tuple[str, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     docs: Ids
-    grades: NDArray[np.int64]
+    grades: Ints
     subtopics: SubtopicGrades | None = None
     """The same judgments by subtopic, if the second column of the file names more than one."""
 
@@ -256,15 +238,19 @@ class Qrels:
 
     def __repr__(self) -> str:
         """Say how many topics and judgments there are, and show the first judgments."""
-        columns = [_list_queries(self), self.docs[:PRINTED_ROWS].decode_ids(), self.grades[:PRINTED_ROWS].tolist()]
-        rows = [f"  {query}  {doc_id}  {grade}" for query, doc_id, grade in zip(*columns, strict=True)]
-        return "\n".join([f"Qrels({len(self.query_ids):,} topics, {len(self.grades):,} judgments)", *rows])
+        grades = list(map(str, self.grades[:PRINTED_ROWS].tolist()))
+        return _show_first(f"Qrels({len(self):,} topics, {len(self.grades):,} judgments)", self, grades)
 
     def select(self, query_ids: Sequence[str]) -> "Qrels":
         """Select the judgments of these topics, in this order. A topic without judgments gets no rows."""
         offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
         subtopics = None if self.subtopics is None else self.subtopics.select(query_ids)
         return Qrels(tuple(query_ids), offsets, self.docs[rows], self.grades[rows], subtopics)
+
+    def list_rows(self) -> list[tuple[str, str, int]]:
+        """List topic, document and grade of each judgment."""
+        topics = np.repeat(self.query_ids, np.diff(self.offsets)).tolist()
+        return list(zip(topics, self.docs.decode_ids(), self.grades.tolist(), strict=True))
 
 
 def show_as_html(text: str) -> str:
@@ -280,10 +266,11 @@ def _list_values(rows: Run | Qrels) -> tuple[object, ...]:
     return *whole, rows.grades.tolist(), rows.subtopics and rows.subtopics.list_rows()
 
 
-def _list_queries(rows: Run | Qrels) -> list[str]:
-    """List the query of each of the first rows."""
-    queries = np.searchsorted(rows.offsets, np.arange(min(PRINTED_ROWS, int(rows.offsets[-1]))), side="right") - 1
-    return [rows.query_ids[number] for number in queries.tolist()]
+def _show_first(head: str, rows: Run | Qrels, numbers: Sequence[str]) -> str:
+    queries = np.searchsorted(rows.offsets, np.arange(len(numbers)), side="right") - 1
+    ids = [rows.query_ids[number] for number in queries.tolist()]
+    first = zip(ids, rows.docs[:PRINTED_ROWS].decode_ids(), numbers, strict=True)
+    return "\n".join([head, *(f"  {query}  {doc_id}  {number}" for query, doc_id, number in first)])
 
 
 def make_run(tag: str, hits: Mapping[str, Sequence[tuple[str, float]]]) -> Run:
@@ -300,26 +287,24 @@ def make_qrels(grades: Mapping[str, Mapping[str, int]]) -> Qrels:
     return sort_qrels(tuple(grades), offsets, docs, np.array([g for own in grades.values() for g in own.values()], int))
 
 
-def sort_qrels(query_ids: tuple[str, ...], offsets: NDArray[np.int64], docs: Ids, grades: NDArray[np.int64]) -> Qrels:
+def sort_qrels(query_ids: tuple[str, ...], offsets: Ints, docs: Ids, grades: Ints) -> Qrels:
     """Sort the judgments of each topic by grade down, then document id down."""
     order = sort_best_first(grades.astype(np.float32), docs, offsets)
     return Qrels(query_ids, offsets, docs[order], grades[order])
 
 
-def pair_bounds(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def pair_bounds(offsets: Ints) -> Ints:
     """Pair the first row of each query with the row after its last: int64[queries, 2]."""
     return np.stack([offsets[:-1], offsets[1:]], axis=1)
 
 
-def find_first_rows(docs: Ids, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def find_first_rows(docs: Ids, offsets: Ints) -> Ints:
     """Find the first row of each row's document among the rows of its query: int64[rows]."""
     bounds = pair_bounds(offsets)
     return match_ids(docs, bounds, docs[:0], np.zeros_like(bounds))[0]
 
 
-def _select_rows(
-    query_ids: Sequence[str], offsets: NDArray[np.int64], wanted: Sequence[str]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _select_rows(query_ids: Sequence[str], offsets: Ints, wanted: Sequence[str]) -> tuple[Ints, Ints]:
     """Select rows of the wanted queries: their new offsets, int64[wanted + 1], and the old rows, int64[rows]."""
     number = {query_id: i for i, query_id in enumerate(query_ids)}
     own = np.array([number.get(query_id, -1) for query_id in wanted], dtype=np.int64)

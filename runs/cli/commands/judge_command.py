@@ -68,14 +68,13 @@ def battles(
     from keystone.runs.cli.model import read_model_settings, refuse_fixed_samples
     from keystone.runs.cli.outputs import check_outputs, check_run_outputs
     from keystone.runs.config.run_config import MISSING_MODEL
-    from keystone.runs.evaluation.answers.asked import find_narratives, read_narratives
+    from keystone.runs.evaluation.answers.files import find_narratives, read_narratives
     from keystone.runs.evaluation.arena.answers import read_answer_sets
-    from keystone.runs.evaluation.arena.files import read_arena, write_arena
-    from keystone.runs.evaluation.arena.judge import RULES, foresee_battles, run_battles
+    from keystone.runs.evaluation.arena.files import RULES, foresee_battles, read_arena, run_battles, write_arena
     from keystone.runs.evaluation.arena.tournament import Settings, make_leaderboard
     from keystone.runs.pipeline.model_runner import open_model_runner
-    from keystone.runs.report.arena import describe_leaderboard, draw_leaderboard, print_leaderboard, tell_foreseen
-    from keystone.runs.report.plots import write_figure
+    from keystone.runs.report.judging import describe_leaderboard, print_leaderboard, tell_foreseen
+    from keystone.runs.report.plots import draw_leaderboard, write_figure
     from keystone.runs.report.terminal import progress_bars
 
     if plot is not None:
@@ -193,12 +192,12 @@ def judge_runs(
     from keystone.runs.cli.model import open_runner, refuse_fixed_samples
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.judging.judge import compare_with, judge_files, read_pool
+    from keystone.runs.evaluation.circular import name_record
+    from keystone.runs.evaluation.judging.judge import Pool, compare_with, judge_files
     from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.pipeline.job import open_job
     from keystone.runs.report.judging import list_comparison, print_comparison
-    from keystone.runs.trec.judge_record import name_record
-    from keystone.runs.trec.run_files import read_qrels
+    from keystone.runs.trec.run_files import read_qrels, read_unsorted_run
 
     if cascade and repeats > 1:
         raise UserError(f"found --cascade and --repeats {repeats}, expected one of them")
@@ -207,7 +206,7 @@ def judge_runs(
     settings.require_model()
     refuse_fixed_samples(settings, repeats)
     check_run_outputs(settings, [*runs, config, against], {"--out": out, "the record of --out": name_record(out)})
-    pool = read_pool(runs, depth)
+    pool = Pool({path: read_unsorted_run(path) for path in runs}, depth)
     if against is not None:
         read_qrels(against)
     with open_runner(settings, "Judging", quiet) as with_model:
@@ -252,8 +251,8 @@ def use(
     """
     from keystone.runs.cli.model import open_runner, read_model_settings
     from keystone.runs.cli.outputs import check_run_outputs
-    from keystone.runs.evaluation.answers.asked import read_asked
-    from keystone.runs.evaluation.answers.judge_use import judge_files
+    from keystone.runs.evaluation.answers.evaluate_answers import judge_files
+    from keystone.runs.evaluation.answers.files import read_asked
     from keystone.runs.evaluation.tune import list_means
     from keystone.runs.evaluation.use import name_use_file
     from keystone.runs.report.terminal import print_cautions, print_evaluations
@@ -291,7 +290,7 @@ def pair(
     """
     from keystone.runs.cli.model import open_runner, read_model_settings
     from keystone.runs.cli.outputs import check_run_outputs
-    from keystone.runs.evaluation.answers.asked import read_narratives
+    from keystone.runs.evaluation.answers.files import read_narratives
     from keystone.runs.evaluation.battles import judge_pair, summarise_pair, write_verdicts
     from keystone.runs.report.judging import describe_summary, print_pair
 

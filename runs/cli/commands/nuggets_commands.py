@@ -84,8 +84,8 @@ def create(
     from keystone.runs.cli.model import open_runner
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.nuggets.create import create_banks, create_banks_from_run
     from keystone.runs.evaluation.nuggets.files import write_nuggets
+    from keystone.runs.evaluation.nuggets.judge import create_banks, create_banks_from_run
 
     if (qrels is None) == (run is None):
         raise UserError("expected --qrels with judgments, or --run with the run whose documents give nuggets")
@@ -117,8 +117,8 @@ def assign(
     """
     from keystone.runs.cli.model import open_runner, read_model_settings
     from keystone.runs.cli.outputs import check_run_outputs
-    from keystone.runs.evaluation.nuggets.citations import assign_banks
     from keystone.runs.evaluation.nuggets.files import read_nuggets, write_nuggets
+    from keystone.runs.evaluation.nuggets.judge import assign_banks
 
     settings = read_model_settings(config, set)
     check_run_outputs(settings, [*files, nuggets, config], {"--out": out})
@@ -146,7 +146,7 @@ def support(
     from keystone.runs.cli.model import open_runner
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.nuggets.citations import rate_files, write_cited_answers
+    from keystone.runs.evaluation.nuggets.judge import rate_files, write_cited_answers
 
     settings = read_config(config, set)
     check_run_outputs(settings, [*files, config], {"--out": out})

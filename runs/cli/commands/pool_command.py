@@ -51,7 +51,7 @@ def pool(
     from keystone.runs.evaluation.evaluate import check_run
     from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.evaluation.pooling import describe_pool, leave_teams_out, list_documents, pool_documents
-    from keystone.runs.report.pooling import print_left_out, print_pool
+    from keystone.runs.report.judging import print_left_out, print_pool
     from keystone.runs.report.terminal import progress_bars
     from keystone.runs.trec.run_files import read_qrels
 
@@ -167,7 +167,7 @@ def _tell_agreement(
     noun: str = "document",
 ) -> None:
     """Tell the agreement of two judges, and of the leaderboards that they make."""
-    from keystone.runs.report.pooling import list_kappas, print_agreement, print_board_agreement
+    from keystone.runs.report.judging import list_kappas, print_agreement, print_board_agreement
 
     if json:
         numbers = {"grades": agreement.grades, "counts": agreement.counts.tolist(), **list_kappas(agreement)}
@@ -194,7 +194,7 @@ def _tell_board_agreement(
 ) -> None:
     """Tell the agreement of two leaderboards by each measure, or by one measure in each."""
     from keystone.runs.evaluation.agreement import compare_boards
-    from keystone.runs.report.pooling import print_board_agreement
+    from keystone.runs.report.judging import print_board_agreement
 
     if measures:
         for path, board, name in zip(paths, (first, second), measures, strict=True):

@@ -41,7 +41,7 @@ rubrics = typer.Typer(
 
 
 class RubricForm(StrEnum):
-    """The forms of files of rubrics; `keystone.runs.evaluation.rubrics.files.FORMS` has them all."""
+    """The forms of files of rubrics; `keystone.runs.evaluation.rubrics.FORMS` has them all."""
 
     RAGDOLL = "ragdoll"
     RESEARCHRUBRICS = "researchrubrics"
@@ -65,8 +65,7 @@ def create(
     from keystone.runs.cli.model import open_runner
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.rubrics.assign import create_rubrics
-    from keystone.runs.evaluation.rubrics.files import write_rubrics
+    from keystone.runs.evaluation.rubrics import create_rubrics, write_rubrics
 
     settings = read_config(config, set)
     check_run_outputs(settings, [config, qrels], {"--out": out})
@@ -95,8 +94,7 @@ def assign(
     """
     from keystone.runs.cli.model import open_runner, read_model_settings
     from keystone.runs.cli.outputs import check_run_outputs
-    from keystone.runs.evaluation.rubrics.assign import assign_rubrics
-    from keystone.runs.evaluation.rubrics.files import read_rubrics, write_rubrics
+    from keystone.runs.evaluation.rubrics import assign_rubrics, read_rubrics, write_rubrics
 
     if rules and (config is not None or set):
         raise UserError("--rules: found a model too, expected either --rules or --config and --set")
@@ -142,7 +140,7 @@ def score(
     """
     from keystone.runs.cli.leaderboard import Asked, list_files, list_scored, show_scores
     from keystone.runs.cli.outputs import check_outputs
-    from keystone.runs.evaluation.rubrics.score import write_tables
+    from keystone.runs.evaluation.rubrics import write_tables
     from keystone.runs.evaluation.scored_answers import find_kind, judge_answers, read_scored
 
     judges = rubrics or []
@@ -170,7 +168,7 @@ def convert(
     Example: keystone rubrics convert rubrics.jsonl --to ragdoll --out ragdoll.jsonl
     """
     from keystone.runs.cli.outputs import check_outputs
-    from keystone.runs.evaluation.rubrics.files import read_rubrics, write_rubrics
+    from keystone.runs.evaluation.rubrics import read_rubrics, write_rubrics
 
     check_outputs([file], {"--out": out})
     write_rubrics(out, read_rubrics(file), to.value)

@@ -1,9 +1,9 @@
-"""Evaluation of answer files on references, topic by topic.
+"""Evaluation of answer files on references, topic by topic, and judgments by a model of what use the answers are.
 
 Wins of one answer file over another have intervals, from verdicts on both orders of each pair of answers.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -20,22 +20,27 @@ from keystone.generation.grading.rate_answers import (
     rate_answers,
     score_choices,
 )
+from keystone.generation.grading.rate_sentences import AskedAnswer, judge_use
 from keystone.generation.llm.model import Model, run_together
 from keystone.generation.types import Answer, Failure
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.answers.asked import find_narratives
-from keystone.runs.evaluation.answers.families import JUDGED, Family, Given, choose_families
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.answers.families import FAMILIES, JUDGED, Family, Given, choose_families
 from keystone.runs.evaluation.answers.files import (
     REFERENCE_FIELDS,
+    Asked,
     Context,
     Reference,
     Submission,
+    find_narratives,
     read_judged_submission,
     read_references,
+    read_submission,
 )
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.evaluate import Counts, Evaluation
-from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.evaluation.use import UseRecord, list_texts, name_use_file, write_use_records
+from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.wording import plural
 
 NORMAL_QUANTILE = 1.959963984540054
@@ -107,14 +112,14 @@ def evaluate_answer_files(
     """Evaluate answer files and run directories by the measures of these names; see `choose_families`.
 
     Without references, the topics are those of all files. Where neither a reference nor a run directory has the
-    narrative, the question is unknown.
-
-    Returns the measures of each file, and the comparisons of the first file with each other one. `LR` and `pairwise`
-    ask the model. If a file cannot be read or has no topic of the references, or if a measure is unknown, the function
-    raises `UserError`. If a named measure lacks its fields, its model or its second file, it also raises `UserError`.
+    narrative, the question is unknown. Returns the measures of each file, and the comparisons of the first file with
+    each other one. `LR` and `pairwise` ask the model. If a file cannot be read or has no topic of the references, or if
+    a measure is unknown, the function raises `UserError`. If a named measure lacks its fields, its model or its second
+    file, it also raises `UserError`.
     """
     submissions = [read_judged_submission(path) for path in paths]
-    references = read_references(references_path) if references_path else _list_topics(submissions)
+    topic_ids = {topic_id for one in submissions for topic_id in one.answers}
+    references = read_references(references_path) if references_path else list(map(Reference, topic_ids))
     references = _ask_narratives(sorted(references, key=lambda reference: reference.topic_id), paths)
     uses = [record.use for one in submissions for record in (one.uses or {}).values()]
     families = choose_families(names, references, any(one.contexts is not None for one in submissions), uses)
@@ -136,10 +141,6 @@ def evaluate_answer_files(
             for one, rating in zip(evaluations, ratings, strict=True)
         ]
     return evaluations, comparisons
-
-
-def _list_topics(submissions: Sequence[Submission]) -> list[Reference]:
-    return [Reference(topic_id) for topic_id in {topic_id for one in submissions for topic_id in one.answers}]
 
 
 def _ask_narratives(references: Sequence[Reference], paths: Sequence[Path]) -> list[Reference]:
@@ -308,3 +309,61 @@ async def _compare_submissions(
 def _score_presence(first: Submission, other: Submission, topic: str) -> float:
     """Score a topic that one of two files, or both, have no answer to."""
     return 0.5 + 0.5 * (bool(first.get_text(topic)) - bool(other.get_text(topic)))
+
+
+def judge_files(
+    paths: Sequence[Path],
+    asked: Mapping[str, Asked],
+    references_path: Path | None,
+    config: RunConfig,
+    run_with_model: RunWithModel,
+) -> list[Evaluation]:
+    """Judge the answers to all topics of `asked`, and write the judgments of each file beside it.
+
+    Returns the measures of use of each file. A missing answer answers nothing, and the model is not asked. If the model
+    gives no usable reply, an answer has no judgment, and a caution says why. `UserError` without a model, for a file
+    with none of the topics, and for a file without any judgment.
+    """
+    judge = config.require_model().name
+    submissions = [read_submission(path) for path in paths]
+    references = {one.topic_id: one for one in read_references(references_path)} if references_path else {}
+    for one in submissions:
+        if not one.answers.keys() & asked.keys():
+            ids = f"they look like {next(iter(one.answers))!r}, those with questions like {next(iter(asked))!r}"
+            raise UserError(f"{one.name}: none of its topics has questions: {ids}")
+    requests = [
+        [_make_request(one, topic_id, asked[topic_id], references) for topic_id in asked] for one in submissions
+    ]
+    every = [request for of_file in requests for request in of_file]
+    found = iter(ask_model(run_with_model, lambda model: judge_use(model, every)))
+    judged = list[tuple[Submission, list[str]]]()
+    for path, one, of_file in zip(paths, submissions, requests, strict=True):
+        records, failures = {}, []
+        for topic_id, request, use in zip(asked, of_file, found, strict=False):
+            if isinstance(use, Failure):
+                failures.append(f"{one.name}: {topic_id}: no judgment: {use.reason}")
+            else:
+                texts = tuple(request.questions), tuple(request.sentences)
+                records[topic_id] = UseRecord(topic_id, judge, *texts, use)
+        if not records:
+            raise UserError(failures[0])
+        write_use_records(name_use_file(path), [*records.values()])
+        judged.append((replace(one, uses=records), failures))
+    return _evaluate(judged, sorted(asked))
+
+
+def _make_request(
+    submission: Submission, topic_id: str, asked: Asked, references: Mapping[str, Reference]
+) -> AskedAnswer:
+    sentences = list_texts(submission.answers.get(topic_id, Answer(topic_id, ())))
+    texts = references[topic_id].references if topic_id in references else ()
+    return AskedAnswer(asked.narrative, asked.questions, sentences, texts)
+
+
+def _evaluate(judged: Sequence[tuple[Submission, list[str]]], topics: Sequence[str]) -> list[Evaluation]:
+    """Measure the use of the answers of each file, and add its failures to the cautions."""
+    uses = [record.use for one, _ in judged for record in (one.uses or {}).values()]
+    families = [family for family in FAMILIES.values() if family.of_use and family.can_be_taken(uses)]
+    references = [Reference(topic_id) for topic_id in topics]
+    found = [evaluate_submission(one, references, families) for one, _ in judged]
+    return [replace(one, cautions=(*one.cautions, *own)) for one, (_, own) in zip(found, judged, strict=True)]

@@ -104,10 +104,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A measure of one topic. It returns a number for each column.
-
-    If the references of a topic lack a field that `needs` names, the topic is not measured.
-    """
+    """A measure of a topic, with a number for each column. It needs that the references have the fields `needs`."""
 
     columns: tuple[str, ...]
     needs: tuple[str, ...]

@@ -1,7 +1,11 @@
-"""Reading of references, and of answers with their evidence, from files of any team, whose runs get different names."""
+"""What the answers of files have to do, and what they say: narratives, questions, references, answers and evidence.
+
+Runs of different teams, or files, get different names.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,12 +16,13 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import unicode_name
+from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.use import UseRecord, keep_fresh, read_use_records
-from keystone.runs.pipeline.file_names import EVIDENCE
+from keystone.runs.pipeline.file_names import CONFIG, EVIDENCE, QUERIES
 from keystone.runs.track_rules import TRACKS, Track
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, is_integer, read_answer_file
-from keystone.runs.tracks.violations import shorten_value
-from keystone.runs.trec.topics import ID_KEYS, NARRATIVE_KEYS
+from keystone.runs.tracks.violations import parse_lines, tell_expected
+from keystone.runs.trec.topics import ID_KEYS, NARRATIVE_KEYS, read_topics
 
 T = TypeVar("T")
 
@@ -88,13 +93,9 @@ def read_references(path: Path) -> list[Reference]:
 def read_by_topic(path: Path, parse: Callable[[dict[str, Any]], T], get_topic_id: Callable[[T], str]) -> dict[str, T]:
     """Read an object from each line. `UserError` with its place if `parse` raises `ValueError` or a topic recurs."""
     found: dict[str, T] = {}
-    for number, record in read_json_lines(path):
-        try:
-            one = parse(record)
-        except ValueError as error:
-            raise UserError(f"{path}:{number}: {error}") from error
+    for place, one in parse_lines(path, parse):
         if found.setdefault(get_topic_id(one), one) is not one:
-            raise UserError(f"{path}:{number}: topic {get_topic_id(one)!r} occurs more than once")
+            raise UserError(f"{place}: topic {get_topic_id(one)!r} occurs more than once")
     return found
 
 
@@ -102,7 +103,7 @@ def _parse_reference(record: dict[str, Any]) -> Reference:
     key = find_field(record, QUESTION_KEYS) or ""
     question = record.get(key, "")
     if not isinstance(question, str):
-        raise ValueError(f"{key}: expected a text, found {shorten_value(question)}")
+        raise ValueError(tell_expected(key, "a text", question))
     names = record.get("answers")
     if names is not None and not (isinstance(names, list) and names and all(isinstance(one, list) for one in names)):
         raise ValueError("answers: expected a list of lists, each with the spellings of one short answer")
@@ -123,7 +124,7 @@ def get_topic_id(record: dict[str, Any], keys: tuple[str, ...]) -> str:
         raise ValueError(f"expected a topic id under {', '.join(keys)}, found the keys {', '.join(record) or 'none'}")
     value = record[key]
     if not isinstance(value, str) and not is_integer(value):
-        raise ValueError(f"{key}: expected an id, found {shorten_value(value)}")
+        raise ValueError(tell_expected(key, "an id", value))
     return str(value)
 
 
@@ -132,7 +133,7 @@ def _get_texts(value: Any, key: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not value or not all(isinstance(text, str) and text.strip() for text in value):
-        raise ValueError(f"{key}: expected a list of texts, found {shorten_value(value)}")
+        raise ValueError(tell_expected(key, "a list of texts", value))
     return tuple(value)
 
 
@@ -173,7 +174,8 @@ def find_answer_file(folder: Path) -> Path:
 def _read_answers(path: Path) -> dict[str, SubmittedAnswer]:
     """Read the answers of a file by topic. The file holds at least one."""
     found: dict[str, SubmittedAnswer] = {}
-    for submitted in _read_texts(path) if holds_texts(path) else read_answer_file(path, _find_form(path)):
+    rows = [one for _, one in parse_lines(path, _parse_row)] if holds_texts(path) else None
+    for submitted in read_answer_file(path, _find_form(path)) if rows is None else rows:
         if found.setdefault(submitted.answer.topic_id, submitted) is not submitted:
             raise UserError(f"{path}: topic {submitted.answer.topic_id!r} is answered more than once")
     return found
@@ -187,20 +189,14 @@ def holds_texts(path: Path) -> bool:
     return "answer_text" in record and not any(track.sentences in record for track in TRACKS.values())
 
 
-def _read_texts(path: Path) -> list[SubmittedAnswer]:
-    """Read rows of RAGDoll. Their answers have sentences without citations. `UserError` with file and line."""
-    found = []
-    for number, record in read_json_lines(path):
-        try:
-            topic_id, run_id = get_topic_id(record, ID_KEYS), get_topic_id(record, ("run_id",))
-            text = record.get("answer_text")
-            if not isinstance(text, str):
-                raise ValueError(f"answer_text: expected a text, found {shorten_value(text)}")
-        except ValueError as error:
-            raise UserError(f"{path}:{number}: {error}") from error
-        sentences = tuple(Sentence(text[start:end], ()) for start, end in split_sentences(text))
-        found.append(SubmittedAnswer(run_id, (), Answer(topic_id, sentences)))
-    return found
+def _parse_row(record: dict[str, Any]) -> SubmittedAnswer:
+    """Parse a row of RAGDoll, whose answer has sentences without citations."""
+    topic_id, run_id = get_topic_id(record, ID_KEYS), get_topic_id(record, ("run_id",))
+    text = record.get("answer_text")
+    if not isinstance(text, str):
+        raise ValueError(tell_expected("answer_text", "a text", text))
+    sentences = tuple(Sentence(text[start:end], ()) for start, end in split_sentences(text))
+    return SubmittedAnswer(run_id, (), Answer(topic_id, sentences))
 
 
 def _find_form(path: Path) -> Track:
@@ -212,23 +208,21 @@ def _find_form(path: Path) -> Track:
         metadata = get_metadata(record, track)
         if track.sentences in record and isinstance(metadata, dict) and track.topic_key in metadata:
             return track
-    raise UserError(
-        f"{path}: the keys {', '.join(record) or 'none'} are those of no track; see the page for participants"
-    )
+    keys = ", ".join(record) or "none"
+    raise UserError(f"{path}: the keys {keys} are those of no track; see the page for participants")
 
 
 def _parse_context(record: dict[str, Any]) -> tuple[str, Context]:
     items = record.get("items")
     if not isinstance(items, list):
-        raise ValueError(f"items: expected a list, found {shorten_value(items)}")
+        raise ValueError(tell_expected("items", "a list", items))
     texts, doc_ids = [], set()
     for place, item in enumerate(items):
-        text = item.get("text") if isinstance(item, dict) else None
-        span = item.get("span") if isinstance(item, dict) else None
+        text, span = (item.get("text"), item.get("span")) if isinstance(item, dict) else (None, None)
         if not isinstance(text, str):
-            raise ValueError(f"items[{place}].text: expected a text, found {shorten_value(text)}")
+            raise ValueError(tell_expected(f"items[{place}].text", "a text", text))
         if not isinstance(span, dict) or not isinstance(span.get("doc_id"), str):
-            raise ValueError(f"items[{place}].span.doc_id: expected an id, found {shorten_value(span)}")
+            raise ValueError(tell_expected(f"items[{place}].span.doc_id", "an id", span))
         texts.append(text)
         doc_ids.add(span["doc_id"])
     return get_topic_id(record, ("topic_id",)), Context(tuple(texts), frozenset(doc_ids))
@@ -281,3 +275,84 @@ def _group(pairs: Iterable[tuple[K, str]]) -> dict[K, set[str]]:
     for key, value in pairs:
         found[key].add(value)
     return found
+
+
+QUESTION_TEXT_KEYS = ("question", "text")
+"""The keys under which a question stands that has further properties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A topic's narrative and the questions that it consists of, at least one."""
+
+    narrative: str
+    questions: tuple[str, ...]
+
+
+def read_asked(paths: Sequence[Path], questions: Path | None = None, topics: Path | None = None) -> dict[str, Asked]:
+    """Read what was asked, by topic: the narratives of `topics`, with the questions of `questions`.
+
+    `questions` is a run directory or a file in the form of its `queries.jsonl`. Without one, it is the first run
+    directory of `paths`, so that all files are judged by the same questions. Without topics, they are those of that
+    run, else of the first run. A topic without a question is one question. `UserError` if there are no questions or no
+    topics.
+    """
+    source = questions or next((path for path in paths if (path / QUERIES).is_file()), None)
+    if source is None:
+        raise UserError(
+            f"found no questions: expected --questions, or a run directory, whose {QUERIES} has those of its narratives"
+        )
+    narratives = read_narratives([source, *paths], topics)
+    found = read_questions(source / QUERIES if source.is_dir() else source)
+    asked = {name: Asked(text, found.get(name) or (text,)) for name, text in narratives.items() if name in found}
+    if not asked:
+        like = f"they look like {min(found, default='')!r}, those of the narratives like {min(narratives)!r}"
+        raise UserError(f"{source}: has questions of no topic: {like}")
+    return asked
+
+
+def read_narratives(paths: Sequence[Path], topics: Path | None = None) -> dict[str, str]:
+    """Read the narratives of `topics`, else of the first run directory, by topic. `UserError` if there are none."""
+    if topics is not None:
+        return _read_narratives(topics)
+    folder = next((path for path in paths if (path / CONFIG).is_file()), None)
+    if folder is None:
+        raise UserError(f"found no narratives: expected --topics, or a run directory, whose {CONFIG} names them")
+    try:
+        return _read_narratives(read_config(folder / CONFIG).topics)
+    except UserError as error:
+        raise UserError(f"{error}; expected the narratives of the run, or --topics") from error
+
+
+def _read_narratives(path: Path) -> dict[str, str]:
+    return {topic.id: topic.narrative for topic in read_topics(path)}
+
+
+def find_narratives(paths: Sequence[Path]) -> dict[str, str]:
+    """Find the narratives of run directories, by topic; none for a run whose topics are gone, or for a file."""
+    found: dict[str, str] = {}
+    for path in paths:
+        with suppress(UserError):
+            found = read_narratives([path]) | found
+    return found
+
+
+def read_questions(path: Path) -> dict[str, tuple[str, ...]]:
+    """Read the questions of each topic, each a text or an object with it under one of `QUESTION_TEXT_KEYS`.
+
+    `UserError` with file, line and key for a bad line, and for two lines of one topic.
+    """
+    return dict(read_by_topic(path, _parse_questions, lambda one: one[0]).values())
+
+
+def _parse_questions(record: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    listed = record.get("questions")
+    if not isinstance(listed, list):
+        raise ValueError(tell_expected("questions", "a list", listed))
+    texts = []
+    for place, one in enumerate(listed):
+        text = next((one[key] for key in QUESTION_TEXT_KEYS if key in one), None) if isinstance(one, dict) else one
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(tell_expected(f"questions[{place}]", "a question", one))
+        texts.append(text)
+    return get_topic_id(dict(record), ID_KEYS), tuple(texts)

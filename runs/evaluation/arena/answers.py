@@ -11,7 +11,7 @@ from keystone.indexing.io.writing import unicode_name
 from keystone.runs.evaluation.answers.files import NamedRun, find_answer_file, name_apart
 from keystone.runs.track_rules import DEFAULT_TEAM
 from keystone.runs.tracks.answer_files import is_integer
-from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.tracks.violations import tell_expected
 
 RUN_KEYS = ("run_id",)
 TEAM_KEYS = ("team_id",)
@@ -104,11 +104,11 @@ def _get_text(record: Mapping[str, Any]) -> str:
     value = record[key]
     sentences = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(sentences, list):
-        raise ValueError(f"{key}: expected a list of sentences, found {shorten_value(value)}")
+        raise ValueError(tell_expected(key, "a list of sentences", value))
     texts = list[str]()
     for number, one in enumerate(sentences):
         text = one.get("text") if isinstance(one, dict) else one
         if not isinstance(text, str):
-            raise ValueError(f"{key}[{number}]: expected a text, found {shorten_value(one)}")
+            raise ValueError(tell_expected(f"{key}[{number}]", "a text", one))
         texts.append(text.strip())
     return " ".join(filter(None, texts))

@@ -1,23 +1,44 @@
-"""The files of an arena, as castorini/RAGDoll at 1f06719 reads and writes them: battles, verdicts and tables."""
+"""A tournament of files by a judge, and the files of its arena, as castorini/RAGDoll at 1f06719 has them."""
 
 import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any, get_args
 
-from keystone.generation.grading.rate_answers import ArenaVerdict, ShownPair, format_instruction
+from keystone.generation.grading.rate_answers import (
+    ArenaVerdict,
+    ShownPair,
+    format_instruction,
+    judge_shown_pairs,
+    request_verdict,
+)
+from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.prompts.evaluation import ARENA_NAME
+from keystone.generation.rules.answer_form import compare_coverage
 from keystone.generation.types import Failure
 from keystone.indexing.errors import NotWritten, UserError
 from keystone.indexing.io.reading import read_json_lines, read_text_lines
-from keystone.indexing.io.writing import reason_of, write_json_lines, write_whole
+from keystone.indexing.io.writing import reason_of, write_json_lines
 from keystone.runs.evaluation.arena.answers import AnswerSet
-from keystone.runs.evaluation.arena.tournament import DECIMALS, PLACES, Judgment, Leaderboard, Task
+from keystone.runs.evaluation.arena.tournament import (
+    DECIMALS,
+    MOST_SHARE,
+    PLACES,
+    Judgment,
+    Leaderboard,
+    Settings,
+    Task,
+    list_matches,
+    list_tasks,
+    make_leaderboard,
+    play,
+)
+from keystone.runs.pipeline.foresight import Ask, Foreseen, foresee
+from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.tracks.answer_files import is_integer
-from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.tracks.violations import parse_lines, tell_expected, write_csv
 
 TASKS, JUDGMENTS = "tasks.jsonl", "judgments.jsonl"
 PAIRWISE, COVERAGE, LEADERBOARD = "pairwise.csv", "coverage.csv", "leaderboard.csv"
@@ -69,9 +90,9 @@ def write_arena(folder: Path, judgments: Sequence[Judgment], shown: Shown, board
     write_json_lines(folder / TASKS, (encode_task(one.task, shown) for one in judgments))
     write_json_lines(folder / JUDGMENTS, (_encode_judgment(one, shown, board.judge, provider) for one in judgments))
     sets = [*shown.sets.values()]
-    _write_csv(folder / COVERAGE, COVERAGE_COLUMNS, [_list_coverage(*pair) for pair in combinations(sets, 2)])
-    _write_csv(folder / PAIRWISE, PAIRWISE_COLUMNS, list_pairs(judgments, sets))
-    _write_csv(folder / LEADERBOARD, LEADERBOARD_COLUMNS, list_standings(board))
+    write_csv(folder / COVERAGE, [COVERAGE_COLUMNS, *(_list_coverage(*pair) for pair in combinations(sets, 2))])
+    write_csv(folder / PAIRWISE, [PAIRWISE_COLUMNS, *list_pairs(judgments, sets)])
+    write_csv(folder / LEADERBOARD, [LEADERBOARD_COLUMNS, *list_standings(board)])
 
 
 def encode_task(task: Task, shown: Shown) -> dict[str, Any]:
@@ -146,15 +167,6 @@ def _round(value: float) -> float:
     return round(value, DECIMALS)
 
 
-def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
-    out = io.StringIO(newline="")
-    writer = csv.writer(out)
-    writer.writerow(columns)
-    writer.writerows(rows)
-    with write_whole(path) as file:
-        file.write(out.getvalue().encode("utf-8", "surrogatepass"))
-
-
 @dataclass(frozen=True, slots=True)
 class Arena:
     """The judgments of a file, the runs that they name, in order, and the name of the judge."""
@@ -179,47 +191,40 @@ def read_arena(path: Path) -> Arena:
 def read_judgments(path: Path) -> Arena:
     """Read `judgments.jsonl`. A failed battle keeps its reason. Repeats of a battle are told apart by their order."""
     found, judges, seen = [], dict[str, None](), dict[tuple[str, str, str], int]()
-    for number, record in read_json_lines(path):
-        try:
-            task, verdict = _parse_judgment(record)
-        except ValueError as error:
-            raise UserError(f"{path}:{number}: {error}") from error
+    for _, (task, verdict, judge) in parse_lines(path, _parse_judgment):
         repeat = seen.get(place := (task.a, task.b, task.topic_id), 0)
         seen[place] = repeat + 1
         swapped = (task.b, task.a, task.topic_id) in seen
         found.append(Judgment(Task(task.left, task.right, task.topic_id, task.a, repeat, swapped), verdict))
-        if isinstance(record.get("model"), str):
-            judges[record["model"]] = None
+        judges |= {judge: None} if isinstance(judge, str) else {}
     return Arena(tuple(found), _list_runs(found), " and ".join(judges) or "an unnamed judge")
 
 
-def _parse_judgment(record: Mapping[str, Any]) -> tuple[Task, ArenaVerdict | Failure]:
-    names = [_get_name(record, key) for key in ("assistant_a_run_id", "assistant_b_run_id", "qid")]
-    a, b, topic_id = names
-    pair = record.get("pair", [a, b])
+def _parse_judgment(record: Mapping[str, Any]) -> tuple[Task, ArenaVerdict | Failure, Any]:
+    a, b, topic_id = (_get_name(record, key) for key in ("assistant_a_run_id", "assistant_b_run_id", "qid"))
+    pair, judge = record.get("pair", [a, b]), record.get("model")
     if a == b:
         raise ValueError(f"assistant_b_run_id: found {b!r} as assistant_a_run_id has it, expected another run")
     if not isinstance(pair, list) or sorted(map(str, pair)) != sorted((a, b)):
-        raise ValueError(f"pair: expected {a!r} and {b!r}, found {shorten_value(pair)}")
+        raise ValueError(tell_expected("pair", f"{a!r} and {b!r}", pair))
     task = Task(str(pair[0]), str(pair[1]), topic_id, a)
     verdict = record.get("judge_verdict")
     if record.get("status", "completed") != "completed" or verdict is None:
-        return task, Failure(str(record.get("error") or "no verdict"))
+        return task, Failure(str(record.get("error") or "no verdict")), judge
     if verdict not in get_args(ArenaVerdict):
-        expected = ", ".join(get_args(ArenaVerdict))
-        raise ValueError(f"judge_verdict: expected one of {expected}, found {shorten_value(verdict)}")
+        raise ValueError(tell_expected("judge_verdict", f"one of {', '.join(get_args(ArenaVerdict))}", verdict))
     winner = {"A": a, "B": b}.get(verdict)
     if "preferred_run_id" in record and record["preferred_run_id"] != winner:
-        found = shorten_value(record["preferred_run_id"])
-        raise ValueError(f"preferred_run_id: expected {winner!r} for the verdict {verdict}, found {found}")
-    return task, verdict
+        wanted = f"{winner!r} for the verdict {verdict}"
+        raise ValueError(tell_expected("preferred_run_id", wanted, record["preferred_run_id"]))
+    return task, verdict, judge
 
 
 def _get_name(record: Mapping[str, Any], key: str) -> str:
     value = record.get(key)
     if (isinstance(value, str) and value) or is_integer(value):
         return str(value)
-    raise ValueError(f"{key}: expected an id, found {shorten_value(value)}")
+    raise ValueError(tell_expected(key, "an id", value))
 
 
 def _list_runs(judgments: Sequence[Judgment]) -> tuple[str, ...]:
@@ -246,3 +251,82 @@ def read_pairwise(path: Path) -> Arena:
                 raise UserError(f"{place}: {column}: expected a number of battles, found {text!r}")
             found += [Judgment(Task(left, right, "", left), verdict)] * int(text)  # type: ignore[arg-type]
     return Arena(tuple(found), _list_runs(found), "an unnamed judge")
+
+
+RULES = "rules"
+"""The name of the judge that needs no model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tournament:
+    """A tournament that was played: its judgments, what they showed, and the leaderboard."""
+
+    judgments: tuple[Judgment, ...]
+    shown: Shown
+    board: Leaderboard
+    cautions: tuple[str, ...]
+
+
+def run_battles(
+    sets: Sequence[AnswerSet],
+    narratives: Mapping[str, str],
+    settings: Settings,
+    run_with_model: RunWithModel | None = None,
+    judge_name: str = RULES,
+    folder: Path | None = None,
+) -> Tournament:
+    """Run the battles of answers, by the model of `run_with_model`, or by rules if that is None.
+
+    `folder` is where the files of the arena will be written. `UserError` if it holds those of another tournament, and
+    if the model gives no verdict at all.
+    """
+    shown = Shown({one.run_id: one for one in sets}, narratives, settings.repeats > 1)
+    if folder is not None:
+        check_folder(folder, _list_all(sets, settings), shown)
+
+    def judge(tasks: Sequence[Task]) -> list[ArenaVerdict | Failure]:
+        pairs = [shown.show(task) for task in tasks]
+        if run_with_model is None:
+            return [compare_coverage(pair.question, pair.a, pair.b) for pair in pairs]
+        return ask_model(run_with_model, lambda model: judge_shown_pairs(model, pairs)) if tasks else []
+
+    judgments = play(sets, judge, settings)
+    failures = [(one.task.id, one.verdict.reason) for one in judgments if isinstance(one.verdict, Failure)]
+    if judgments and len(failures) == len(judgments):
+        raise UserError(f"the model gave no verdict: {failures[0][0]}: {failures[0][1]}")
+    board = make_leaderboard(judgments, [*shown.sets], judge_name)
+    cautions = [*_caution(sets), *(f"{task_id}: no verdict: {reason}" for task_id, reason in failures)]
+    return Tournament(tuple(judgments), shown, board, tuple(cautions))
+
+
+def _list_all(sets: Sequence[AnswerSet], settings: Settings) -> list[Task]:
+    return [
+        task
+        for match in list_matches(sets)
+        for task in list_tasks(match, settings.seed, settings.both_orders, settings.repeats)
+    ]
+
+
+def _caution(sets: Sequence[AnswerSet]) -> list[str]:
+    """Name the runs that lack answers to narratives of other runs: no battle is about these."""
+    topics = {topic_id for one in sets for topic_id in one.texts}
+    lacking = [(one.run_id, sorted(topics - one.texts.keys())) for one in sets]
+    return [
+        f"{run_id}: no answer to {len(lost):,} of {len(topics):,} narratives, such as {lost[0]}; no battle counts there"
+        for run_id, lost in lacking
+        if lost
+    ]
+
+
+def foresee_battles(
+    sets: Sequence[AnswerSet], narratives: Mapping[str, str], settings: Settings, model: ModelSettings | None
+) -> tuple[int, Foreseen | None]:
+    """Foresee the battles of a tournament: their number at most, and what a model's calls can cost, or None."""
+    shown = Shown({one.run_id: one for one in sets}, narratives, settings.repeats > 1)
+    tasks = _list_all(sets, settings)
+    share = MOST_SHARE if settings.adaptive else 1.0
+    number = int(len(tasks) * share)
+    if model is None or not number:
+        return number, None
+    longest = max((request_verdict(shown.show(task)) for task in tasks), key=lambda one: len(one.messages[0][1]))
+    return number, foresee(Ask("battles", number, longest), model)

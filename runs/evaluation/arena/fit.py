@@ -9,9 +9,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from keystone.runs.trec.arrays import Floats
 
 WON, LOST, TIED = range(3)
 """The places of outcomes in counts, for the run that was shown first."""
@@ -23,7 +22,7 @@ SANDWICH_RIDGE_PER_BATTLE = 1e-5
 """What arena-rank adds to the diagonal of the information, for each battle."""
 NORMAL_QUANTILE = 1.959963984540054
 """The 0.975 quantile of the normal distribution, for intervals of 95 %."""
-RESAMPLES = 1000
+RESAMPLES, SEED = 1000, 2007
 _MOST_STEPS, _LONGEST_STEP, _CLOSE = 200, 2.0, 1e-12
 
 
@@ -87,10 +86,7 @@ def _credit(counts: Floats) -> tuple[Floats, Floats]:
 
 
 def _maximise(counts: Floats, ridge: Floats, with_slot: bool) -> Floats:
-    """Maximise the likelihoods of several counts (float64[fits, 3, runs, runs]) by Newton's method.
-
-    Returns theta and gamma: float64[fits, runs + 1].
-    """
+    """Maximise likelihoods of counts (float64[fits, 3, runs, runs]): theta and gamma (float64[fits, runs + 1])."""
     wins, losses = _credit(counts)
     battles = wins + losses
     fits, runs = battles.shape[:2]
@@ -142,7 +138,7 @@ def _lay_out(weights: Floats) -> Floats:
     return np.diag(both.sum(1)) - both
 
 
-def find_bootstrap_intervals(counts: Floats, with_slot: bool = False, seed: int = 2007) -> tuple[Floats, Floats]:
+def find_bootstrap_intervals(counts: Floats, with_slot: bool = False) -> tuple[Floats, Floats]:
     """Find 95 % intervals of ratings (float64[runs, 2]) and of gamma (float64[2]) by bootstrap.
 
     `counts` are those of each narrative and repeat: float64[narratives, repeats, 3, runs, runs]. Each of `RESAMPLES`
@@ -152,7 +148,7 @@ def find_bootstrap_intervals(counts: Floats, with_slot: bool = False, seed: int 
     topics, repeats, _, runs, _ = counts.shape
     if topics < 2:
         return np.full((runs, 2), np.nan), np.full(2, np.nan)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(SEED)
     drawn = random.multinomial(topics, np.full(topics, 1 / topics), RESAMPLES)
     weights = random.multinomial(drawn * repeats, np.full(repeats, 1 / repeats)) if repeats > 1 else drawn[..., None]
     flat = counts.reshape(topics * repeats, -1)

@@ -18,7 +18,6 @@ from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.generation.grading.rate_answers import ArenaVerdict
 from keystone.generation.types import Failure
@@ -35,6 +34,7 @@ from keystone.runs.evaluation.arena.fit import (
     fit_ratings,
 )
 from keystone.runs.evaluation.resample import find_bootstrap_interval
+from keystone.runs.trec.arrays import Floats
 
 SEED = 13
 """The seed of the order of two answers."""
@@ -105,7 +105,6 @@ def choose_first(seed: int, left: str, right: str, topic_id: str) -> str:
     return right if sha256(key.encode("utf-8", "surrogatepass")).digest()[0] % 2 else left
 
 
-Floats = NDArray[np.float64]
 MOST_SHARE = 0.5
 """The share of all matches that are judged at most."""
 ROUNDS = 12
@@ -114,11 +113,6 @@ SURE = 3.0
 """When the differences of all neighbours are so many standard errors from 0, no further match is judged."""
 PRIOR_PRECISION = 0.1
 """The precision of a rating before any battle."""
-
-
-def count_round(matches: int, runs: int) -> int:
-    """Count the matches of a round: a twelfth of what may be judged, and at least one for each run."""
-    return max(runs, -(-int(matches * MOST_SHARE) // ROUNDS))
 
 
 def choose_matches(
@@ -234,7 +228,8 @@ def play(sets: Sequence[AnswerSet], judge: Judge, settings: Settings) -> list[Ju
         return judge_all(matches)
     run_ids, found, judged = [one.run_id for one in sets], list[Judgment](), set[Match]()
     matches.sort(key=_hash)
-    number, counts = count_round(len(matches), len(run_ids)), np.zeros((3, len(run_ids), len(run_ids)))
+    number = max(len(run_ids), -(-int(len(matches) * MOST_SHARE) // ROUNDS))  # at least one for each run
+    counts = np.zeros((3, len(run_ids), len(run_ids)))
     while len(run_ids) > 1:
         chosen = choose_matches(matches, judged, run_ids, fit_ratings(counts, settings.both_orders), number)
         if not chosen:

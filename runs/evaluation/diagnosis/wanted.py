@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Span, Store, document_id
 from keystone.runs.evaluation.nuggets.files import NuggetBank
@@ -32,13 +30,11 @@ def read_relevant_documents(path: Path, relevant_from: int, store: Store) -> lis
     If the store has no document with a judged id, the id is that of a segment, and stands for its document. The
     document has the highest of its grades.
     """
-    qrels = read_qrels(path)
-    relevant = np.flatnonzero(qrels.grades >= relevant_from)
-    topics = [qrels.query_ids[n] for n in np.searchsorted(qrels.offsets, relevant, side="right") - 1]
-    ids = qrels.docs[relevant].decode_ids()
+    relevant = [row for row in read_qrels(path).list_rows() if row[2] >= relevant_from]
+    ids = [name for _, name, _ in relevant]
     doc_ids = [name if row >= 0 else document_id(name) for name, row in zip(ids, store.rows(ids).tolist(), strict=True)]
     grades: dict[tuple[str, str], int] = {}
-    for topic, doc_id, grade in zip(topics, doc_ids, qrels.grades[relevant].tolist(), strict=True):
+    for (topic, _, grade), doc_id in zip(relevant, doc_ids, strict=True):
         grades[topic, doc_id] = max(grade, grades.get((topic, doc_id), 0))
     return [Wanted(topic, doc_id, doc_id, grade=grade) for (topic, doc_id), grade in grades.items()]
 

@@ -18,17 +18,23 @@ from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file
-from keystone.indexing.types import Store, document_id
+from keystone.indexing.types import document_id
 from keystone.retrieval.types import Topic
 from keystone.runs.evaluation.agreement import Agreement, compare_judgments, compute_tau
-from keystone.runs.evaluation.circular import count_circular_rows, find_shaping_grades
+from keystone.runs.evaluation.circular import (
+    JudgeRecord,
+    PooledRun,
+    count_circular_rows,
+    find_shaping_grades,
+    read_record,
+    write_record,
+)
 from keystone.runs.evaluation.evaluate import take_mean
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.grading.grade_files import Judgment, read_judgments, write_judgments
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
-from keystone.runs.trec.judge_record import JudgeRecord, PooledRun, read_record, write_record
-from keystone.runs.trec.run_files import read_qrels, read_unsorted_run, sort_as_trec_eval
+from keystone.runs.trec.run_files import read_qrels, sort_as_trec_eval
 from keystone.runs.trec.types import Run
 
 
@@ -86,7 +92,8 @@ def judge_pool(
 
 def _read_texts(job: Job, topic: Topic, ids: Sequence[str]) -> dict[str, str]:
     """Read the passage of each id that the index has; an id that is no document's is a segment's."""
-    rows = _find_rows(job.store, ids)
+    found_rows, parents = job.store.rows(ids), job.store.rows([document_id(name) for name in ids])
+    rows: list[int] = np.where(found_rows < 0, parents, found_rows).tolist()
     context = read_context(job.sources, sorted({row for row in rows if row >= 0}), [make_narrative_query(topic)])
     tokens = job.config.grading.tokens
     chosen = dict(zip(context.documents, choose_graded_spans(context, job.grade_settings), strict=True))
@@ -99,13 +106,6 @@ def _read_texts(job: Job, topic: Topic, ids: Sequence[str]) -> dict[str, str]:
         spans = chosen[row] if doc_id == document.id else own
         if spans:
             found[doc_id] = clip(join_spans(document, spans), tokens)
-    return found
-
-
-def _find_rows(store: Store, ids: Sequence[str]) -> list[int]:
-    """Find the row of each document, or of the document of a segment; -1 if there is none."""
-    rows, parents = store.rows(ids), store.rows([document_id(name) for name in ids])
-    found: list[int] = np.where(rows < 0, parents, rows).tolist()
     return found
 
 
@@ -122,11 +122,6 @@ class Pool:
         return {topic_id for run in self.runs.values() for topic_id in run.query_ids}
 
 
-def read_pool(paths: Sequence[Path], depth: int) -> Pool:
-    """Read the run files of a pool. `UserError` for a file that is no run."""
-    return Pool({path: read_unsorted_run(path) for path in paths}, depth)
-
-
 def judge_files(job: Job, run_with_model: RunWithModel, pool: Pool, settings: JudgeSettings, out: Path) -> Judged:
     """Judge the pool, and write the judgments with their record.
 
@@ -134,13 +129,10 @@ def judge_files(job: Job, run_with_model: RunWithModel, pool: Pool, settings: Ju
     """
     topics = [topic for topic in job.topics if topic.id in pool.topics]
     if not topics:
-        found = (
-            f"those of the runs look like {min(pool.topics, default='')!r}, those to judge like {job.topics[0].id!r}"
-        )
-        raise UserError(f"{job.config.topics}: holds no topic of the runs: {found}")
-    judged = judge_pool(
-        replace(job, topics=topics), run_with_model, pool_runs([*pool.runs.values()], pool.depth), settings
-    )
+        like = f"look like {min(pool.topics, default='')!r}, those to judge like {job.topics[0].id!r}"
+        raise UserError(f"{job.config.topics}: holds no topic of the runs: those of the runs {like}")
+    documents = pool_runs([*pool.runs.values()], pool.depth)
+    judged = judge_pool(replace(job, topics=topics), run_with_model, documents, settings)
     if not judged.judgments:
         reason = judged.failures[0] if judged.failures else f"the index has no document {judged.unknown[0]}"
         raise UserError(f"{out}: not written, because no document has a grade: {reason}")
@@ -196,8 +188,7 @@ def compare_with(out: Path, against: Path, pool: Pool, measure: Measure) -> Comp
     agreement = compare_judgments(other, own)
     if not agreement.counts.sum():
         raise UserError(f"{against}: has judged no document of {out}; expected judgments of the same documents")
-    topic_of = np.repeat(other.query_ids, np.diff(other.offsets)).tolist()
-    grade_of = dict(zip(zip(topic_of, other.docs.decode_ids(), strict=True), other.grades.tolist(), strict=True))
+    grade_of = {(topic, doc_id): grade for topic, doc_id, grade in other.list_rows()}
     compared = [grade_of.get((judgment.query_id, judgment.doc_id)) for judgment in read_judgments(out)]
     if record := read_record(out):
         write_record(out, replace(record, against=str(against), compared=compared))

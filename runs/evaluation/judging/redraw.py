@@ -14,21 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import hash_file
+from keystone.runs.evaluation.circular import JudgeRecord, name_record, read_record
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.grading.grade_files import read_judgments
+from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
-from keystone.runs.trec.judge_record import JudgeRecord, name_record, read_record
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval
 from keystone.runs.trec.types import Qrels, Run, pair_bounds, sort_qrels
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ITERATIONS = 50
 """The steps by which the probabilities behind repeats are estimated."""
@@ -95,7 +92,7 @@ def _support(counts: Floats) -> Floats:
     return _normalise(counts + SUPPORT_COUNT * _normalise(counts.sum(axis=1, keepdims=True) + SMOOTHING_COUNT))
 
 
-def draw_grades(table: Floats, patterns: NDArray[np.int64], uniform: Floats) -> NDArray[np.int64]:
+def draw_grades(table: Floats, patterns: Ints, uniform: Floats) -> Ints:
     """Draw the place of the true grade of each judgment: int64[judgments].
 
     `table` is one draw of the probabilities. `patterns` (int64[judgments]) has the row of each judgment in it.
@@ -215,8 +212,7 @@ def read_noise(qrels: Path, runs: Sequence[Run]) -> Noise:
     topics = sorted(own.query_ids)
     own = own.select(topics)
     line = {(judgment.query_id, judgment.doc_id): number for number, judgment in enumerate(judgments)}
-    names = np.repeat(topics, np.diff(own.offsets)).tolist()
-    lines = np.array([line[pair] for pair in zip(names, own.docs.decode_ids(), strict=True)])
+    lines = np.array([line[topic_id, doc_id] for topic_id, doc_id, _ in own.list_rows()])
     topic = np.searchsorted(topics, [judgment.query_id for judgment in judgments])
     bands = np.zeros(len(judgments), dtype=np.int64)
     bands[lines] = find_bands(find_best_ranks(runs, own))

@@ -18,7 +18,7 @@ from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import Span, Store, document_id
 from keystone.runs.track_rules import DEFAULT_TEAM, Aggregator
 from keystone.runs.tracks.answer_files import is_integer
-from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.tracks.violations import shorten_value, tell_expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def _parse_bank(record: dict[str, Any], place: str) -> NuggetBank:
     query = next((record[key] for key in QUERY_KEYS if key in record), None)
     query = query.get("text") if isinstance(query, dict) else query
     if query is not None and not isinstance(query, str):
-        raise ValueError(f"query: expected a text, found {shorten_value(query)}")
+        raise ValueError(tell_expected("query", "a text", query))
     found = [
         nugget
         for key in BANKS
@@ -243,12 +243,12 @@ def list_objects(record: dict[str, Any], key: str, where: str = "") -> list[tupl
     if value is None:
         return []
     if not isinstance(value, list | dict):
-        raise ValueError(f"{where}{key}: expected a list or an object, found {shorten_value(value)}")
+        raise ValueError(tell_expected(f"{where}{key}", "a list or an object", value))
     places = value.items() if isinstance(value, dict) else enumerate(value)
     found = [(f"{where}{key}[{shorten_value(name)}].", one) for name, one in places]
     for place, one in found:
         if not isinstance(one, dict):
-            raise ValueError(f"{place[:-1]}: expected an object, found {shorten_value(one)}")
+            raise ValueError(tell_expected(place[:-1], "an object", one))
     return found
 
 
@@ -256,7 +256,7 @@ def _get(record: dict[str, Any], key: str, kind: type[T]) -> T | None:
     value = record.get(key)
     if value is None or isinstance(value, kind):
         return value
-    raise ValueError(f"{key}: expected a {kind.__name__}, found {shorten_value(value)}")
+    raise ValueError(tell_expected(key, f"a {kind.__name__}", value))
 
 
 def _get_sub_narrative(record: dict[str, Any]) -> str:
@@ -269,7 +269,7 @@ def _get_sub_narrative(record: dict[str, Any]) -> str:
 def _get_text(record: dict[str, Any], key: str, where: str) -> str:
     value = record.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{where}{key}: expected the text of a nugget, found {shorten_value(value)}")
+        raise ValueError(tell_expected(f"{where}{key}", "the text of a nugget", value))
     return value
 
 
@@ -277,11 +277,9 @@ def _get_label(record: dict[str, Any], key: str, labels: Sequence[L], where: str
     value = record.get(key)
     if value is None or is_integer(value):  # numbers, which the NuggetBank allows, have no scale
         return None
-    for label in labels:
-        if label == value:
-            return label
-    expected = ", ".join(labels)
-    raise ValueError(f"{where}{key}: expected one of {expected}, found {shorten_value(value)}")
+    if found := next((label for label in labels if label == value), None):
+        return found
+    raise ValueError(tell_expected(f"{where}{key}", f"one of {', '.join(labels)}", value))
 
 
 def _get_name(record: dict[str, Any]) -> str:
@@ -295,7 +293,7 @@ def get_id(record: dict[str, Any], keys: Sequence[str], where: str = "") -> str:
         found = ", ".join(record) or "none"
         raise ValueError(f"{where}expected an id under {' or '.join(keys)}, found the keys {found}")
     if not isinstance(record[key], str) and not is_integer(record[key]):
-        raise ValueError(f"{where}{key}: expected an id, found {shorten_value(record[key])}")
+        raise ValueError(tell_expected(f"{where}{key}", "an id", record[key]))
     return str(record[key])
 
 

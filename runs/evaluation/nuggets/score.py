@@ -14,8 +14,8 @@ from keystone.indexing.io.writing import unicode_name
 from keystone.runs.evaluation.answers.files import NamedRun, caution_about_names, name_apart
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.evaluate import Counts, Evaluation
-from keystone.runs.evaluation.nuggets.citations import CitedAnswer, CitedSentence
 from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank, read_nuggets
+from keystone.runs.evaluation.nuggets.judge import CitedAnswer, CitedSentence
 
 
 class Graded(Protocol):

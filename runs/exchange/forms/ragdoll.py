@@ -11,8 +11,8 @@ from typing import Any
 from keystone.generation.types import Support
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
-from keystone.runs.evaluation.nuggets.citations import CitedAnswer as RatedAnswer
-from keystone.runs.evaluation.nuggets.citations import CitedSentence, read_cited_answers, write_cited_answers
+from keystone.runs.evaluation.nuggets.judge import CitedAnswer as RatedAnswer
+from keystone.runs.evaluation.nuggets.judge import CitedSentence, read_cited_answers, write_cited_answers
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
 from keystone.runs.exchange.records import (
     count_unread,

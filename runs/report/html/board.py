@@ -12,6 +12,7 @@ import numpy as np
 
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.batch import find_team
+from keystone.runs.evaluation.compare import Difference
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.leaderboard import Standings, rank_all
 from keystone.runs.report.html.markup import Html, element, render_numbers, render_page_of
@@ -198,7 +199,7 @@ def _render_measures(found: Standings) -> Html:
         if pair:
             won = f"{pair.losses}, {pair.ties}, {pair.wins}"
             tests = [f"{-pair.difference:+.4f}".replace("-", "\u2212"), format_p_value(pair.p_tukey), won]
-        cells = [element("td", one.letters), *(_render_mean(one.run, name) for name in measures)]
+        cells = [element("td", one.letters), *(render_mean(one.run, name) for name in measures)]
         head = element("th", element("bdi", one.run.name), scope="row")
         before = [element("td", one.rank), head, *[element("td", team)] * all(teams)]
         rows.append(element("tr", *before, *cells, *(element("td", text) for text in tests)))
@@ -211,9 +212,11 @@ def _render_measures(found: Standings) -> Html:
     )
 
 
-def _render_mean(run: Evaluation, measure: str) -> Html:
-    mean, (low, high) = run.mean(measure), run.interval(measure)
+def render_mean(one: Evaluation, measure: str, difference: Difference | None = None) -> Html:
+    """Render the cell of a mean with its interval, and with p of a difference from the first run."""
+    mean, (low, high) = one.mean(measure), one.interval(measure)
     if np.isnan(mean):
         return element("td", "–")
-    interval = "" if np.isnan(low) else f"{low:.3f} to {high:.3f}"
-    return element("td", f"{mean:.4f}", element("small", interval))
+    interval = element("small", "" if np.isnan(low) else f"{low:.3f} to {high:.3f}")
+    test = element("small", f"p {format_p_value(difference.p_randomisation)}") if difference else Html("")
+    return element("td", f"{mean:.4f}", interval, test)

@@ -53,10 +53,7 @@ def render_numbers(columns: Sequence[str], rows: Iterable[Html], name: str) -> H
 
 
 def embed_numbers(value: Any, **attributes: str | int | bool | None) -> Html:
-    """Embed lists of numbers as JSON for the script of the page.
-
-    `TypeError` if a text is among them, because a text belongs into an element.
-    """
+    """Embed lists of numbers as JSON for the page's script. `TypeError` for a text, which belongs into an element."""
     if _holds_text(value):
         raise TypeError("expected only numbers to embed, found a text")
     return element(

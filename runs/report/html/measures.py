@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keystone.generation.prompts.evaluation import MOST_MARK, Answered
 from keystone.indexing.errors import UserError
@@ -17,11 +16,12 @@ from keystone.runs.evaluation.compare import Difference, collect_cautions, compa
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.use import UseRecord, measure_use, name_use_file
 from keystone.runs.pipeline.table import find_last_ranking
+from keystone.runs.report.html.board import render_mean
 from keystone.runs.report.html.markup import Html, element, embed_numbers, isolate, join, render_numbers
 from keystone.runs.report.html.read_run import RunView
 from keystone.runs.report.html.settings import render_run_name, sum_usage
-from keystone.runs.report.terminal import format_p_value
 from keystone.runs.track_rules import TRACKS
+from keystone.runs.trec.arrays import Floats
 from keystone.runs.trec.run_files import read_qrels
 
 ORDERS = (("topic", "values in order"), ("value", "values, highest first"))
@@ -58,19 +58,16 @@ class Measures:
 def take_measures(runs: Sequence[Path], views: Sequence[RunView], qrels_path: Path) -> Measures:
     """Measure the last ranking of each run. If segments are judged, the ranking that the run submits is measured.
 
-    A run without a ranking, such as an answer file, is not measured.
-
-    `UserError` if the judgments cannot be read, or if they judge none of a run's topics.
+    A run without a ranking, such as an answer file, is not measured. `UserError` if the judgments cannot be read, or if
+    they judge none of a run's topics.
     """
     qrels = read_qrels(qrels_path)
     grades: dict[str, dict[str, int]] = {}
-    ids = qrels.docs.decode_ids()
-    for i, topic_id in enumerate(qrels.query_ids):
+    for topic_id, doc_id, grade in qrels.list_rows():
         own = grades.setdefault(topic_id, {})
-        for row in range(int(qrels.offsets[i]), int(qrels.offsets[i + 1])):
-            for name in {ids[row], document_id(ids[row])}:
-                own[name] = max(own.get(name, 0), int(qrels.grades[row]))
-    judges_segments = any("#" in name for name in ids)
+        for name in {doc_id, document_id(doc_id)}:
+            own[name] = max(own.get(name, 0), grade)
+    judges_segments = any("#" in name for own in grades.values() for name in own)
     paths = [_choose_ranking(run, view, judges_segments) for run, view in zip(runs, views, strict=True)]
     made = [(path, view.label) for path, view in zip(paths, views, strict=True) if path.exists()]
     found = evaluate_files([path for path, _ in made], qrels_path, add=treat_otherwise)
@@ -102,7 +99,8 @@ def render_table(measures: Measures, views: Sequence[RunView]) -> Html:
         number, view = of_label[one.name]
         head = element("th", render_run_name(one.name, number), scope="row")
         spent = [element("td", describe(view) or ("\u2013" if view.usage else "0")) for describe in costs.values()]
-        rows.append(element("tr", head, *_render_means(one, own), *spent))
+        means = (render_mean(one, measure, own.get(measure)) for measure in one)
+        rows.append(element("tr", head, *means, *spent))
     return join(render_numbers(names, rows, "Measures"), element("p", NOTE, class_="note"))
 
 
@@ -121,21 +119,6 @@ def render_plots(measures: Measures, labels: Sequence[str], topic_ids: Sequence[
         _embed_values(evaluations, labels, topic_ids),
         id="plots",
     )
-
-
-def _render_means(one: Evaluation, compared: Mapping[str, Difference]) -> list[Html]:
-    cells = []
-    for measure, values in one.values.items():
-        measured = values[~np.isnan(values)]
-        if not len(measured):
-            cells.append(element("td", "–"))
-            continue
-        low, high = one.interval(measure)
-        test = Html("")
-        if measure in compared:
-            test = element("small", f"p {format_p_value(compared[measure].p_randomisation)}")
-        cells.append(element("td", f"{one.mean(measure):.4f}", element("small", f"{low:.3f} to {high:.3f}"), test))
-    return cells
 
 
 def _render_scatter(runs: Sequence[tuple[int, str]]) -> Html:
@@ -201,7 +184,7 @@ def render_use_table(views: Sequence[RunView]) -> Html:
     return join(render_numbers(names, rows, "Use of the answers"), element("p", USE_NOTE, class_="note"))
 
 
-def _format_mean(values: NDArray[np.float64]) -> str:
+def _format_mean(values: Floats) -> str:
     known = values[~np.isnan(values)]
     return f"{known.mean():.2f}" if len(known) else "\u2013"
 

@@ -1,12 +1,13 @@
 """What the report shows of a run, and how a run directory is read for it: settings, costs and narratives."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from keystone.generation.types import Step
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import open_index
 from keystone.indexing.io.reading import read_json_lines
@@ -83,19 +84,6 @@ class AnswerView:
 
 
 @dataclass(frozen=True, slots=True)
-class StepView:
-    """A step of a reader: its query and document, the action, the result, the tokens, and the end of the walk."""
-
-    query_id: str
-    doc_id: str
-    purpose: str
-    action: str
-    result: str
-    tokens: int
-    stop: str
-
-
-@dataclass(frozen=True, slots=True)
 class QueryView:
     """A query and its question."""
 
@@ -113,7 +101,7 @@ class TopicView:
     queries: tuple[QueryView, ...]
     documents: tuple[PlacedDocument, ...]
     answer: AnswerView | None
-    steps: tuple[StepView, ...]
+    steps: tuple[Step, ...]
     use: UseRecord | None = None
     """The judgment of what use the answer is, if there is one."""
     path: tuple[str, ...] = ()
@@ -268,8 +256,6 @@ def _make_view(submitted: SubmittedAnswer, narrative: str) -> TopicView:
 
 CITED_CHARACTERS = 1500
 """The longest cited text that is shown whole; a window of ten sentences has about as many characters."""
-STEP_CHARACTERS = 300
-"""The longest action or result of a reader's step that is shown whole."""
 
 Ranks = Mapping[str, Sequence[int]]
 """For a query or topic, the rank of each document that the report shows; 0: the list lacks it."""
@@ -323,6 +309,7 @@ def make_topic_view(
         placed.append(
             PlacedDocument(document.id, document.title, fused, last, chosen.get(document.id, 0), tuple(places))
         )
+    steps = tuple(decode_step(dict(record)).step for record in found.steps)
     whole = next((query.question for query in queries if query.id == found.id), "")
     return TopicView(
         found.id,
@@ -331,14 +318,9 @@ def make_topic_view(
         tuple(queries),
         tuple(placed),
         _make_answer(found, documents),
-        tuple(map(_make_step, found.steps)),
-        path=tuple(_tell_path(found.steps)),
+        steps,
+        path=tuple(tell_path(steps)) if all(step.purpose in PURPOSES for step in steps) else (),
     )
-
-
-def _tell_path(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if all(record["purpose"] in PURPOSES for record in records):
-        yield from tell_path([decode_step(dict(record)).step for record in records])
 
 
 def _make_answer(found: Found, documents: Mapping[str, Document]) -> AnswerView | None:
@@ -354,14 +336,9 @@ def _make_answer(found: Found, documents: Mapping[str, Document]) -> AnswerView 
 def _cite(citation: str, document: Document) -> CitedText:
     segment = next((segment for segment in document.segments if segment.id == citation), None)
     text = document.segment_text(segment) if segment else document.text
-    return CitedText(citation, document.title, _shorten(text, CITED_CHARACTERS))
+    return CitedText(citation, document.title, shorten(text, CITED_CHARACTERS))
 
 
-def _make_step(step: Mapping[str, Any]) -> StepView:
-    action, result = (_shorten(step[key], STEP_CHARACTERS) for key in ("action", "observation"))
-    tokens = step["prompt_tokens"] + step["reply_tokens"]
-    return StepView(step["query_id"], step["doc_id"], step["purpose"], action, result, tokens, step["stop"])
-
-
-def _shorten(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
+    """Shorten a text to `most` characters and a mark."""
     return text if len(text) <= most else f"{text[:most].rstrip()} …"

@@ -7,14 +7,13 @@ from pathlib import Path
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.arena.tournament import Leaderboard
-from keystone.runs.report.arena import count_battles, format_interval, tell_notes
 from keystone.runs.report.html.markup import Html, element, render_numbers, render_page_of
 from keystone.runs.report.html.measures import Measures, add_use, take_measures
-from keystone.runs.report.html.narratives import list_topic_ids, render_narratives
-from keystone.runs.report.html.opening.answer import render_answer
-from keystone.runs.report.html.opening.result import Row, rank_values, render_picture, render_result
+from keystone.runs.report.html.narratives import list_topic_ids, render_answer, render_narratives
 from keystone.runs.report.html.read_run import RunView, read_answer_view, read_view
+from keystone.runs.report.html.result import Row, rank_values, render_picture, render_result
 from keystone.runs.report.html.settings import render_run_name, render_settings
+from keystone.runs.report.judging import count_battles, format_interval, tell_notes
 
 STEPS = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 MOST_TICKS = 6
@@ -76,9 +75,8 @@ def write_report(
 ) -> None:
     """Write the report of run directories and answer files to one HTML file, with measures if there are judgments.
 
-    `notes` are remarks that stand below the result, and `board` is that of battles.
-
-    `UserError` for a folder without a run, and as from `take_measures`.
+    `notes` are remarks that stand below the result, and `board` is that of battles. `UserError` for a folder without a
+    run, and as from `take_measures`.
     """
     labels = [run.resolve().name for run in runs]
     if len(set(labels)) < len(labels):

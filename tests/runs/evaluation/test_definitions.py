@@ -12,9 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.definitions import GradedTopic, compute_best_f1
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate, evaluate_files
-from keystone.runs.evaluation.measures import parse_measure, parse_measures, set_relevant_grade
+from keystone.runs.evaluation.measures import (
+    GradedTopic,
+    compute_best_f1,
+    parse_measure,
+    parse_measures,
+    set_relevant_grade,
+)
 from keystone.runs.report.terminal import print_evaluations, print_topics
 from keystone.runs.trec.types import make_qrels, make_run
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.main import app
 from keystone.runs.evaluation.answers.files import NamedRun, name_apart
-from keystone.runs.evaluation.nuggets.citations import read_submissions
+from keystone.runs.evaluation.nuggets.judge import read_submissions
 from keystone.runs.evaluation.scored_answers import (
     compare_labels,
     holds_answers,

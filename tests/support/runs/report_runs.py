@@ -1,12 +1,14 @@
 """Run directories for reports, with foreign texts that a browser must show and not obey."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import orjson
 import yaml
 
+from keystone.generation.types import Step
 from keystone.indexing.index import Index
 from keystone.indexing.store import build_store
 from keystone.indexing.types import Document, Segment, Span
@@ -88,9 +90,8 @@ def _write_graded(folder: Path, queries: dict[str, list[str]]) -> None:
         {"text": f"Nobody says so {UNSEEN}.", "citations": []},
     ]
     _write_lines(folder / "answers.jsonl", [{"topic_id": name, "sentences": sentences} for name in queries])
-    step = {"query_id": "", "doc_id": DOC_IDS[1], "purpose": "route", "action": HOSTILE, "observation": "x" * 999}
-    tokens = {"prompt_tokens": 1000, "reply_tokens": 20, "stop": "done"}
-    _write_lines(folder / "trace.jsonl", [{"topic_id": TOPIC_IDS[0], **step, **tokens}])
+    step = Step("", DOC_IDS[1], 0, 0, "route", "", "", HOSTILE, "x" * 999, (), 1000, 20, "done")
+    _write_lines(folder / "trace.jsonl", [{"topic_id": TOPIC_IDS[0], **asdict(step)}])
     usage = {"calls": 3, "prompt_tokens": 1000, "seconds": 1.5, "cost": 0.25}
     (folder / "usage.json").write_bytes(orjson.dumps({"purposes": {"grade": usage, "total": usage}}))
 

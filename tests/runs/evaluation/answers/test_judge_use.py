@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from keystone.generation.grading.rate_sentences import QuestionUse, SentenceUse, Use
 from keystone.indexing.errors import UserError
 from keystone.runs.config.read import read_config
-from keystone.runs.evaluation.answers.asked import Asked, read_asked, read_narratives, read_questions
-from keystone.runs.evaluation.answers.evaluate_answers import evaluate_answer_files
-from keystone.runs.evaluation.answers.judge_use import judge_files
+from keystone.runs.evaluation.answers.evaluate_answers import evaluate_answer_files, judge_files
+from keystone.runs.evaluation.answers.files import Asked, read_asked, read_narratives, read_questions
 from keystone.runs.evaluation.compare import collect_cautions
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.use import (

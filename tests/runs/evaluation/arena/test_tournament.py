@@ -16,9 +16,8 @@ from keystone.generation.rules.answer_form import compare_coverage
 from keystone.generation.types import Failure, Reply
 from keystone.indexing.errors import Unusable, UserError
 from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_set, read_answer_sets
-from keystone.runs.evaluation.arena.files import read_arena, write_arena
+from keystone.runs.evaluation.arena.files import Tournament, read_arena, run_battles, write_arena
 from keystone.runs.evaluation.arena.fit import fit_ratings
-from keystone.runs.evaluation.arena.judge import Tournament, run_battles
 from keystone.runs.evaluation.arena.tournament import (
     Judgment,
     Settings,
@@ -28,7 +27,7 @@ from keystone.runs.evaluation.arena.tournament import (
     make_leaderboard,
     play,
 )
-from keystone.runs.report.arena import draw_leaderboard
+from keystone.runs.report.plots import draw_leaderboard
 from tests.support.runs.answered_runs import write_lines
 
 QUESTION = "How do bees dance, and what does the dance tell other bees?"

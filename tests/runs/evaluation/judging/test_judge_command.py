@@ -14,11 +14,11 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.cli.commands.evaluate_command import evaluate
 from keystone.runs.cli.commands.judge_command import judge_runs
+from keystone.runs.evaluation.circular import JudgeRecord, name_record, read_record
 from keystone.runs.evaluation.evaluate import evaluate_files
 from keystone.runs.evaluation.judging.redraw import JudgeInterval, find_judge_intervals
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.resample import find_bootstrap_interval
-from keystone.runs.trec.judge_record import JudgeRecord, name_record, read_record
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import Server, serving
 

@@ -5,7 +5,6 @@ import pytest
 from numpy.typing import NDArray
 
 from keystone.runs.evaluation.judging.redraw import (
-    Ints,
     draw_grades,
     draw_topics,
     find_bands,
@@ -15,6 +14,7 @@ from keystone.runs.evaluation.judging.redraw import (
     tabulate_repeats,
 )
 from keystone.runs.evaluation.resample import find_bootstrap_interval
+from keystone.runs.trec.arrays import Ints
 from keystone.runs.trec.types import make_qrels, make_run
 
 TOPICS, DOCUMENTS, DRAWS, SIMULATIONS = 40, 10, 200, 300

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Span
-from keystone.runs.evaluation.nuggets.citations import (
+from keystone.runs.evaluation.nuggets.files import GoldAnswer, Nugget, NuggetBank, Source, read_nuggets, write_nuggets
+from keystone.runs.evaluation.nuggets.judge import (
     CODES,
     CitedAnswer,
     CitedSentence,
     read_cited_answers,
     write_cited_answers,
 )
-from keystone.runs.evaluation.nuggets.files import GoldAnswer, Nugget, NuggetBank, Source, read_nuggets, write_nuggets
 from tests.support.places import SHARED
 from tests.support.runs.answer_files import JSON
 

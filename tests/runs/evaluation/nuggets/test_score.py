@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from keystone.generation.grading.nuggets import Assignment, Importance
 from keystone.generation.types import Support
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.nuggets.citations import CitedSentence
 from keystone.runs.evaluation.nuggets.files import Nugget, read_nuggets, write_nuggets
+from keystone.runs.evaluation.nuggets.judge import CitedSentence
 from keystone.runs.evaluation.nuggets.score import (
     CITATION_MEASURES,
     COVERAGE_MEASURES,

@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 from keystone.generation.grading.nuggets import Verdict, create_criteria, grade_by_rules, grade_criteria, read_criteria
 from keystone.generation.types import Reply, Request
 from keystone.indexing.errors import Unusable, UserError
-from keystone.runs.evaluation.rubrics.files import FORMS, Criterion, Rubric, read_rubrics, write_rubrics
-from keystone.runs.evaluation.rubrics.score import count_failures, score_criteria, score_rubrics
+from keystone.runs.evaluation.rubrics import (
+    FORMS,
+    Criterion,
+    Rubric,
+    count_failures,
+    read_rubrics,
+    score_criteria,
+    score_rubrics,
+    write_rubrics,
+)
 from tests.support.models.scripted import Scripted
 from tests.support.runs.command_line import keystone
 

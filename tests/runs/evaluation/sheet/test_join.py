@@ -8,10 +8,9 @@ import pytest
 
 from keystone.runs.evaluation.arena.tournament import Leaderboard, SlotBias, Standing
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.sheet import COLUMNS, Entry, join_scores
+from keystone.runs.evaluation.sheet import COLUMNS, Row, join_scores
 
-ENTRIES = [Entry("a", 2, 0), Entry("b", 1, 3)]
-COUNTS = [{"run": "a", "answers": 2, "errors": 0}, {"run": "b", "answers": 1, "errors": 3}]
+COUNTS: list[Row] = [{"run": "a", "answers": 2, "errors": 0}, {"run": "b", "answers": 1, "errors": 3}]
 
 
 def make(name: str, **values: Sequence[float]) -> Evaluation:
@@ -90,7 +89,7 @@ def test_each_run_has_a_row_with_all_columns(
     board: Leaderboard | None,
     columns: Mapping[str, Sequence[float | None]],
 ) -> None:
-    rows = join_scores(ENTRIES, evaluations, board)
+    rows = join_scores(COUNTS, evaluations, board)
     expected = [counts | {head: own[place] for head, own in columns.items()} for place, counts in enumerate(COUNTS)]
     assert rows == expected
     assert [*rows[0]] == [*rows[1]] == [*expected[0]]

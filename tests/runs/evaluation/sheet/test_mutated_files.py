@@ -13,11 +13,10 @@ from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.arena.answers import read_answer_sets
 from keystone.runs.evaluation.arena.files import read_arena
 from keystone.runs.evaluation.arena.tournament import make_leaderboard
-from keystone.runs.evaluation.nuggets.citations import read_cited_answers
 from keystone.runs.evaluation.nuggets.files import read_nuggets
+from keystone.runs.evaluation.nuggets.judge import read_cited_answers
 from keystone.runs.evaluation.nuggets.score import score_cited
-from keystone.runs.evaluation.rubrics.files import read_rubrics
-from keystone.runs.evaluation.rubrics.score import score_rubrics
+from keystone.runs.evaluation.rubrics import read_rubrics, score_rubrics
 from tests.support.mutation import mutate
 
 VERDICTS = [

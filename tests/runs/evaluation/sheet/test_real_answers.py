@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 from keystone.runs.evaluation.arena.answers import read_answer_sets
-from keystone.runs.evaluation.arena.judge import run_battles
+from keystone.runs.evaluation.arena.files import run_battles
 from keystone.runs.evaluation.arena.tournament import Settings
-from keystone.runs.evaluation.nuggets.citations import read_cited_answers
+from keystone.runs.evaluation.nuggets.judge import read_cited_answers
 from keystone.runs.evaluation.nuggets.score import score_cited
-from keystone.runs.evaluation.rubrics.assign import assign_rubrics
-from keystone.runs.evaluation.rubrics.files import Criterion, Rubric
-from keystone.runs.evaluation.rubrics.score import score_rubrics
+from keystone.runs.evaluation.rubrics import Criterion, Rubric, assign_rubrics, score_rubrics
 from tests.support.places import SHARED
 from tests.support.runs.answered_runs import write_lines
 

@@ -13,8 +13,9 @@ from keystone.generation.grading.rate_answers import ArenaVerdict
 from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Task, make_leaderboard
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.report.html.measures import Measures
-from keystone.runs.report.html.opening.answer import choose_answer, render_answer
-from keystone.runs.report.html.opening.result import (
+from keystone.runs.report.html.narratives import choose_answer, render_answer
+from keystone.runs.report.html.read_run import AnswerView, CitedText, PlacedDocument, RunView, TopicView
+from keystone.runs.report.html.result import (
     ROW_PIXELS,
     Row,
     choose_measure,
@@ -25,7 +26,6 @@ from keystone.runs.report.html.opening.result import (
     tell_result,
     tell_without_judgments,
 )
-from keystone.runs.report.html.read_run import AnswerView, CitedText, PlacedDocument, RunView, TopicView
 
 LOW = [0.30, 0.35, 0.40, 0.45, 0.50, 0.55, 0.60, 0.65]
 

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from keystone.indexing.errors import UserError
-from keystone.runs.report.html.read_run import STEP_CHARACTERS, Place, QueryView, read_answer_view, read_view
+from keystone.runs.report.html.narratives import STEP_CHARACTERS
+from keystone.runs.report.html.read_run import Place, QueryView, read_answer_view, read_view, shorten
 from keystone.runs.report.html.write import write_report
 from keystone.runs.trec.run_files import find_ranks, list_first
 from tests.runs.report.test_trace import RESEARCH
@@ -46,7 +47,8 @@ def test_a_view_has_the_queries_ranks_grades_answer_and_steps_of_a_topic(run: Pa
     assert [cited for _, cited in topic.answer.sentences] == [(0,), (1, 0), ()]
     assert [(one.id, one.text) for one in topic.answer.cited] == [(SEGMENT_IDS[1], TEXT), (SEGMENT_IDS[2], TEXT)]
     (step,) = topic.steps
-    assert (step.tokens, step.action, len(step.result)) == (1020, HOSTILE, STEP_CHARACTERS + 2)
+    assert (step.prompt_tokens + step.reply_tokens, step.action) == (1020, HOSTILE)
+    assert len(shorten(step.observation, STEP_CHARACTERS)) == STEP_CHARACTERS + 2
 
 
 def test_the_report_tells_the_path_of_an_agent_and_escapes_what_it_searched_for(run: Path, tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 from keystone.runs.evaluation.arena.tournament import Leaderboard, Standing
 from keystone.runs.evaluation.compare import Difference, compare_runs
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.report.arena import count_battles, format_interval
 from keystone.runs.report.html.markup import Html, element
 from keystone.runs.report.html.measures import Measures, render_table, render_use_table
 from keystone.runs.report.html.read_run import RunView
 from keystone.runs.report.html.settings import render_run_name
+from keystone.runs.report.judging import count_battles, format_interval
 from keystone.runs.wording import plural
 
 MEASURE = "nDCG@10"

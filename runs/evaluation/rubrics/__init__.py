@@ -1,1 +1,0 @@
-"""Weighted rubrics: what an answer should do, and what it should not, each with a weight."""
