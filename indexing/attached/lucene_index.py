@@ -27,7 +27,7 @@ from keystone.indexing.attached.attach import DEFAULTS, Attachment, AttachSettin
 from keystone.indexing.corpora import pyserini
 from keystone.indexing.corpora.corpus import make_corpus_key
 from keystone.indexing.corpora.locate import SegmentRecord, locate_segments
-from keystone.indexing.corpora.official_segments import OfficialSegments
+from keystone.indexing.corpora.pyserini import OfficialSegments
 from keystone.indexing.corpora.segments import cut_segments, refuse_windows
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index

@@ -12,9 +12,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from keystone.indexing.builds.engines import Engine, open_engine
 from keystone.indexing.builds.index import count_segments, cut_documents, remove_shards, sum_segments
-from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.builds.settings import BuildSettings, Engine, open_engine
 from keystone.indexing.corpora.corpus import Read, read_corpus
 from keystone.indexing.errors import BadRecord, Report, UserError
 from keystone.indexing.index import Index, open_index

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.indexing.builds.engines import open_engine
-from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
+from keystone.indexing.builds.settings import DEFAULTS, BuildSettings, open_engine
 from keystone.indexing.corpora.corpus import ALL, MAIN, guess_format, make_corpus_key, read_corpus
 from keystone.indexing.corpora.languages import guess_language
 from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_windows

@@ -21,13 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from keystone.indexing.builds.engines import Engine
-from keystone.indexing.builds.interrupts import interrupts_end_the_process
+from keystone.indexing.builds.settings import Engine
 from keystone.indexing.corpora.corpus import read_files as read_here
 from keystone.indexing.corpora.forms import LOCAL_FORMATS, CorpusFile
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, MissingPackage, Report, UserError, stop
-from keystone.indexing.io.system import load_c_library
+from keystone.indexing.io.system import interrupts_end_the_process, load_c_library
 from keystone.indexing.lucene.java import java_class
 from keystone.indexing.store import from_record, to_record
 from keystone.indexing.types import Document, Embedding, Tick

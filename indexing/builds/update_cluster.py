@@ -21,8 +21,7 @@ from keystone.indexing.opensearch.build import replace_documents
 from keystone.indexing.opensearch.cluster import place_at
 from keystone.indexing.opensearch.index import Target
 from keystone.indexing.opensearch.load import Upload
-from keystone.indexing.opensearch.numbers import NUMBERS, load_numbers, write_numbers
-from keystone.indexing.opensearch.search import MOST_ROWS
+from keystone.indexing.opensearch.search import MOST_ROWS, NUMBERS, load_numbers, write_numbers
 from keystone.indexing.store import DocumentStore, build_store, from_record
 from keystone.indexing.types import Document, Embedding, Progress
 from keystone.indexing.vectors.passages import Passages

@@ -7,7 +7,6 @@ import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from keystone.indexing.corpora import jsonl, pyserini, text
 from keystone.indexing.corpora.archives import is_archive, list_names, unpack
@@ -29,9 +28,6 @@ from keystone.indexing.corpora.locate import locate_segments
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.io.reading import COMPRESSIONS
 from keystone.indexing.types import LONGEST_DOCUMENT_ID, Document, describe_id, is_id
-
-if TYPE_CHECKING:
-    from keystone.indexing.corpora.official_segments import OfficialSegments
 
 __all__ = ["ALL", "MAIN", "guess_format", "list_corpus_files", "make_corpus_key", "read_corpus", "read_files"]
 
@@ -124,14 +120,12 @@ def read_corpus(
         raise UserError(f"{path}: holds no document")
 
 
-def _open_segments(segments: Path | None, report: Report) -> "jsonl.FileSegments | OfficialSegments":
+def _open_segments(segments: Path | None, report: Report) -> jsonl.FileSegments | pyserini.OfficialSegments:
     """The official segments of documents, by the document's id."""
     if segments is None:
         return jsonl.FileSegments([])
     if pyserini.index_name(segments) is not None:
-        from keystone.indexing.corpora.official_segments import OfficialSegments
-
-        return OfficialSegments(segments, report)
+        return pyserini.OfficialSegments(segments, report)
     _report_links(segments, report)
     return jsonl.FileSegments(list_corpus_files(segments, "segments"), report)
 

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import SENTENCES, Checkpoint, Module, read_checkpoint, read_json, refuse
-from keystone.indexing.encoders.network import Network, Tokens, run_batches
-from keystone.indexing.encoders.open import open_network
+from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
 from keystone.indexing.encoders.weights import list_weights, read_pickled_layer
 from keystone.indexing.errors import UserError
 

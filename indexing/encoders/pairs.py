@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, read_checkpoint, refuse
 from keystone.indexing.encoders.late import is_late, open_late_encoder
-from keystone.indexing.encoders.network import Network, Tokens, run_batches
-from keystone.indexing.encoders.open import open_network
+from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
 from keystone.indexing.encoders.vllm import ask_pooling_engine, import_vllm
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import VLLM
@@ -187,7 +186,7 @@ def _open_torch_weigher(
     checkpoint: Checkpoint, is_causal: bool, words: Sequence[int | None]
 ) -> tuple[Weigh, list[int]]:
     """Open a model by PyTorch, with the words for no and for yes. Also returns the tokens at the end of a text."""
-    from keystone.indexing.encoders.torch_network import open_answers
+    from keystone.indexing.encoders.network import open_answers
 
     (no, yes), (answers, end) = words, open_answers(checkpoint, is_causal)
 

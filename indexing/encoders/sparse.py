@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import TRANSFORMER, Checkpoint, read_checkpoint, read_json, refuse
-from keystone.indexing.encoders.network import Network, Tokens, run_batches
-from keystone.indexing.encoders.open import open_network
+from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
 from keystone.indexing.encoders.weights import list_weights, read_pickled_layer
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Tick

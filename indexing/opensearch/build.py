@@ -2,7 +2,7 @@
 
 An update sends only new and changed documents, to a copy that then takes the place of the index. The copy shares the
 files of the index. Searches see the older index until an alias leads to the copy, in one step. Documents that stay keep
-their numbers (`keystone.indexing.opensearch.numbers`).
+their numbers (`keystone.indexing.opensearch.search`).
 """
 
 import time
@@ -39,7 +39,7 @@ from keystone.indexing.opensearch.index import (
 )
 from keystone.indexing.opensearch.load import Upload, load, send_rows
 from keystone.indexing.opensearch.nodes import connect_to_all
-from keystone.indexing.opensearch.numbers import NUMBERS, Numbers, read_numbers, write_numbers
+from keystone.indexing.opensearch.search import NUMBERS, Numbers, read_numbers, write_numbers
 from keystone.indexing.types import Embedding, Progress, silent
 from keystone.indexing.vectors.embed import load_embedder
 

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, Module, list_pooling_modes, read_checkpoint, refuse
-from keystone.indexing.encoders.network import Tokens, run_batches
-from keystone.indexing.encoders.open import open_network
+from keystone.indexing.encoders.network import Tokens, open_network, run_batches
 from keystone.indexing.encoders.vllm import ask_pooling_engine, find_engine_device
 from keystone.indexing.encoders.weights import list_weights
 from keystone.indexing.errors import UserError

@@ -19,8 +19,7 @@ from keystone.generation.queries.compose import make_narrative_query
 from keystone.indexing.builds import parts
 from keystone.indexing.builds import update as updates
 from keystone.indexing.builds.index import build_index
-from keystone.indexing.builds.sets import check_set_name, settle_vectors
-from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.builds.settings import BuildSettings, check_set_name, settle_vectors
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS
 from keystone.indexing.errors import NotFound, Report, UserError
 from keystone.indexing.impacts import settle_impacts

@@ -10,7 +10,7 @@ from typing import Any
 from keystone.generation.llm.usage import Budget, Prices, add_usage, compute_cost
 from keystone.generation.queries.compose import find_places
 from keystone.generation.types import Usage
-from keystone.indexing.encoders.footprint import Footprint, measure_footprint
+from keystone.indexing.encoders.weights import Footprint, measure_footprint
 from keystone.retrieval.dense import DenseSystem
 from keystone.retrieval.impact import ImpactSystem
 from keystone.retrieval.late import LateSystem
