@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from keystone.indexing.io.kept import hash_parts, open_kept
-from keystone.indexing.types import Document
+from keystone.indexing.types import Document, chunks
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import Query, Rankings, ranked
 
@@ -79,8 +79,8 @@ def encode_queries(encoder: "LateEncoder", queries: Sequence[Query], reads: str)
 def _read_vectors(opened: OpenIndex, rows: Rows, encoder: "LateEncoder", maker: bytes) -> "Iterator[list[Matrix]]":
     """Yield the vectors of each document's texts, float32[tokens, dimension] each: kept ones, and new ones to keep."""
     with open_kept(opened.index.folder / "tokens.sqlite") as kept, ThreadPoolExecutor(opened.threads) as pool:
-        for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
-            documents = opened.store.get(rows[start : start + DOCUMENTS_AT_ONCE].tolist())
+        for some in chunks(rows, DOCUMENTS_AT_ONCE):
+            documents = opened.store.get(some.tolist())
             texts = [_list_texts(opened, document) for document in documents]
             keys = [[hash_parts(maker, [text]) for text in own] for own in texts]
             found = kept.get([key for own in keys for key in own])

@@ -45,17 +45,10 @@ BACKEND = "pyserini"
 ROWS = "rows"
 KEPT_READERS = 8
 """The Lucene indexes whose texts stay open."""
-BATCH_DOCUMENTS = 2**10
-"""The number of documents that an iteration fetches at once."""
-
-
-def attach(corpus: str, out: Path, settings: AttachSettings, progress: Progress) -> tuple[Index, bool]:
-    """Make an index folder over `pyserini:NAME` or a folder; see `adopt_prebuilt`."""
-    return adopt_prebuilt(Path(corpus), out, settings, progress)
 
 
 def adopt_prebuilt(
-    corpus: Path, out: Path, settings: AttachSettings = DEFAULTS, progress: Progress = silent
+    corpus: Path | str, out: Path, settings: AttachSettings = DEFAULTS, progress: Progress = silent
 ) -> tuple[Index, bool]:
     """Make an index folder over the Lucene index `pyserini:NAME` or `pyserini:FOLDER`; also returns whether it is new.
 
@@ -63,7 +56,7 @@ def adopt_prebuilt(
     documents, or has unusable ids, and if `out` holds another index. It also does so for documents of MS MARCO V2.1
     with neither `segments` nor `windows` in the settings.
     """
-    segments = settings.segments
+    corpus, segments = Path(corpus), settings.segments
     at = {"backend": BACKEND, "index": _place(corpus), "state": _state(corpus)}
     if segments:
         at |= {"segments": _place(segments)}
@@ -183,11 +176,6 @@ class PrebuiltStore(Store):
         numbers = self.lucene_rows.numbers(wanted).tolist()
         with _java():
             return _texts(self._folder, self._state).of(numbers)
-
-    def __iter__(self) -> Iterator[Document]:
-        """Yield all documents by row."""
-        for start in range(0, len(self), BATCH_DOCUMENTS):
-            yield from self.get(range(start, min(start + BATCH_DOCUMENTS, len(self))))
 
     def _document(self, name: str, raw: str | None, cuts: list[SegmentRecord]) -> Document:
         where = f"{pyserini.PREFIX}{self._path}: document {name}"

@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
-from keystone.indexing.attached.attach import KEY_ENV, MAX_RATE, REST, Attachment, AttachSettings, adopt
+from keystone.indexing.attached.attach import DEFAULTS, KEY_ENV, MAX_RATE, REST, Attachment, AttachSettings, adopt
 from keystone.indexing.attached.rest_server import ROUTIR, ROUTIR_PREFIX, Parameters, Server, address, form_of
 from keystone.indexing.corpora.jsonl import TEXT_KEYS, make_document
 from keystone.indexing.corpora.segments import cut_segments
@@ -30,13 +30,14 @@ from keystone.indexing.store import from_record, rows_of, to_record
 from keystone.indexing.types import (
     LONGEST_DOCUMENT_ID,
     Document,
-    Embedding,
     Progress,
     Segment,
     Span,
     Store,
+    chunks,
     describe_id,
     is_id,
+    silent,
 )
 
 FOUND = "found.sqlite"
@@ -55,19 +56,14 @@ _SEGMENT = re.compile(r".+#\d+_\d+")
 
 
 def adopt_server(
-    corpus: Path,
-    out: Path,
-    embedding: Embedding | None = None,
-    passages: bool = False,
-    key_env: str | None = None,
-    max_rate: float | None = None,
+    corpus: Path | str, out: Path, settings: AttachSettings = DEFAULTS, _progress: Progress = silent
 ) -> tuple[Index, bool]:
     """Make an index folder over `rest:http://HOST:PORT/INDEX`, or `routir:http://HOST:PORT/COLLECTION?PIPELINE`.
 
-    Also returns whether it is new. `embedding` and `passages` say how runs embed the documents that they find, as in
-    `AttachSettings`. `key_env` names the variable with the server's key, which the index keeps by name. `max_rate` is
-    the most requests a second. `UserError` if there is no such server or index, and if `out` holds another index.
+    Also returns whether it is new. The index keeps the key of the server by the name of its variable. `UserError` if
+    there is no such server or index, and if `out` holds another index.
     """
+    corpus, key_env, max_rate = Path(corpus), settings.key_env, settings.max_rate
     found = address(corpus)
     if found is None:
         raise UserError(f"{corpus}: expected rest:http://HOST:PORT/INDEX")
@@ -80,12 +76,8 @@ def adopt_server(
     at = {"backend": REST, "url": url, "name": name, "api": form}
     at |= {KEY_ENV: key_env} if key_env else {}
     at |= {MAX_RATE: str(max_rate)} if max_rate else {}
-    return adopt(corpus, out, Attachment(at, embedding, passages=passages, languages=languages), lambda _folder: None)
-
-
-def attach(corpus: str, out: Path, settings: AttachSettings, _progress: Progress) -> tuple[Index, bool]:
-    """Make an index folder over an index on a REST server; see `adopt_server`."""
-    return adopt_server(Path(corpus), out, settings.embedding, settings.passages, settings.key_env, settings.max_rate)
+    attachment = Attachment(at, settings.embedding, passages=settings.passages, languages=languages)
+    return adopt(corpus, out, attachment, lambda _folder: None)
 
 
 def open_server(index: Index) -> Server:
@@ -107,12 +99,7 @@ class _Numbering:
         return self.first + len(self.ids)
 
 
-def open_store(index: Index) -> Store:
-    """Open the documents of an index on a REST server. `UserError` if the registry in the folder cannot be used."""
-    return RestStore(index)
-
-
-class RestStore:
+class RestStore(Store):
     """The documents that searches have found, by row. Several threads may read, and one may search, at the same time.
 
     A row never changes its document. Two promises oppose each other here. Searches find new documents all the time.
@@ -122,7 +109,7 @@ class RestStore:
     rows of one search, or of one call of `rows`, compare as ids; those of two searches may not.
 
     Each numbering holds all known ids, about 30 bytes each. If many topics search one after another, open a store for
-    each, which frees its numberings with the topic.
+    each, which frees its numberings with the topic. `UserError` if the registry in the folder cannot be used.
     """
 
     def __init__(self, index: Index) -> None:
@@ -170,8 +157,8 @@ class RestStore:
     def __iter__(self) -> Iterator[Document]:
         """Yield all documents by their newest row."""
         newest = self._numberings[-1]
-        for start in range(newest.first, newest.end, BATCH_IDS):
-            yield from self.get(range(start, min(start + BATCH_IDS, newest.end)))
+        for rows in chunks(range(newest.first, newest.end), BATCH_IDS):
+            yield from self.get(rows)
 
     def searches(
         self, queries: Iterable[tuple[int, str]], hits: int, parameters: Parameters = MappingProxyType({})
@@ -259,8 +246,7 @@ class RestStore:
         """Read the records of documents that the registry holds, by id."""
         records: dict[str, bytes] = {}
         with self._opened() as registry:
-            for start in range(0, len(names), BATCH_IDS):
-                batch = names[start : start + BATCH_IDS]
+            for batch in chunks(names, BATCH_IDS):
                 marks = ", ".join("?" * len(batch))
                 records.update(registry.execute(f"SELECT id, record FROM documents WHERE id IN ({marks})", batch))
         return records

@@ -22,7 +22,7 @@ from keystone.indexing.io.reading import read_text_lines
 from keystone.indexing.io.staged import partial_folder
 from keystone.indexing.io.writing import lock_folder, write_whole
 from keystone.indexing.store import DocumentStore, to_record
-from keystone.indexing.types import Document, Store
+from keystone.indexing.types import Document, Store, chunks
 from keystone.indexing.vectors.types import CHUNK_TEXTS
 
 CHANGED = "changed.jsonl"
@@ -77,9 +77,9 @@ def replace_index(
 def open_documents(index: Index) -> Store:
     """Open the documents of an index in its folder or in OpenSearch. `UserError` if they are not there."""
     if index.at:
-        from keystone.indexing.opensearch.store import open_store
+        from keystone.indexing.opensearch.store import OpenSearchStore
 
-        return open_store(index)
+        return OpenSearchStore(index)
     return DocumentStore(index.store)
 
 
@@ -204,5 +204,5 @@ def change_segments(
 
 def read_documents(store: Store, rows: NDArray[np.integer[Any]]) -> Iterator[Document]:
     """Yield the documents of rows, int[n], in their order; memory holds some at a time."""
-    for start in range(0, len(rows), CHUNK_TEXTS):
-        yield from store.get(rows[start : start + CHUNK_TEXTS])
+    for some in chunks(rows, CHUNK_TEXTS):
+        yield from store.get(some)

@@ -19,8 +19,7 @@ from keystone.indexing.index import Index, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import recover, write_description
 from keystone.indexing.store import DocumentStore
-from keystone.indexing.types import Embedding, Progress, silent
-from keystone.indexing.vectors.shards import Shards, Texts, embed_store
+from keystone.indexing.types import Progress, silent
 from keystone.indexing.vectors.types import Effort, Foretell
 
 SETS = ("vectors", "impacts", "plaid")
@@ -64,11 +63,7 @@ def change_parts(
     with replace_index(out, older, key, (*PARTS, "*.sqlite", *SETS), settings) as (folder, engine):
         _share_files(older, folder, drop)
         store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress, foretell)
-
-        def embed(texts: Texts, one: Embedding, _name: str, place: Path) -> Shards:
-            return embed_store(texts, one, place, effort, engine.embed)
-
-        made, _, _ = write_vectors(store, settings, folder, embed, progress)
+        made, _, _ = write_vectors(store, settings, folder, effort, engine.embed)
         made |= write_impact_sets(store, settings, folder, effort)
         made |= write_plaid_sets(store, settings, folder, effort)
         write_description(folder, {**_describe(older, made, drop), "key": key})

@@ -24,7 +24,7 @@ from keystone.indexing.encoders.checkpoint import Checkpoint, refuse
 from keystone.indexing.encoders.graph import Head, build_graph, folder_of
 from keystone.indexing.encoders.weights import FAMILY, load_weights, read_layout
 from keystone.indexing.errors import MissingPackage, UserError
-from keystone.indexing.types import LOCAL_INT8, Tick
+from keystone.indexing.types import LOCAL_INT8, Tick, chunks
 
 LONGEST_TOKEN_CHARACTERS = 6_000 / 256
 """A text is cut to this many characters for each token of the window before it is read."""
@@ -300,6 +300,5 @@ def group_by_length(lengths: Sequence[int], most: int = BATCH_TOKENS) -> list[li
     """Positions in groups of one length, the longest first. A group has at most `most` tokens, or is a single text."""
     found: list[list[int]] = []
     for length, group in groupby(sorted(range(len(lengths)), key=lambda i: -lengths[i]), key=lengths.__getitem__):
-        members, size = list(group), max(1, most // max(1, length))
-        found += [members[start : start + size] for start in range(0, len(members), size)]
+        found += chunks(list(group), max(1, most // max(1, length)))
     return found

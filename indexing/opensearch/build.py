@@ -16,7 +16,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, ImpactSet, Index, open_index
 from keystone.indexing.io.error_text import show_value
 from keystone.indexing.io.json_values import digest
-from keystone.indexing.io.staged import partial_folder, stage, write_description
+from keystone.indexing.io.staged import partial_folder, write_description
 from keystone.indexing.opensearch.analysis import check_analyzers
 from keystone.indexing.opensearch.cluster import Node, Place, as_expected, close, connect, place_of
 from keystone.indexing.opensearch.index import (
@@ -37,7 +37,7 @@ from keystone.indexing.opensearch.index import (
     switch,
     version_at,
 )
-from keystone.indexing.opensearch.load import Upload, load, send_rows
+from keystone.indexing.opensearch.load import Upload, send_rows
 from keystone.indexing.opensearch.nodes import connect_to_all
 from keystone.indexing.opensearch.search import NUMBERS, Numbers, read_numbers, write_numbers
 from keystone.indexing.types import Embedding, Progress, silent
@@ -63,11 +63,6 @@ def check_cluster(target: Target, keys: Collection[str], meta: Mapping[str, Any]
             check_possible(nodes, target.place, body)
     finally:
         close(nodes)
-
-
-def load_stage(folder: Path, upload: Upload, progress: Progress) -> None:
-    """Load the documents of a build in `folder`, as a stage that a later try skips or goes on with."""
-    stage(folder, "opensearch", lambda _: load(upload, progress))
 
 
 def attach(corpus: str, out: Path, settings: AttachSettings, _progress: Progress) -> tuple[Index, bool]:

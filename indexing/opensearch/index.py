@@ -24,6 +24,7 @@ from keystone.indexing.io.retry import PATIENCE_S
 from keystone.indexing.opensearch.analysis import CONTENTS, make_analysis, make_contents_field
 from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected
 from keystone.indexing.opensearch.requests import administer, ask
+from keystone.indexing.types import chunks
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 
 DOCID, ROW, DOCUMENT, VECTOR = "docid", "row", "document", "vector"
@@ -237,8 +238,8 @@ def describe(nodes: Sequence[Node], place: Place, meta: Mapping[str, Any]) -> No
 
 def delete_documents(nodes: Sequence[Node], place: Place, numbers: Sequence[int]) -> None:
     """Delete the documents with these numbers, and make that visible. `UserError` if the cluster cannot."""
-    for start in range(0, len(numbers), DELETED_AT_ONCE):
-        query = {"query": {"terms": {ROW: numbers[start : start + DELETED_AT_ONCE]}}}
+    for some in chunks(numbers, DELETED_AT_ONCE):
+        query = {"query": {"terms": {ROW: some}}}
         answer = administer(nodes).delete_by_query(
             index=place.name, body=query, refresh=True, conflicts="proceed", request_timeout=MERGE_TIMEOUT_S
         )

@@ -44,7 +44,7 @@ from keystone.indexing.opensearch.index import (
 from keystone.indexing.opensearch.nodes import connect_to_all
 from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, administer, search_once, send_parts
 from keystone.indexing.store import DocumentStore, from_record
-from keystone.indexing.types import Progress, Tick, silent
+from keystone.indexing.types import Progress, Tick, chunks, silent
 from keystone.indexing.vectors.passages import Offsets
 from keystone.indexing.vectors.shards import Shards
 
@@ -72,8 +72,8 @@ def _missing_rows(nodes: Sequence[Node], place: Place, count: int) -> list[int]:
     while suspected:
         incomplete = [
             span
-            for start in range(0, len(suspected), REQUEST_RANGES)
-            for span, found in _counted(nodes, place, suspected[start : start + REQUEST_RANGES])
+            for some in chunks(suspected, REQUEST_RANGES)
+            for span, found in _counted(nodes, place, some)
             if found < span[1] - span[0]
         ]
         missing += [
@@ -310,8 +310,7 @@ def _lines(
     store: DocumentStore, fields_of: FieldsOf, wanted: Iterable[Span], first_number: int
 ) -> Iterator[tuple[int, bytes]]:
     for first, last in wanted:
-        for start in range(first, last, CHUNK_VECTORS):
-            rows = range(start, min(start + CHUNK_VECTORS, last))
+        for rows in chunks(range(first, last), CHUNK_VECTORS):
             for row, record, fields in zip(rows, store.records(rows), fields_of(rows), strict=True):
                 document = from_record(orjson.loads(record))
                 source = {

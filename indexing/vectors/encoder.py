@@ -12,7 +12,7 @@ from keystone.indexing.encoders.network import Tokens, open_network, run_batches
 from keystone.indexing.encoders.vllm import ask_pooling_engine, find_engine_device
 from keystone.indexing.encoders.weights import list_weights
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import VLLM, Embedding, Tick
+from keystone.indexing.types import VLLM, Embedding, Tick, chunks
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
 ENGINE_TEXTS = 1024
@@ -109,8 +109,7 @@ class EngineEncoder:
         result = np.zeros((len(texts), self.dimension), dtype=np.float32)
         filled = [position for position, own in enumerate(ids) if own]
         tick(len(texts) - len(filled))
-        for start in range(0, len(filled), ENGINE_TEXTS):
-            members = filled[start : start + ENGINE_TEXTS]
+        for members in chunks(filled, ENGINE_TEXTS):
             prompts = [{"prompt_token_ids": ids[position]} for position in members]
 
             def ask(engine: Any, prompts: list[Any] = prompts) -> list[list[float]]:

@@ -28,7 +28,7 @@ from keystone.indexing.io.json_values import read_whole_number
 from keystone.indexing.io.keys import OPENAI_KEY, choose_key
 from keystone.indexing.io.retry import refuses_content
 from keystone.indexing.io.server import Asker
-from keystone.indexing.types import Tick
+from keystone.indexing.types import Tick, chunks
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
 BATCH_TEXTS = 32
@@ -117,8 +117,7 @@ class Endpoint:
 
         stopped = Event()
 
-        def embed_batch(start: int) -> None:
-            batch = filled[start : start + BATCH_TEXTS]
+        def embed_batch(batch: list[tuple[int, str]]) -> None:
             for position, vector, shorter in self._embed(batch, stopped):
                 result[position] = round_to_grid(vector[None])[0]
                 if shorter and len(texts[position]) <= longest:
@@ -126,7 +125,7 @@ class Endpoint:
             tick(len(batch))
 
         with ThreadPoolExecutor(MOST_REQUESTS) as pool:
-            jobs = [pool.submit(embed_batch, start) for start in range(0, len(filled), BATCH_TEXTS)]
+            jobs = [pool.submit(embed_batch, batch) for batch in chunks(filled, BATCH_TEXTS)]
             try:
                 for job in jobs:
                     job.result()

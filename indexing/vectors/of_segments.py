@@ -19,7 +19,7 @@ import numpy as np
 from keystone.indexing.index import Index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.kept import Kept, hash_parts, open_kept
-from keystone.indexing.types import WORDS, Embedding, Progress, Store, silent
+from keystone.indexing.types import WORDS, Embedding, Progress, Store, chunks, silent
 from keystone.indexing.vectors.embed import embed_passages, load_embedder
 from keystone.indexing.vectors.passages import open_kept_passages
 from keystone.indexing.vectors.types import Vectors
@@ -118,8 +118,7 @@ def segment_vectors(
         progress("Embedding segments", len(wanted)) as tick,
         ThreadPoolExecutor(threads) as pool,
     ):
-        for start in range(0, len(wanted), CHUNK_DOCUMENTS):
-            chunk = wanted[start : start + CHUNK_DOCUMENTS]
+        for chunk in chunks(wanted, CHUNK_DOCUMENTS):
             documents = store.get(chunk)
             texts = [[document.segment_text(segment) for segment in document.segments] for document in documents]
 

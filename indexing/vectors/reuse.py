@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.store import DocumentStore
-from keystone.indexing.types import Document
+from keystone.indexing.types import Document, chunks
 from keystone.indexing.vectors import shards
 from keystone.indexing.vectors.embed import load_embedder
 from keystone.indexing.vectors.faiss_index import import_faiss, load_dense_shards
@@ -155,8 +155,7 @@ class Selected:
 
 
 def _read(texts: Texts, rows: Rows) -> Iterator[tuple[int, Document]]:
-    for start in range(0, len(rows), CHUNK_TEXTS):
-        chunk = rows[start : start + CHUNK_TEXTS]
+    for chunk in chunks(rows, CHUNK_TEXTS):
         yield from zip(chunk.tolist(), texts.get(chunk), strict=True)
 
 
@@ -168,7 +167,7 @@ def count_long(index: Index, texts: Texts, rows: Rows) -> int:
     """Count the texts that are longer than the window of the index's model, as far as it tells before embedding."""
     assert index.embedding is not None
     prefix, embedder, count = index.embedding.passage_prefix, load_embedder(index.embedding), 0
-    for start in range(0, len(rows), CHUNK_TEXTS):
-        contents = [document.contents for document in texts.get(rows[start : start + CHUNK_TEXTS])]
+    for chunk in chunks(rows, CHUNK_TEXTS):
+        contents = [document.contents for document in texts.get(chunk)]
         count += len(embedder.find_long([prefix + text for text in contents]))
     return count

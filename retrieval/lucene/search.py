@@ -1,4 +1,4 @@
-"""BM25 over a Lucene index that Keystone built, by Lucene's own `IndexSearcher`.
+"""BM25 over a Lucene index that Keystone built, or Pyserini or Anserini, by Lucene's own `IndexSearcher`.
 
 A batch of queries takes a few calls from Python to Java, none per query or hit. The threads are Java's, because only
 one Python thread at a time may call Java. Keystone composes their work from method handles (`java.lang.invoke`). Java
@@ -9,11 +9,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.lucene.analyzer import stems_of
@@ -31,12 +33,14 @@ from keystone.indexing.lucene.java import (
     type_of,
 )
 from keystone.indexing.lucene.postings import open_postings
+from keystone.indexing.lucene.read import LuceneRows
 from keystone.indexing.lucene.write import CONTENTS_FIELD, explain_failure, make_analyzer, open_reader
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
 from keystone.retrieval.languages import LanguageSearcher, LanguagesSearcher
 from keystone.retrieval.lucene.postings import CHUNK_QUERIES, MOST_WORDS, PostingsSearcher, refuse_long_query
-from keystone.retrieval.types import BM25, Bm25, Columns, Queries, Rankings, offsets_of
+from keystone.retrieval.ties import SPARE_HITS, search_past_ties
+from keystone.retrieval.types import BM25, Bm25, Columns, Queries, Rankings, offsets_of, ranked
 
 S = TypeVar("S")
 KEPT_SEARCHERS = 8
@@ -177,6 +181,51 @@ def open_searcher(folder: Path, bm25: Bm25, language: str = DEFAULT_LANGUAGE) ->
     """
     with JAVA_LOCK:
         return _open_searcher(folder.absolute(), _describe_files(folder), bm25, language)
+
+
+def open_attached(index: Index, _store: Store, bm25: Bm25) -> Sparse:
+    """Open the BM25 search of the Lucene index that an index folder names.
+
+    `UserError` if that index is gone or has changed since the folder was made, and if it holds impacts.
+    """
+    from keystone.indexing.attached.lucene_index import ROWS, lucene_folder  # which imports all forms of corpora
+
+    if index.impacts:
+        name = next(iter(index.impacts))
+        raise UserError(
+            f"{index.folder}: found impacts in place of the terms of BM25, expected systems of the kind impact alone: "
+            f"set retrieval.systems to {{{name}: {{kind: impact, impacts: {name}}}}}"
+        )
+    return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS), bm25)
+
+
+class PrebuiltSearcher:
+    """BM25 with Anserini's English analyzer over a Lucene index that Keystone did not build.
+
+    `rows` translates Lucene's document numbers.
+    """
+
+    def __init__(self, folder: Path, rows: LuceneRows, bm25: Bm25 = BM25) -> None:
+        self._rows, self._searcher = rows, open_searcher(folder, bm25)
+        self.stems = self._searcher.stems
+        self.stem_frequencies = self._searcher.stem_frequencies
+        self.document_frequencies = self._searcher.document_frequencies
+
+    def search(
+        self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = lambda _: None
+    ) -> Rankings:
+        """Rank the top `depth` documents of each query by BM25; ties by document id."""
+
+        def find(places: Sequence[int], wanted: int) -> list[Columns]:
+            first_tick = tick if wanted == depth + SPARE_HITS else lambda _: None
+            asked: Any = [queries[place] for place in places]
+            with JAVA_LOCK:
+                hits = self._searcher.search([query_ids[place] for place in places], asked, wanted, threads, first_tick)
+            rows = self._rows.rows(hits.docs)
+            return [(rows[start:end], hits.scores[start:end]) for start, end in pairwise(hits.offsets.tolist())]
+
+        hits = search_past_ties(find, len(queries), depth)
+        return ranked(query_ids, [rows for rows, _ in hits], [scores for _, scores in hits], depth)
 
 
 @lru_cache(KEPT_SEARCHERS)

@@ -21,7 +21,7 @@ from keystone.indexing.opensearch.cluster import Request, as_expected, place_at
 from keystone.indexing.opensearch.index import IMPACTS, ROW
 from keystone.indexing.opensearch.requests import ask
 from keystone.indexing.opensearch.search import open_cluster, search_each, search_of
-from keystone.indexing.types import Store, Tick
+from keystone.indexing.types import Store, Tick, chunks
 from keystone.retrieval.backends import Impacts, Sparse
 from keystone.retrieval.languages import LanguagesSearcher
 from keystone.retrieval.opensearch.pages import HitReading, search_pages
@@ -103,15 +103,11 @@ class OpenSearchSparse(Sparse):
         Returns rows int32[n] and scores float32[n], best first.
         """
         stems, most = sorted(weights), self._most_words() - 1
-        parts = [
-            self._ask_stems({stem: weights[stem] for stem in stems[start : start + most]})
-            for start in range(0, len(stems), most)
-        ]
+        parts = [self._ask_stems({stem: weights[stem] for stem in some}) for some in chunks(stems, most)]
 
         def sums(rows: NDArray[np.int32]) -> NDArray[np.float64]:
             totals = np.zeros(len(rows))
-            for start in range(0, len(rows), self._cluster.window):
-                chunk = rows[start : start + self._cluster.window]
+            for chunk in chunks(rows, self._cluster.window):
                 only = {"filter": {"terms": {ROW: self._cluster.to_numbers(chunk)}}, "minimum_should_match": 1}
                 found = self._search_pages(
                     [name] * len(parts), [{"bool": part["bool"] | only} for part in parts], len(chunk)
