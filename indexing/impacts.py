@@ -92,10 +92,7 @@ def encode_impacts(texts: Texts, one: ImpactSet, shards: Path, effort: Effort, r
 
 
 class RowImpacts:
-    """The impacts of documents by row, from files of `encode_impacts`, for an engine that inverts them itself.
-
-    The engine keeps whole numbers up to `most` exactly.
-    """
+    """Impacts by row from files of `encode_impacts`, for an engine that keeps numbers up to `most` exactly."""
 
     def __init__(self, files: Sequence[Path], most: int) -> None:
         self._most = most
@@ -103,10 +100,7 @@ class RowImpacts:
         self._lasts = np.array([shard[0, -1] for shard in self._shards], np.int64)
 
     def of(self, rows: range) -> list[dict[str, int]]:
-        """Return the impacts above 0 of each of these consecutive documents, by the numbers of entries, as texts.
-
-        `UserError` for an impact above `most`.
-        """
+        """Return the impacts of consecutive documents by the numbers of entries. `UserError` for one above `most`."""
         found: list[dict[str, int]] = [{} for _ in rows]
         first, last = np.searchsorted(self._lasts, [rows.start, rows.stop])
         for shard in self._shards[first : last + 1]:

@@ -109,10 +109,7 @@ class Index:
     left_out: dict[str, int]
     """The number of the corpus's records that are no documents, by kind."""
     cut: int
-    """The number of documents, or of passages, that are longer than the embedding model's window.
-
-    Their vectors stand for their beginning.
-    """
+    """The number of documents, or of passages, longer than the window: their vectors stand for the beginning."""
     faiss: str | None
     """The kind of the FAISS index; None if there is none."""
     at: dict[str, str] = field(default_factory=dict)
@@ -120,10 +117,7 @@ class Index:
     faiss_shards: int = 0
     """The number of files that hold the FAISS index; 0 for a single file, which a search reads as a whole."""
     segments: dict[str, int] = field(default_factory=dict)
-    """The number of `official` segments, which the corpus has, and of `windows`, which Keystone cut; may be empty.
-
-    If documents have a title and no text, `blank` is their number.
-    """
+    """The numbers of `official` segments, of `windows` that Keystone cut, and of `blank` documents; may be empty."""
     passages: bool = False
     """Whether each segment has a vector of its own, a passage; otherwise each document has one."""
     vectors: dict[str, VectorSet] = field(default_factory=dict)
@@ -168,10 +162,7 @@ class Index:
         return self.at.get("backend", "lucene")
 
     def with_vectors(self, name: str | None) -> "Index":
-        """Return the same index with a further set of vectors as its main one; None keeps the main one.
-
-        `UserError` for a name that the index lacks.
-        """
+        """Return the index with a further set of vectors as its main one, if named. `UserError` for one it lacks."""
         if name is None:
             return self
         if name not in self.vectors:
@@ -207,10 +198,7 @@ class Index:
         return self.languages[self.language_part] if self.language_part else all_documents
 
     def take(self, name: Hashable, open_part: Callable[[], T]) -> T:
-        """Open a part of the index, or take the one of this name that stays open.
-
-        `UserError` if the part is opened to stay, and the folder no longer holds the index.
-        """
+        """Open a part, or take the one that stays open. `UserError` if the folder no longer holds the index."""
         if self.parts is None:
             return open_part()
 
@@ -322,10 +310,7 @@ def describe_languages(index: Index) -> dict[str, Any]:
 
 
 def hold_open(index: Index) -> Index:
-    """Return the same index, whose parts stay open once they are opened, also when the folder holds another index.
-
-    An index whose documents are elsewhere is returned as it is.
-    """
+    """Return the same index, whose parts stay open once opened, unless its documents are elsewhere."""
     return index if index.at else replace(index, parts=OpenParts())
 
 

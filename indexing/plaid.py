@@ -38,11 +38,7 @@ Hits = list[tuple[int, float]]
 
 
 def settle_plaid(model: str) -> PlaidSet:
-    """Describe a PLAID index by a model: its place and digest.
-
-    `UserError` as from `read_checkpoint`, and if it is no checkpoint of late interaction. `MissingPackage` without
-    fast-plaid.
-    """
+    """Describe a PLAID index by its model. `UserError` unless that is one of late interaction; `MissingPackage`."""
     import_plaid()
     place = str(Path(model).resolve()) if Path(model).is_dir() else model
     checkpoint = read_checkpoint(place)
@@ -52,10 +48,7 @@ def settle_plaid(model: str) -> PlaidSet:
 
 
 def import_plaid(threads: int = 1) -> Any:
-    """Import fast-plaid's module of searches, whose PyTorch then has this number of threads.
-
-    `MissingPackage` if it is not installed.
-    """
+    """Import fast-plaid's searches, and give PyTorch these threads. `MissingPackage` if it is not installed."""
     try:
         import torch
         from fast_plaid.search import fast_plaid
@@ -110,10 +103,7 @@ def write_plaid(texts: Texts, one: PlaidSet, folder: Path, effort: Effort) -> No
 
 
 def save_vectors(path: Path, texts: Sequence[Matrix], model: str) -> list[int]:
-    """Save the vectors of texts as float16[tokens, dimension]; returns the number of each text's tokens.
-
-    `UserError` if a number is not finite.
-    """
+    """Save vectors as float16[tokens, dimension]; returns each text's tokens. `UserError` unless all are finite."""
     vectors = np.concatenate(texts)
     if not np.isfinite(vectors).all():
         raise UserError(f"{model}: found vectors that are not finite, expected numbers: fetch the checkpoint again")
@@ -137,10 +127,7 @@ def _compress(files: Sequence[Path], counts: Sequence[int], folder: Path, thread
 
 @of_one_index
 def open_plaid(index: Index, name: str) -> Any:
-    """Open a PLAID index for `search_plaid`, or take the one that stays open.
-
-    `UserError` for a set that the index lacks, and for one that is damaged. `MissingPackage` without fast-plaid.
-    """
+    """Open a PLAID index, or take the open one. `UserError` if it is missing or damaged, `MissingPackage`."""
     folder, plaid = index.plaid_of(name), import_plaid()
 
     def load() -> Any:

@@ -190,10 +190,7 @@ class DocumentStore:
         return np.argsort(self._offsets[:, 0], kind="stable")
 
     def get(self, rows: ArrayLike) -> list[Document]:
-        """Return the documents of rows (int[n]).
-
-        `IndexError` for a row that is not in the store; `UserError` if the store is damaged.
-        """
+        """Return documents by row (int[n]). `IndexError` for an unknown row, `UserError` for a damaged store."""
         try:
             return [from_record(orjson.loads(record)) for record in self.records(rows)]
         except (KeyError, TypeError, ValueError) as error:
@@ -204,10 +201,7 @@ class DocumentStore:
         return (os.pread(self._records, end - start, start) for start, end in self.spans(rows).tolist())
 
     def spans(self, rows: ArrayLike) -> NDArray[np.int64]:
-        """Return where the documents of rows (int[n]) begin and end in `documents.jsonl`: int64[n, 2].
-
-        Errors as from `get`.
-        """
+        """Return where documents begin and end in `documents.jsonl`, int64[n, 2], by row; errors as from `get`."""
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise IndexError(f"row {wanted.min()} is not in the store")

@@ -1,7 +1,4 @@
-"""One table of the engines that search indexes: to add an engine, write its openers and add a line here.
-
-Keystone imports an engine's module when it opens the first index of that engine.
-"""
+"""The engines that search indexes, imported when needed: to add one, write its openers and a line here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +18,7 @@ class Sparse(Protocol):
     def search(
         self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = ...
     ) -> Rankings:
-        """Rank the top `depth` documents of each query by BM25; ties by document id.
-
-        `tick` receives the number of finished queries.
-        """
+        """Rank the top `depth` documents by BM25, ties by id; `tick` gets the number of finished queries."""
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""
@@ -144,10 +138,7 @@ def open_store(index: Index) -> Store:
 
 
 def renew_store(index: Index, store: Store) -> Store:
-    """Open a store of one's own if stores of the index's engine grow, so that its rows are freed with it.
-
-    Otherwise `store` itself serves.
-    """
+    """Open a store of one's own if the engine's stores grow, so that its rows are freed; else return `store`."""
     return open_store(index) if BACKENDS[index.backend].grows else store
 
 
@@ -178,10 +169,7 @@ def open_dense(index: Index, parameters: str = "", score: PassageScore = BEST_PA
 
 @of_one_index
 def open_impacts(index: Index, name: str) -> Impacts:
-    """Open the search of a set of impacts, or take the one that stays open.
-
-    `UserError` for a set that the index lacks, and if the backend cannot open it.
-    """
+    """Open the search of a set of impacts, or take the open one. `UserError` if it is missing or unusable."""
     index.impacts_of(name)
     backend = BACKENDS.get(index.backend)
     opener = _resolve(index, backend.impacts if backend else None)

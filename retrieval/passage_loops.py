@@ -119,10 +119,7 @@ def _read_score(key: int) -> float:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _insert(products: Vectors, top: Vectors, value: Vectors) -> None:
-    """Insert a passage's product for each query into the highest ones, float32[best, queries], best first.
-
-    `value` float32[queries] is overwritten.
-    """
+    """Insert products into the best ones, float32[best, queries], best first; `value` float32[queries] is space."""
     best = top[0]
     for q in range(len(value)):
         high, low = best[q], products[q]

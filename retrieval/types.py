@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 from keystone.indexing.errors import UserError
 
 Statistics = Literal["global", "local"]
-"""The shards that count in how many documents a word occurs: all of them (`global`), or the document's own (`local`).
-
-For `global`, OpenSearch asks each shard twice.
-"""
+"""The shards that count words: all of them, which OpenSearch asks twice, or the document's own."""
 
 K1, B = 0.9, 0.4
 """Anserini's parameters of BM25."""

@@ -103,10 +103,7 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
 
 
 def limit_rate(index: Index, rate: float) -> Index:
-    """Return the same index with at most `rate` requests a second to its server; 0 keeps its own limit.
-
-    `UserError` if the index is not on a REST server.
-    """
+    """Limit the requests a second to a REST server; 0 keeps its limit. `UserError` for any other index."""
     if rate and index.backend != REST:
         raise UserError(
             f"retrieval.max_rate: found {rate:g} for {index.folder}, expected an index on a REST server, or 0"

@@ -132,10 +132,7 @@ def _state(path: Path) -> str:
 
 
 class PrebuiltStore(Store):
-    """The documents that a Lucene index stores, by row. Several threads may read at the same time.
-
-    `UserError` if the Lucene index is gone or has changed.
-    """
+    """Documents that a Lucene index stores, for any threads. `UserError` if the index is gone or has changed."""
 
     def __init__(self, index: Index) -> None:
         self.lucene_rows = LuceneRows(index.folder / ROWS)
@@ -154,10 +151,7 @@ class PrebuiltStore(Store):
         return rows_of(self.lucene_rows.ids, ids)
 
     def get(self, rows: ArrayLike) -> list[Document]:
-        """Return the documents of rows (int[n]).
-
-        `IndexError` for a row that is not in the store; `UserError` for a document that the index does not store.
-        """
+        """Return the documents of rows (int[n]). `IndexError` for an unknown row, `UserError` for one not stored."""
         raws, names = self.raws(rows), self.ids(rows)
         cuts: list[list[SegmentRecord]] = [[] for _ in names]
         if self._segments:
@@ -166,10 +160,7 @@ class PrebuiltStore(Store):
         return [self._document(name, raw, own) for name, raw, own in zip(names, raws, cuts, strict=True)]
 
     def raws(self, rows: ArrayLike) -> list[str | None]:
-        """Return the documents of rows (int[n]) as the index stores them, None for one that it does not store.
-
-        `IndexError` for a row that is not in the store.
-        """
+        """Return documents by row (int[n]) as stored; None for one that is not. `IndexError` for an unknown row."""
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise IndexError(f"row {wanted.min()} is not in the store")
@@ -226,10 +217,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def check_field(reader: Any, where: str, holds_impacts: bool = False) -> None:
-    """`UserError` if the field of texts is missing, or lacks the frequencies and lengths that BM25 needs.
-
-    Also if the index holds impacts, or if it should and does not.
-    """
+    """`UserError` unless the field of texts suits BM25, or holds impacts if and only if it should."""
     infos = java_class("org.apache.lucene.index.FieldInfos").getMergedFieldInfos(reader)
     field = infos.fieldInfo(CONTENTS_FIELD)
     options = field.getIndexOptions().toString() if field else "NONE"

@@ -185,10 +185,7 @@ class RestStore(Store):
             yield place, found
 
     def takes_parameters(self, query: str, keys: tuple[str, ...]) -> bool | None:
-        """Whether the server scores by parameters of `PROBES` that it is sent, as one query shows; asked once.
-
-        None if the query does not show it, because it finds nothing.
-        """
+        """Whether the server scores by parameters of `PROBES`, as one query shows; None if it finds nothing."""
         key = self._key("takes " + " and ".join(keys))
         with open_kept(self._searches) as kept:
             known = kept.get([key])
@@ -205,9 +202,7 @@ class RestStore(Store):
         return scores[0] != scores[1]
 
     def _key(self, *asked: Any) -> bytes:
-        """The key of what the server is asked: its place, index and form of the interface, and for a search its query,
-        number of hits, and parameters, if any.
-        """
+        """The key of what the server is asked: place, index, form, and a search's query, hits and parameters."""
         return digest([self.server.url, self.server.name, self.server.form, *asked]).encode()
 
     def keep(self, found: Iterable[tuple[str, Any]]) -> None:
@@ -225,10 +220,7 @@ class RestStore(Store):
             registry.executemany("INSERT OR IGNORE INTO documents VALUES (?, ?)", records)
 
     def number_documents(self) -> None:
-        """Give all documents of the registry rows, after the rows given so far, unless the newest rows have them all.
-
-        `UserError` if the rows would exceed int32.
-        """
+        """Give all documents new rows, unless the newest rows have them all. `UserError` beyond int32."""
         ids, newest = self._known_ids(), self._numberings[-1]
         if np.array_equal(ids, newest.ids):
             return

@@ -143,10 +143,7 @@ def _read_given(
     report: Report,
     seen: set[str],
 ) -> Iterator[Document]:
-    """Yield the documents of corpora, each id once, and add the ids to `seen`.
-
-    `UserError` for a document that is to be removed.
-    """
+    """Yield each document once, and add the ids to `seen`. `UserError` for one that is to be removed."""
     for corpus in corpora:
         documents = read_corpus(
             corpus, settings.format, settings.segments, report, read=read, extract=settings.extract,
@@ -189,10 +186,7 @@ def read_description(index: Index) -> dict[str, Any]:
 def change_segments(
     older: Index, found: Mapping[str, Any], new: Iterable[Document], gone: Iterable[Document]
 ) -> Counter[str]:
-    """Count the segments of an index by kind after the changes that `find_changes` has found.
-
-    `new` and `gone` are read only if an older version found the changes, which did not count segments.
-    """
+    """Count segments by kind after changes. Only those of an older version, uncounted, read `new` and `gone`."""
     segments = Counter(older.segments)
     if "segments" in found:
         segments.update(found["segments"])

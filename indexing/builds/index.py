@@ -366,10 +366,7 @@ def cut_documents(documents: Iterable[Document], settings: BuildSettings, report
 
 
 def _tell_language(document: Document, settings: BuildSettings) -> str:
-    """Tell the code of a document's language by its field or its contents; English if no rule tells it by these.
-
-    `ValueError` for a field that names no known language.
-    """
+    """Tell the code of a document's language, English if no rule does. `ValueError` for an unknown field."""
     if not settings.language_field:
         return find_code(guess_language(document.contents)) or DEFAULT_LANGUAGE
     if (code := find_code(document.language)) is None:

@@ -36,10 +36,7 @@ class BuildSettings:
     embedding: Embedding | None = MINILM
     """The embedding model; None for no embeddings."""
     faiss: str | None = "Flat"
-    """FAISS's factory string, such as `Flat` or `HNSW32`; None lets runs embed the documents that they find.
-
-    `smallest` chooses the smallest kind that reaches `recall`.
-    """
+    """FAISS's factory string, or `smallest` that reaches `recall`; None lets runs embed what they find."""
     recall: float | None = None
     """The recall at 10 that search parameters, or the kind, are chosen for: above 0, at most 1; None chooses none."""
     faiss_shard: int | None = None

@@ -31,10 +31,7 @@ def open_parquet(source: IO[bytes], wanted: Sequence[str]) -> Batches:
 
 
 def open_arrow(source: IO[bytes], _wanted: Sequence[str]) -> Batches:
-    """Open a file in Arrow's streaming format, or in its file format, which begins with a mark.
-
-    The errors are `DAMAGE`.
-    """
+    """Open a file in Arrow's streaming format, or in its file format with a mark. The errors are `DAMAGE`."""
     is_file = source.read(len(_ARROW_FILE)) == _ARROW_FILE
     source.seek(0)
     if not is_file:
@@ -57,10 +54,7 @@ def list_rows(batches: Iterable[pa.RecordBatch], wanted: Sequence[str]) -> Itera
 
 
 def _as_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows with columns of bytes as texts: some writers of Parquet do not mark texts.
-
-    Only columns of a dictionary, and of bytes of one length, are copied.
-    """
+    """The rows with columns of bytes as texts, which some writers do not mark. Few kinds are copied."""
     types = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string(), pa.binary_view(): pa.string_view()}
     plain = [_unwrap(column) for column in rows.columns]
     columns = [column.view(types.get(column.type, column.type)) for column in plain]

@@ -1,7 +1,4 @@
-"""Corpora: the documents of all files of a corpus, each read by its own form.
-
-docs/corpora.md lists the irregularities of a corpus and how Keystone treats each.
-"""
+"""The documents of all files of a corpus, each read by its own form. docs/corpora.md lists irregularities."""
 
 import reprlib
 from collections.abc import Callable, Iterator, Sequence
@@ -36,10 +33,7 @@ Read = Callable[[Sequence[CorpusFile], str, Report], Iterator[Document]]
 
 
 def read_files(files: Sequence[CorpusFile], extract: str = MAIN, report: Report = stop) -> Iterator[Document]:
-    """The documents of files, in order. The function reports and skips a document whose id or text cannot be written.
-
-    `extract` is `MAIN` or `ALL`. `UserError` if a file cannot be read.
-    """
+    """The documents of files, in order; those that cannot be written are reported. `UserError` as from readers."""
     for file in files:
         found = _read_archive(file, extract, report) if file.form == ARCHIVE else _read_file(file, extract, report)
         for document in found:

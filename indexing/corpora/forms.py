@@ -1,7 +1,4 @@
-"""The form of each file of a corpus: the table of formats, how a format is guessed, and which files are read.
-
-docs/corpora.md lists the irregularities of a corpus and how Keystone treats each.
-"""
+"""The table of corpus formats, how a format is guessed, and which files are read (docs/corpora.md)."""
 
 import codecs
 import itertools
@@ -36,10 +33,7 @@ _Path = TypeVar("_Path", bound=PurePath)
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A corpus format: the reader of one file, and the names of the files that it reads in a folder.
-
-    The names are in lower case and without the ending of a compression.
-    """
+    """The reader of one file, and the names of its files in a folder: lower case, without a compression."""
 
     read: Callable[..., Iterator[Document]]
     """A function of (file, name, report); if the format has fields, also of the name of that with the language."""
@@ -108,10 +102,7 @@ class CorpusFile(NamedTuple):
 
 
 def guess_format(path: Path) -> str:
-    """The format of a corpus, by the first lines of its first files; `folder` if they have no other format.
-
-    `UserError` if there is no such file or folder.
-    """
+    """The format of a corpus by its first lines, else `folder`. `UserError` if there is no such file or folder."""
     if ir_datasets.dataset_id(path) is not None:
         return "ir_datasets"
     if pyserini.index_name(path) is not None:
@@ -174,10 +165,7 @@ def _recognise_format(file: Path) -> str | None:
 
 
 def list_corpus_files(path: Path, format: str) -> list[Path]:
-    """The files of a corpus, sorted by path; `path` itself unless it is a folder. The queries of BEIR are left out.
-
-    `UserError` if `format` is unknown, or if the folder holds no file of the format.
-    """
+    """The files of a corpus by path, without BEIR's queries. `UserError` for an unknown format, or no file."""
     _check_format(format)
     if format in LOCAL_FORMATS or not is_folder(path):
         return [path]

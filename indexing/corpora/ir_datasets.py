@@ -1,7 +1,4 @@
-"""The collections of the `ir_datasets` package by id, such as `ir_datasets:beir/scifact`.
-
-At first use, the package downloads the collection or says how to get it (https://ir-datasets.com).
-"""
+"""Collections of `ir_datasets` by id, as `ir_datasets:beir/scifact`, which it downloads (ir-datasets.com)."""
 
 import os
 from collections.abc import Iterator

@@ -147,10 +147,7 @@ def _measure_overlap(before: str, piece: str) -> int:
 
 
 def _measure_border(piece: str, before: str) -> int:
-    """The result of `_measure_overlap` in linear time for any texts.
-
-    The source is Knuth, Morris and Pratt, Fast Pattern Matching in Strings, 1977.
-    """
+    """`_measure_overlap` in linear time (Knuth, Morris and Pratt, Fast Pattern Matching in Strings, 1977)."""
     borders = [0] * (len(piece) + 1)
     length = 0
     for place in range(1, len(piece)):

@@ -60,10 +60,7 @@ def index_folder(path: Path) -> Path:
 
 
 def parse_stored_document(raw: str, name: str, where: str) -> Document:
-    """The document that an index stores, as JSON or plain text. A segment of MS MARCO V2.1 is also its only segment.
-
-    `BadRecord` if the JSON is no object, or holds no text.
-    """
+    """The document in JSON or plain text. `BadRecord` if the JSON is no object, or holds no text."""
     try:
         record = parse_json(raw)
     except ValueError:

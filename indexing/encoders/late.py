@@ -123,10 +123,7 @@ def compute_maxsim(query: Matrix, passage: Matrix) -> float:
 
 @cache
 def open_late_encoder(model: str, digest: str | None = None) -> LateEncoder:
-    """Open the encoder of a checkpoint that `is_late`. `UserError` if a file is missing or says what is not known.
-
-    It is kept by the `digest` of the files that it was opened for.
-    """
+    """Open the encoder of a checkpoint that `is_late`, kept by its digest. `UserError` for unusable files."""
     return LateEncoder(read_checkpoint(model, digest))
 
 
@@ -196,10 +193,7 @@ def _find_filler(checkpoint: Checkpoint, vocabulary: Mapping[str, int], names: S
 
 
 def open_projection(checkpoint: Checkpoint) -> list[tuple[Matrix, NDArray[np.float32]]]:
-    """Open the linear layers after the network: their weights, float32[outputs, inputs], and biases.
-
-    `UserError` if they are missing, or not finite, and for a module or an activation that is not known.
-    """
+    """Open the layers after the network: float32[outputs, inputs], and biases. `UserError` for unusable ones."""
     if (path := checkpoint.folder / M3_HEAD).exists():
         return [read_pickled_layer(path)]
     layers = [one for one in checkpoint.modules if one.kind == "Dense"]

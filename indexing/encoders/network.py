@@ -36,10 +36,7 @@ Ids = NDArray[np.int64]
 
 
 class Run(Protocol):
-    """Runs a network on tokens and their types; what it returns depends on its `Head`.
-
-    With the head `late`, all tokens see the first `seen` ones alone, or all if it is None.
-    """
+    """Runs a network on tokens and their types. With the head `late`, all see the first `seen` ones alone."""
 
     def __call__(self, ids: Ids, types: Ids, seen: int | None = None) -> NDArray[np.float32]:
         """Run the network."""
@@ -57,21 +54,14 @@ class Network:
 
 
 def open_network(checkpoint: Checkpoint, head: Head) -> Network:
-    """Load the network of a checkpoint with one of its heads.
-
-    `UserError` if a file is missing or damaged, or if nothing here can run it. `MissingPackage` if a package is
-    missing.
-    """
+    """Load a network with a head. `UserError` if nothing here can run its files, `MissingPackage` without one."""
     if checkpoint.kind in FAMILY and checkpoint.weights:
         return open_built(checkpoint, head)
     return open_graph(checkpoint.graph, head) if checkpoint.graph else open_torch(checkpoint, head)
 
 
 def open_built(checkpoint: Checkpoint, head: Head) -> Network:
-    """Build the graph of a network of BERT's family from its weights. `UserError` for one without the head.
-
-    A graph of integers runs on the processor, and a batch is one text.
-    """
+    """Build the graph of one of BERT's family. `UserError` without the head. One of integers takes single texts."""
     weights, layout = load_weights(checkpoint), read_layout(checkpoint)
     if head not in ("states", "late") and f"{head}.decoder.bias" not in weights:
         needed = {"words": "a masked language model (learned sparse)", "labels": "a classifier (cross-encoder)"}
@@ -126,10 +116,7 @@ def _is_quantised(path: Path) -> bool:
 
 
 def _start(model: bytes | str, folder: Path | None = None, cuda: bool = True) -> tuple[Any, str]:
-    """Start a session of ONNX Runtime, on CUDA where there is one and unless told otherwise; also returns its device.
-
-    A graph in memory names weights in files of the folder.
-    """
+    """Start ONNX Runtime on a graph that names weights in the folder, on CUDA if possible; returns the device too."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # from 1.32 on, it sends events to Microsoft
     try:

@@ -211,10 +211,7 @@ def read_layout(checkpoint: Checkpoint) -> Layout:
 
 
 def load_weights(checkpoint: Checkpoint) -> Weights:
-    """Find the weights of a network of BERT's family, by BERT's names without the name of the network.
-
-    `UserError` if a file is missing or damaged, or if a layer is missing.
-    """
+    """Find weights by BERT's names without the network's. `UserError` if a file or a layer is missing or damaged."""
     if not checkpoint.weights:
         raise refuse(checkpoint, "no weights", "model.safetensors, or the network as onnx/model.onnx")
     found = {_rename(name): one for path in checkpoint.weights for name, one in list_weights(path.resolve()).items()}
@@ -251,10 +248,7 @@ class Footprint:
 
 
 def measure_footprint(use: str, model: str) -> Footprint:
-    """Measure the files of a model, or ask the hub for their sizes if they are not here. It fetches no file.
-
-    `UserError` for damaged weights.
-    """
+    """Measure the files of a model, or ask the hub for sizes; fetches none. `UserError` for damaged weights."""
     folder = find_here(model)
     if folder is None:
         sizes = _ask_hub(model)

@@ -63,10 +63,7 @@ def show_value(value: Any, most: int | None = None) -> str:
 
 
 def name_members(value: Any) -> str:
-    """The members of an object of another form than expected, as the end of a message; empty for another value.
-
-    An object that is an error is named by its text.
-    """
+    """The members of an object of a wrong form, or its error, as the end of a message; empty for other values."""
     if not isinstance(value, dict):
         return ""
     if value.get("error") or tells_error(value):

@@ -80,10 +80,7 @@ JSON_TYPE = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request for `target`, a path below a server's URL.
-
-    `kind` is the media type of the body. The reply has at most `limit` bytes. `headers` are further ones.
-    """
+    """A request for `target` below a server's URL; `kind` is the body's media type, `limit` the reply's bytes."""
 
     method: str
     target: str

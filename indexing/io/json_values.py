@@ -28,10 +28,7 @@ _NOT_FINITE = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|-?\b(?:NaN|Infinity)\
 
 
 def parse_json(text: bytes | str) -> Any:
-    """The value of a foreign JSON text, which `orjson.dumps` can write again.
-
-    `ValueError` if the text is not JSON, and its kind `OverNested` if it has more levels than `MOST_LEVELS`.
-    """
+    """The value of a foreign JSON text. `ValueError`; its kind `OverNested` for more levels than `MOST_LEVELS`."""
     check_nesting(text)
     return orjson.loads(text)
 
@@ -83,10 +80,7 @@ def list_inner(record: Mapping[str, Any], text_key: str | None = None) -> list[t
 
 
 def check_nesting(text: bytes | str) -> None:
-    """`OverNested` if a JSON text has more levels than `MOST_LEVELS`.
-
-    A parser that calls itself at each level can end the process, so the check comes first.
-    """
+    """`OverNested` if a JSON text has more than `MOST_LEVELS`, on which a recursive parser could end the process."""
     openings = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
     if openings > MOST_LEVELS:
         check_nesting_from(text, 0)
@@ -111,10 +105,7 @@ def check_nesting_from(text: bytes | str, start: int) -> int:
 
 
 def read_whole_number(value: Any) -> int | None:
-    """The whole number that a foreign value stands for: `2`, and also `2.0` and `"2"`; None if it is no whole number.
-
-    Models and servers write numbers in all of these forms.
-    """
+    """The whole number in `2`, `2.0` or `"2"`, as models and servers write it; None if it is no whole number."""
     if isinstance(value, str):
         return int(found[1]) if (found := _WHOLE.fullmatch(value.strip())) else None
     if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_EXACT:

@@ -48,10 +48,7 @@ class Kept:
 
 @contextmanager
 def open_kept(path: Path) -> Iterator[Kept]:
-    """The contents in a file. If the file cannot be opened or made, they are in memory.
-
-    `UserError` if the file is damaged.
-    """
+    """The contents in a file, or in memory if it cannot be opened or made. `UserError` if it is damaged."""
     try:
         try:
             file = sqlite3.connect(path, timeout=WRITER_TIMEOUT_S)

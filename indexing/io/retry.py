@@ -83,10 +83,7 @@ def read_asked_pause(headers: Mapping[str, str]) -> float | None:
 
 
 def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """The seconds of a Retry-After header, at most `LONGEST_RETRY_AFTER_S`.
-
-    The header holds seconds or a date (RFC 9110, section 10.2.3). None if it is missing or cannot be parsed.
-    """
+    """Seconds of a Retry-After header, number or date (RFC 9110, 10.2.3), or None; `LONGEST_RETRY_AFTER_S` at most."""
     if value is None:
         return None
     try:

@@ -72,10 +72,7 @@ def read_open_mode(file: Path) -> int:
 
 
 def allow_open_files(number: int) -> None:
-    """Let this process hold so many more files open, as far as the system allows; Windows has no such limit to raise.
-
-    An array that is mapped from a file holds it open.
-    """
+    """Let this process hold more files open, such as mapped arrays, as far as the system allows."""
     if sys.platform != "win32":
         import resource
 

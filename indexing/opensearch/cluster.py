@@ -197,10 +197,7 @@ class Node:
         self._sender = Sender(url, credentials, at_once, ca)
 
     def ask(self, request: Request) -> Reply:
-        """The node's reply. `Unreached` if no whole reply comes.
-
-        `UserError` if its certificate is not trusted, or if its reply is larger than the request allows.
-        """
+        """The node's reply. `Unreached` if no whole one comes; `UserError` if it is too large or untrusted."""
         target = f"{request.path}?{urlencode(request.params)}" if request.params else request.path
         kind = "application/x-ndjson" if request.is_lines else JSON_TYPE
         signed = self._sign(request.method, self.url + target, request.body) if self._sign else {}
@@ -229,10 +226,7 @@ class Node:
 
 
 def credentials() -> str | None:
-    """Make the Authorization header of the credentials in the environment; None without any.
-
-    `UserError` for incomplete credentials, and for two kinds at once.
-    """
+    """Make the Authorization header, or None, of the environment. `UserError` for incomplete or two credentials."""
     user, password, key = os.environ.get(USER, ""), os.environ.get(PASSWORD, ""), read_key(KEY)
     if bool(user) != bool(password):
         raise UserError(f"found {USER if user else PASSWORD} alone in the environment, expected {CREDENTIALS}")

@@ -124,10 +124,7 @@ def vector_field(faiss: str, dimension: int) -> dict[str, Any]:
 
 
 def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
-    """Read the state of the index at a place; None if there is no index.
-
-    `UserError` for an alias that no update has made, and for an index that Keystone has not made.
-    """
+    """Read the state of the index at a place, or None. `UserError` for an alias or index that Keystone has not made."""
     reply = ask(nodes, Request("GET", place.path))
     if reply.status == 404:
         return None
@@ -196,10 +193,7 @@ def remove(nodes: Sequence[Node], place: Place) -> None:
 
 
 def clone(nodes: Sequence[Node], place: Place, copy: Place) -> None:
-    """Copy a finished index, which shares its files, to a new place. The copy accepts writes, as while it is loaded.
-
-    `UserError` if the cluster cannot copy it. Then there is no copy.
-    """
+    """Copy a finished index, sharing its files; the copy accepts writes. `UserError` if the cluster cannot."""
     settings = {
         "number_of_replicas": 0,
         "refresh_interval": "-1",
@@ -270,10 +264,7 @@ def count_deleted(nodes: Sequence[Node], place: Place) -> int:
 
 
 def switch(nodes: Sequence[Node], place: Place, old: Place, new: Place) -> None:
-    """Let the alias `place` lead to the index at `new`, and remove the one at `old`, in one step for all searches.
-
-    `UserError` if the cluster refuses it, as when the older index is gone.
-    """
+    """Let the alias `place` lead to `new`, and remove `old`, in one step. `UserError` if the cluster refuses it."""
     actions = [{"remove_index": {"index": old.name}}, {"add": {"index": new.name, "alias": place.name}}]
     refusal: UserError = UserError(f"{place}: leads to another index than {new}, which was made to replace it")
     try:

@@ -198,10 +198,7 @@ def _send_documents(nodes: Sequence[Node], upload: Upload, held: Held, progress:
 
 
 def send_rows(nodes: Sequence[Node], upload: Upload, wanted: Iterable[Span], tick: Tick) -> None:
-    """Send the documents of the wanted rows. The note and `tick` receive the rows that the cluster acknowledges.
-
-    `UserError` for a document that the cluster rejects; `GaveUp` as from `load`.
-    """
+    """Send documents; the note and `tick` get acknowledged rows. `UserError` if one is rejected, `GaveUp` as `load`."""
     place, store = upload.target.place, upload.store
     params = {"filter_path": "errors,items.*.status,items.*.error", "timeout": _SHARD_TIMEOUT}
 
@@ -325,10 +322,7 @@ def _lines(
 
 
 def read_bulk(batch: Batch, reply: Reply, name: Callable[[int], str]) -> Read[Batch, Sequence[int]]:
-    """Read the rows of a batch that the cluster has now, and the batches to send again; `name` names a row.
-
-    `UserError` for a document that the cluster rejects, and for a batch that it refuses.
-    """
+    """Read the rows that the cluster has now, and the batches to send again. `UserError` for what it rejects."""
     if reply.status == 413:
         if len(batch.rows) == 1:
             raise UserError(f"{name(batch.rows[0])}: {len(batch.body)} bytes, refused with status {reply.reason}")

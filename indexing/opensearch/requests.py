@@ -201,10 +201,7 @@ def send_parts(nodes: Sequence[Node], parts: Iterable[T], dialogue: Dialogue[T, 
 
 @dataclass(frozen=True, slots=True)
 class _Judged(Generic[T, R]):
-    """The consequence of an answer: parts to send `again` after `pause` seconds.
-
-    If `pause` is None, it grows with the tries of the part.
-    """
+    """Parts to send `again` after `pause` seconds; if that is None, after pauses that grow with the tries."""
 
     result: R | None
     again: Sequence[T]

@@ -106,10 +106,7 @@ class Search:
 
 
 def open_cluster(index: Index) -> Cluster:
-    """Connect to the cluster that holds an index.
-
-    `UserError` if no node answers, or if the cluster lacks the finished index or holds another one in its place.
-    """
+    """Connect to the cluster of an index. `UserError` if no node answers, or it lacks this finished index."""
     place = place_at(index.at)
     nodes = connect_to_all(place.urls)
     try:
@@ -238,10 +235,7 @@ Numbers = NDArray[np.int32]
 
 
 def load_numbers(index: Index) -> tuple[Numbers | None, Numbers | None]:
-    """Load the numbers of an index's documents by row, and the rows by number, -1 for none; None if they are equal.
-
-    `UserError` if the file is damaged.
-    """
+    """Load numbers by row and rows by number (-1 for none); None if they are equal. `UserError` if damaged."""
     path = index.folder / NUMBERS
     if not path.exists():
         return None, None

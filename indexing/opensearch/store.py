@@ -37,10 +37,7 @@ PASSAGES_OF_DOCUMENTS = 32
 
 
 class OpenSearchStore(Store):
-    """The documents of an index in a cluster. `UserError` as from `open_cluster`.
-
-    Each method raises `UserError` if the cluster does not answer, or has lost the index or a document.
-    """
+    """Documents in a cluster. `UserError` as from `open_cluster`, also if it loses the index or a document."""
 
     def __init__(self, index: Index) -> None:
         self._cluster = open_cluster(index)

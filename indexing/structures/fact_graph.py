@@ -110,10 +110,7 @@ class FactGraph:
 
 
 def make_graph(facts: Sequence[Sequence[str]], aliases: Mapping[str, str] | None = None) -> FactGraph:
-    """Make the graph of facts, each given as its keys as written.
-
-    `aliases` names for a key another one that means the same. An alias with different numbers is ignored.
-    """
+    """Make the graph of facts, given as keys; `aliases` names an equal key, unless its numbers differ."""
     same = {
         normalise_key(alias): normalise_key(key)
         for alias, key in (aliases or {}).items()
@@ -207,10 +204,7 @@ class Fact(NamedTuple):
 
 
 def make_facts(document: Document) -> tuple[Fact, ...]:
-    """Make the facts of a document, in the order of its text.
-
-    Keys are capitalised names, numbers with their noun, and the words of the highest TF-IDF over the sentences.
-    """
+    """Make a document's facts in order; keys are names, numbers with nouns, and words of the highest TF-IDF."""
     spans = find_fact_spans(document.text)
     tokens = [list(_TOKEN.finditer(document.text, start, end)) for start, end in spans]
     words = [[token[0] for token in own if _is_content(token[0])] for own in tokens]

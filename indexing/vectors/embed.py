@@ -140,10 +140,7 @@ DIMENSION = 2048
 
 
 class WordVectors:
-    """An `Embedder` that gives each stem of a content word an entry, by its hash.
-
-    A stem that occurs n times weighs 1 + log n.
-    """
+    """An `Embedder` of stems of content words by their hashes; one that occurs n times weighs 1 + log n."""
 
     dimension = DIMENSION
 

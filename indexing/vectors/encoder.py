@@ -99,10 +99,7 @@ class EngineEncoder:
         tick: Tick = lambda _: None,
         cut: ReportCut = lambda _: None,
     ) -> Vectors:
-        """The vectors of texts, float32[len(texts), dimension], each text cut to the window.
-
-        A text without tokens gets the zero vector.
-        """
+        """Vectors of texts, float32[len(texts), dimension], cut to the window; zeros for a text without tokens."""
         ids, _, longer = self._tokens.read(texts)
         for position in longer:
             cut(position)

@@ -207,10 +207,7 @@ def read_reply(reply: Any, count: int) -> list[NDArray[np.float64]]:
 
 
 def _read_vector(found: Any) -> NDArray[np.float64]:
-    """A vector from a list of numbers, or from little-endian float32 in base64: float64[d].
-
-    `ValueError` if it holds no finite numbers, is zero, or is too long.
-    """
+    """A vector of numbers or base64 of float32: float64[d]. `ValueError` unless finite, not zero, and not too long."""
     vector = np.empty(0)
     if isinstance(found, str):
         try:

@@ -103,10 +103,7 @@ def hold_passages(documents: Iterable[Vectors], dimension: int) -> PassageIndex:
 
 
 def open_passages(index: Index, parameters: str = "", mapped: bool = True) -> PassageIndex:
-    """Open the FAISS indexes of all passages, with the parameters of their search; if `mapped`, they stay on disk.
-
-    `UserError` if a file is damaged, and for impossible parameters.
-    """
+    """Open the FAISS indexes of passages, on disk if `mapped`. `UserError` for damage or impossible parameters."""
 
     def open_files() -> PassageIndex:
         files = index.dense_shards or [index.dense]
@@ -117,10 +114,7 @@ def open_passages(index: Index, parameters: str = "", mapped: bool = True) -> Pa
 
 
 def open_kept_passages(index: Index) -> PassageIndex | None:
-    """Map the vectors of all passages of an index; None if it does not hold them as they are.
-
-    `UserError` if a file is damaged.
-    """
+    """Map the vectors of all passages; None if the index lacks them as they are. `UserError` if damaged."""
     if not index.passages or index.faiss != "Flat" or index.at:
         return None
     return of_one_index(open_passages)(index)

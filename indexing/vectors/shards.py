@@ -129,10 +129,7 @@ def read_contents(store: Texts, rows: range) -> list[str]:
 def embed_texts(
     embedding: Embedding, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None
 ) -> tuple[Vectors, int]:
-    """The vectors of a shard's texts, float32[len(texts), dimension], and the number of cut texts.
-
-    Errors are those of `embed_passages`.
-    """
+    """Vectors of texts, float32[len(texts), dimension], and how many were cut; errors as from `embed_passages`."""
     cut: list[int] = []
     vectors = embed_passages(embedding, texts, threads, tick, cut.append)
     return vectors, len(cut)

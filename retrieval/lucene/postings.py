@@ -162,10 +162,7 @@ class PostingsSearcher(Sparse):
         return counts, best[:, ::-1][np.arange(depth) < counts[:, None]]
 
     def _search_plainly(self, terms: _Terms, query: int, depth: int) -> NDArray[np.uint64]:
-        """Search one query of a chunk without compiled loops, also for documents whose score is 0.
-
-        Returns the keys of its hits, best first.
-        """
+        """Search one query without compiled loops, also for scores of 0; returns the keys of its hits, best first."""
         own, part = self._postings, slice(terms.offsets[query], terms.offsets[query + 1])
         sums, is_found = np.zeros(len(own.lengths)), np.zeros(len(own.lengths), bool)
         for begin, end, weight in zip(terms.begins[part], terms.ends[part], terms.weights[part], strict=True):

@@ -116,10 +116,7 @@ class LuceneSearcher(Sparse):
     def search(
         self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = lambda _: None
     ) -> Rankings:
-        """Rank the top `depth` documents of each query by BM25; ties by document number, ascending.
-
-        `UserError` if the index is damaged, and for a query of more than `MOST_WORDS` distinct words.
-        """
+        """Rank the top `depth` by BM25; ties by number. `UserError` for damage, and beyond `MOST_WORDS`."""
         found: list[Columns] = []
         for start in range(0, len(queries), CHUNK_QUERIES * threads):
             places = slice(start, start + CHUNK_QUERIES * threads)
@@ -175,19 +172,13 @@ class LuceneSearcher(Sparse):
 
 
 def open_searcher(folder: Path, bm25: Bm25, language: str = DEFAULT_LANGUAGE) -> LuceneSearcher:
-    """Open the search of a Lucene index, or take the one that is open: for equal settings, unless a file has changed.
-
-    `UserError` if Lucene cannot read the index.
-    """
+    """Open a Lucene search, or take the open one if no file has changed. `UserError` if Lucene cannot read it."""
     with JAVA_LOCK:
         return _open_searcher(folder.absolute(), _describe_files(folder), bm25, language)
 
 
 def open_attached(index: Index, _store: Store, bm25: Bm25) -> Sparse:
-    """Open the BM25 search of the Lucene index that an index folder names.
-
-    `UserError` if that index is gone or has changed since the folder was made, and if it holds impacts.
-    """
+    """Open BM25 over the Lucene index that a folder names. `UserError` if it has changed, or holds impacts."""
     from keystone.indexing.attached.lucene_index import ROWS, lucene_folder  # which imports all forms of corpora
 
     if index.impacts:
@@ -200,10 +191,7 @@ def open_attached(index: Index, _store: Store, bm25: Bm25) -> Sparse:
 
 
 class PrebuiltSearcher:
-    """BM25 with Anserini's English analyzer over a Lucene index that Keystone did not build.
-
-    `rows` translates Lucene's document numbers.
-    """
+    """BM25 over a Lucene index that Keystone did not build; `rows` translates Lucene's document numbers."""
 
     def __init__(self, folder: Path, rows: LuceneRows, bm25: Bm25 = BM25) -> None:
         self._rows, self._searcher = rows, open_searcher(folder, bm25)
@@ -274,10 +262,7 @@ def make_batch_search(find: Any) -> Any:
 
 
 def search_columns(search: Any, queries: Sequence[Any], threads: int) -> list[Columns]:
-    """Search queries in `threads` threads of Java; returns the hits of each query, best first.
-
-    `search` comes from `make_batch_search`. Any Java exception of the search passes through.
-    """
+    """Search in threads of Java by a handle of `make_batch_search`; best hits first. Java's errors pass through."""
     asked = java_class("java.util.Arrays").asList(*queries)
     hits = call(_submitted(), _pool(threads), handles().insertArguments(search, 0, asked)).get()
     return [(np.array(docs, dtype=np.int32), np.array(scores, dtype=np.float32)) for docs, scores in hits]
@@ -295,10 +280,7 @@ def _taking_object(kept: Any) -> Any:
 
 
 def _as_interface(name: str) -> Any:
-    """Make a handle that turns a handle into an object of an interface with one method.
-
-    Python cannot make such an object itself: it has no class that the bridge to Java knows.
-    """
+    """Make a handle that makes objects of an interface of handles, since Python has no class that Java knows."""
     made = privileged_lookup().findStatic(
         class_of("java.lang.invoke.MethodHandleProxies"),
         "asInterfaceInstance",

@@ -91,10 +91,7 @@ class OpenSearchDense(Dense):
 
 
 def inner_products(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Turn OpenSearch's scores of scaled queries, float64[hits], into inner products float32[hits].
-
-    `ValueError` for a score that is not above 0.
-    """
+    """Turn scores of scaled queries, float64[hits], into inner products float32[hits]. `ValueError` for one <= 0."""
     if np.any(scores <= 0):
         raise ValueError(f"found the score {scores.min():g} of a vector, expected more than 0")
     products = np.where(scores >= 1, scores - 1, 1 - 1 / scores) * (GRID_STEPS / QUERY_SCALE)
@@ -142,20 +139,14 @@ return Float.intBitsToFloat(score < 0 ? {ONE_BITS} - bits : {ONE_BITS} + bits);
 
 
 def ask_for_passages(query: Vectors, score: PassageScore) -> dict[str, Any]:
-    """Make the query, in OpenSearch's language, for documents by the scores of their passages.
-
-    `query` float32[dimension] is on the grid.
-    """
+    """Make OpenSearch's query for documents by their passages, for a vector float32[dimension] on the grid."""
     parameters = {"query": count_steps(query), "best": score.best, "first_weight": float(score.first_weight)}
     having = {"exists": {"field": PASSAGES}}
     return {"script_score": {"query": having, "script": {"source": SCRIPT, "params": parameters}}}
 
 
 def read_passage_scores(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Turn the script's scores, float64[hits], into the scores of documents float32[hits].
-
-    `ValueError` for a score that the script cannot give.
-    """
+    """Turn the script's scores, float64[hits], into float32[hits]. `ValueError` for one that it cannot give."""
     bits = scores.astype(np.float32).view(np.int32) - ONE_BITS
     if np.any(scores < 0) or np.any(bits > ONE_BITS):
         raise ValueError(f"found the score {scores.min():g} or {scores.max():g} of passages, expected 0 to 2^127")

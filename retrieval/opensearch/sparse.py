@@ -98,10 +98,7 @@ class OpenSearchSparse(Sparse):
     def _rank_long_query(
         self, name: str, weights: Mapping[str, float], depth: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Rank documents for a query of more words than the cluster accepts, by several searches for some words each.
-
-        Returns rows int32[n] and scores float32[n], best first.
-        """
+        """Rank documents by several searches for some words each: rows int32[n] and scores float32[n], best first."""
         stems, most = sorted(weights), self._most_words() - 1
         parts = [self._ask_stems({stem: weights[stem] for stem in some}) for some in chunks(stems, most)]
 
