@@ -171,7 +171,7 @@ def _invert(files: list[Path], documents: int, one: ImpactSet, folder: Path) -> 
     ranks = np.empty(len(vocabulary), np.int64)
     ranks[np.array(sorted(range(len(vocabulary)), key=vocabulary.__getitem__), np.int64)] = np.arange(len(vocabulary))
     counts, most, total = np.zeros(len(vocabulary), np.int64), 1, 0
-    for _, entries, impacts in map(_load, files):
+    for _, entries, impacts in map(np.load, files):
         counts += np.bincount(ranks[entries], minlength=len(vocabulary))
         most, total = max(most, int(impacts.max(initial=0))), total + int(impacts.sum(dtype=np.int64))
     ends = np.cumsum(counts)
@@ -180,7 +180,7 @@ def _invert(files: list[Path], documents: int, one: ImpactSet, folder: Path) -> 
     kind = np.uint8 if most < 256 else np.uint32
     rows_file = np.lib.format.open_memmap(folder / "rows.npy", "w+", np.int32, (int(counts.sum()),))
     impacts_file = np.lib.format.open_memmap(folder / "frequencies.npy", "w+", kind, (len(rows_file),))
-    for rows, entries, impacts in map(_load, files):
+    for rows, entries, impacts in map(np.load, files):
         own = ranks[entries]
         order = np.argsort(own, kind="stable")
         found, firsts, numbers = np.unique(own[order], return_index=True, return_counts=True)
@@ -192,11 +192,6 @@ def _invert(files: list[Path], documents: int, one: ImpactSet, folder: Path) -> 
     held = np.flatnonzero(counts)
     terms = [term for rank, term in enumerate(sorted(vocabulary)) if counts[rank]]
     save_postings(folder, terms, np.concatenate([[0], ends[held]]), np.zeros(documents, np.uint8), documents, total)
-
-
-def _load(file: Path) -> Impacts:
-    rows, entries, impacts = np.load(file)
-    return rows, entries, impacts
 
 
 def settle_impacts(model: str) -> ImpactSet:

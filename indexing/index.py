@@ -171,10 +171,7 @@ class Index:
                 f"vectors: found {name!r} for {self.folder}, expected {expected} (keystone index --vectors)"
             )
         own = self.vectors[name]
-        return replace(
-            self, embedding=own.embedding, faiss=own.faiss, faiss_shards=own.faiss_shards, passages=own.passages,
-            cut=own.cut, set_name=name, recall=own.recall,
-        )  # fmt: skip
+        return replace(self, set_name=name, **{field: getattr(own, field) for field in VectorSet.__dataclass_fields__})
 
     def list_languages(self) -> list["Index"]:
         """List the index once for each language whose documents have postings of their own; else the index itself."""
@@ -276,6 +273,11 @@ class Index:
     def dense_shards(self) -> list[Path]:
         """The files of a FAISS index in several files; empty if it is the file `dense`."""
         return shard_files(self.vector_folder, self.faiss_shards)
+
+    @property
+    def dense_files(self) -> list[Path]:
+        """All files of the FAISS index, in the order of rows."""
+        return self.dense_shards or [self.dense]
 
 
 def open_index(folder: Path) -> Index:

@@ -133,8 +133,13 @@ def _report_repeated(arrivals: Path, repeated: NDArray[np.bool_], report: Report
         for line, again in zip(log, repeated, strict=True):
             if again:
                 name, place, _ = orjson.loads(line)
-                where = f"{place}: " if place else ""
-                report(BadRecord(f"{where}document id {name!r} occurs more than once in the corpus", "repeated id"))
+                report(repeated_error(name, place))
+
+
+def repeated_error(name: str, place: str) -> BadRecord:
+    """Make the error for a document whose id an earlier one has."""
+    where = f"{place}: " if place else ""
+    return BadRecord(f"{where}document id {name!r} occurs more than once in the corpus", "repeated id")
 
 
 def open_store(index: Index) -> Store:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from keystone.indexing.attached.attach import DEFAULTS, Attachment, AttachSettings, adopt
+from keystone.indexing.attached.attach import DEFAULTS, AttachSettings, adopt
 from keystone.indexing.corpora import pyserini
 from keystone.indexing.corpora.corpus import make_corpus_key
 from keystone.indexing.corpora.locate import SegmentRecord, locate_segments
@@ -83,7 +83,7 @@ def adopt_prebuilt(
     if len(settings.impacts) > 1:
         raise UserError(f"{corpus}: found {len(settings.impacts)} --impacts, expected one: the model of the index")
     parts = (ROWS, "impacts") if settings.impacts else (ROWS,)
-    return adopt(corpus, out, Attachment(at, settings.embedding, parts, settings.passages, settings.impacts), fill)
+    return adopt(corpus, out, at, settings, fill, parts)
 
 
 def _copy_impacts(corpus: Path, rows: LuceneRows, folder: Path, progress: Progress) -> None:

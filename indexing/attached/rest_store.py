@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
-from keystone.indexing.attached.attach import DEFAULTS, KEY_ENV, MAX_RATE, REST, Attachment, AttachSettings, adopt
+from keystone.indexing.attached.attach import DEFAULTS, KEY_ENV, MAX_RATE, REST, AttachSettings, adopt
 from keystone.indexing.attached.rest_server import ROUTIR, ROUTIR_PREFIX, Parameters, Server, address, form_of
 from keystone.indexing.corpora.jsonl import TEXT_KEYS, make_document
 from keystone.indexing.corpora.segments import cut_segments
@@ -76,8 +76,7 @@ def adopt_server(
     at = {"backend": REST, "url": url, "name": name, "api": form}
     at |= {KEY_ENV: key_env} if key_env else {}
     at |= {MAX_RATE: str(max_rate)} if max_rate else {}
-    attachment = Attachment(at, settings.embedding, passages=settings.passages, languages=languages)
-    return adopt(corpus, out, attachment, lambda _folder: None)
+    return adopt(corpus, out, at, settings, lambda _folder: None, languages=languages)
 
 
 def open_server(index: Index) -> Server:

@@ -21,7 +21,7 @@ from keystone.indexing.io.kept import copy_kept
 from keystone.indexing.io.reading import read_text_lines
 from keystone.indexing.io.staged import partial_folder
 from keystone.indexing.io.writing import lock_folder, write_whole
-from keystone.indexing.store import DocumentStore, to_record
+from keystone.indexing.store import DocumentStore, repeated_error, to_record
 from keystone.indexing.types import Document, Store, chunks
 from keystone.indexing.vectors.types import CHUNK_TEXTS
 
@@ -156,9 +156,7 @@ def _read_given(
                     "expected it in one of them"
                 )
             if document.id in seen:
-                where = f"{document.place}: " if document.place else ""
-                message = f"{where}document id {document.id!r} occurs more than once in the corpus"
-                report(BadRecord(message, "repeated id"))
+                report(repeated_error(document.id, document.place))
                 continue
             seen.add(document.id)
             yield document

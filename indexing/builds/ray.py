@@ -178,7 +178,9 @@ def embed_shards(
 
     An error waits for the shards before its own, so that it is the error of the local engine.
     """
-    pool = import_ray().data.ActorPoolStrategy(size=max(1, min(len(shards), _cpus())))
+    ray = import_ray()
+    cpus = int(ray.cluster_resources().get("CPU", 1))
+    pool = ray.data.ActorPoolStrategy(size=max(1, min(len(shards), cpus)))
     ends = _dataset([(rows.start, rows.stop) for rows in shards])
     texts = ends.map_batches(partial(_texts, store), batch_size=1, **_here())
     made = texts.map_batches(_Embedder, fn_constructor_args=(embedding,), batch_size=1, compute=pool, num_cpus=1)
@@ -254,10 +256,6 @@ def _groups(files: Sequence[CorpusFile]) -> list[list[CorpusFile]]:
             size = own
         groups[-1].append(file)
     return groups
-
-
-def _cpus() -> int:
-    return int(import_ray().cluster_resources().get("CPU", 1))
 
 
 def _here() -> dict[str, Any]:

@@ -108,7 +108,9 @@ def update_index(
         if not changes:
             raise Unneeded
         if not (folder / "index.json").exists():
-            fill = _fill_cluster if older.at else _fill
+            fill = _fill
+            if older.at:
+                from keystone.indexing.builds.update_cluster import fill_cluster as fill
             fill(folder, older, found, settings, engine.embed, progress)
     return open_index(out), changes
 
@@ -185,13 +187,6 @@ def _fill(
     meta = {"format": FORMAT, "key": digest(["updated", *made_of]), "documents": len(store)}
     meta |= {"left_out": found["left_out"], "segments": show_segments(segments), **made}
     write_description(folder, {**meta, "corpus": read_description(older).get("corpus"), "at": {}})
-
-
-def _fill_cluster(*arguments: Any) -> None:
-    """Import the client of OpenSearch only for an index that lies there."""
-    from keystone.indexing.builds.update_cluster import fill_cluster
-
-    fill_cluster(*arguments)
 
 
 def _without_measures(made: dict[str, Any]) -> dict[str, Any]:

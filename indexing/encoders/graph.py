@@ -154,7 +154,8 @@ def _find_greatest_words(own: _Graph, rows: str, texts: str) -> str:
     rows = own.norm("words.LayerNorm", own.activate(own.multiply("words.dense", rows)))
     tied = "words.decoder.weight" if "words.decoder.weight" in own.weights else "embeddings.word_embeddings.weight"
     logits = own.multiply("words.decoder", rows, tied)
-    by_text = own.apply("Concat", own.apply("Slice", texts, *_bounds(own, 0, 2)), own.hold(np.array([-1])), axis=0)
+    start, end, rest = (own.hold(np.array([place])) for place in (0, 2, -1))
+    by_text = own.apply("Concat", own.apply("Slice", texts, start, end), rest, axis=0)
     return own.apply("ReduceMax", own.apply("Reshape", logits, by_text), own.hold(np.array([1])), keepdims=0)
 
 
@@ -165,7 +166,3 @@ def _weigh_labels(own: _Graph, rows: str, texts: str) -> str:
     first = own.apply("Reshape", first, own.hold(np.array([-1, own.layout.width])))
     inner = own.apply(own.layout.label_activation, own.multiply("labels.dense", first))
     return own.multiply("labels.decoder", inner)
-
-
-def _bounds(own: _Graph, start: int, end: int) -> list[str]:
-    return [own.hold(np.array([place])) for place in (start, end)]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import SENTENCES, Checkpoint, Module, read_checkpoint, read_json, refuse
 from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
-from keystone.indexing.encoders.weights import list_weights, read_pickled_layer
+from keystone.indexing.encoders.weights import list_weights, read_linear, read_pickled_layer
 from keystone.indexing.errors import UserError
 
 COLBERT = "artifact.metadata"
@@ -99,9 +99,7 @@ class LateEncoder:
         """Score passages for a query by MaxSim: float64[passages]. `UserError` for a score that is not finite."""
         asked = self.encode_query(query)
         found = np.array([compute_maxsim(asked, own) for own in self.encode_passages(passages, threads)], np.float64)
-        if not np.isfinite(found).all():
-            raise UserError(f"found a score that is not finite for the query {query[:80]!r}")
-        return found
+        return check_scores(found, query)
 
     def _read(self, texts: Sequence[str], side: Side) -> tuple[list[list[int]], list[list[int]]]:
         ids, types, _ = self._tokens[side].read(texts)
@@ -114,6 +112,13 @@ class LateEncoder:
             states = states @ weight.T + bias
         lengths = np.linalg.norm(states, axis=1, keepdims=True)
         return np.asarray(states / np.maximum(lengths, 1e-12), np.float32)
+
+
+def check_scores(found: NDArray[np.float64], query: str) -> NDArray[np.float64]:
+    """Return scores of a query, float64[passages]. `UserError` for one that is not finite."""
+    if not np.isfinite(found).all():
+        raise UserError(f"found a score that is not finite for the query {query[:80]!r}")
+    return found
 
 
 def compute_maxsim(query: Matrix, passage: Matrix) -> float:
@@ -215,11 +220,7 @@ def _open_layer(module: Module) -> tuple[Matrix, NDArray[np.float32]]:
     if module.settings.get("use_residual"):
         raise UserError(f"{module.folder / 'config.json'}: found use_residual: true, expected a linear layer alone")
     path = module.folder / "model.safetensors"
-    weights = list_weights(path)
-    if "linear.weight" not in weights:
-        raise UserError(f"{path}: found no weights 'linear.weight', expected those of a linear layer")
-    bias = weights["linear.bias"].read() if "linear.bias" in weights else np.zeros(1, np.float32)
-    return _check(path, weights["linear.weight"].read(), bias)
+    return _check(path, *read_linear(path))
 
 
 def _check(path: Path, weight: Matrix, bias: NDArray[np.float32]) -> tuple[Matrix, NDArray[np.float32]]:

@@ -107,12 +107,7 @@ def open_graph(path: Path, head: Head) -> Network:
         (found,) = session.run(names[:1], {name: given[name] for name in inputs})
         return np.asarray(found.max(axis=1) if head == "words" else found, np.float32)
 
-    return Network(run, device, 1 if _is_quantised(path) else BATCH_TOKENS)
-
-
-def _is_quantised(path: Path) -> bool:
-    """Tell whether a graph quantises what it computes by the numbers of a whole batch."""
-    return b"DynamicQuantize" in path.read_bytes()
+    return Network(run, device, 1 if b"DynamicQuantize" in path.read_bytes() else BATCH_TOKENS)
 
 
 def _start(model: bytes | str, folder: Path | None = None, cuda: bool = True) -> tuple[Any, str]:
@@ -230,11 +225,8 @@ class Tokens:
         self._tokenizer.no_padding()
         window = window or checkpoint.window
         self._tokenizer.enable_truncation(window)
-        self._characters, self._lowers, self._specials = (
-            int(window * LONGEST_TOKEN_CHARACTERS),
-            checkpoint.lowers,
-            specials,
-        )
+        self._characters = int(window * LONGEST_TOKEN_CHARACTERS)
+        self._lowers, self._specials = checkpoint.lowers, specials
         self.special_ids = {id for id, own in self._tokenizer.get_added_tokens_decoder().items() if own.special}
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, read_checkpoint, refuse
-from keystone.indexing.encoders.late import is_late, open_late_encoder
+from keystone.indexing.encoders.late import check_scores, is_late, open_late_encoder
 from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
 from keystone.indexing.encoders.vllm import ask_pooling_engine, import_vllm
 from keystone.indexing.errors import UserError
@@ -111,13 +111,7 @@ def _score_pairs(network: Network, tokens: Tokens, query: str, passages: Sequenc
         found[members] = logits[:, 0] if logits.shape[1] == 1 else logits[:, -1] - logits[:, 0]
 
     run_batches(network, ids, types, keep, threads)
-    return _check_finite(found, query)
-
-
-def _check_finite(found: Scores, query: str) -> Scores:
-    if not np.isfinite(found).all():
-        raise UserError(f"found a score that is not finite for the query {query[:80]!r}")
-    return found
+    return check_scores(found, query)
 
 
 def _open_engine_classifier(checkpoint: Checkpoint) -> ScorePairs:
@@ -138,7 +132,7 @@ def _open_engine_classifier(checkpoint: Checkpoint) -> ScorePairs:
             )
             return [one.outputs.score for one in found]
 
-        return _check_finite(np.array(ask_pooling_engine(checkpoint, checkpoint.window, {}, ask)), query)
+        return check_scores(np.array(ask_pooling_engine(checkpoint, checkpoint.window, {}, ask)), query)
 
     return score
 

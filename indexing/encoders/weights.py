@@ -143,6 +143,15 @@ def list_weights(file: Path) -> dict[str, Weight]:
     return found
 
 
+def read_linear(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Read a linear layer: weights, float32[outputs, inputs], and bias, float32[outputs] or zero. `UserError`."""
+    weights = list_weights(path)
+    if "linear.weight" not in weights:
+        raise UserError(f"{path}: found no weights 'linear.weight', expected those of a linear layer")
+    bias = weights["linear.bias"].read() if "linear.bias" in weights else np.zeros(1, np.float32)
+    return weights["linear.weight"].read(), bias
+
+
 FAMILY = ("bert", "distilbert", *ROBERTA)
 """The values of `model_type` whose networks have BERT's layers."""
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")

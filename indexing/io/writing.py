@@ -114,12 +114,13 @@ def _reserve_space(file: IO[bytes], size: int) -> None:
     end = os.fstat(file.fileno()).st_size
     try:
         os.posix_fallocate(file.fileno(), end - size, size)
-    except AttributeError:  # the system has no such call
-        _fill_with_zeros(file, end - size, end)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+    except (AttributeError, OSError) as error:  # the system has no such call, or not for this disk
+        if isinstance(error, OSError) and error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
             raise
-        _fill_with_zeros(file, end - size, end)
+        file.seek(end - size)
+        while file.tell() < end:
+            file.write(bytes(min(2**20, end - file.tell())))
+        file.flush()
 
 
 _DAMAGE = (EOFError, MemoryError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError, ValueError)
@@ -145,13 +146,6 @@ def map_array(path: Path) -> NDArray[Any]:
     except _DAMAGE as error:
         raise ValueError(f"{path.name}: no whole array of numpy: {error}") from error
     return array
-
-
-def _fill_with_zeros(file: IO[bytes], start: int, end: int) -> None:
-    file.seek(start)
-    while file.tell() < end:
-        file.write(bytes(min(2**20, end - file.tell())))
-    file.flush()
 
 
 def reason_of(error: OSError) -> str:

@@ -30,6 +30,7 @@ from keystone.indexing.opensearch.index import (
     finish,
     held_at,
     index_body,
+    name_held,
     purge,
     refresh,
     refuse_other,
@@ -143,8 +144,7 @@ def replace_documents(
     try:
         held = held_at(nodes, place)
         if held is None or not held.finished or held.meta["key"] not in (older_key, meta["key"]):
-            found = "no index" if held is None else "another index" if held.finished else "an index not yet finished"
-            raise UserError(f"{place}: found {found}, expected the one that is to be updated")
+            raise UserError(f"{place}: found {name_held(held)}, expected the one that is to be updated")
         if held.meta["key"] != meta["key"]:
             new = version_at(place, meta["key"])
             remove(nodes, new)  # a stopped try has left it

@@ -148,11 +148,6 @@ class Request:
     seconds: float = REPLY_TIMEOUT_S
     limit: int = REPLY_LIMIT_BYTES
 
-    @property
-    def is_lines(self) -> bool:
-        """Whether the body is NDJSON, as `_bulk` and `_msearch` want it."""
-        return self.path.endswith(("/_bulk", "/_msearch"))
-
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -199,7 +194,7 @@ class Node:
     def ask(self, request: Request) -> Reply:
         """The node's reply. `Unreached` if no whole one comes; `UserError` if it is too large or untrusted."""
         target = f"{request.path}?{urlencode(request.params)}" if request.params else request.path
-        kind = "application/x-ndjson" if request.is_lines else JSON_TYPE
+        kind = "application/x-ndjson" if request.path.endswith(("/_bulk", "/_msearch")) else JSON_TYPE
         signed = self._sign(request.method, self.url + target, request.body) if self._sign else {}
         try:
             sent = HttpRequest(request.method, target, request.body, request.limit, kind, signed)

@@ -143,6 +143,11 @@ def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
     return Held(Place(place.urls, names[0]), uuid, meta, finished, replicas)
 
 
+def name_held(held: Held | None) -> str:
+    """Name the index that a place holds, for an error about another one that is expected there."""
+    return "no index" if held is None else "another index" if held.finished else "an index not yet finished"
+
+
 def version_at(place: Place, key: str) -> Place:
     """Return the place of the version of an index that has this key, which is found by an alias, its `place`."""
     return Place(place.urls, f"{place.name}-{key[:VERSION_DIGITS]}")

@@ -62,27 +62,25 @@ Span = tuple[int, int]
 def missing_rows(nodes: Sequence[Node], place: Place, count: int) -> list[int]:
     """Return the rows below `count` that the index lacks, ascending. `UserError` if it holds other documents too."""
     with as_expected(place):
-        return _missing_rows(nodes, place, count)
-
-
-def _missing_rows(nodes: Sequence[Node], place: Place, count: int) -> list[int]:
-    held = search_once(nodes, place, {"size": 0, "track_total_hits": True})["hits"]["total"]["value"]
-    missing: list[int] = []
-    suspected = [(0, count)]
-    while suspected:
-        incomplete = [
-            span
-            for some in chunks(suspected, REQUEST_RANGES)
-            for span, found in _counted(nodes, place, some)
-            if found < span[1] - span[0]
-        ]
-        missing += [
-            row for span in incomplete if span[1] - span[0] <= LISTED_ROWS for row in _listed(nodes, place, span)
-        ]
-        suspected = [part for span in incomplete if span[1] - span[0] > LISTED_ROWS for part in _parts(span)]
-    if held > count - len(missing):
-        raise UserError(f"{place}: holds {held} documents, expected {count}: others write to it: choose another name")
-    return sorted(missing)
+        held = search_once(nodes, place, {"size": 0, "track_total_hits": True})["hits"]["total"]["value"]
+        missing: list[int] = []
+        suspected = [(0, count)]
+        while suspected:
+            incomplete = [
+                span
+                for some in chunks(suspected, REQUEST_RANGES)
+                for span, found in _counted(nodes, place, some)
+                if found < span[1] - span[0]
+            ]
+            missing += [
+                row for span in incomplete if span[1] - span[0] <= LISTED_ROWS for row in _listed(nodes, place, span)
+            ]
+            suspected = [part for span in incomplete if span[1] - span[0] > LISTED_ROWS for part in _parts(span)]
+        if held > count - len(missing):
+            raise UserError(
+                f"{place}: holds {held} documents, expected {count}: others write to it: choose another name"
+            )
+        return sorted(missing)
 
 
 def _counted(nodes: Sequence[Node], place: Place, ranges: Sequence[Span]) -> Iterator[tuple[Span, int]]:

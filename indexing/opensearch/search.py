@@ -20,7 +20,7 @@ from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S
 from keystone.indexing.io.writing import map_array, reserve_array
 from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, place_at
-from keystone.indexing.opensearch.index import DOCID, PASSAGES, ROW, VECTOR, held_at
+from keystone.indexing.opensearch.index import DOCID, PASSAGES, ROW, VECTOR, held_at, name_held
 from keystone.indexing.opensearch.nodes import connect_to_all
 from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, ask, search_once, send_parts
 from keystone.indexing.types import LONGEST_DOCUMENT_ID, Tick, is_id
@@ -112,8 +112,9 @@ def open_cluster(index: Index) -> Cluster:
     try:
         held = held_at(nodes, place)
         if held is None or held.meta["key"] != index.key or not held.finished:
-            found = "no index" if held is None else "another index" if held.finished else "an index not yet finished"
-            raise UserError(f"{index.folder}: found {found} at {place}, expected the one that it was made with")
+            raise UserError(
+                f"{index.folder}: found {name_held(held)} at {place}, expected the one that it was made with"
+            )
         server = ask(nodes, Request("GET", "/")).checked()
         wanted = {"flat_settings": "true", "include_defaults": "true"}
         settings = ask(nodes, Request("GET", f"{place.path}/_settings", params=wanted)).checked()

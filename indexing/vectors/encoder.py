@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from keystone.indexing.encoders.checkpoint import Checkpoint, Module, list_pooling_modes, read_checkpoint, refuse
 from keystone.indexing.encoders.network import Tokens, open_network, run_batches
 from keystone.indexing.encoders.vllm import ask_pooling_engine, find_engine_device
-from keystone.indexing.encoders.weights import list_weights
+from keystone.indexing.encoders.weights import read_linear
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import VLLM, Embedding, Tick, chunks
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
@@ -206,10 +206,7 @@ def _open_dense(module: Module) -> Callable[[States], States]:
     path = module.folder / "model.safetensors"
     if not path.is_file():
         raise UserError(f"{path}: is missing, expected the weights of the layer in this form")
-    weights = {name: one.read() for name, one in list_weights(path).items()}
-    if "linear.weight" not in weights:
-        raise UserError(f"{path}: found no weights 'linear.weight', expected those of a linear layer")
-    matrix, bias = weights["linear.weight"], weights.get("linear.bias", np.float32(0))
+    matrix, bias = read_linear(path)
 
     def apply(vector: States) -> States:
         found = matrix @ vector + bias

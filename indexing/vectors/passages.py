@@ -106,8 +106,7 @@ def open_passages(index: Index, parameters: str = "", mapped: bool = True) -> Pa
     """Open the FAISS indexes of passages, on disk if `mapped`. `UserError` for damage or impossible parameters."""
 
     def open_files() -> PassageIndex:
-        files = index.dense_shards or [index.dense]
-        parts = [load_dense(file, parameters, mapped, index.chosen_parameters) for file in files]
+        parts = [load_dense(file, parameters, mapped, index.chosen_parameters) for file in index.dense_files]
         return PassageIndex(parts, load_offsets(index))
 
     return index.take(("passages", index.set_name, parameters), open_files)

@@ -65,7 +65,7 @@ def _expand(stayed: Rows, offsets: Rows, older: Rows) -> Rows:
 
 def open_kept_vectors(index: Index) -> Callable[[Rows], Vectors] | None:
     """Map rows int64[n] to float32[n, dimension]; None if FAISS holds another form. `UserError` for damage."""
-    files = load_dense_shards(index.dense_shards or [index.dense])
+    files = load_dense_shards(index.dense_files)
     parts = [_holder(file) for file in files]
     if None in parts:
         return None

@@ -251,7 +251,8 @@ def make_batch_search(find: Any) -> Any:
     of, stream = handles(), "java.util.stream.Stream"
     function = _as_interface("java.util.function.Function").bindTo(of.filterReturnValue(find, _columns()))
     kept = java_class("java.util.concurrent.atomic.AtomicReference")()
-    call(of.filterReturnValue(function, _taking_object(kept)))
+    keep = handle_of("java.util.concurrent.atomic.AtomicReference", "set", f"({_OBJECT})V", kept)
+    call(of.filterReturnValue(function, keep.asType(type_of("(Ljava/util/function/Function;)V"))))
     mapped = handle_of(stream, "map", f"(Ljava/util/function/Function;)L{path_of(stream)};")
     again = handle_of("java.util.concurrent.atomic.AtomicReference", "get", f"(){_OBJECT}", kept)
     again = again.asType(type_of("()Ljava/util/function/Function;"))
@@ -271,12 +272,6 @@ def search_columns(search: Any, queries: Sequence[Any], threads: int) -> list[Co
 @cache
 def _pool(threads: int) -> Any:
     return java_class("java.util.concurrent.ForkJoinPool")(threads)
-
-
-def _taking_object(kept: Any) -> Any:
-    """Make the handle `function -> nothing` that keeps its argument in an `AtomicReference`."""
-    taken = handle_of("java.util.concurrent.atomic.AtomicReference", "set", f"({_OBJECT})V", kept)
-    return taken.asType(type_of("(Ljava/util/function/Function;)V"))
 
 
 def _as_interface(name: str) -> Any:
