@@ -87,10 +87,7 @@ class UnknownForm(WrongReply):
 
 
 class TurnedAway(Exception):
-    """A server that is busy or down did not take a request.
-
-    It asks to wait for `wait` seconds; None names no time. If `reached` is false, the server gave no answer at all.
-    """
+    """A busy server took no request; it asks for `wait` seconds, or names none. Or it was not `reached` at all."""
 
     def __init__(self, message: str, wait: float | None = None, reached: bool = True) -> None:
         super().__init__(message)

@@ -129,7 +129,6 @@ def _list_shards(rows: Rows, offsets: Offsets) -> Iterator[Rows]:
 
 
 def _encode(one: ImpactSet, texts: Texts, rows: Rows, offsets: Offsets, threads: int) -> NDArray[np.int32]:
-    """Encode the documents of some rows: int32[3, postings], of rows, entries and impacts."""
     places = np.concatenate([np.arange(offsets[row], offsets[row + 1]) for row in rows.tolist()])
     weighted = open_impact_encoder(one).encode_documents([text.contents for text in texts.get(places)], threads)
     return np.stack(join_weights(np.repeat(rows.astype(np.int32), offsets[rows + 1] - offsets[rows]), weighted))

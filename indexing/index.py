@@ -321,10 +321,7 @@ def _read_recall(found: Mapping[str, Any]) -> Recall | None:
 
 
 def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
-    """Guard a function that opens a part of an index, so that nobody uses parts of two indexes together.
-
-    `UserError` if the folder no longer holds the index when the part is open, whatever the function returns or raises.
-    """
+    """Guard a function that opens a part. `UserError` if the folder no longer holds the index afterwards."""
 
     @wraps(open_part)
     def opened(index: Index, /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -349,7 +346,6 @@ def _guard(index: Index) -> Iterator[None]:
 
 
 def _key_in(folder: Path) -> str | None:
-    """Read the key of the index in a folder; None if there is no index."""
     try:
         return open_index(folder).key
     except UserError:

@@ -67,10 +67,7 @@ def open_plaid_encoder(one: PlaidSet) -> LateEncoder:
 
 
 def write_plaid(texts: Texts, one: PlaidSet, folder: Path, effort: Effort) -> None:
-    """Encode all texts for a PLAID index in the folder `folder`, except what an earlier try has encoded.
-
-    `UserError` as from `open_plaid_encoder`, and for too few tokens. `MissingPackage` without fast-plaid.
-    """
+    """Encode texts for a PLAID index, but those of an earlier try. `UserError` for too few tokens; `MissingPackage`."""
     import_plaid()
     encoder, shards = open_plaid_encoder(one), folder.with_name(f"{folder.name}.shards")
     shards.mkdir(parents=True, exist_ok=True)

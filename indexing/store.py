@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.index import Index
 from keystone.indexing.io.writing import map_array, reserve_array, unicode_name
-from keystone.indexing.types import Document, Progress, Segment, Span, Store, document_id, silent
+from keystone.indexing.types import Document, Progress, Segment, Span, Store, silent
 
 BATCH_IDS = 2**13
 """The number of ids that a build handles at once."""
@@ -128,7 +128,6 @@ def update_store(
 
 
 def _report_repeated(arrivals: Path, repeated: NDArray[np.bool_], report: Report) -> None:
-    """Report the arrivals that `repeated` bool[arrivals] marks as documents of an earlier id."""
     with arrivals.open("rb") as log:
         for line, again in zip(log, repeated, strict=True):
             if again:
@@ -225,12 +224,6 @@ class DocumentStore:
 
     def _damaged(self, why: str) -> UserError:
         return UserError(f"{self.folder / 'documents.jsonl'}: damaged: build the index again: {why}")
-
-    def segments(self, ids: Sequence[str]) -> list[Segment | None]:
-        """Return segments by id; None for a segment that is not in the store."""
-        rows = self.rows([document_id(name) for name in ids])
-        known = {row: {s.id: s for s in self.get([row])[0].segments} for row in np.unique(rows[rows >= 0]).tolist()}
-        return [known.get(row, {}).get(name) for row, name in zip(rows.tolist(), ids, strict=True)]
 
     def __iter__(self) -> Iterator[Document]:
         """Yield all documents by row."""

@@ -69,10 +69,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document. `headings` holds one heading in each line, and `segments` is ordered by position.
-
-    `place` is the `file:line` that held the document. The document store does not keep it.
-    """
+    """A document: a heading in each line, segments by position, and its `file:line`, which no store keeps."""
 
     id: str
     text: str

@@ -144,13 +144,10 @@ def renew_store(index: Index, store: Store) -> Store:
 
 @of_one_index
 def open_sparse(index: Index, store: Store, bm25: Bm25 = BM25) -> Sparse:
-    """Open the BM25 search of an index. `store` is the index's own; a REST search adds the documents that it finds.
-
-    `UserError` for an unknown backend, for settings that it does not support, and if it cannot open the index.
-    """
-    backend = BACKENDS.get(index.backend)
-    opener = _resolve(index, backend.sparse if backend else None)
-    found: Sparse = opener(index, store, replace(bm25, feedback=None) if backend and backend.counts_words else bm25)
+    """Open the BM25 search of an index and its `store`. `UserError` if the backend cannot, or not with `bm25`."""
+    opener = _resolve(index, "sparse")
+    made_here = BACKENDS[index.backend].counts_words
+    found: Sparse = opener(index, store, replace(bm25, feedback=None) if made_here else bm25)
     return found
 
 
@@ -162,8 +159,7 @@ def open_dense(index: Index, parameters: str = "", score: PassageScore = BEST_PA
     the index has any. `UserError` for a backend that is unknown or searches no vectors, for impossible parameters, and
     if the backend cannot open the index.
     """
-    backend = BACKENDS.get(index.backend)
-    found: Dense = _resolve(index, backend.dense if backend else None)(index, parameters, score)
+    found: Dense = _resolve(index, "dense")(index, parameters, score)
     return found
 
 
@@ -171,14 +167,13 @@ def open_dense(index: Index, parameters: str = "", score: PassageScore = BEST_PA
 def open_impacts(index: Index, name: str) -> Impacts:
     """Open the search of a set of impacts, or take the open one. `UserError` if it is missing or unusable."""
     index.impacts_of(name)
-    backend = BACKENDS.get(index.backend)
-    opener = _resolve(index, backend.impacts if backend else None)
+    opener = _resolve(index, "impacts")
     found: Impacts = index.take(("impacts", name), lambda: opener(index, name))
     return found
 
 
-def _resolve(index: Index, path: str | None) -> Any:
-    """Import an opener. `UserError` if this version has none for the index."""
-    if path is None:
+def _resolve(index: Index, part: str) -> Any:
+    """Import an opener of a `Backend`. `UserError` if this version has none for the index."""
+    if (path := getattr(BACKENDS.get(index.backend), part, None)) is None:
         raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")
     return resolve_name(path)

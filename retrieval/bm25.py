@@ -164,10 +164,7 @@ _STEM_OF_ANY_SCRIPT = re.compile(r"\S{2,20}")
 
 
 def serves(stem: str, documents_with_it: int, documents: int, any_script: bool = False) -> bool:
-    """Tell whether feedback may add a stem that occurs in `documents_with_it` of all `documents`.
-
-    For English, as in Anserini, a stem has 2 to 20 ASCII letters or digits; with `any_script`, 2 to 20 characters.
-    """
+    """Tell whether feedback may add a stem: rare, of 2 to 20 ASCII letters or digits, or of any characters."""
     form = _STEM_OF_ANY_SCRIPT if any_script else _STEM
     return bool(form.fullmatch(stem)) and documents_with_it <= COMMON_SHARE * documents
 
@@ -189,10 +186,7 @@ def rm3(query: Mapping[str, float], documents: Sequence[Mapping[str, float]], sc
 
 
 def rocchio(query: Mapping[str, float], documents: Sequence[Mapping[str, float]], scores: Sequence[float]) -> Vector:
-    """Expand a query by Rocchio (1971): its vector plus 0.75 of the mean of the documents' vectors, of unit length.
-
-    `query` and `documents` hold term frequencies. Each document counts alike, whatever its score.
-    """
+    """Expand term frequencies by Rocchio (1971): plus 0.75 of the mean of the documents, at unit length."""
     mean: Vector = {}
     for document, _ in zip(documents, scores, strict=True):
         _add(mean, _largest(_divide(document, math.hypot(*document.values()))), 1 / len(documents))

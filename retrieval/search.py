@@ -32,7 +32,6 @@ KINDS: OpenTable[type[System]] = OpenTable(
 
 
 def _read_system(value: Any) -> System:
-    """Read the settings of a system of the kind that a value names."""
     if isinstance(value, System):
         return value
     kind = value.get("kind") if isinstance(value, dict) else None

@@ -154,7 +154,6 @@ class Rankings:
 
 
 def _check_offsets(rankings: Rankings) -> None:
-    """Raise `ValueError` if the offsets do not divide the columns among the queries."""
     offsets, docs, scores = rankings.offsets, rankings.docs, rankings.scores
     if len(offsets) != len(rankings.query_ids) + 1:
         raise ValueError(f"found {len(offsets)} offsets for {len(rankings.query_ids)} queries, expected one more")

@@ -123,11 +123,7 @@ class RestStore(Store):
         return len(self._numberings[-1].ids)
 
     def ids(self, rows: ArrayLike) -> list[str]:
-        """Return the document ids of rows (int[n]), of any numbering.
-
-        `IndexError` for a row that the store has never given. `UserError` for the row -1, by which `rows` says that
-        the registry lacks a document that a run has found.
-        """
+        """Return ids of rows (int[n]) of any numbering. `IndexError` for an unknown row; `UserError` for a lost -1."""
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise UserError(f"{self._path}: lacks documents that the run has found: make the run anew, in another out")
@@ -205,10 +201,7 @@ class RestStore(Store):
         return digest([self.server.url, self.server.name, self.server.form, *asked]).encode()
 
     def keep(self, found: Iterable[tuple[str, Any]]) -> None:
-        """Write documents to the registry: pairs of an id and the payload that came with it. It gives them no rows.
-
-        If a payload has no text, Keystone fetches the document. `UserError` if even that has no text.
-        """
+        """Keep pairs of id and payload, without rows; fetch a document without text. `UserError` if it has none."""
         payloads = dict(found)
         known = self._records(list(payloads))
         new = {name: payload for name, payload in payloads.items() if name not in known}
@@ -234,7 +227,6 @@ class RestStore(Store):
         return np.array(names, dtype=np.bytes_)
 
     def _records(self, names: Sequence[str]) -> dict[str, bytes]:
-        """Read the records of documents that the registry holds, by id."""
         records: dict[str, bytes] = {}
         with self._opened() as registry:
             for batch in chunks(names, BATCH_IDS):

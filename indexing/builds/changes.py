@@ -57,10 +57,7 @@ class Changes:
 def replace_index(
     out: Path, older: Index, key: str, parts: Collection[str], settings: BuildSettings
 ) -> Iterator[tuple[Path, Engine]]:
-    """Make an index in a folder by an engine. At the end of the block it takes the place of the older one in `out`.
-
-    It keeps the older one's files of structures and of replies. `UserError` if `out` has another index by then.
-    """
+    """Make an index that takes the place of the older one at the end. `UserError` if `out` has another by then."""
     with (
         lock_folder(out),
         partial_folder(out, key, parts, replaces=True) as folder,

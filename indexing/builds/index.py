@@ -163,10 +163,7 @@ def write_impact_sets(
 
 
 def write_plaid_sets(store: DocumentStore, settings: BuildSettings, folder: Path, effort: Effort) -> dict[str, Any]:
-    """Encode the tokens of all documents for each PLAID index; returns what `index.json` says of them.
-
-    If the index has passages, these are encoded. `UserError` and `MissingPackage` as from `write_plaid`.
-    """
+    """Encode all texts for each PLAID index; returns what `index.json` says of them. Errors as from `write_plaid`."""
     if not settings.plaid:
         return {}
     from keystone.indexing.plaid import write_plaid  # its encoders take long to import
@@ -208,7 +205,6 @@ def describe_impacts(settings: BuildSettings) -> dict[str, Any]:
 
 
 def _find_texts(store: DocumentStore, folder: Path) -> "Texts":
-    """Find the texts of a build in a folder: the passages, if it has any, else the documents."""
     from keystone.indexing.vectors.passages import Passages
 
     passages = folder / "passages.npy"
@@ -346,10 +342,7 @@ def _build_store(
 
 
 def cut_documents(documents: Iterable[Document], settings: BuildSettings, report: Report) -> Iterator[Document]:
-    """Yield documents with their segments, as an index holds them; `report` receives those without text and title.
-
-    `UserError` for a document of MS MARCO V2.1 with neither official segments nor `settings.windows`.
-    """
+    """Yield documents with segments; `report` gets empty ones. `UserError` as from `refuse_windows`."""
     for document in map(cut_segments, documents):
         if has_languages(settings.language):
             try:
@@ -404,7 +397,6 @@ def _find_passages(store: DocumentStore, folder: Path, progress: Progress) -> "P
 
 
 def _check_model(embedding: Embedding, faiss: str | None) -> None:
-    """Raise `UserError` for an impossible model or FAISS index, before the long work."""
     from keystone.indexing.vectors.embed import load_embedder
 
     dimension = load_embedder(embedding).dimension

@@ -86,7 +86,6 @@ def _share_files(older: Index, folder: Path, drop: Sequence[str]) -> None:
 
 
 def _describe(older: Index, made: dict[str, Any], drop: Sequence[str]) -> dict[str, Any]:
-    """Describe the new index as `index.json` does."""
     said = read_description(older)
     for kind in SETS:
         kept = {name: one for name, one in said.pop(kind, {}).items() if name not in drop}

@@ -150,11 +150,7 @@ def open_ray(threads: int) -> Iterator[Engine]:
 
 
 def read_files(files: Sequence[CorpusFile], extract: str, report: Report = stop) -> Iterator[Document]:
-    """Read and segment files as `keystone.indexing.corpora.corpus.read_files` does, in the same order, by Ray's
-    workers.
-
-    `report` receives bad records. `UserError` if a file cannot be read or Ray fails.
-    """
+    """Read and segment files in order, as `read_here` does, by Ray's workers. `UserError` also if Ray fails."""
     if any(file.form in LOCAL_FORMATS for file in files):
         yield from read_here(files, extract, report)
         return
@@ -173,11 +169,7 @@ def read_files(files: Sequence[CorpusFile], extract: str, report: Report = stop)
 def embed_shards(
     store: Texts, embedding: Embedding, shards: Sequence[range], _threads: int = 1, tick: Tick = lambda _: None
 ) -> Iterator[EmbeddedShard]:
-    """Embed shards as `keystone.indexing.vectors.shards.embed_shards` does; yields them in the order in which they are
-    done.
-
-    An error waits for the shards before its own, so that it is the error of the local engine.
-    """
+    """Embed shards as `embed_shards` of `vectors` does; an error waits for those before, to be the local one."""
     ray = import_ray()
     cpus = int(ray.cluster_resources().get("CPU", 1))
     pool = ray.data.ActorPoolStrategy(size=max(1, min(len(shards), cpus)))
@@ -202,8 +194,6 @@ def embed_shards(
 
 
 class _Embedder:
-    """An actor of the pool, with the model in its memory."""
-
     def __init__(self, embedding: Embedding) -> None:
         self._embedding = embedding
 

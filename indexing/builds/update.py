@@ -149,7 +149,6 @@ def _fill(
     embed: "Embed | None",
     progress: Progress,
 ) -> None:
-    """Make all parts of the new index in a folder from the older index and the changed documents."""
     before = DocumentStore(older.store)
     with (folder / CHANGED).open("rb") as lines:
         changed = [orjson.loads(line)["id"] for line in lines]

@@ -33,10 +33,7 @@ from keystone.indexing.vectors.types import Effort
 def fill_cluster(
     folder: Path, older: Index, found: dict[str, Any], settings: BuildSettings, embed: Embed | None, progress: Progress
 ) -> None:
-    """Update the documents in OpenSearch, and make the new index folder from the older index and the changed documents.
-
-    The cluster keeps the vectors of documents that stay. Those of all others are made.
-    """
+    """Update the documents in OpenSearch, and make the new folder. The vectors of documents that stay are kept."""
     place = place_at(older.at)
     with (folder / CHANGED).open("rb") as lines:
         changed = [orjson.loads(line)["id"] for line in lines]

@@ -115,7 +115,6 @@ def read_corpus(
 
 
 def _open_segments(segments: Path | None, report: Report) -> jsonl.FileSegments | pyserini.OfficialSegments:
-    """The official segments of documents, by the document's id."""
     if segments is None:
         return jsonl.FileSegments([])
     if pyserini.index_name(segments) is not None:
@@ -125,7 +124,6 @@ def _open_segments(segments: Path | None, report: Report) -> jsonl.FileSegments 
 
 
 def _report_links(path: Path, report: Report) -> None:
-    """Report each link that Keystone does not follow."""
     if path.is_dir():
         for link in find_unfollowed_links(path):
             found = f"{link}: a link to a folder or out of {path} is not followed: put what it leads to in its place"

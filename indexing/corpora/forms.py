@@ -234,10 +234,7 @@ def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Pa
 
 
 def find_form(file: Path, within: PurePath, given: str | None, main: str) -> str | None:
-    """The form of a file; None if Keystone cannot read it, and empty if it is known to hold no document.
-
-    `within` is its path in the corpus, and `main` the form of the first files there.
-    """
+    """The form of a file, None if unreadable, empty if it holds no document; `within` and `main` place it."""
     if given:
         form = given if FORMATS[given].names.fullmatch(strip_compression(file)) else None
     else:
@@ -321,11 +318,7 @@ def _is_beside(within: PurePath, main: str) -> bool:
 
 
 def make_corpus_key(path: Path, format: str | None, extract: str = ALL) -> list[list[str]]:
-    """Pairs of a name and a value that change if the corpus changes.
-
-    The value is the SHA-256 of a file, of a Lucene index's list of segments, or the version of `ir_datasets` or of
-    another package that reads the files.
-    """
+    """Pairs of name and value that change with the corpus: hashes of files, or versions of packages that read it."""
     main = format or guess_format(path)
     if main == "ir_datasets":
         return [[str(path), version("ir_datasets")]]

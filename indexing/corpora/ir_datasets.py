@@ -20,10 +20,7 @@ def dataset_id(path: Path) -> str | None:
 
 
 def read(path: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
-    """The documents of a data set: their `default_text()`, with title, URL and headings if they have such fields.
-
-    `UserError` if the package fails: for an unknown id, a failed download, or a missing file.
-    """
+    """Documents of a data set: `default_text()`, title, URL and headings. `UserError` if the package fails."""
     for number, record in enumerate(read_records(path, "docs"), 1):
         where = f"{path}: document {number}"
         try:

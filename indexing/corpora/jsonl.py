@@ -69,7 +69,6 @@ def _read_whole(file: Path) -> list[Any] | None:
 
 
 def _parse(text: str) -> Any:
-    """The value of a JSON text; None if it is not JSON."""
     try:
         return parse_json(text)
     except ValueError:
@@ -93,11 +92,7 @@ def make_document(record: dict[str, Any], where: str, language_field: str = "") 
 
 
 def read_segments(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
-    """Documents joined from the MS MARCO V2.1 segments of a file; the segments keep their ids.
-
-    The segments of a document must follow one another. If two neighbours overlap, the document has the common text
-    once.
-    """
+    """Documents joined from segments of MS MARCO V2.1 that follow one another; common text is held once."""
     for doc_id, group in itertools.groupby(_read_pieces(file, report), lambda item: document_id(item[1])):
         yield _join_pieces(doc_id, list(group))
 

@@ -39,10 +39,7 @@ def read(path: Path, _name: str = "", report: Report = stop) -> Iterator[Documen
 
 
 def index_folder(path: Path) -> Path:
-    """The folder of an index, which Pyserini downloads if it is not there. `UserError` if there is no such index.
-
-    Pyserini 2 keeps its list of names on a server, so a name needs the network each time.
-    """
+    """The folder of an index, which Pyserini downloads if need be, by a list online. `UserError` if there is none."""
     name = os.fspath(path).removeprefix(PREFIX)
     if name and Path(name).is_dir():
         return Path(name)

@@ -39,8 +39,6 @@ def folder_of(weights: Weights) -> Path:
 
 
 class _Graph:
-    """The nodes and constants of a graph while it is built."""
-
     def __init__(self, weights: Weights, layout: Layout, integers: bool) -> None:
         self.weights, self.layout, self.integers = weights, layout, integers
         self.nodes: list[Any] = []
@@ -108,10 +106,7 @@ def round_weights(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArr
 
 
 def build_graph(weights: Weights, layout: Layout, head: Head, integers: bool = False) -> bytes:
-    """Build the graph from sums of word, place and type, float32[texts, tokens, width], to what the head computes.
-
-    With `integers`, its layers multiply integers, and round what they receive by the range of the numbers of the batch.
-    """
+    """Build the graph from rows, float32[texts, tokens, width], to a head. Some layers may multiply `integers`."""
     from onnx import TensorProto, helper
 
     own = _Graph(weights, layout, integers)

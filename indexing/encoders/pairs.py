@@ -83,10 +83,7 @@ ENGINE_KINDS = "a classifier, or a causal model with words for yes and no, for v
 
 @cache
 def open_pair_scorer(model: str, backend: str | None = None) -> ScorePairs:
-    """Open the reranker of a checkpoint. With the backend `VLLM`, vLLM's engine runs it, which the first pair loads.
-
-    `UserError` for a checkpoint of another kind, and for one that answers yes or no whose template is not known.
-    """
+    """Open the reranker of a checkpoint, by vLLM or here. `UserError` for another kind, or an unknown template."""
     checkpoint = read_checkpoint(model)
     if is_late(checkpoint):
         if backend == VLLM:

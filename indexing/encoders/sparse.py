@@ -43,10 +43,7 @@ class SparseEncoder:
 
 @cache
 def open_sparse_encoder(model: str, digest: str | None = None) -> SparseEncoder:
-    """Open a learned sparse encoder: a checkpoint of a masked language model, or of an inference-free encoder.
-
-    `UserError` if the checkpoint is of another kind or has another digest, or if a file is missing.
-    """
+    """Open a learned sparse encoder. `UserError` for another kind or digest, or a missing file."""
     checkpoint = read_checkpoint(model, digest)
     first = checkpoint.modules[0] if checkpoint.modules else None
     if first is not None and first.kind == "Router":

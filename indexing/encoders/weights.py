@@ -120,10 +120,7 @@ class Weight:
 
 
 def list_weights(file: Path) -> dict[str, Weight]:
-    """List the arrays of a safetensors file by their names. `UserError` if the file is damaged or missing.
-
-    The file begins with the length of its header in 8 bytes. The header has the types, shapes and places in JSON.
-    """
+    """List the arrays of a safetensors file, whose header is JSON. `UserError` if it is damaged or missing."""
     try:
         with file.open("rb") as opened:
             start = 8 + (length := int.from_bytes(opened.read(8), "little"))
@@ -276,7 +273,6 @@ def _measure_weights(folder: Path) -> int | None:
 
 
 def _choose(sizes: Mapping[str, int]) -> dict[str, int]:
-    """Choose the files that a fetch takes, by their names."""
     first = any(fnmatch(name, pattern) for name in sizes for pattern in WEIGHT_FILES[0])
     wanted = (*SMALL_FILES, *WEIGHT_FILES[0 if first else 1])
     return {name: size for name, size in sizes.items() if any(fnmatch(name, pattern) for pattern in wanted)}

@@ -49,10 +49,7 @@ def parse_reply(body: bytes) -> Any:
 
 
 def parse_objects(text: bytes | str) -> list[dict[str, Any]] | None:
-    """The objects that follow one another in a text, whether or not white space separates them.
-
-    None if the text holds anything else. RAGTIME's topics of 2026 first came in this form, on one line.
-    """
+    """Objects that follow one another in a text, as RAGTIME's topics of 2026 did; None if it holds other things."""
     text = text.rstrip()
     found, end = [], 0
     try:
@@ -87,10 +84,7 @@ def check_nesting(text: bytes | str) -> None:
 
 
 def check_nesting_from(text: bytes | str, start: int) -> int:
-    """`OverNested` if the JSON value that begins at `start` has more levels than `MOST_LEVELS`.
-
-    Returns the place up to which the check has read: the end of the value, or something that no JSON holds.
-    """
+    """`OverNested` if the value at `start` has more than `MOST_LEVELS`; returns the end, or what no JSON holds."""
     match: Any = _IN_TEXT.match if isinstance(text, str) else _IN_BYTES.match
     levels, end = 0, start
     while True:

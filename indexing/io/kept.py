@@ -1,7 +1,4 @@
-"""Contents by key in an SQLite file that several processes may share: what a cache beside an index keeps.
-
-Each row has a checksum, since SQLite checks no content itself. So a user may delete a file at any time.
-"""
+"""Contents by key, with checksums, in an SQLite file that processes share, and that a user may delete."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence

@@ -81,7 +81,6 @@ def resolve_source(path: Path) -> Path:
 
 @cache
 def _copy_pipe(path: Path) -> Any:
-    """Copy a pipe's content into a file that lasts as long as the process."""
     copy = NamedTemporaryFile(prefix="keystone-")  # noqa: SIM115
     try:
         with path.open("rb") as pipe:
@@ -210,8 +209,6 @@ class _Lzw(io.RawIOBase):
 
 
 class _Bounded:
-    """A file that takes no more than `HELD_LIMIT_BYTES`."""
-
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._size = file, 0
 
@@ -257,10 +254,7 @@ def read_byte_lines(
 
 
 def read_bytes(path: Path, limit: int = HELD_LIMIT_BYTES) -> NDArray[np.uint8]:
-    """The content of a plain or compressed file: uint8[bytes], read-only, in large pages if the system has them.
-
-    `UserError` if the file cannot be read, is UTF-16, or has more decompressed bytes than the limit.
-    """
+    """The content of a file: uint8[bytes], read-only. `UserError` if unreadable, UTF-16, or beyond the limit."""
     try:
         with open_binary(path) as file:
             content, size = np.empty(min(limit, resolve_source(path).stat().st_size) + 1, np.uint8), 0

@@ -182,10 +182,7 @@ def detach_thread() -> None:
 
 
 def handle_of(owner: str, name: str, descriptor: str, *bound: Any) -> Any:
-    """The handle of a method of the class `owner`; `bound` are its object and first arguments.
-
-    `descriptor` is the type of the method, as in class files: `(I)V` takes an int and returns nothing.
-    """
+    """The handle of a method of `owner` by its type, as in class files; `bound` are object and first arguments."""
     found = lookup().findVirtual(class_of(owner), name, type_of(descriptor))
     return handles().insertArguments(found, 0, *bound) if bound else found
 

@@ -174,7 +174,6 @@ def open_postings(folder: Path) -> Postings:
 
 
 def _sum_up(file: Path) -> int:
-    """Compute the checksum of a file, CRC-32."""
     found = 0
     with file.open("rb") as opened:
         while content := opened.read(1 << 16):

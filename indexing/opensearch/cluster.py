@@ -234,11 +234,7 @@ def credentials() -> str | None:
 
 
 def connect(urls: Sequence[str], at_once: int) -> list[Node]:
-    """Connect to the nodes of a cluster, each for up to `at_once` requests at a time.
-
-    `UserError` if no node answers, if the cluster rejects the credentials, and if they would go to another machine by
-    plain http.
-    """
+    """Connect to nodes. `UserError` if none answers, or credentials are rejected or would go by plain http."""
     header, ca = credentials(), os.environ.get(CA) or None
     sign = make_signer(region) if (region := os.environ.get(REGION)) else None
     if ca and not Path(ca).is_file():

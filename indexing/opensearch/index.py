@@ -184,7 +184,6 @@ def create(nodes: Sequence[Node], place: Place, body: Mapping[str, Any]) -> None
 
 @contextmanager
 def _unless_existing() -> Iterator[None]:
-    """Let the block make an index that may exist."""
     try:
         yield
     except ClusterRefused as refusal:
@@ -249,10 +248,7 @@ def delete_documents(nodes: Sequence[Node], place: Place, numbers: Sequence[int]
 
 
 def purge(nodes: Sequence[Node], place: Place) -> None:
-    """Let the next merge drop deleted documents, which would count in the statistics of BM25.
-
-    An open index keeps them for half a minute after its last flush, and drops that claim when it is closed.
-    """
+    """Let the next merge drop deleted documents. An open index keeps them for half a minute after its last flush."""
     indices = administer(nodes).indices
     _check_all_shards(place, "flush", indices.flush(index=place.name, wait_if_ongoing=True))
     indices.close(index=place.name)

@@ -104,8 +104,6 @@ class _Line:
 
 @dataclass(slots=True)
 class _Answered(Generic[T]):
-    """The answer of a node to a job, or the error that sending it raised."""
-
     job: _Job[T]
     line: _Line
     answer: Reply | BaseException

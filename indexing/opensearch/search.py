@@ -197,7 +197,6 @@ def search_each(
 
 
 def _describe_fault(answer: Any) -> str:
-    """Say why an answer to a search is an error or incomplete; empty if it is complete."""
     if "error" in answer:
         return f"refused with status {answer['status']}: {_error_words(answer['error'])}"
     if answer.get("timed_out"):
@@ -259,10 +258,7 @@ def write_numbers(numbers: Numbers, folder: Path) -> None:
 
 
 def read_numbers(nodes: Sequence[Node], place: Place, count: int) -> Numbers:
-    """Read the numbers of all documents of an index in the cluster, by row: int32[count].
-
-    Memory: about 60 bytes and the id for each document. `UserError` unless it holds `count` documents, each with an id.
-    """
+    """Read the numbers of documents by row: int32[count]; memory 60 bytes each. `UserError` for another count."""
     numbers, names = list[int](), list[bytes]()
     after: list[int] = []
     while True:

@@ -61,7 +61,6 @@ class OpenSearchStore(Store):
         return np.array([known.get(name, -1) for name in ids], dtype=np.int32)
 
     def _pairs(self, field: str, values: Sequence[Any]) -> Iterator[tuple[int, str]]:
-        """Yield row and id of each document that has one of the values in a field."""
         size = min(SEARCH_IDS, self._cluster.window)
         searches = [
             search_of({"terms": {field: some}}, size, f"{field}s", [ROW, DOCID]) for some in chunks(values, size)

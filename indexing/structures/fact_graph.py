@@ -53,10 +53,7 @@ def tidy_key(written: str) -> str:
 
 
 def normalise_key(written: str) -> str:
-    """Normalise a key: letters and width (NFKC, case-folded), quotes, articles, plural s and words for peoples.
-
-    The result is empty if nothing is left. Two keys with the same result have the same numbers.
-    """
+    """Normalise letters, width (NFKC), quotes, articles, plurals and peoples, never numbers; may be empty."""
     form = fold_key(written)
     return DEMONYMS.get(form, form)
 
@@ -147,10 +144,7 @@ def join_graphs(graphs: Sequence[FactGraph]) -> FactGraph:
 
 
 def find_neighbours(graph: FactGraph, key: str) -> dict[str, int]:
-    """Find the neighbours of a key with the weight of each edge: the number of facts that hold both keys.
-
-    The heaviest edge comes first. Ties are in the order of labels. `KeyError` for an unknown key.
-    """
+    """Neighbours of a key with the facts that hold both, most first, then by label. `KeyError` if it is unknown."""
     weights = Counter(other for number in graph.holders[key] for other in graph.facts[number] if other != key)
     return dict(sorted(weights.items(), key=lambda pair: (-pair[1], graph.labels[pair[0]])))
 
@@ -259,7 +253,6 @@ def _find_names(text: str, tokens: Sequence[re.Match[str]], lower: Container[str
 
 
 def _continues_name(text: str, tokens: Sequence[re.Match[str]], first: int, at: int) -> bool:
-    """Tell whether the token at `at` belongs to a name that began at `first`."""
     word = tokens[at][0]
     if at == first:
         return word[0].isupper()

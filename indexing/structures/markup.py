@@ -23,10 +23,7 @@ _ITEM = re.compile(r"[*#:;]+")
 
 
 def read_wikitext(text: str) -> list[Block]:
-    """The headings and the content of a wikitext: a block for each line, list items at the depth of their marks.
-
-    A template or table that begins a line, and a comment that begins a line, are no content up to their end.
-    """
+    """The blocks of a wikitext, one a line, list items at their depth; no templates, tables and comments."""
     blocks: list[Block] = []
     markup = _markup_ends(text)
     kept_from = 0

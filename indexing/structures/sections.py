@@ -34,10 +34,7 @@ LONGEST_HEADING = 300
 
 
 def normal_form(heading: str) -> str:
-    """The form in which a heading equals its line: no difference of case, width, space or final colon.
-
-    It is empty for text that is too long for a heading: over 15 words or 300 characters.
-    """
+    """The form in which a heading equals its line; empty for more than 15 words or 300 characters."""
     if len(heading) > LONGEST_HEADING:
         return ""
     words = unicodedata.normalize("NFKC", heading).casefold().split()

@@ -53,10 +53,7 @@ def find_device(embedding: Embedding) -> str:
 
 @cache
 def load_model(embedding: Embedding) -> Embedder:
-    """The model of an embedding, or the vectors of words for `WORDS`, loaded once in a process.
-
-    `UserError` if a checkpoint is nowhere, or is no encoder. `MissingPackage` if a package that it needs is missing.
-    """
+    """The model of an embedding, or word vectors, loaded once. `UserError` if it is no encoder; `MissingPackage`."""
     if embedding == WORDS:
         return WordVectors()
     if embedding.url:

@@ -199,7 +199,6 @@ def _normalise(vector: States) -> States:
 
 
 def _open_dense(module: Module) -> Callable[[States], States]:
-    """Open a linear layer with its activation."""
     named = str(module.settings.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")[2]
     if named not in ("Tanh", "Identity"):
         raise UserError(f"{module.folder / 'config.json'}: found the activation {named}, expected Tanh or Identity")

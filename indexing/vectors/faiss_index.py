@@ -248,10 +248,7 @@ def bind_search(index: Any) -> Search:
 
 
 def _rounds(index: Any) -> bool:
-    """Whether the scores of a query depend on the queries beside it and on the number of threads, in their last bits.
-
-    That is so where FAISS multiplies matrices whose products are rounded, unlike those of vectors on the grid.
-    """
+    """Whether scores vary with other queries and threads: where FAISS multiplies matrices whose products round."""
     faiss = import_faiss()
     alone = (faiss.IndexFlat, faiss.IndexScalarQuantizer, faiss.IndexRaBitQ, faiss.IndexRaBitQFastScan,
              faiss.IndexHNSW, faiss.IndexIVFFlat, faiss.IndexRefine)  # fmt: skip
@@ -278,10 +275,7 @@ def _reason_of(error: RuntimeError) -> str:
 
 
 def build_dense_shards(shards: Shards, factory: str, size: int, folder: Path, progress: Progress = silent) -> int:
-    """Build the index in files of `size` rows each, with one file in memory at a time. Returns the number of files.
-
-    Files that an earlier try has made stay as they are. Errors are those of `build_dense`.
-    """
+    """Build the index in files of `size` rows, one in memory at a time, as stages; returns their number."""
     faiss = import_faiss()
     files = shard_files(folder, -(-shards.documents // size))
     empty = folder / "trained.faiss"

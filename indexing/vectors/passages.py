@@ -79,10 +79,7 @@ class PassageIndex:
         return all(map(is_flat, self.parts))
 
     def view(self, first: int, last: int) -> Vectors:
-        """The vectors of the documents from row `first` to before `last` of flat indexes: float32[passages, dimension].
-
-        A copy is made only where the passages lie in several parts. The result is valid as long as the parts.
-        """
+        """Vectors of documents `first` to before `last`, float32[passages, dimension], valid as long as the parts."""
         start, stop = self.offsets[[first, last]].tolist()
         found, begin = [], 0
         for part in self.parts:

@@ -46,8 +46,6 @@ FEW_POSTINGS = 1 << 22
 
 
 class _Terms(NamedTuple):
-    """The terms of several queries, one after another."""
-
     offsets: NDArray[np.int64]
     """Where the terms of each query begin, then the end: int64[q + 1]."""
     begins: NDArray[np.int64]
@@ -76,10 +74,7 @@ class PostingsSearcher(Sparse):
     def search(
         self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = lambda _: None
     ) -> Rankings:
-        """Rank the top `depth` documents of each query by BM25; ties by row, ascending. Weights of stems are above 0.
-
-        `UserError` if the postings are damaged, and for a query of more than `MOST_WORDS` distinct words.
-        """
+        """Rank the top `depth` by BM25; ties by row. `UserError` for damage, and beyond `MOST_WORDS`."""
         if self._language != DEFAULT_LANGUAGE:  # Java reads the texts, in this thread alone
             queries = [Counter(self.stems(query)) if isinstance(query, str) else query for query in queries]
         chunks = [slice(start, start + CHUNK_QUERIES) for start in range(0, len(queries), CHUNK_QUERIES)]
@@ -244,10 +239,7 @@ def refuse_long_query(query_id: str, words: Collection[str]) -> None:
 
 
 def _inverse_frequencies(counts: NDArray[np.int64], documents: int) -> NDArray[np.float32]:
-    """The inverse frequencies of terms, float32[terms], from the numbers of documents that hold them.
-
-    log(1 + (N - n + 0.5) / (n + 0.5)) in double precision, as Lucene has it (Robertson and Zaragoza, 2009, section 3).
-    """
+    """log(1 + (N - n + 0.5) / (n + 0.5)) of terms: float32[terms] (Robertson and Zaragoza, 2009, section 3)."""
     return np.array([math.log(1 + (documents - n + 0.5) / (n + 0.5)) for n in counts.tolist()], np.float32)
 
 

@@ -65,10 +65,7 @@ class OpenSearchDense(Dense):
         depth: int,
         threads: int = 1,  # noqa: ARG002
     ) -> Rankings:
-        """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id.
-
-        `UserError` if a graph cannot find `depth` neighbours, or the cluster cannot answer.
-        """
+        """Rank for query vectors (float32[queries, dimension]); ties by id. `UserError` without answer."""
         if not self._exact and depth > MOST_NEIGHBOURS:
             raise UserError(
                 f"retrieval.depth: found {depth}, expected at most {MOST_NEIGHBOURS}: OpenSearch finds no more by a "

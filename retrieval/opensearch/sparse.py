@@ -32,11 +32,7 @@ DEFAULT_CLAUSES = 1024
 
 
 def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
-    """Open the BM25 search of an index in OpenSearch.
-
-    Of an index in several languages, each is searched, and `LanguagesSearcher` fuses their rankings. `UserError` as
-    from `open_cluster`, and for parameters of BM25 other than those of the index.
-    """
+    """Open BM25 of an index in OpenSearch, over all its languages. `UserError` for other parameters than its own."""
     bm25.refuse_change(str(place_at(index.at)))
     found = [OpenSearchSparse(one, bm25.statistics) for one in index.list_languages()]
     return LanguagesSearcher(found) if index.languages and not index.language_part else found[0]
@@ -65,11 +61,7 @@ class OpenSearchSparse(Sparse):
         threads: int = 1,  # noqa: ARG002
         tick: Tick = lambda _: None,
     ) -> Rankings:
-        """Rank the top `depth` documents of each query by BM25; ties by document id.
-
-        Keystone splits a query with more stems than the cluster accepts into several searches. `UserError` if the
-        cluster cannot answer.
-        """
+        """Rank the top `depth` by BM25; ties by id. Long queries are split. `UserError` without answer."""
         weights = [Counter(self.stems(query)) if isinstance(query, str) else query for query in queries]
         long = [
             number for number, own in enumerate(weights) if len(own) > DEFAULT_CLAUSES and len(own) > self._most_words()
