@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import ClassVar, NoReturn
 
 PRINTED_LENGTH = 500
-"""Characters of a foreign text that an error repeats."""
 
 _TEMPORARY = re.compile(r"(?<![^\s/'\"(=])\.([^/\n]+?)(\.\d+)?\.partial\b")
 """The name of a file or folder that is being written, `.NAME.partial` or `.NAME.PROCESS.partial`."""

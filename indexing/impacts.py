@@ -35,7 +35,6 @@ Impacts = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 
 
 Rows = NDArray[np.int64]
-"""Rows of documents."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,11 +121,9 @@ class Index:
     passages: bool = False
     """Whether each segment has a vector of its own, a passage; otherwise each document has one."""
     vectors: dict[str, VectorSet] = field(default_factory=dict)
-    """The further sets of vectors by their names."""
     faiss_shard: int | None = None
     """The number of vectors in each of these files; None for a single file, and if an older version built them."""
     impacts: dict[str, ImpactSet] = field(default_factory=dict)
-    """The sets of impacts by their names."""
     set_name: str = ""
     """The name of the set of vectors that `embedding` and the files of vectors belong to; empty for the main set."""
     recall: Recall | None = None
@@ -139,7 +137,6 @@ class Index:
     device: str = "cpu"
     """Where the models of vectors ran when the index was built: `cpu` or `cuda`."""
     plaid: dict[str, PlaidSet] = field(default_factory=dict)
-    """The PLAID indexes by their names."""
     parts: OpenParts | None = field(default=None, compare=False, repr=False)
     """The parts that stay open, as `hold_open` says; None if each use opens its parts."""
 

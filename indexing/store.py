@@ -22,7 +22,6 @@ from keystone.indexing.io.writing import map_array, reserve_array, unicode_name
 from keystone.indexing.types import Document, Progress, Segment, Span, Store, silent
 
 BATCH_IDS = 2**13
-"""The number of ids that a build handles at once."""
 
 
 CHUNK_BYTES = 2**16

@@ -150,7 +150,6 @@ def _expand_queries(opened: OpenIndex, searcher: Sparse, texts: Sequence[str], f
 FEEDBACK_STEMS = 10
 """The maximum number of stems that each document, and the whole feedback, may add."""
 FEEDBACK_DOCUMENTS = 10
-"""The number of documents at the top that count as relevant."""
 COMMON_SHARE = 0.1
 """The share of all documents above which a stem is too common to be added."""
 ORIGINAL_WEIGHT = 0.5
@@ -194,7 +193,6 @@ def rocchio(query: Mapping[str, float], documents: Sequence[Mapping[str, float]]
 
 
 METHODS: dict[str, Feedback] = {"rm3": rm3, "rocchio": rocchio}
-"""The feedback methods by name."""
 
 
 def _largest(vector: Mapping[str, float]) -> Vector:

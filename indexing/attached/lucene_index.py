@@ -204,9 +204,7 @@ def _official(name: str) -> OfficialSegments:
 EXAMINED_DOCUMENTS = 20
 """The documents whose terms are examined, spread over the index."""
 EXAMINED_LENGTHS = 1000
-"""The documents whose lengths are examined, the first ones."""
 EXAMINED_WORDS = 40
-"""The words of a document that are examined, the first ones."""
 MOST_OTHER_FORMS = 0.05
 """The most words that an index may hold in another form than their stems, as a share of those that have a stem."""
 LEAST_STEMS = 0.5

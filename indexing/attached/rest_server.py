@@ -34,15 +34,12 @@ from keystone.indexing.types import describe_id, is_id
 PREFIX, ROUTIR_PREFIX = "rest:", "routir:"
 KEY, ROUTIR_KEY = "PYSERINI_API_KEY", "ROUTIR_API_KEY"
 ROUTIR = "routir"
-"""The name of RoutIR's interface."""
 MOST_REQUESTS = 8
-"""Requests at the same time."""
 REPLY_TIMEOUT_S = 60.0
 DOCUMENT_LIMIT_BYTES, HIT_LIMIT_BYTES = 2**26, 2**16
 """Bytes of a reply: for its longest document, and for each further hit."""
 
 LARGEST_SCORE = float(np.finfo(np.float32).max)
-"""The largest score that rankings can hold."""
 
 _DEPTH = re.compile(r"hits|depth|limit|most|maximum|top.?k", re.IGNORECASE)
 """Words by which a server refuses a number of hits."""

@@ -43,9 +43,7 @@ from keystone.indexing.types import (
 FOUND = "found.sqlite"
 SEARCHES = "searches.sqlite"
 BATCH_IDS = 500
-"""The number of documents that one query of the registry reads."""
 MOST_ROWS = 2**31 - 1
-"""The maximum number of rows that a store can give, which int32 can hold."""
 PROBES: Mapping[tuple[str, ...], tuple[Parameters, Parameters]] = {
     ("k1", "b"): ({"k1": 0.9, "b": 0.4}, {"k1": 3.0, "b": 1.0}),
     ("feedback",): ({}, {"feedback": "rm3"}),

@@ -39,7 +39,6 @@ LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 JAVAS = [signal.Signals[name] for name in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE") if hasattr(signal, name)]
 
 REACH_TIMEOUT_S = 10
-"""The time in which a cluster must answer."""
 START_TRIES = 4
 """How many times a local cluster is started. Ray gives up a start after 30 seconds, which a busy machine can exceed."""
 

@@ -9,10 +9,8 @@ import pyarrow.parquet as pq
 from keystone.indexing.io.fields import find_names
 
 BATCH_ROWS = 64
-"""The rows of a Parquet file that memory holds at once."""
 
 BUFFER_BYTES = 2**20
-"""The bytes of each column of a Parquet file that are read at once."""
 
 DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 """The errors of `pyarrow` for a damaged file. Sizes can be damaged too, so it may ask for more memory than there is."""

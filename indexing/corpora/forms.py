@@ -39,7 +39,6 @@ class Format:
     """A function of (file, name, report); if the format has fields, also of the name of that with the language."""
     names: re.Pattern[str]
     has_fields: bool = False
-    """Whether a record can have a field with its language."""
 
 
 _JSONL_NAME = re.compile(r".*\.(jsonl|ndjson|json|jl|jsonlines)")
@@ -71,20 +70,16 @@ LOCAL_FORMATS = ("ir_datasets", "pyserini")
 """Formats that no file of the user has: their data sets lie in the cache of the machine."""
 
 EXAMINED_FILES = 100
-"""The files of a folder from which its format is guessed."""
 
 EXAMINED_BYTES = 2**12
-"""The bytes of a file that show whether it is text."""
 
 EXAMINED_LINES = 100
-"""The lines of a file from which its format is guessed."""
 
 
 MAIN, ALL = "main", "all"
 """What is read of a page of HTML: its main part, or all that it shows."""
 
 ARCHIVE = "archive"
-"""The form of an archive, whose files have forms of their own."""
 
 
 class CorpusFile(NamedTuple):

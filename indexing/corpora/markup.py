@@ -219,7 +219,6 @@ LEAST_OF_PAGE = 0.2
 """The share of a page's text that a main part must hold; otherwise the whole page counts."""
 
 STUB_WORDS = 30
-"""The most words of a page that only leads to another one."""
 
 _LANDMARKS = "nav, [role], [hidden], body > footer, body > header, a.headerlink, a.permalink, a.anchor-link"
 _ROLES = frozenset("navigation search menu menubar dialog alertdialog contentinfo banner".split())

@@ -12,7 +12,6 @@ WINDOW_SENTENCES = 10
 STRIDE_SENTENCES = 5
 
 MS_MARCO_DOCUMENT_PATTERN = r"msmarco_v2\.1_doc_\d\d_\d+"
-"""A regular expression of the document ids of MS MARCO V2.1."""
 MS_MARCO_SEGMENT_PATTERN = rf"{MS_MARCO_DOCUMENT_PATTERN}#\d+_\d+"
 """A regular expression of its segment ids. The second number is no offset in the document, so ids cannot be derived."""
 

@@ -20,7 +20,6 @@ from keystone.indexing.io.published import MINILM, find_cached, find_published
 from keystone.indexing.types import EMBEDDED
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-"""The name of a repository of the hub."""
 TRANSFORMER = ("Transformer", "MLMTransformer")
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 """The ways to make one vector of the states of tokens, in the order in which several are joined."""
@@ -67,11 +66,9 @@ class Checkpoint:
     window: int
     """The most tokens of a text, those of the beginning and the end included."""
     modules: tuple[Module, ...] = ()
-    """The modules after the transformer, in their order."""
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Texts before a text, by their names, such as `query` and `document`."""
     lowers: bool = False
-    """Whether texts are put into lower case before the tokenizer reads them."""
     similarity: str = "cosine"
 
     @property

@@ -59,7 +59,7 @@ class _Graph:
 
         if name not in self._held:
             own = self.weights[name]
-            if own.is_single and own.file.parent == self.folder:
+            if own.type == "F32" and own.file.parent == self.folder:
                 held = TensorProto(name=name, dims=own.shape, data_type=TensorProto.FLOAT)
                 held.data_location = TensorProto.EXTERNAL
                 place = {"location": own.file.name, "offset": own.begin, "length": own.end - own.begin}

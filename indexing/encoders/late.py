@@ -20,7 +20,6 @@ from keystone.indexing.encoders.weights import list_weights, read_linear, read_p
 from keystone.indexing.errors import UserError
 
 COLBERT = "artifact.metadata"
-"""The file of settings in ColBERT's own layout."""
 M3_HEAD = "colbert_linear.pt"
 
 Matrix = NDArray[np.float32]
@@ -44,11 +43,9 @@ class Layout:
     filler: int | None
     """The token that fills a query up to its length; None if queries are not filled."""
     sees_filler: bool
-    """Whether the tokens of a query see its fillers."""
     skipped: frozenset[int]
     """The tokens of passages whose vectors are left out, such as punctuation."""
     first: int = 0
-    """The first token that has a vector."""
 
 
 class LateEncoder:

@@ -50,7 +50,6 @@ class Network:
     device: str
     """Where it runs: `cpu` or `cuda`."""
     batch_tokens: int = BATCH_TOKENS
-    """The most tokens of a batch of several texts."""
 
 
 def open_network(checkpoint: Checkpoint, head: Head) -> Network:
@@ -140,7 +139,6 @@ CLASSES = {
     "words": "AutoModelForMaskedLM",
     "labels": "AutoModelForSequenceClassification",
 }
-"""The classes of transformers by the heads of a network."""
 CUDA_BATCH_TOKENS = 16_384
 
 

@@ -39,7 +39,6 @@ class Template:
     """The word for no; None if the logit of yes counts alone."""
     yes: str
     longest: int
-    """The most tokens of all."""
 
 
 _SEARCH_TASK = "Given a web search query, retrieve relevant passages that answer the query"
@@ -78,7 +77,6 @@ TEMPLATES: Mapping[str, Template] = {
 }
 """The templates of rerankers that answer yes or no, by patterns of their names. They come from the models' cards."""
 ENGINE_KINDS = "a classifier, or a causal model with words for yes and no, for vLLM"
-"""The rerankers that vLLM's engine runs."""
 
 
 @cache

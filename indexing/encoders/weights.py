@@ -30,8 +30,10 @@ from keystone.indexing.encoders.checkpoint import (
 )
 from keystone.indexing.errors import UserError
 
-TORCH_TYPES = {"FloatStorage": "<f4", "HalfStorage": "<f2", "DoubleStorage": "<f8", "BFloat16Storage": "<u2"}
-"""NumPy's types by those of PyTorch. NumPy lacks bfloat16: its bits are the upper half of a float32."""
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+"""NumPy's types by those of safetensors. NumPy lacks BF16: its bits are the upper half of a float32."""
+TORCH_TYPES = {"DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16"}
+"""The types of safetensors by those of PyTorch."""
 
 
 def read_pickled_layer(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -77,8 +79,12 @@ class _Arrays(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> NDArray[Any]:
         _, kind, key, *_ = pid
-        values = np.frombuffer(self._archive.read(f"{self._root}data/{key}"), TORCH_TYPES[kind])
-        return (values.astype(np.uint32) << 16).view(np.float32) if kind == "BFloat16Storage" else values
+        held = TORCH_TYPES[kind]
+        return _widen(np.frombuffer(self._archive.read(f"{self._root}data/{key}"), TYPES[held]), held)
+
+
+def _widen(values: NDArray[Any], kind: str) -> NDArray[Any]:
+    return (values.astype(np.uint32) << 16).view(np.float32) if kind == "BF16" else values
 
 
 def _shape(
@@ -88,10 +94,6 @@ def _shape(
     if whole.strides != tuple(step * values.itemsize for step in strides):
         raise pickle.UnpicklingError("found an array in another order than by rows")
     return whole
-
-
-TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-"""NumPy's types by those of the form. NumPy lacks BF16: its bits are the upper half of a float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +106,12 @@ class Weight:
     begin: int
     end: int
 
-    @property
-    def is_single(self) -> bool:
-        """Whether the file holds the array in single precision, so that it can be mapped as it is."""
-        return self.type == "F32"
-
     def read(self) -> NDArray[np.float32]:
         """Map the array, or convert it to single precision."""
         if 0 in self.shape:
             return np.zeros(self.shape, np.float32)
         mapped = np.asarray(np.memmap(self.file, TYPES[self.type], "r", self.begin, self.shape))
-        if self.type == "BF16":
-            return (mapped.astype(np.uint32) << 16).view(np.float32)
-        return mapped.astype(np.float32, copy=False)
+        return _widen(mapped, self.type).astype(np.float32, copy=False)
 
 
 def list_weights(file: Path) -> dict[str, Weight]:
@@ -189,7 +184,6 @@ class Layout:
     epsilon: float
     activation: str
     first_place: int
-    """The number of the first token's place."""
     label_activation: str
     """The activation of the head of labels: `Tanh` or `Relu`."""
 
@@ -237,7 +231,6 @@ def _rename(name: str) -> str:
 WEIGHT_BYTES = 4
 """The bytes of a weight in memory: a processor computes in single precision."""
 HUB_TIMEOUT_S = 10.0
-"""The time for which the hub may think about the sizes of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +243,6 @@ class Footprint:
     """The folder of its files; None if they would be fetched."""
     disk: int | None
     memory: int | None
-    """The size of its weights in memory."""
 
 
 def measure_footprint(use: str, model: str) -> Footprint:

@@ -11,13 +11,9 @@ from keystone.indexing.errors import OverNested, printable
 from keystone.indexing.io.json_values import parse_json
 
 MOST_CAUSES = 8
-"""The number of causes of an OpenSearch error that the line names."""
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
-"""The text of each status of HTTP."""
 LINE_CHARACTERS = 1_000
-"""The longest line."""
 MEMBERS_CHARACTERS = 200
-"""The longest list of the members of an object."""
 PAGE_BYTES = 1_000
 """If a body is not JSON, such as a page of HTML, its first bytes are read, at most this number."""
 

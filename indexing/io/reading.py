@@ -49,7 +49,6 @@ HELD_LIMIT_BYTES = 2**32
 """The largest file that is held in memory, decompressed: a run of about eighty million rows."""
 
 IN_UTF16 = "found UTF-16, expected UTF-8: iconv -f UTF-16 -t UTF-8 converts it"
-"""The message for a file that begins with the byte order mark of UTF-16."""
 
 TEXT_LIMIT_BYTES = 2**20
 """The largest file of settings."""
@@ -140,7 +139,6 @@ class _Zstandard(io.RawIOBase):
     """The content of a Zstandard file; unlike the library's readers, it raises an error for a truncated file."""
 
     READ_BYTES = 2**14
-    """Compressed bytes of one read."""
     PIECE_BYTES = 2**11
     """Compressed bytes that are decompressed at once. They become 2**26 bytes at most."""
 

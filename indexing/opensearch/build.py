@@ -122,7 +122,6 @@ def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
 PURGE_PATIENCE_S = 120.0
 """The time in which a merge must have dropped the deleted documents."""
 PURGE_PAUSE_S = 5.0
-"""The pause between two merges."""
 
 
 def replace_documents(

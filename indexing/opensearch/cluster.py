@@ -71,7 +71,6 @@ REPLY_TIMEOUT_S = 120.0
 """The time for which Keystone waits for an answer, in seconds, unless the request sets another."""
 PORTS = {"http": 9200, "https": 443}
 LONGEST_NAME_BYTES = 255
-"""The maximum length of the name of an index."""
 
 _NOT_IN_NAMES = re.compile(r'[\\/*?"<>| ,#:\x00-\x1f\x7f]')
 

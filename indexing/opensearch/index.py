@@ -38,11 +38,9 @@ EF_CONSTRUCTION = 128
 VERSION_DIGITS = 16
 """The digits of its key at the end of the name of an updated index."""
 DELETED_AT_ONCE = 10_000
-"""The documents that one request deletes."""
 SHARD_TRIES, SHARD_PAUSE_S = 20, 0.5
 """How often in a row a shard may have failed to start, and the pause between two looks."""
 MERGE_TIMEOUT_S = 6 * 3600.0
-"""The time for which Keystone waits until an index is merged."""
 
 _HNSW = re.compile(r"HNSW(\d+)(,Flat)?")
 

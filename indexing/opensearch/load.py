@@ -48,9 +48,7 @@ from keystone.indexing.vectors.passages import Offsets
 from keystone.indexing.vectors.shards import Shards
 
 REQUEST_RANGES = 1_024
-"""The number of ranges that one request counts."""
 SPLIT_PARTS = 16
-"""The number of parts into which Keystone splits a range that lacks rows."""
 LISTED_ROWS = 1_000
 """The length up to which Keystone lists the rows of a range instead of splitting it."""
 
@@ -103,7 +101,6 @@ def _parts(span: Span) -> list[Span]:
 
 
 NAMED_IDS = 10
-"""The maximum number of ids that an error names."""
 
 _SHARD_TIMEOUT = "15s"
 """The time for which the cluster waits for a missing shard before it turns the shard's documents away."""
@@ -225,7 +222,6 @@ def _name_missing(store: DocumentStore, missing: Sequence[int]) -> str:
 REQUEST_BYTES, REQUEST_DOCUMENTS = 5_000_000, 5_000
 """The maximum size of a request; a single document may be larger."""
 CHUNK_VECTORS = 256
-"""The number of vectors that Keystone reads at once."""
 
 
 @dataclass(frozen=True, slots=True)

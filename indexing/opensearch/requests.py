@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from opensearchpy import OpenSearch
 
 NODE_REQUESTS = 4
-"""The maximum number of requests to one node at a time."""
 FIRST_REQUESTS = 2
-"""The number of requests at a time to begin with."""
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -53,11 +53,9 @@ class Cluster:
     version: tuple[int, ...]
     """The server's version, such as (3, 5, 0)."""
     shards: int
-    """The number of primary shards."""
     window: int
     """The maximum number of hits that a search may ask for."""
     documents: int = MOST_ROWS
-    """The number of documents in the index."""
     patience: float = PATIENCE_S
     """The seconds without any success after which a search raises `GaveUp`."""
     numbers: NDArray[np.int32] | None = None

@@ -27,13 +27,10 @@ from keystone.indexing.types import Document, Store, chunks, is_id
 from keystone.indexing.vectors.types import Vectors
 
 SEARCH_IDS = 4_096
-"""The maximum number of ids that one search looks up."""
 REQUEST_DOCUMENTS = 128
-"""The maximum number of documents that one request fetches."""
 DOCUMENTS_LIMIT_BYTES = 2**28
 """The maximum length of the answer to such a request: 2 MB a document."""
 PASSAGES_OF_DOCUMENTS = 32
-"""The maximum number of documents whose passages' vectors one request fetches."""
 
 
 class OpenSearchStore(Store):

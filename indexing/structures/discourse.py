@@ -56,7 +56,6 @@ _TABLE = {
 }
 
 CONNECTIVES = {cue: relation for relation, cues in _TABLE.items() for cue in cues.split("; ")}
-"""The relation of each connective."""
 
 INSIDE_ONLY = frozenset(
     "to by as of that which who whose whom where while like using through via without during".split()

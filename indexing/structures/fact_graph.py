@@ -161,7 +161,6 @@ def find_key(graph: FactGraph, written: str, among: Collection[str]) -> str | No
 
 
 FEWEST_CHARACTERS = 12
-"""A shorter stretch of text is no fact."""
 MOST_KEYS = 10
 """The most key elements of one fact. Names come first, then numbers, then other words."""
 CONTENT_WORDS = 3

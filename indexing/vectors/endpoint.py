@@ -32,9 +32,7 @@ from keystone.indexing.types import Tick, chunks
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
 BATCH_TEXTS = 32
-"""The texts of one request."""
 MOST_REQUESTS = 8
-"""Requests at the same time."""
 REPLY_LIMIT_BYTES = 2**24
 """The largest reply: enough for `BATCH_TEXTS` vectors of 16,384 numbers with all digits."""
 LARGEST_DIMENSION_ENTRIES = 2**16
@@ -44,7 +42,6 @@ REPLY_TIMEOUT_S = 120.0
 WINDOW_TOKENS = 8_192
 """The model's window, if neither the user nor the server states it."""
 TOKEN_CHARACTERS = 4
-"""The average length of a token."""
 SHORTEST_CUT_CHARACTERS = 100
 """If a server refuses a text of this length, its reason is not the length."""
 CUT_WINDOW_SHARE = 0.95

@@ -28,11 +28,9 @@ from keystone.indexing.vectors.types import Vectors
 
 SEED = 1234
 SAMPLE_VECTORS = 65_536
-"""The vectors that train an index."""
 LIST_SAMPLE_VECTORS = 256
 """The least training vectors for each list of an inverted file. FAISS uses no more."""
 MOST_GPU_HITS = 2_048
-"""The most hits for a query that FAISS finds on GPUs."""
 MOST_NEIGHBOURS, MOST_REFINED = 1_024, 64
 """The most that a build tries for `efSearch` and for `k_factor_rf`."""
 MULTIPLIED_PARTS = 16

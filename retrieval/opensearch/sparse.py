@@ -137,7 +137,6 @@ class OpenSearchSparse(Sparse):
 
 
 DEPTH_FACTOR = 4
-"""The factor between the depths of one try and the next."""
 
 
 def find_best_sums(
