@@ -7,7 +7,7 @@ to one `RestStore`: what outlives a store is kept by id. `searches.sqlite` holds
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +24,7 @@ from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.fields import find_field
-from keystone.indexing.io.json_values import digest, parse_json
+from keystone.indexing.io.json_values import digest, try_json
 from keystone.indexing.io.kept import open_kept
 from keystone.indexing.store import from_record, rows_of, to_record
 from keystone.indexing.types import (
@@ -270,8 +270,7 @@ def document_of_payload(payload: Any, name: str, where: str, language_field: str
 def _object(payload: Any) -> dict[str, Any] | None:
     """Return a payload that is an object, or the object of its JSON; None for any other payload."""
     if isinstance(payload, str) and payload.lstrip().startswith("{"):
-        with suppress(ValueError):
-            payload = parse_json(payload)
+        payload = try_json(payload)
     return payload if isinstance(payload, dict) else None
 
 

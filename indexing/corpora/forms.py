@@ -23,7 +23,7 @@ from keystone.indexing.corpora.folders import (
 )
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
-from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.json_values import try_json
 from keystone.indexing.io.reading import DAMAGE, hash_file, open_binary, read_byte_lines
 from keystone.indexing.plugins import OpenTable
 from keystone.indexing.types import Document
@@ -150,10 +150,7 @@ def _recognise_format(file: Path) -> str | None:
             return "trec"
         if position == 0 and wikitext.heading_of(line.decode("utf-8", "replace"))[0] == 1:
             return "wikitext"
-        try:
-            record = parse_json(line) if line.startswith(b"{") else None
-        except ValueError:
-            continue
+        record = try_json(line) if line.startswith(b"{") else None
         if isinstance(record, dict) and find_field(record, jsonl.ID_KEYS):
             return "segments" if "segment" in record else "jsonl"
     return None

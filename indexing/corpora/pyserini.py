@@ -12,7 +12,7 @@ from typing import Any
 from keystone.indexing.corpora.jsonl import make_document, make_segment_record
 from keystone.indexing.corpora.locate import SegmentRecord
 from keystone.indexing.errors import BadRecord, MissingPackage, Report, UserError, stop
-from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.json_values import parse_json, try_json
 from keystone.indexing.lucene.java import JAVA_LOCK, java_class, java_reason
 from keystone.indexing.lucene.read import IdTerms, StoredTexts
 from keystone.indexing.lucene.write import open_reader
@@ -114,10 +114,7 @@ class OfficialSegments:
 
 
 def _parse_record(raw: str | None, where: str) -> dict[str, object]:
-    try:
-        record = parse_json(raw or "")
-    except ValueError:
-        record = None
+    record = try_json(raw or "")
     if not isinstance(record, dict):
         raise BadRecord(f"{where}: expected a JSON object with start_char and end_char, found none", "no JSON object")
     return record

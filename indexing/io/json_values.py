@@ -33,6 +33,14 @@ def parse_json(text: bytes | str) -> Any:
     return orjson.loads(text)
 
 
+def try_json(text: bytes | str) -> Any:
+    """The value of a JSON text, by `parse_json`; None if it is not JSON."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        return None
+
+
 def parse_reply(body: bytes) -> Any:
     """The value of a server's JSON, by `parse_json`.
 
