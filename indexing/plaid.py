@@ -38,7 +38,7 @@ Hits = list[tuple[int, float]]
 
 
 def settle_plaid(model: str) -> PlaidSet:
-    """Describe a PLAID index by its model. `UserError` unless that is one of late interaction; `MissingPackage`."""
+    """Describe a PLAID index by its model, one of late interaction, else `UserError`; also as `import_plaid`."""
     import_plaid()
     place = str(Path(model).resolve()) if Path(model).is_dir() else model
     checkpoint = read_checkpoint(place)
@@ -67,7 +67,7 @@ def open_plaid_encoder(one: PlaidSet) -> LateEncoder:
 
 
 def write_plaid(texts: Texts, one: PlaidSet, folder: Path, effort: Effort) -> None:
-    """Encode texts for a PLAID index, but those of an earlier try. `UserError` for too few tokens; `MissingPackage`."""
+    """Encode texts for a PLAID index, except those of an earlier try. `UserError` for too few tokens."""
     import_plaid()
     encoder, shards = open_plaid_encoder(one), folder.with_name(f"{folder.name}.shards")
     shards.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def _compress(files: Sequence[Path], counts: Sequence[int], folder: Path, thread
 
 @of_one_index
 def open_plaid(index: Index, name: str) -> Any:
-    """Open a PLAID index, or take the open one. `UserError` if it is missing or damaged, `MissingPackage`."""
+    """Open a PLAID index, or take the open one. `UserError` if it is missing or damaged; also as `import_plaid`."""
     folder, plaid = index.plaid_of(name), import_plaid()
 
     def load() -> Any:

@@ -121,7 +121,7 @@ class RestStore(Store):
         return len(self._numberings[-1].ids)
 
     def ids(self, rows: ArrayLike) -> list[str]:
-        """Return ids of rows (int[n]) of any numbering. `IndexError` for an unknown row; `UserError` for a lost -1."""
+        """Return ids of rows (int[n]), of any numbering. `IndexError` for an unknown row, `UserError` for -1."""
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise UserError(f"{self._path}: lacks documents that the run has found: make the run anew, in another out")

@@ -181,7 +181,7 @@ def read_description(index: Index) -> dict[str, Any]:
 def change_segments(
     older: Index, found: Mapping[str, Any], new: Iterable[Document], gone: Iterable[Document]
 ) -> Counter[str]:
-    """Count segments by kind after changes. Only those of an older version, uncounted, read `new` and `gone`."""
+    """Count segments by kind after changes; `new` and `gone` are read only if an older version found these."""
     segments = Counter(older.segments)
     if "segments" in found:
         segments.update(found["segments"])

@@ -168,7 +168,7 @@ def read_files(files: Sequence[CorpusFile], extract: str, report: Report = stop)
 def embed_shards(
     store: Texts, embedding: Embedding, shards: Sequence[range], _threads: int = 1, tick: Tick = lambda _: None
 ) -> Iterator[EmbeddedShard]:
-    """Embed shards as `embed_shards` of `vectors` does; an error waits for those before, to be the local one."""
+    """Embed shards by Ray; an error waits for the shards before its own, so that it is that of the local engine."""
     ray = import_ray()
     cpus = int(ray.cluster_resources().get("CPU", 1))
     pool = ray.data.ActorPoolStrategy(size=max(1, min(len(shards), cpus)))

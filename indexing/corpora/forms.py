@@ -226,7 +226,7 @@ def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Pa
 
 
 def find_form(file: Path, within: PurePath, given: str | None, main: str) -> str | None:
-    """The form of a file, None if unreadable, empty if it holds no document; `within` and `main` place it."""
+    """The form of a file `within` a corpus of the form `main`: None if unreadable, empty if without a document."""
     if given:
         form = given if FORMATS[given].names.fullmatch(strip_compression(file)) else None
     else:

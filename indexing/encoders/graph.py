@@ -106,7 +106,7 @@ def round_weights(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArr
 
 
 def build_graph(weights: Weights, layout: Layout, head: Head, integers: bool = False) -> bytes:
-    """Build the graph from rows, float32[texts, tokens, width], to a head. Some layers may multiply `integers`."""
+    """Build the graph from rows, float32[texts, tokens, width], to a head. With `integers`, layers multiply these."""
     from onnx import TensorProto, helper
 
     own = _Graph(weights, layout, integers)

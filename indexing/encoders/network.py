@@ -53,7 +53,7 @@ class Network:
 
 
 def open_network(checkpoint: Checkpoint, head: Head) -> Network:
-    """Load a network with a head. `UserError` if nothing here can run its files, `MissingPackage` without one."""
+    """Load a network with one of its heads. `UserError` or `MissingPackage` if nothing here can run it."""
     if checkpoint.kind in FAMILY and checkpoint.weights:
         return open_built(checkpoint, head)
     return open_graph(checkpoint.graph, head) if checkpoint.graph else open_torch(checkpoint, head)

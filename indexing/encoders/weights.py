@@ -136,7 +136,7 @@ def list_weights(file: Path) -> dict[str, Weight]:
 
 
 def read_linear(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Read a linear layer: weights, float32[outputs, inputs], and bias, float32[outputs] or zero. `UserError`."""
+    """Read a linear layer, or `UserError`: weights, float32[outputs, inputs], and bias, float32[outputs] or zero."""
     weights = list_weights(path)
     if "linear.weight" not in weights:
         raise UserError(f"{path}: found no weights 'linear.weight', expected those of a linear layer")

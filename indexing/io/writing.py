@@ -166,7 +166,7 @@ def _compress(file: IO[bytes], path: Path) -> AbstractContextManager[Any]:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Make a folder if need be, and hold its lock. `UserError` if another process does; `NotWritten` if it cannot."""
+    """Make a folder if need be, and hold its lock. `UserError` if another process holds it, else `NotWritten`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = find_lock(folder)

@@ -164,7 +164,7 @@ def discourse_tree(sections: Tree, text: str) -> Tree:
 
 
 def relations_from(tree: Tree, id: int, most: int = MOST_RELATIONS) -> list[Related]:
-    """Siblings of a node and its ancestors, nearest first (`RelationsFrom`, DiscoRAG, Listing 1). `KeyError`."""
+    """Siblings of a node and its ancestors, nearest first: `RelationsFrom` of DiscoRAG, as in Listing 1."""
     depth = depths(tree)
     found: list[Related] = []
     node = tree[id]

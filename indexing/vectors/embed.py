@@ -53,7 +53,7 @@ def find_device(embedding: Embedding) -> str:
 
 @cache
 def load_model(embedding: Embedding) -> Embedder:
-    """The model of an embedding, or word vectors, loaded once. `UserError` if it is no encoder; `MissingPackage`."""
+    """The model of an embedding, or word vectors, loaded once. `UserError` or `MissingPackage` if it cannot be."""
     if embedding == WORDS:
         return WordVectors()
     if embedding.url:

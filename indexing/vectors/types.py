@@ -70,7 +70,7 @@ class Embedder(Protocol):
         ...
 
     def embed(self, texts: Sequence[str], threads: int = ..., tick: Tick = ..., cut: ReportCut = ...) -> Vectors:
-        """Vectors on the grid, float32[len(texts), dimension], for any threads. `TextRefused` if a text cannot be."""
+        """Vectors on the grid, float32[len(texts), dimension]. `TextRefused` if a text cannot be embedded."""
         ...
 
 

@@ -61,7 +61,7 @@ class OpenSearchSparse(Sparse):
         threads: int = 1,  # noqa: ARG002
         tick: Tick = lambda _: None,
     ) -> Rankings:
-        """Rank the top `depth` by BM25; ties by id. Long queries are split. `UserError` without answer."""
+        """Rank the top `depth` by BM25; ties by id. Long queries are split. `UserError` without an answer."""
         weights = [Counter(self.stems(query)) if isinstance(query, str) else query for query in queries]
         long = [
             number for number, own in enumerate(weights) if len(own) > DEFAULT_CLAUSES and len(own) > self._most_words()
