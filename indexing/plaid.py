@@ -18,7 +18,7 @@ from keystone.indexing.errors import MissingPackage, UserError
 from keystone.indexing.index import Index, PlaidSet, of_one_index
 from keystone.indexing.io.staged import stage
 from keystone.indexing.io.system import allow_open_files
-from keystone.indexing.types import Tick
+from keystone.indexing.types import Tick, chunks
 from keystone.indexing.vectors.shards import Texts, foretell
 from keystone.indexing.vectors.types import Effort
 
@@ -71,10 +71,7 @@ def write_plaid(texts: Texts, one: PlaidSet, folder: Path, effort: Effort) -> No
     import_plaid()
     encoder, shards = open_plaid_encoder(one), folder.with_name(f"{folder.name}.shards")
     shards.mkdir(parents=True, exist_ok=True)
-    parts = {
-        f"{start:08d}.npy": range(start, min(start + SHARD_TEXTS, len(texts)))
-        for start in range(0, len(texts), SHARD_TEXTS)
-    }
+    parts = {f"{rows.start:08d}.npy": rows for rows in chunks(range(len(texts)), SHARD_TEXTS)}
     missing = [rows for name, rows in parts.items() if not (shards / f"{name}.json").exists()]
 
     def encode(places: Sequence[int]) -> list[Matrix]:
@@ -115,8 +112,8 @@ def _compress(files: Sequence[Path], counts: Sequence[int], folder: Path, thread
 
     allow_open_files(len(files))
     tokens = (torch.from_numpy(np.load(file, mmap_mode="c")) for file in files)
-    sizes = [counts[start : start + SHARD_TEXTS] for start in range(0, len(counts), SHARD_TEXTS)]
-    texts = [text for own, size in zip(tokens, sizes, strict=True) for text in own.split(size)]
+    sizes = zip(tokens, chunks(counts, SHARD_TEXTS), strict=True)
+    texts = [text for own, size in sizes for text in own.split(size)]
     with plaid.FastPlaid(str(folder), device="cpu") as made:
         made.create(texts, start_from_scratch=0, use_triton_kmeans=False)  # 0: it keeps no copy of the vectors
         made.freeze()

@@ -16,7 +16,7 @@ from warnings import warn
 import orjson
 
 from keystone.generation.queries.compose import make_narrative_query
-from keystone.indexing.builds import parts
+from keystone.indexing.builds import changes
 from keystone.indexing.builds import update as updates
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings, check_set_name, settle_vectors
@@ -152,7 +152,7 @@ def change_parts(
         plaid={name: settle_plaid(model) for name, model in plaid.items()},
         threads=steps.THREADS,
     )
-    return parts.change_parts(check_index(index).folder, settings, dropped)
+    return changes.change_parts(check_index(index).folder, settings, dropped)
 
 
 @contextmanager
