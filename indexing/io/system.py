@@ -1,9 +1,7 @@
 """What Windows lacks or does by other means: locks of files and folders, groups of processes, modes, the C library.
 
-Also an interrupt (Ctrl-C) that ends the process within a time, whatever its threads do.
-
 No other module may use these directly, and a test checks that. The branches for Windows are tested with a stand-in of
-its module `msvcrt`, and not on Windows itself.
+its module `msvcrt`, and not on Windows itself. An interrupt (Ctrl-C) is here too, which ends the process within a time.
 """
 
 import ctypes
