@@ -25,7 +25,6 @@ BATCH_IDS = 2**13
 
 
 CHUNK_BYTES = 2**16
-"""The bytes that one read copies from a store to another."""
 
 
 def build_store(documents: Iterable[Document], folder: Path, progress: Progress = silent, report: Report = stop) -> int:

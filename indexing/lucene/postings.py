@@ -36,7 +36,6 @@ from keystone.indexing.lucene.write import CONTENTS_FIELD, open_reader
 from keystone.indexing.types import Progress, silent
 
 TERMS_AT_ONCE = 4096
-"""The terms whose postings one call into Java copies."""
 FEW_TERMS = 10_000
 """Up to this many terms, Python finds them sooner than a process loads Numba."""
 CHECKED_BYTES = 1 << 28

@@ -27,7 +27,6 @@ ABSENT_TEXT = "\0"
 SEARCH_BATCH_IDS = 32
 """The ids that one read takes for a document. Few documents have more segments."""
 BATCH_TEXTS = 256
-"""The documents whose texts one read takes."""
 
 _REF = "org.apache.lucene.util.BytesRef"
 TERMS, POSTINGS = "org.apache.lucene.index.TermsEnum", "org.apache.lucene.index.PostingsEnum"
@@ -193,7 +192,6 @@ def _read_variable_length(content: bytes, place: int) -> tuple[int, int]:
 
 
 BATCH_IDS = 2**16
-"""The ids that one read takes."""
 
 
 def build_rows(reader: Any, where: str, folder: Path, progress: Progress = silent) -> int:

@@ -66,11 +66,9 @@ class Dialogue(Generic[T, R]):
     """How the parts of a job become requests, and how Keystone reads the answers."""
 
     request_of: Callable[[T], Request]
-    """Makes the request of a part."""
     read: Callable[[T, Reply], "Read[T, R]"]
     """Reads a whole answer to a part. It never sees an answer that says the cluster is busy. It may raise."""
     at_once: int
-    """The maximum number of requests at a time."""
     patience: float = PATIENCE_S
     """The seconds without any success after which the job gives up."""
 

@@ -54,7 +54,6 @@ BUILDERS = {
     "discourse": Builder(1, _build_discourse),
     "facts": Builder(1, _build_facts),
 }
-"""The builder of each kind of structure."""
 
 
 def read_section_trees(index: Index, documents: Sequence[Document]) -> list[Tree]:

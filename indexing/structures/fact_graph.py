@@ -182,7 +182,6 @@ FUNCTION_WORDS = frozenset(
     use used very want wanted was way we well went were what when where whether which while who whole whom whose why
     will with within without would yes yet you your""".split()
 )
-"""English words that are no key elements, in lower case."""
 
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W_][\w'\u2019&-]*")
 _LINKS = frozenset(("of", "the", "de", "van", "von"))

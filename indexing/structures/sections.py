@@ -30,7 +30,6 @@ MOST_PAIRS, MOST_PLACES, FEWEST_PLACES = 200_000, 32, 4
 """Bounds of the work: pairs of heading and place over a document, and places that one heading considers."""
 
 LONGEST_HEADING = 300
-"""Characters."""
 
 
 def normal_form(heading: str) -> str:

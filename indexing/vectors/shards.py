@@ -28,7 +28,6 @@ SHARD_DOCUMENTS = 4_096
 
 
 STEP = "Embedding documents"
-"""The name of the step in the progress."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,6 @@ class Forecast:
     """What vectors or impacts will take, said before any of them is made."""
 
     step: str
-    """The name of the step in the progress."""
     texts: int
     bytes: int
     """The space on disk."""
@@ -41,7 +40,6 @@ class Forecast:
 
 
 Foretell = Callable[[Forecast], None]
-"""Receives a forecast."""
 
 
 @dataclass(frozen=True, slots=True)

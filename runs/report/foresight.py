@@ -13,8 +13,7 @@ from keystone.generation.types import Usage
 from keystone.indexing.encoders.weights import Footprint, measure_footprint
 from keystone.retrieval.dense import DenseSystem
 from keystone.retrieval.impact import ImpactSystem
-from keystone.retrieval.late import LateSystem
-from keystone.retrieval.plaid import PlaidSystem
+from keystone.retrieval.late import LateSystem, PlaidSystem
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.directory import Plan, plan_stages
 from keystone.runs.pipeline.foresight import Asked, AskedTopic, Foreseen
