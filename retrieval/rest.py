@@ -96,21 +96,18 @@ class RestSearcher:
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
         """Raise `UserError`, unless the list is empty: a server does not count documents."""
-        return self._refused(stems)
+        if not stems:
+            return []
+        raise UserError(
+            f"{self._store.server.url}: a REST server does not tell how many documents hold a word, here {stems[0]!r}: "
+            "set retrieval.feedback: none, queries.topic: lead and queries.variants: 0"
+        )
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
         """Raise `UserError`, unless the list is empty: a server does not count documents."""
-        return self._refused(words)
+        return self.stem_frequencies(words)
 
     def _text(self, query: str | Mapping[str, float]) -> str:
         if not isinstance(query, str):
             raise UserError(f"{self._store.server.url}: takes no weighted words: set retrieval.feedback: none")
         return query
-
-    def _refused(self, words: Sequence[str]) -> list[int]:
-        if not words:
-            return []
-        raise UserError(
-            f"{self._store.server.url}: a REST server does not tell how many documents hold a word, here {words[0]!r}: "
-            "set retrieval.feedback: none, queries.topic: lead and queries.variants: 0"
-        )

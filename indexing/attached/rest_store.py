@@ -77,12 +77,6 @@ def adopt_server(
     return adopt(corpus, out, at, settings, lambda _folder: None, languages=languages)
 
 
-def open_server(index: Index) -> Server:
-    """Connect to the server that holds an index. `UserError` for an unknown form of the interface."""
-    at, rate = index.at, index.at.get(MAX_RATE)
-    return Server(at["url"], at["name"], at["api"], at.get(KEY_ENV), float(rate) if rate else None)
-
-
 @dataclass(frozen=True, slots=True)
 class _Numbering:
     """Rows of documents: the document `ids[i]` has the row `first + i`. The ids ascend as UTF-8."""
@@ -110,7 +104,9 @@ class RestStore(Store):
     """
 
     def __init__(self, index: Index) -> None:
-        self._path, self.server = index.folder / FOUND, open_server(index)
+        at, rate = index.at, index.at.get(MAX_RATE)
+        self.server = Server(at["url"], at["name"], at["api"], at.get(KEY_ENV), float(rate) if rate else None)
+        self._path = index.folder / FOUND
         self._language_field = "language" if index.languages else ""
         self._searches = index.folder / SEARCHES
         with self._opened() as registry, registry:

@@ -94,14 +94,9 @@ def is_window(segment_id: str) -> bool:
     return bool(re.search(r"#w\d+_\d+\Z", segment_id))
 
 
-def is_cut_officially(document_id: str) -> bool:
-    """Whether a document of this id belongs to MS MARCO V2.1, for which only official segments count."""
-    return bool(re.fullmatch(MS_MARCO_DOCUMENT_PATTERN, document_id))
-
-
 def refuse_windows(document: Document, segments: Path | None = None) -> None:
     """Raise `UserError` for windows that cut MS MARCO V2.1; `segments` should have held its official segments."""
-    if is_cut_officially(document.id) and is_window(document.segments[0].id):
+    if re.fullmatch(MS_MARCO_DOCUMENT_PATTERN, document.id) and is_window(document.segments[0].id):
         where = f"{document.place}: " if document.place else ""
         none = f"{where}document {document.id} has no official segment"
         if segments:

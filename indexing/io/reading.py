@@ -125,17 +125,19 @@ def _find_compression(source: Path) -> str | None:
     return f".{found.lastgroup}" if found else None
 
 
-class _Empty(io.RawIOBase):
-    """The content of a file with the name of a compressed one, and without any byte."""
-
+class _Reader(io.RawIOBase):
     def readable(self) -> bool:
         return True
+
+
+class _Empty(_Reader):
+    """The content of a file with the name of a compressed one, and without any byte."""
 
     def readinto(self, _buffer: Any) -> int:
         raise EOFError("the file is empty, expected a compressed one")
 
 
-class _Zstandard(io.RawIOBase):
+class _Zstandard(_Reader):
     """The content of a Zstandard file; unlike the library's readers, it raises an error for a truncated file."""
 
     READ_BYTES = 2**14
@@ -146,9 +148,6 @@ class _Zstandard(io.RawIOBase):
         self._file = file
         self._frame: zstandard.ZstdDecompressionObj | None = None
         self._compressed = self._content = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
 
     def readinto(self, buffer: Any) -> int:
         while not self._content:
@@ -179,7 +178,7 @@ class _Zstandard(io.RawIOBase):
         super().close()
 
 
-class _Lzw(io.RawIOBase):
+class _Lzw(_Reader):
     """The content of a file of compress, in a temporary file. An error comes behind the part before the damage."""
 
     def __init__(self, source: Path) -> None:
@@ -192,9 +191,6 @@ class _Lzw(io.RawIOBase):
         except (ValueError, OSError) as error:
             self._damage = f"Not a file of compress, or a damaged one: {error}"
         self._content.seek(0)
-
-    def readable(self) -> bool:
-        return True
 
     def readinto(self, buffer: Any) -> int:
         if not (size := self._content.readinto(buffer)) and self._damage:

@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +67,7 @@ class PostingsSearcher(Sparse):
         self._kept = np.empty(0, np.float32)
         self._visited = 0
 
-    @property
+    @cached_property
     def ranks_all(self) -> bool:
         """Whether each document with a word of a query has a score above 0, also with these parameters."""
         return bool(np.float32(1) + self._inverse[: int(self._postings.lengths.max(initial=0)) + 1].min() > 1)
@@ -210,7 +211,7 @@ class ImpactSearcher(PostingsSearcher):
         super().__init__(postings)
         self._inverse = np.empty(0, np.float32)
 
-    @property
+    @cached_property
     def ranks_all(self) -> bool:
         """Whether each document with an entry of a query has a score above 0: always."""
         return True
