@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import ClassVar, NoReturn
 
 PRINTED_LENGTH = 500
-"""Characters of a foreign text that an error repeats."""
 
 _TEMPORARY = re.compile(r"(?<![^\s/'\"(=])\.([^/\n]+?)(\.\d+)?\.partial\b")
 """The name of a file or folder that is being written, `.NAME.partial` or `.NAME.PROCESS.partial`."""
@@ -87,10 +86,7 @@ class UnknownForm(WrongReply):
 
 
 class TurnedAway(Exception):
-    """A server that is busy or down did not take a request.
-
-    It asks to wait for `wait` seconds; None names no time. If `reached` is false, the server gave no answer at all.
-    """
+    """A busy server took no request; it asks for `wait` seconds, or names none. Or it was not `reached` at all."""
 
     def __init__(self, message: str, wait: float | None = None, reached: bool = True) -> None:
         super().__init__(message)

@@ -35,7 +35,6 @@ Impacts = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 
 
 Rows = NDArray[np.int64]
-"""Rows of documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +91,7 @@ def encode_impacts(texts: Texts, one: ImpactSet, shards: Path, effort: Effort, r
 
 
 class RowImpacts:
-    """The impacts of documents by row, from files of `encode_impacts`, for an engine that inverts them itself.
-
-    The engine keeps whole numbers up to `most` exactly.
-    """
+    """Impacts by row from files of `encode_impacts`, for an engine that keeps numbers up to `most` exactly."""
 
     def __init__(self, files: Sequence[Path], most: int) -> None:
         self._most = most
@@ -103,10 +99,7 @@ class RowImpacts:
         self._lasts = np.array([shard[0, -1] for shard in self._shards], np.int64)
 
     def of(self, rows: range) -> list[dict[str, int]]:
-        """Return the impacts above 0 of each of these consecutive documents, by the numbers of entries, as texts.
-
-        `UserError` for an impact above `most`.
-        """
+        """Return the impacts of consecutive documents by the numbers of entries. `UserError` for one above `most`."""
         found: list[dict[str, int]] = [{} for _ in rows]
         first, last = np.searchsorted(self._lasts, [rows.start, rows.stop])
         for shard in self._shards[first : last + 1]:
@@ -135,7 +128,6 @@ def _list_shards(rows: Rows, offsets: Offsets) -> Iterator[Rows]:
 
 
 def _encode(one: ImpactSet, texts: Texts, rows: Rows, offsets: Offsets, threads: int) -> NDArray[np.int32]:
-    """Encode the documents of some rows: int32[3, postings], of rows, entries and impacts."""
     places = np.concatenate([np.arange(offsets[row], offsets[row + 1]) for row in rows.tolist()])
     weighted = open_impact_encoder(one).encode_documents([text.contents for text in texts.get(places)], threads)
     return np.stack(join_weights(np.repeat(rows.astype(np.int32), offsets[rows + 1] - offsets[rows]), weighted))
@@ -177,7 +169,7 @@ def _invert(files: list[Path], documents: int, one: ImpactSet, folder: Path) -> 
     ranks = np.empty(len(vocabulary), np.int64)
     ranks[np.array(sorted(range(len(vocabulary)), key=vocabulary.__getitem__), np.int64)] = np.arange(len(vocabulary))
     counts, most, total = np.zeros(len(vocabulary), np.int64), 1, 0
-    for _, entries, impacts in map(_load, files):
+    for _, entries, impacts in map(np.load, files):
         counts += np.bincount(ranks[entries], minlength=len(vocabulary))
         most, total = max(most, int(impacts.max(initial=0))), total + int(impacts.sum(dtype=np.int64))
     ends = np.cumsum(counts)
@@ -186,7 +178,7 @@ def _invert(files: list[Path], documents: int, one: ImpactSet, folder: Path) -> 
     kind = np.uint8 if most < 256 else np.uint32
     rows_file = np.lib.format.open_memmap(folder / "rows.npy", "w+", np.int32, (int(counts.sum()),))
     impacts_file = np.lib.format.open_memmap(folder / "frequencies.npy", "w+", kind, (len(rows_file),))
-    for rows, entries, impacts in map(_load, files):
+    for rows, entries, impacts in map(np.load, files):
         own = ranks[entries]
         order = np.argsort(own, kind="stable")
         found, firsts, numbers = np.unique(own[order], return_index=True, return_counts=True)
@@ -198,11 +190,6 @@ def _invert(files: list[Path], documents: int, one: ImpactSet, folder: Path) -> 
     held = np.flatnonzero(counts)
     terms = [term for rank, term in enumerate(sorted(vocabulary)) if counts[rank]]
     save_postings(folder, terms, np.concatenate([[0], ends[held]]), np.zeros(documents, np.uint8), documents, total)
-
-
-def _load(file: Path) -> Impacts:
-    rows, entries, impacts = np.load(file)
-    return rows, entries, impacts
 
 
 def settle_impacts(model: str) -> ImpactSet:

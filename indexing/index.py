@@ -109,10 +109,7 @@ class Index:
     left_out: dict[str, int]
     """The number of the corpus's records that are no documents, by kind."""
     cut: int
-    """The number of documents, or of passages, that are longer than the embedding model's window.
-
-    Their vectors stand for their beginning.
-    """
+    """The number of documents, or of passages, longer than the window: their vectors stand for the beginning."""
     faiss: str | None
     """The kind of the FAISS index; None if there is none."""
     at: dict[str, str] = field(default_factory=dict)
@@ -120,18 +117,13 @@ class Index:
     faiss_shards: int = 0
     """The number of files that hold the FAISS index; 0 for a single file, which a search reads as a whole."""
     segments: dict[str, int] = field(default_factory=dict)
-    """The number of `official` segments, which the corpus has, and of `windows`, which Keystone cut; may be empty.
-
-    If documents have a title and no text, `blank` is their number.
-    """
+    """The numbers of `official` segments, of `windows` that Keystone cut, and of `blank` documents; may be empty."""
     passages: bool = False
     """Whether each segment has a vector of its own, a passage; otherwise each document has one."""
     vectors: dict[str, VectorSet] = field(default_factory=dict)
-    """The further sets of vectors by their names."""
     faiss_shard: int | None = None
     """The number of vectors in each of these files; None for a single file, and if an older version built them."""
     impacts: dict[str, ImpactSet] = field(default_factory=dict)
-    """The sets of impacts by their names."""
     set_name: str = ""
     """The name of the set of vectors that `embedding` and the files of vectors belong to; empty for the main set."""
     recall: Recall | None = None
@@ -145,7 +137,6 @@ class Index:
     device: str = "cpu"
     """Where the models of vectors ran when the index was built: `cpu` or `cuda`."""
     plaid: dict[str, PlaidSet] = field(default_factory=dict)
-    """The PLAID indexes by their names."""
     parts: OpenParts | None = field(default=None, compare=False, repr=False)
     """The parts that stay open, as `hold_open` says; None if each use opens its parts."""
 
@@ -168,10 +159,7 @@ class Index:
         return self.at.get("backend", "lucene")
 
     def with_vectors(self, name: str | None) -> "Index":
-        """Return the same index with a further set of vectors as its main one; None keeps the main one.
-
-        `UserError` for a name that the index lacks.
-        """
+        """Return the index with a further set of vectors as its main one, if named. `UserError` for one it lacks."""
         if name is None:
             return self
         if name not in self.vectors:
@@ -180,10 +168,7 @@ class Index:
                 f"vectors: found {name!r} for {self.folder}, expected {expected} (keystone index --vectors)"
             )
         own = self.vectors[name]
-        return replace(
-            self, embedding=own.embedding, faiss=own.faiss, faiss_shards=own.faiss_shards, passages=own.passages,
-            cut=own.cut, set_name=name, recall=own.recall,
-        )  # fmt: skip
+        return replace(self, set_name=name, **{field: getattr(own, field) for field in VectorSet.__dataclass_fields__})
 
     def list_languages(self) -> list["Index"]:
         """List the index once for each language whose documents have postings of their own; else the index itself."""
@@ -207,10 +192,7 @@ class Index:
         return self.languages[self.language_part] if self.language_part else all_documents
 
     def take(self, name: Hashable, open_part: Callable[[], T]) -> T:
-        """Open a part of the index, or take the one of this name that stays open.
-
-        `UserError` if the part is opened to stay, and the folder no longer holds the index.
-        """
+        """Open a part, or take the one that stays open. `UserError` if the folder no longer holds the index."""
         if self.parts is None:
             return open_part()
 
@@ -289,6 +271,11 @@ class Index:
         """The files of a FAISS index in several files; empty if it is the file `dense`."""
         return shard_files(self.vector_folder, self.faiss_shards)
 
+    @property
+    def dense_files(self) -> list[Path]:
+        """All files of the FAISS index, in the order of rows."""
+        return self.dense_shards or [self.dense]
+
 
 def open_index(folder: Path) -> Index:
     """Read the description in an index folder. `UserError` if the folder is no index, or has another layout."""
@@ -322,10 +309,7 @@ def describe_languages(index: Index) -> dict[str, Any]:
 
 
 def hold_open(index: Index) -> Index:
-    """Return the same index, whose parts stay open once they are opened, also when the folder holds another index.
-
-    An index whose documents are elsewhere is returned as it is.
-    """
+    """Return the same index, whose parts stay open once opened, unless its documents are elsewhere."""
     return index if index.at else replace(index, parts=OpenParts())
 
 
@@ -334,10 +318,7 @@ def _read_recall(found: Mapping[str, Any]) -> Recall | None:
 
 
 def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
-    """Guard a function that opens a part of an index, so that nobody uses parts of two indexes together.
-
-    `UserError` if the folder no longer holds the index when the part is open, whatever the function returns or raises.
-    """
+    """Guard a function that opens a part. `UserError` if the folder no longer holds the index afterwards."""
 
     @wraps(open_part)
     def opened(index: Index, /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -362,7 +343,6 @@ def _guard(index: Index) -> Iterator[None]:
 
 
 def _key_in(folder: Path) -> str | None:
-    """Read the key of the index in a folder; None if there is no index."""
     try:
         return open_index(folder).key
     except UserError:

@@ -18,7 +18,7 @@ from keystone.indexing.errors import MissingPackage, UserError
 from keystone.indexing.index import Index, PlaidSet, of_one_index
 from keystone.indexing.io.staged import stage
 from keystone.indexing.io.system import allow_open_files
-from keystone.indexing.types import Tick
+from keystone.indexing.types import Tick, chunks
 from keystone.indexing.vectors.shards import Texts, foretell
 from keystone.indexing.vectors.types import Effort
 
@@ -38,11 +38,7 @@ Hits = list[tuple[int, float]]
 
 
 def settle_plaid(model: str) -> PlaidSet:
-    """Describe a PLAID index by a model: its place and digest.
-
-    `UserError` as from `read_checkpoint`, and if it is no checkpoint of late interaction. `MissingPackage` without
-    fast-plaid.
-    """
+    """Describe a PLAID index by its model, one of late interaction, else `UserError`; also as `import_plaid`."""
     import_plaid()
     place = str(Path(model).resolve()) if Path(model).is_dir() else model
     checkpoint = read_checkpoint(place)
@@ -52,10 +48,7 @@ def settle_plaid(model: str) -> PlaidSet:
 
 
 def import_plaid(threads: int = 1) -> Any:
-    """Import fast-plaid's module of searches, whose PyTorch then has this number of threads.
-
-    `MissingPackage` if it is not installed.
-    """
+    """Import fast-plaid's searches, and give PyTorch these threads. `MissingPackage` if it is not installed."""
     try:
         import torch
         from fast_plaid.search import fast_plaid
@@ -74,17 +67,11 @@ def open_plaid_encoder(one: PlaidSet) -> LateEncoder:
 
 
 def write_plaid(texts: Texts, one: PlaidSet, folder: Path, effort: Effort) -> None:
-    """Encode all texts for a PLAID index in the folder `folder`, except what an earlier try has encoded.
-
-    `UserError` as from `open_plaid_encoder`, and for too few tokens. `MissingPackage` without fast-plaid.
-    """
+    """Encode texts for a PLAID index, except those of an earlier try. `UserError` for too few tokens."""
     import_plaid()
     encoder, shards = open_plaid_encoder(one), folder.with_name(f"{folder.name}.shards")
     shards.mkdir(parents=True, exist_ok=True)
-    parts = {
-        f"{start:08d}.npy": range(start, min(start + SHARD_TEXTS, len(texts)))
-        for start in range(0, len(texts), SHARD_TEXTS)
-    }
+    parts = {f"{rows.start:08d}.npy": rows for rows in chunks(range(len(texts)), SHARD_TEXTS)}
     missing = [rows for name, rows in parts.items() if not (shards / f"{name}.json").exists()]
 
     def encode(places: Sequence[int]) -> list[Matrix]:
@@ -110,10 +97,7 @@ def write_plaid(texts: Texts, one: PlaidSet, folder: Path, effort: Effort) -> No
 
 
 def save_vectors(path: Path, texts: Sequence[Matrix], model: str) -> list[int]:
-    """Save the vectors of texts as float16[tokens, dimension]; returns the number of each text's tokens.
-
-    `UserError` if a number is not finite.
-    """
+    """Save vectors as float16[tokens, dimension]; returns each text's tokens. `UserError` unless all are finite."""
     vectors = np.concatenate(texts)
     if not np.isfinite(vectors).all():
         raise UserError(f"{model}: found vectors that are not finite, expected numbers: fetch the checkpoint again")
@@ -128,8 +112,8 @@ def _compress(files: Sequence[Path], counts: Sequence[int], folder: Path, thread
 
     allow_open_files(len(files))
     tokens = (torch.from_numpy(np.load(file, mmap_mode="c")) for file in files)
-    sizes = [counts[start : start + SHARD_TEXTS] for start in range(0, len(counts), SHARD_TEXTS)]
-    texts = [text for own, size in zip(tokens, sizes, strict=True) for text in own.split(size)]
+    sizes = zip(tokens, chunks(counts, SHARD_TEXTS), strict=True)
+    texts = [text for own, size in sizes for text in own.split(size)]
     with plaid.FastPlaid(str(folder), device="cpu") as made:
         made.create(texts, start_from_scratch=0, use_triton_kmeans=False)  # 0: it keeps no copy of the vectors
         made.freeze()
@@ -137,10 +121,7 @@ def _compress(files: Sequence[Path], counts: Sequence[int], folder: Path, thread
 
 @of_one_index
 def open_plaid(index: Index, name: str) -> Any:
-    """Open a PLAID index for `search_plaid`, or take the one that stays open.
-
-    `UserError` for a set that the index lacks, and for one that is damaged. `MissingPackage` without fast-plaid.
-    """
+    """Open a PLAID index, or take the open one. `UserError` if it is missing or damaged; also as `import_plaid`."""
     folder, plaid = index.plaid_of(name), import_plaid()
 
     def load() -> Any:

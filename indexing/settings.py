@@ -64,11 +64,7 @@ NONE = "none"
 
 
 class NoneNamed:
-    """Marks a setting whose value `none` is None in Python.
-
-    `names` are all values that a file may hold, in the order in which an error lists them. Without names, the setting
-    may be any string.
-    """
+    """Marks a setting whose value `none` is None. `names` are all values, for errors too; without, any string."""
 
     def __init__(self, *names: str) -> None:
         self._names = names

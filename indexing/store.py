@@ -19,14 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.index import Index
 from keystone.indexing.io.writing import map_array, reserve_array, unicode_name
-from keystone.indexing.types import Document, Progress, Segment, Span, Store, document_id, silent
+from keystone.indexing.types import Document, Progress, Segment, Span, Store, silent
 
 BATCH_IDS = 2**13
-"""The number of ids that a build handles at once."""
 
 
 CHUNK_BYTES = 2**16
-"""The bytes that one read copies from a store to another."""
 
 
 def build_store(documents: Iterable[Document], folder: Path, progress: Progress = silent, report: Report = stop) -> int:
@@ -128,13 +126,17 @@ def update_store(
 
 
 def _report_repeated(arrivals: Path, repeated: NDArray[np.bool_], report: Report) -> None:
-    """Report the arrivals that `repeated` bool[arrivals] marks as documents of an earlier id."""
     with arrivals.open("rb") as log:
         for line, again in zip(log, repeated, strict=True):
             if again:
                 name, place, _ = orjson.loads(line)
-                where = f"{place}: " if place else ""
-                report(BadRecord(f"{where}document id {name!r} occurs more than once in the corpus", "repeated id"))
+                report(repeated_error(name, place))
+
+
+def repeated_error(name: str, place: str) -> BadRecord:
+    """Make the error for a document whose id an earlier one has."""
+    where = f"{place}: " if place else ""
+    return BadRecord(f"{where}document id {name!r} occurs more than once in the corpus", "repeated id")
 
 
 def open_store(index: Index) -> Store:
@@ -190,10 +192,7 @@ class DocumentStore:
         return np.argsort(self._offsets[:, 0], kind="stable")
 
     def get(self, rows: ArrayLike) -> list[Document]:
-        """Return the documents of rows (int[n]).
-
-        `IndexError` for a row that is not in the store; `UserError` if the store is damaged.
-        """
+        """Return documents by row (int[n]). `IndexError` for an unknown row, `UserError` for a damaged store."""
         try:
             return [from_record(orjson.loads(record)) for record in self.records(rows)]
         except (KeyError, TypeError, ValueError) as error:
@@ -204,10 +203,7 @@ class DocumentStore:
         return (os.pread(self._records, end - start, start) for start, end in self.spans(rows).tolist())
 
     def spans(self, rows: ArrayLike) -> NDArray[np.int64]:
-        """Return where the documents of rows (int[n]) begin and end in `documents.jsonl`: int64[n, 2].
-
-        Errors as from `get`.
-        """
+        """Return where documents begin and end in `documents.jsonl`, int64[n, 2], by row; errors as from `get`."""
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise IndexError(f"row {wanted.min()} is not in the store")
@@ -226,12 +222,6 @@ class DocumentStore:
 
     def _damaged(self, why: str) -> UserError:
         return UserError(f"{self.folder / 'documents.jsonl'}: damaged: build the index again: {why}")
-
-    def segments(self, ids: Sequence[str]) -> list[Segment | None]:
-        """Return segments by id; None for a segment that is not in the store."""
-        rows = self.rows([document_id(name) for name in ids])
-        known = {row: {s.id: s for s in self.get([row])[0].segments} for row in np.unique(rows[rows >= 0]).tolist()}
-        return [known.get(row, {}).get(name) for row, name in zip(rows.tolist(), ids, strict=True)]
 
     def __iter__(self) -> Iterator[Document]:
         """Yield all documents by row."""

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+S = TypeVar("S")
 
 LONGEST_ID = 1000
 """The maximum number of characters of an id. URLs and paths fit; a text in the wrong column does not."""
@@ -67,10 +69,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document. `headings` holds one heading in each line, and `segments` is ordered by position.
-
-    `place` is the `file:line` that held the document. The document store does not keep it.
-    """
+    """A document: a heading in each line, segments by position, and its `file:line`, which no store keeps."""
 
     id: str
     text: str
@@ -156,6 +155,16 @@ WORDS = Embedding("weighted words")
 """Stands for a model where an index has none: vectors of words, by which texts are compared, but no search is made."""
 
 
+BATCH_DOCUMENTS = 2**10
+"""The number of documents that an iteration fetches at once."""
+
+
+def chunks(items: S, size: int) -> Iterator[S]:
+    """Cut a sequence, a range or an array into parts of `size` items; the last one may be shorter."""
+    whole: Any = items
+    return (whole[start : start + size] for start in range(0, len(whole), size))
+
+
 class Store(Protocol):
     """Documents in bulk, by row and by id.
 
@@ -167,6 +176,8 @@ class Store(Protocol):
 
     def __iter__(self) -> Iterator[Document]:
         """Yield all documents by row."""
+        for rows in chunks(range(len(self)), BATCH_DOCUMENTS):
+            yield from self.get(rows)
 
     def ids(self, rows: ArrayLike) -> list[str]:
         """Return the document ids of rows (int[n])."""

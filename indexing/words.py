@@ -22,7 +22,6 @@ STOP_WORDS = frozenset(
     what whatever when where whether which while who whole whom whose why will with within without wonder wondering
     would yes yet you your""".split()
 )
-"""Words without content, in lower case."""
 
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 """Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese and Chinese."""

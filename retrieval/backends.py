@@ -1,7 +1,4 @@
-"""One table of the engines that search indexes: to add an engine, write its openers and add a line here.
-
-Keystone imports an engine's module when it opens the first index of that engine.
-"""
+"""The engines that search indexes, imported when needed: to add one, write its openers and a line here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +18,7 @@ class Sparse(Protocol):
     def search(
         self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = ...
     ) -> Rankings:
-        """Rank the top `depth` documents of each query by BM25; ties by document id.
-
-        `tick` receives the number of finished queries.
-        """
+        """Rank the top `depth` documents by BM25, ties by id; `tick` gets the number of finished queries."""
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""
@@ -99,7 +93,7 @@ BACKENDS = {
         "keystone.retrieval.lucene.postings:open_impacts",
     ),
     "opensearch": Backend(
-        "keystone.indexing.opensearch.store:open_store",
+        "keystone.indexing.opensearch.store:OpenSearchStore",
         "keystone.retrieval.opensearch.sparse:open_sparse",
         "keystone.retrieval.opensearch.dense:OpenSearchDense",
         "keystone.retrieval.opensearch.sparse:OpenSearchImpacts",
@@ -107,26 +101,26 @@ BACKENDS = {
         "opensearch:",
     ),
     "rest": Backend(
-        "keystone.indexing.attached.rest_store:open_store",
-        "keystone.retrieval.rest:open_sparse",
-        attach="keystone.indexing.attached.rest_store:attach",
+        "keystone.indexing.attached.rest_store:RestStore",
+        "keystone.retrieval.rest:RestSearcher",
+        attach="keystone.indexing.attached.rest_store:adopt_server",
         prefix="rest:",
         counts_words=False,
         grows=True,
     ),
     "routir": Backend(  # an index at such a server is one of the backend `rest`
-        "keystone.indexing.attached.rest_store:open_store",
-        "keystone.retrieval.rest:open_sparse",
-        attach="keystone.indexing.attached.rest_store:attach",
+        "keystone.indexing.attached.rest_store:RestStore",
+        "keystone.retrieval.rest:RestSearcher",
+        attach="keystone.indexing.attached.rest_store:adopt_server",
         prefix="routir:",
         counts_words=False,
         grows=True,
     ),
     "pyserini": Backend(
         "keystone.indexing.attached.lucene_index:PrebuiltStore",
-        "keystone.retrieval.lucene.attached:open_sparse",
+        "keystone.retrieval.lucene.search:open_attached",
         impacts="keystone.retrieval.lucene.postings:open_impacts",
-        attach="keystone.indexing.attached.lucene_index:attach",
+        attach="keystone.indexing.attached.lucene_index:adopt_prebuilt",
         prefix="pyserini:",
         cuts=True,
     ),
@@ -144,22 +138,16 @@ def open_store(index: Index) -> Store:
 
 
 def renew_store(index: Index, store: Store) -> Store:
-    """Open a store of one's own if stores of the index's engine grow, so that its rows are freed with it.
-
-    Otherwise `store` itself serves.
-    """
+    """Open a store of one's own if the engine's stores grow, so that its rows are freed; else return `store`."""
     return open_store(index) if BACKENDS[index.backend].grows else store
 
 
 @of_one_index
 def open_sparse(index: Index, store: Store, bm25: Bm25 = BM25) -> Sparse:
-    """Open the BM25 search of an index. `store` is the index's own; a REST search adds the documents that it finds.
-
-    `UserError` for an unknown backend, for settings that it does not support, and if it cannot open the index.
-    """
-    backend = BACKENDS.get(index.backend)
-    opener = _resolve(index, backend.sparse if backend else None)
-    found: Sparse = opener(index, store, replace(bm25, feedback=None) if backend and backend.counts_words else bm25)
+    """Open the BM25 search of an index and its `store`. `UserError` if the backend cannot, or not with `bm25`."""
+    opener = _resolve(index, "sparse")
+    made_here = BACKENDS[index.backend].counts_words
+    found: Sparse = opener(index, store, replace(bm25, feedback=None) if made_here else bm25)
     return found
 
 
@@ -171,26 +159,21 @@ def open_dense(index: Index, parameters: str = "", score: PassageScore = BEST_PA
     the index has any. `UserError` for a backend that is unknown or searches no vectors, for impossible parameters, and
     if the backend cannot open the index.
     """
-    backend = BACKENDS.get(index.backend)
-    found: Dense = _resolve(index, backend.dense if backend else None)(index, parameters, score)
+    found: Dense = _resolve(index, "dense")(index, parameters, score)
     return found
 
 
 @of_one_index
 def open_impacts(index: Index, name: str) -> Impacts:
-    """Open the search of a set of impacts, or take the one that stays open.
-
-    `UserError` for a set that the index lacks, and if the backend cannot open it.
-    """
+    """Open the search of a set of impacts, or take the open one. `UserError` if it is missing or unusable."""
     index.impacts_of(name)
-    backend = BACKENDS.get(index.backend)
-    opener = _resolve(index, backend.impacts if backend else None)
+    opener = _resolve(index, "impacts")
     found: Impacts = index.take(("impacts", name), lambda: opener(index, name))
     return found
 
 
-def _resolve(index: Index, path: str | None) -> Any:
-    """Import an opener. `UserError` if this version has none for the index."""
-    if path is None:
+def _resolve(index: Index, part: str) -> Any:
+    """Import an opener of a `Backend`. `UserError` if this version has none for the index."""
+    if (path := getattr(BACKENDS.get(index.backend), part, None)) is None:
         raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")
     return resolve_name(path)

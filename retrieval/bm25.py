@@ -150,7 +150,6 @@ def _expand_queries(opened: OpenIndex, searcher: Sparse, texts: Sequence[str], f
 FEEDBACK_STEMS = 10
 """The maximum number of stems that each document, and the whole feedback, may add."""
 FEEDBACK_DOCUMENTS = 10
-"""The number of documents at the top that count as relevant."""
 COMMON_SHARE = 0.1
 """The share of all documents above which a stem is too common to be added."""
 ORIGINAL_WEIGHT = 0.5
@@ -164,10 +163,7 @@ _STEM_OF_ANY_SCRIPT = re.compile(r"\S{2,20}")
 
 
 def serves(stem: str, documents_with_it: int, documents: int, any_script: bool = False) -> bool:
-    """Tell whether feedback may add a stem that occurs in `documents_with_it` of all `documents`.
-
-    For English, as in Anserini, a stem has 2 to 20 ASCII letters or digits; with `any_script`, 2 to 20 characters.
-    """
+    """Tell whether feedback may add a stem: rare, of 2 to 20 ASCII letters or digits, or of any characters."""
     form = _STEM_OF_ANY_SCRIPT if any_script else _STEM
     return bool(form.fullmatch(stem)) and documents_with_it <= COMMON_SHARE * documents
 
@@ -189,10 +185,7 @@ def rm3(query: Mapping[str, float], documents: Sequence[Mapping[str, float]], sc
 
 
 def rocchio(query: Mapping[str, float], documents: Sequence[Mapping[str, float]], scores: Sequence[float]) -> Vector:
-    """Expand a query by Rocchio (1971): its vector plus 0.75 of the mean of the documents' vectors, of unit length.
-
-    `query` and `documents` hold term frequencies. Each document counts alike, whatever its score.
-    """
+    """Expand term frequencies by Rocchio (1971): plus 0.75 of the mean of the documents, at unit length."""
     mean: Vector = {}
     for document, _ in zip(documents, scores, strict=True):
         _add(mean, _largest(_divide(document, math.hypot(*document.values()))), 1 / len(documents))
@@ -200,7 +193,6 @@ def rocchio(query: Mapping[str, float], documents: Sequence[Mapping[str, float]]
 
 
 METHODS: dict[str, Feedback] = {"rm3": rm3, "rocchio": rocchio}
-"""The feedback methods by name."""
 
 
 def _largest(vector: Mapping[str, float]) -> Vector:

@@ -22,7 +22,6 @@ from keystone.indexing.vectors.faiss_index import (
     bind_search,
     import_faiss,
     load_dense,
-    load_dense_shards,
     make_faiss_index,
     search_shards,
 )
@@ -94,27 +93,22 @@ FEW_PRODUCTS = 200_000
 
 def open_dense(index: Index, parameters: str, score: PassageScore) -> Dense:
     """Open the FAISS index of an index folder. `UserError` if it is damaged, and for impossible parameters."""
-    path = index.dense_shards or ([index.dense] if index.parts else index.dense)  # what stays open is mapped
+    mapped = bool(index.dense_shards or index.parts)  # what stays open is mapped
     if index.passages:
-        return PassageSearcher(open_passages(index, parameters, mapped=path != index.dense), score)
-    return index.take(
-        ("dense", index.set_name, parameters), lambda: FaissSearcher(path, parameters, index.chosen_parameters)
-    )
+        return PassageSearcher(open_passages(index, parameters, mapped), score)
+    files, chosen = index.dense_files, index.chosen_parameters
+    return index.take(("dense", index.set_name, parameters), lambda: FaissSearcher(files, parameters, chosen, mapped))
 
 
 class FaissSearcher:
     """Dense search of the FAISS index that `build_dense` or `build_dense_shards` made.
 
-    `path` is the index's file, or its files in the order of rows; Keystone maps several files into memory instead of
-    reading them. `parameters` sets the search of an inexact index, such as `nprobe=16`, over those that its build has
-    `chosen`.
+    `files` are those of the index in the order of rows, which stay on disk if `mapped`. `parameters` sets the search of
+    an inexact index, such as `nprobe=16`, over those that its build has `chosen`.
     """
 
-    def __init__(self, path: Path | Sequence[Path], parameters: str = "", chosen: str = "") -> None:
-        if isinstance(path, Path):
-            self._parts = [load_dense(path, parameters, chosen=chosen)]
-        else:
-            self._parts = load_dense_shards(path, parameters, chosen)
+    def __init__(self, files: Sequence[Path], parameters: str = "", chosen: str = "", mapped: bool = False) -> None:
+        self._parts = [load_dense(file, parameters, mapped, chosen) for file in files]
 
     @property
     def dimension(self) -> int:

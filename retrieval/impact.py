@@ -1,7 +1,4 @@
-"""Systems of the kind `impact`: learned sparse retrieval, by the impacts of a set of an index.
-
-The score of a document is the inner product of its impacts and those of the query, a whole number.
-"""
+"""Systems of the kind `impact`: learned sparse retrieval by inner products of impacts, whole numbers."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal

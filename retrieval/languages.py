@@ -15,10 +15,7 @@ from keystone.retrieval.types import Queries, Rankings, ranked
 
 
 class LanguageSearcher:
-    """The search of the documents in one language: its rows become rows of the whole index.
-
-    `rows` holds the rows of these documents in the whole index, int32[documents], ascending.
-    """
+    """The search in one language, whose rows in the whole index are `rows`, int32[documents], ascending."""
 
     def __init__(self, searcher: Sparse, rows: NDArray[np.int32]) -> None:
         self._searcher, self._rows = searcher, rows

@@ -1,7 +1,7 @@
-"""Systems of the kind `late`: late interaction by a checkpoint, exact among the documents that another system finds.
+"""Late interaction: systems of the kind `late`, exact among what another system finds, and `plaid`, over all documents.
 
 The score of a document is MaxSim divided by the number of the query's vectors, so that it is at most 1. In an index of
-passages it is that of the document's best segment.
+passages it is that of the document's best segment. PLAID scores compressed vectors; `late` can rank what it finds.
 
 The vectors of documents are kept in the index's `tokens.sqlite`. The texts of a document are encoded as one batch, so
 that its vectors do not depend on the search that made them.
@@ -12,15 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
+from keystone.indexing.index import Index
 from keystone.indexing.io.kept import hash_parts, open_kept
-from keystone.indexing.types import Document
+from keystone.indexing.types import Document, chunks
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import Query, Rankings, ranked
 
 if TYPE_CHECKING:
     from keystone.indexing.encoders.late import LateEncoder, Matrix
+    from keystone.indexing.plaid import Hits
 
 DOCUMENTS_AT_ONCE = 64
 """The vectors of this many documents are in memory at once."""
@@ -79,8 +82,8 @@ def encode_queries(encoder: "LateEncoder", queries: Sequence[Query], reads: str)
 def _read_vectors(opened: OpenIndex, rows: Rows, encoder: "LateEncoder", maker: bytes) -> "Iterator[list[Matrix]]":
     """Yield the vectors of each document's texts, float32[tokens, dimension] each: kept ones, and new ones to keep."""
     with open_kept(opened.index.folder / "tokens.sqlite") as kept, ThreadPoolExecutor(opened.threads) as pool:
-        for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
-            documents = opened.store.get(rows[start : start + DOCUMENTS_AT_ONCE].tolist())
+        for some in chunks(rows, DOCUMENTS_AT_ONCE):
+            documents = opened.store.get(some.tolist())
             texts = [_list_texts(opened, document) for document in documents]
             keys = [[hash_parts(maker, [text]) for text in own] for own in texts]
             found = kept.get([key for own in keys for key in own])
@@ -99,3 +102,55 @@ def _list_texts(opened: OpenIndex, document: Document) -> list[str]:
     """List the texts of which the best one gives a document its score."""
     segments = document.segments if opened.index.passages else ()
     return [document.segment_text(one) for one in segments] or list(opened.texts_of([document]))
+
+
+class PlaidSystem(System):
+    """Late interaction over all documents. If it reads passages, it searches for the passage in place of the query."""
+
+    lowest: ClassVar[float] = -1.0
+    lane: ClassVar[str] = "cpu"
+
+    kind: Literal["plaid"] = "plaid"
+    """The kind of the system."""
+    plaid: str = Field(min_length=1)
+    """The name of the PLAID index."""
+
+    def fits(self, index: Index) -> bool:
+        """Tell whether the index holds the PLAID index. `UserError` if it lacks it."""
+        return bool(index.plaid_of(self.plaid))
+
+    def open_parts(self, opened: OpenIndex) -> None:
+        """Open the PLAID index."""
+        from keystone.indexing.plaid import open_plaid
+
+        open_plaid(opened.index, self.plaid)
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the method, by the name of the PLAID index."""
+        return {"method": "late interaction (PLAID)", "plaid": self.plaid}
+
+    def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
+        """Rank the documents that PLAID finds for each query. `UserError` as from `open_plaid`."""
+        from keystone.indexing.plaid import LEAST_SCORED, open_plaid, open_plaid_encoder, search_plaid
+        from keystone.indexing.vectors.passages import load_offsets
+
+        assert within is None  # no setting gives candidates to this kind
+        index = opened.index
+        asked = encode_queries(open_plaid_encoder(index.plaid[self.plaid]), queries, self.reads)
+        offsets = load_offsets(index) if index.offsets.exists() else None
+        depth = self.depth
+        if offsets is not None:  # a document's passages may be many
+            depth = max(LEAST_SCORED, depth * -(-int(offsets[-1]) // (len(offsets) - 1)))
+        with opened.progress("PLAID search", len(queries)) as tick:
+            found = search_plaid(open_plaid(index, self.plaid), asked, depth, opened.threads, tick)
+        hits = [_rank_hits(own, len(query), offsets) for own, query in zip(found, asked, strict=True)]
+        return ranked([query.id for query in queries], [rows for rows, _ in hits], [own for _, own in hits], self.depth)
+
+
+def _rank_hits(hits: "Hits", length: int, offsets: NDArray[np.int64] | None) -> tuple[Rows, NDArray[np.float32]]:
+    """List the rows of the documents of texts, and the best score of each by one of `length` vectors of the query."""
+    texts = np.array([text for text, _ in hits], np.int64)
+    scores = np.array([score / length for _, score in hits], np.float32)
+    owners = texts if offsets is None else np.searchsorted(offsets, texts, side="right") - 1
+    rows, firsts = np.unique(owners, return_index=True)  # the first hit of a document is its best
+    return rows.astype(np.int32), scores[firsts]

@@ -70,10 +70,7 @@ def _find_blocks(offsets: Offsets) -> Iterator[tuple[int, int]]:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _keep_best(products: Vectors, ends: Offsets, first: int, score: PassageScore, kept: _Kept) -> None:
-    """Offer the documents of a block, from row `first`, to each query: `products` float32[passages, queries].
-
-    `ends` int64[documents + 1] are the offsets of passages in the block.
-    """
+    """Offer the documents of a block, int64[documents + 1] of offsets, to queries: float32[passages, queries]."""
     queries, wanted = products.shape[1], kept.keys.shape[1] // 2
     top, value = np.empty((score.best, queries), np.float32), np.empty(queries, np.float32)
     total, combined = np.empty(queries, np.float64), np.empty(queries, np.float32)
@@ -119,10 +116,7 @@ def _read_score(key: int) -> float:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _insert(products: Vectors, top: Vectors, value: Vectors) -> None:
-    """Insert a passage's product for each query into the highest ones, float32[best, queries], best first.
-
-    `value` float32[queries] is overwritten.
-    """
+    """Insert products into the best ones, float32[best, queries], best first; `value` float32[queries] is space."""
     best = top[0]
     for q in range(len(value)):
         high, low = best[q], products[q]

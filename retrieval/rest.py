@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, pairwise
-from typing import cast
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from keystone.indexing.attached.rest_store import PROBES, RestStore
 from keystone.indexing.errors import Refused, TooDeep, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.lucene.analyzer import stems_of
-from keystone.indexing.types import Store, Tick
-from keystone.retrieval.backends import Sparse
+from keystone.indexing.types import Tick
 from keystone.retrieval.ties import SPARE_HITS, search_past_ties
 from keystone.retrieval.types import K1, B, Bm25, Columns, Queries, Rankings, offsets_of, ranked
 
@@ -21,22 +19,15 @@ DEFAULTS = {"k1": K1, "b": B, "feedback": "none"}
 """The settings that need no parameter of the server."""
 
 
-def open_sparse(index: Index, store: Store, bm25: Bm25) -> Sparse:
-    """Open the search of an index on a REST server; `store` is the one that `open_store` gave for the index.
-
-    Of an index in several languages, the server searches all, or one, `index.language_part`. It gets `bm25.k1` and
-    `bm25.b` unless both are the defaults, which are the server's own, and `bm25.feedback` if that is set.
-    """
-    return RestSearcher(cast(RestStore, store), bm25, index)
-
-
 class RestSearcher:
     """The search of a server's index, by the server's own scores. `store` receives the documents that it finds.
 
-    A server accepts texts only, and it does not tell how many documents hold a word.
+    A server accepts texts only, and it does not tell how many documents hold a word. It gets `bm25.k1` and `bm25.b`
+    unless both are the defaults, which are its own, and `bm25.feedback` if that is set. Of an index in several
+    languages, it searches all, or one, `index.language_part`.
     """
 
-    def __init__(self, store: RestStore, bm25: Bm25, index: Index) -> None:
+    def __init__(self, index: Index, store: RestStore, bm25: Bm25) -> None:
         self._store, self._stems = store, partial(stems_of, language=index.language)
         self._language = {"language": index.language_part} if index.language_part else {}
         self._parameters: dict[str, float | str] = {} if (bm25.k1, bm25.b) == (K1, B) else {"k1": bm25.k1, "b": bm25.b}
@@ -105,21 +96,18 @@ class RestSearcher:
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
         """Raise `UserError`, unless the list is empty: a server does not count documents."""
-        return self._refused(stems)
+        if not stems:
+            return []
+        raise UserError(
+            f"{self._store.server.url}: a REST server does not tell how many documents hold a word, here {stems[0]!r}: "
+            "set retrieval.feedback: none, queries.topic: lead and queries.variants: 0"
+        )
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
         """Raise `UserError`, unless the list is empty: a server does not count documents."""
-        return self._refused(words)
+        return self.stem_frequencies(words)
 
     def _text(self, query: str | Mapping[str, float]) -> str:
         if not isinstance(query, str):
             raise UserError(f"{self._store.server.url}: takes no weighted words: set retrieval.feedback: none")
         return query
-
-    def _refused(self, words: Sequence[str]) -> list[int]:
-        if not words:
-            return []
-        raise UserError(
-            f"{self._store.server.url}: a REST server does not tell how many documents hold a word, here {words[0]!r}: "
-            "set retrieval.feedback: none, queries.topic: lead and queries.variants: 0"
-        )

@@ -16,8 +16,7 @@ from keystone.indexing.settings import read_settings
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.dense import DenseSystem
 from keystone.retrieval.impact import ImpactSystem
-from keystone.retrieval.late import LateSystem
-from keystone.retrieval.plaid import PlaidSystem
+from keystone.retrieval.late import LateSystem, PlaidSystem
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import Query, Rankings, offsets_of
 
@@ -32,7 +31,6 @@ KINDS: OpenTable[type[System]] = OpenTable(
 
 
 def _read_system(value: Any) -> System:
-    """Read the settings of a system of the kind that a value names."""
     if isinstance(value, System):
         return value
     kind = value.get("kind") if isinstance(value, dict) else None

@@ -74,10 +74,7 @@ class System(StrictSettings):
         return False
 
     def describe(self) -> dict[str, Any]:
-        """Describe the method of the system in the words of `ir_metadata`.
-
-        Without a `method`, it is the embedding model of the main set of vectors, or of the set `vectors`.
-        """
+        """Describe the method for `ir_metadata`; without a `method`, it is the embedding model of the vectors."""
         return {"method": self.kind}
 
     def identify(self) -> str | None:

@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 from keystone.indexing.errors import UserError
 
 Statistics = Literal["global", "local"]
-"""The shards that count in how many documents a word occurs: all of them (`global`), or the document's own (`local`).
-
-For `global`, OpenSearch asks each shard twice.
-"""
+"""The shards that count words: all of them, which OpenSearch asks twice, or the document's own."""
 
 K1, B = 0.9, 0.4
 """Anserini's parameters of BM25."""
@@ -157,7 +154,6 @@ class Rankings:
 
 
 def _check_offsets(rankings: Rankings) -> None:
-    """Raise `ValueError` if the offsets do not divide the columns among the queries."""
     offsets, docs, scores = rankings.offsets, rankings.docs, rankings.scores
     if len(offsets) != len(rankings.query_ids) + 1:
         raise ValueError(f"found {len(offsets)} offsets for {len(rankings.query_ids)} queries, expected one more")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -48,41 +49,32 @@ class AttachSettings:
 DEFAULTS = AttachSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
-    """The engine that holds an index's documents and postings, and what an index folder adds to it."""
+def adopt(
+    corpus: Path,
+    out: Path,
+    at: dict[str, str],
+    settings: AttachSettings,
+    fill: Callable[[Path], int | None],
+    parts: tuple[str, ...] = (),
+    languages: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[Index, bool]:
+    """Make an index folder over documents and postings `at` an engine; also returns whether it is new.
 
-    at: dict[str, str]
-    """The engine and the place of the index there, as in `Index.at`."""
-    embedding: Embedding | None
-    """The model by which runs embed the documents that they find; None if they embed nothing."""
-    parts: tuple[str, ...] = ()
-    """The files and folders that Keystone adds beside `index.json`."""
-    passages: bool = False
-    """Whether runs embed each segment of these documents; otherwise each document."""
-    impacts: Mapping[str, ImpactSet] = field(default_factory=dict)
-    """The model of the impacts that the index holds, by a name."""
-    languages: Mapping[str, Any] = field(default_factory=dict)
-    """What `index.json` says of the languages of the documents; empty for English."""
-
-
-def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path], int | None]) -> tuple[Index, bool]:
-    """Make an index folder over an attachment; also returns whether it is new.
-
-    `fill` makes the attachment's parts in a folder and returns the number of documents, None if it is unknown. If
-    `out` already holds this very index, only the name of its server's key and the rate may change. `UserError` if
-    `out` holds anything else, and for an impossible embedding model.
+    `fill` makes the `parts` that Keystone adds beside `index.json`, and returns the number of documents, None if it is
+    unknown. `languages` is what `index.json` says of the languages of the documents; it is empty for English. If `out`
+    already holds this very index, only the name of its server's key and the rate may change. `UserError` if `out` holds
+    anything else, and for an impossible embedding model.
     """
-    at, embedding = attachment.at, attachment.embedding
+    embedding = settings.embedding
     model = embedding.as_json() if embedding else None
     place = {name: value for name, value in at.items() if name not in _ACCESS}
     made_of = [FORMAT, place, embedding.made_by if embedding else None]
-    if attachment.impacts:
-        made_of.append(["impacts", {name: one.weights for name, one in attachment.impacts.items()}])
-    if attachment.languages:
-        codes = sorted(attachment.languages.get("languages", ()))
-        made_of.append(["language", attachment.languages["language"], *codes])
-    key = digest([*made_of, "passages"] if attachment.passages else made_of)
+    if settings.impacts:
+        made_of.append(["impacts", {name: one.weights for name, one in settings.impacts.items()}])
+    if languages:
+        codes = sorted(languages.get("languages", ()))
+        made_of.append(["language", languages["language"], *codes])
+    key = digest([*made_of, "passages"] if settings.passages else made_of)
     if out.exists():
         existing = open_index(out)
         if existing.key != key:
@@ -92,21 +84,18 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
         return open_index(out), False
     if embedding:
         load_embedder(embedding)  # raises for an impossible model now, though only runs use it
-    with partial_folder(out, key, (*attachment.parts, "index.json")) as folder:
+    with partial_folder(out, key, (*parts, "index.json")) as folder:
         meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": None, "documents": fill(folder)}
-        meta |= {"left_out": {}, "cut": 0, "at": at, "corpus": str(corpus), "passages": attachment.passages}
-        meta |= attachment.languages
-        if attachment.impacts:
-            meta["impacts"] = {name: asdict(one) for name, one in attachment.impacts.items()}
+        meta |= {"left_out": {}, "cut": 0, "at": at, "corpus": str(corpus), "passages": settings.passages}
+        meta |= languages
+        if settings.impacts:
+            meta["impacts"] = {name: asdict(one) for name, one in settings.impacts.items()}
         write_description(folder, meta)
     return open_index(out), True
 
 
 def limit_rate(index: Index, rate: float) -> Index:
-    """Return the same index with at most `rate` requests a second to its server; 0 keeps its own limit.
-
-    `UserError` if the index is not on a REST server.
-    """
+    """Limit the requests a second to a REST server; 0 keeps its limit. `UserError` for any other index."""
     if rate and index.backend != REST:
         raise UserError(
             f"retrieval.max_rate: found {rate:g} for {index.folder}, expected an index on a REST server, or 0"

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from keystone.indexing.attached.attach import DEFAULTS, Attachment, AttachSettings, adopt
+from keystone.indexing.attached.attach import DEFAULTS, AttachSettings, adopt
 from keystone.indexing.corpora import pyserini
 from keystone.indexing.corpora.corpus import make_corpus_key
 from keystone.indexing.corpora.locate import SegmentRecord, locate_segments
-from keystone.indexing.corpora.official_segments import OfficialSegments
+from keystone.indexing.corpora.pyserini import OfficialSegments
 from keystone.indexing.corpora.segments import cut_segments, refuse_windows
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index
@@ -45,17 +45,10 @@ BACKEND = "pyserini"
 ROWS = "rows"
 KEPT_READERS = 8
 """The Lucene indexes whose texts stay open."""
-BATCH_DOCUMENTS = 2**10
-"""The number of documents that an iteration fetches at once."""
-
-
-def attach(corpus: str, out: Path, settings: AttachSettings, progress: Progress) -> tuple[Index, bool]:
-    """Make an index folder over `pyserini:NAME` or a folder; see `adopt_prebuilt`."""
-    return adopt_prebuilt(Path(corpus), out, settings, progress)
 
 
 def adopt_prebuilt(
-    corpus: Path, out: Path, settings: AttachSettings = DEFAULTS, progress: Progress = silent
+    corpus: Path | str, out: Path, settings: AttachSettings = DEFAULTS, progress: Progress = silent
 ) -> tuple[Index, bool]:
     """Make an index folder over the Lucene index `pyserini:NAME` or `pyserini:FOLDER`; also returns whether it is new.
 
@@ -63,7 +56,7 @@ def adopt_prebuilt(
     documents, or has unusable ids, and if `out` holds another index. It also does so for documents of MS MARCO V2.1
     with neither `segments` nor `windows` in the settings.
     """
-    segments = settings.segments
+    corpus, segments = Path(corpus), settings.segments
     at = {"backend": BACKEND, "index": _place(corpus), "state": _state(corpus)}
     if segments:
         at |= {"segments": _place(segments)}
@@ -90,7 +83,7 @@ def adopt_prebuilt(
     if len(settings.impacts) > 1:
         raise UserError(f"{corpus}: found {len(settings.impacts)} --impacts, expected one: the model of the index")
     parts = (ROWS, "impacts") if settings.impacts else (ROWS,)
-    return adopt(corpus, out, Attachment(at, settings.embedding, parts, settings.passages, settings.impacts), fill)
+    return adopt(corpus, out, at, settings, fill, parts)
 
 
 def _copy_impacts(corpus: Path, rows: LuceneRows, folder: Path, progress: Progress) -> None:
@@ -139,10 +132,7 @@ def _state(path: Path) -> str:
 
 
 class PrebuiltStore(Store):
-    """The documents that a Lucene index stores, by row. Several threads may read at the same time.
-
-    `UserError` if the Lucene index is gone or has changed.
-    """
+    """Documents that a Lucene index stores, for any threads. `UserError` if the index is gone or has changed."""
 
     def __init__(self, index: Index) -> None:
         self.lucene_rows = LuceneRows(index.folder / ROWS)
@@ -161,10 +151,7 @@ class PrebuiltStore(Store):
         return rows_of(self.lucene_rows.ids, ids)
 
     def get(self, rows: ArrayLike) -> list[Document]:
-        """Return the documents of rows (int[n]).
-
-        `IndexError` for a row that is not in the store; `UserError` for a document that the index does not store.
-        """
+        """Return the documents of rows (int[n]). `IndexError` for an unknown row, `UserError` for one not stored."""
         raws, names = self.raws(rows), self.ids(rows)
         cuts: list[list[SegmentRecord]] = [[] for _ in names]
         if self._segments:
@@ -173,21 +160,13 @@ class PrebuiltStore(Store):
         return [self._document(name, raw, own) for name, raw, own in zip(names, raws, cuts, strict=True)]
 
     def raws(self, rows: ArrayLike) -> list[str | None]:
-        """Return the documents of rows (int[n]) as the index stores them, None for one that it does not store.
-
-        `IndexError` for a row that is not in the store.
-        """
+        """Return documents by row (int[n]) as stored; None for one that is not. `IndexError` for an unknown row."""
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise IndexError(f"row {wanted.min()} is not in the store")
         numbers = self.lucene_rows.numbers(wanted).tolist()
         with _java():
             return _texts(self._folder, self._state).of(numbers)
-
-    def __iter__(self) -> Iterator[Document]:
-        """Yield all documents by row."""
-        for start in range(0, len(self), BATCH_DOCUMENTS):
-            yield from self.get(range(start, min(start + BATCH_DOCUMENTS, len(self))))
 
     def _document(self, name: str, raw: str | None, cuts: list[SegmentRecord]) -> Document:
         where = f"{pyserini.PREFIX}{self._path}: document {name}"
@@ -225,9 +204,7 @@ def _official(name: str) -> OfficialSegments:
 EXAMINED_DOCUMENTS = 20
 """The documents whose terms are examined, spread over the index."""
 EXAMINED_LENGTHS = 1000
-"""The documents whose lengths are examined, the first ones."""
 EXAMINED_WORDS = 40
-"""The words of a document that are examined, the first ones."""
 MOST_OTHER_FORMS = 0.05
 """The most words that an index may hold in another form than their stems, as a share of those that have a stem."""
 LEAST_STEMS = 0.5
@@ -238,10 +215,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def check_field(reader: Any, where: str, holds_impacts: bool = False) -> None:
-    """`UserError` if the field of texts is missing, or lacks the frequencies and lengths that BM25 needs.
-
-    Also if the index holds impacts, or if it should and does not.
-    """
+    """`UserError` unless the field of texts suits BM25, or holds impacts if and only if it should."""
     infos = java_class("org.apache.lucene.index.FieldInfos").getMergedFieldInfos(reader)
     field = infos.fieldInfo(CONTENTS_FIELD)
     options = field.getIndexOptions().toString() if field else "NONE"

@@ -34,15 +34,12 @@ from keystone.indexing.types import describe_id, is_id
 PREFIX, ROUTIR_PREFIX = "rest:", "routir:"
 KEY, ROUTIR_KEY = "PYSERINI_API_KEY", "ROUTIR_API_KEY"
 ROUTIR = "routir"
-"""The name of RoutIR's interface."""
 MOST_REQUESTS = 8
-"""Requests at the same time."""
 REPLY_TIMEOUT_S = 60.0
 DOCUMENT_LIMIT_BYTES, HIT_LIMIT_BYTES = 2**26, 2**16
 """Bytes of a reply: for its longest document, and for each further hit."""
 
 LARGEST_SCORE = float(np.finfo(np.float32).max)
-"""The largest score that rankings can hold."""
 
 _DEPTH = re.compile(r"hits|depth|limit|most|maximum|top.?k", re.IGNORECASE)
 """Words by which a server refuses a number of hits."""
@@ -139,10 +136,7 @@ def address(corpus: Path) -> tuple[str, str] | None:
 def form_of(
     url: str, name: str, key_env: str | None = None, max_rate: float | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """The form of the interface that a server speaks for an index, and the `Server.languages` of the index.
-
-    `UserError` if the server has no such index.
-    """
+    """The form that a server speaks for an index, and its `languages`. `UserError` if it has no such index."""
     refusals = []
     for form in FORMS:
         try:
@@ -179,10 +173,7 @@ class Server:
         return [found[place] for place in range(len(queries))]
 
     def languages(self) -> dict[str, Any]:
-        """The language of the index, and the number of documents by language, as Keystone's server tells them.
-
-        Nothing for English alone, and from other servers.
-        """
+        """Language and documents by language, as Keystone's server tells them; nothing for English alone."""
         request = self._form.search_request(self.name, "document", 1, {})
         return self._ask(request, languages_of, Event())
 
@@ -225,10 +216,7 @@ class Server:
 
 
 def _each(work: Callable[[T, Event], R], items: Iterable[T]) -> Iterator[R]:
-    """The result of `work` for each item, in the order of completion; at most twice `MOST_REQUESTS` are under way.
-
-    `work` also receives an event, which is set when nobody waits for its result any more.
-    """
+    """The results of `work` as they come; few are under way. Its event is set when nobody waits any more."""
     source, stopped = iter(items), Event()
     pool = ThreadPoolExecutor(MOST_REQUESTS)
     pending: set[Future[R]] = set()
@@ -250,10 +238,7 @@ def _each(work: Callable[[T, Event], R], items: Iterable[T]) -> Iterator[R]:
 
 
 def candidates_of(reply: Any) -> list[Candidate]:
-    """Read the candidates of a reply, best first.
-
-    `ValueError` for a reply of another form, an impossible id or score, a document twice, and scores that ascend.
-    """
+    """Read the candidates, best first. `ValueError` for impossible or repeated ones, and ascending scores."""
     if isinstance(reply, dict) and isinstance(scores := reply.get("scores"), dict):  # RoutIR's
         items = [{"docid": name, "score": score} for name, score in scores.items()]
         hits = [Candidate(_id(item), _score(item), None) for item in items]

@@ -7,7 +7,7 @@ to one `RestStore`: what outlives a store is kept by id. `searches.sqlite` holds
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -17,34 +17,33 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
-from keystone.indexing.attached.attach import KEY_ENV, MAX_RATE, REST, Attachment, AttachSettings, adopt
+from keystone.indexing.attached.attach import DEFAULTS, KEY_ENV, MAX_RATE, REST, AttachSettings, adopt
 from keystone.indexing.attached.rest_server import ROUTIR, ROUTIR_PREFIX, Parameters, Server, address, form_of
 from keystone.indexing.corpora.jsonl import TEXT_KEYS, make_document
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.fields import find_field
-from keystone.indexing.io.json_values import digest, parse_json
+from keystone.indexing.io.json_values import digest, try_json
 from keystone.indexing.io.kept import open_kept
 from keystone.indexing.store import from_record, rows_of, to_record
 from keystone.indexing.types import (
     LONGEST_DOCUMENT_ID,
     Document,
-    Embedding,
     Progress,
     Segment,
     Span,
     Store,
+    chunks,
     describe_id,
     is_id,
+    silent,
 )
 
 FOUND = "found.sqlite"
 SEARCHES = "searches.sqlite"
 BATCH_IDS = 500
-"""The number of documents that one query of the registry reads."""
 MOST_ROWS = 2**31 - 1
-"""The maximum number of rows that a store can give, which int32 can hold."""
 PROBES: Mapping[tuple[str, ...], tuple[Parameters, Parameters]] = {
     ("k1", "b"): ({"k1": 0.9, "b": 0.4}, {"k1": 3.0, "b": 1.0}),
     ("feedback",): ({}, {"feedback": "rm3"}),
@@ -55,19 +54,14 @@ _SEGMENT = re.compile(r".+#\d+_\d+")
 
 
 def adopt_server(
-    corpus: Path,
-    out: Path,
-    embedding: Embedding | None = None,
-    passages: bool = False,
-    key_env: str | None = None,
-    max_rate: float | None = None,
+    corpus: Path | str, out: Path, settings: AttachSettings = DEFAULTS, _progress: Progress = silent
 ) -> tuple[Index, bool]:
     """Make an index folder over `rest:http://HOST:PORT/INDEX`, or `routir:http://HOST:PORT/COLLECTION?PIPELINE`.
 
-    Also returns whether it is new. `embedding` and `passages` say how runs embed the documents that they find, as in
-    `AttachSettings`. `key_env` names the variable with the server's key, which the index keeps by name. `max_rate` is
-    the most requests a second. `UserError` if there is no such server or index, and if `out` holds another index.
+    Also returns whether it is new. The index keeps the key of the server by the name of its variable. `UserError` if
+    there is no such server or index, and if `out` holds another index.
     """
+    corpus, key_env, max_rate = Path(corpus), settings.key_env, settings.max_rate
     found = address(corpus)
     if found is None:
         raise UserError(f"{corpus}: expected rest:http://HOST:PORT/INDEX")
@@ -80,18 +74,7 @@ def adopt_server(
     at = {"backend": REST, "url": url, "name": name, "api": form}
     at |= {KEY_ENV: key_env} if key_env else {}
     at |= {MAX_RATE: str(max_rate)} if max_rate else {}
-    return adopt(corpus, out, Attachment(at, embedding, passages=passages, languages=languages), lambda _folder: None)
-
-
-def attach(corpus: str, out: Path, settings: AttachSettings, _progress: Progress) -> tuple[Index, bool]:
-    """Make an index folder over an index on a REST server; see `adopt_server`."""
-    return adopt_server(Path(corpus), out, settings.embedding, settings.passages, settings.key_env, settings.max_rate)
-
-
-def open_server(index: Index) -> Server:
-    """Connect to the server that holds an index. `UserError` for an unknown form of the interface."""
-    at, rate = index.at, index.at.get(MAX_RATE)
-    return Server(at["url"], at["name"], at["api"], at.get(KEY_ENV), float(rate) if rate else None)
+    return adopt(corpus, out, at, settings, lambda _folder: None, languages=languages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +90,7 @@ class _Numbering:
         return self.first + len(self.ids)
 
 
-def open_store(index: Index) -> Store:
-    """Open the documents of an index on a REST server. `UserError` if the registry in the folder cannot be used."""
-    return RestStore(index)
-
-
-class RestStore:
+class RestStore(Store):
     """The documents that searches have found, by row. Several threads may read, and one may search, at the same time.
 
     A row never changes its document. Two promises oppose each other here. Searches find new documents all the time.
@@ -122,11 +100,13 @@ class RestStore:
     rows of one search, or of one call of `rows`, compare as ids; those of two searches may not.
 
     Each numbering holds all known ids, about 30 bytes each. If many topics search one after another, open a store for
-    each, which frees its numberings with the topic.
+    each, which frees its numberings with the topic. `UserError` if the registry in the folder cannot be used.
     """
 
     def __init__(self, index: Index) -> None:
-        self._path, self.server = index.folder / FOUND, open_server(index)
+        at, rate = index.at, index.at.get(MAX_RATE)
+        self.server = Server(at["url"], at["name"], at["api"], at.get(KEY_ENV), float(rate) if rate else None)
+        self._path = index.folder / FOUND
         self._language_field = "language" if index.languages else ""
         self._searches = index.folder / SEARCHES
         with self._opened() as registry, registry:
@@ -137,11 +117,7 @@ class RestStore:
         return len(self._numberings[-1].ids)
 
     def ids(self, rows: ArrayLike) -> list[str]:
-        """Return the document ids of rows (int[n]), of any numbering.
-
-        `IndexError` for a row that the store has never given. `UserError` for the row -1, by which `rows` says that
-        the registry lacks a document that a run has found.
-        """
+        """Return ids of rows (int[n]), of any numbering. `IndexError` for an unknown row, `UserError` for -1."""
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise UserError(f"{self._path}: lacks documents that the run has found: make the run anew, in another out")
@@ -170,8 +146,8 @@ class RestStore:
     def __iter__(self) -> Iterator[Document]:
         """Yield all documents by their newest row."""
         newest = self._numberings[-1]
-        for start in range(newest.first, newest.end, BATCH_IDS):
-            yield from self.get(range(start, min(start + BATCH_IDS, newest.end)))
+        for rows in chunks(range(newest.first, newest.end), BATCH_IDS):
+            yield from self.get(rows)
 
     def searches(
         self, queries: Iterable[tuple[int, str]], hits: int, parameters: Parameters = MappingProxyType({})
@@ -198,10 +174,7 @@ class RestStore:
             yield place, found
 
     def takes_parameters(self, query: str, keys: tuple[str, ...]) -> bool | None:
-        """Whether the server scores by parameters of `PROBES` that it is sent, as one query shows; asked once.
-
-        None if the query does not show it, because it finds nothing.
-        """
+        """Whether the server scores by parameters of `PROBES`, as one query shows; None if it finds nothing."""
         key = self._key("takes " + " and ".join(keys))
         with open_kept(self._searches) as kept:
             known = kept.get([key])
@@ -218,16 +191,11 @@ class RestStore:
         return scores[0] != scores[1]
 
     def _key(self, *asked: Any) -> bytes:
-        """The key of what the server is asked: its place, index and form of the interface, and for a search its query,
-        number of hits, and parameters, if any.
-        """
+        """The key of what the server is asked: place, index, form, and a search's query, hits and parameters."""
         return digest([self.server.url, self.server.name, self.server.form, *asked]).encode()
 
     def keep(self, found: Iterable[tuple[str, Any]]) -> None:
-        """Write documents to the registry: pairs of an id and the payload that came with it. It gives them no rows.
-
-        If a payload has no text, Keystone fetches the document. `UserError` if even that has no text.
-        """
+        """Keep pairs of id and payload, without rows; fetch a document without text. `UserError` if it has none."""
         payloads = dict(found)
         known = self._records(list(payloads))
         new = {name: payload for name, payload in payloads.items() if name not in known}
@@ -238,10 +206,7 @@ class RestStore:
             registry.executemany("INSERT OR IGNORE INTO documents VALUES (?, ?)", records)
 
     def number_documents(self) -> None:
-        """Give all documents of the registry rows, after the rows given so far, unless the newest rows have them all.
-
-        `UserError` if the rows would exceed int32.
-        """
+        """Give all documents new rows, unless the newest rows have them all. `UserError` beyond int32."""
         ids, newest = self._known_ids(), self._numberings[-1]
         if np.array_equal(ids, newest.ids):
             return
@@ -256,11 +221,9 @@ class RestStore:
         return np.array(names, dtype=np.bytes_)
 
     def _records(self, names: Sequence[str]) -> dict[str, bytes]:
-        """Read the records of documents that the registry holds, by id."""
         records: dict[str, bytes] = {}
         with self._opened() as registry:
-            for start in range(0, len(names), BATCH_IDS):
-                batch = names[start : start + BATCH_IDS]
+            for batch in chunks(names, BATCH_IDS):
                 marks = ", ".join("?" * len(batch))
                 records.update(registry.execute(f"SELECT id, record FROM documents WHERE id IN ({marks})", batch))
         return records
@@ -303,8 +266,7 @@ def document_of_payload(payload: Any, name: str, where: str, language_field: str
 def _object(payload: Any) -> dict[str, Any] | None:
     """Return a payload that is an object, or the object of its JSON; None for any other payload."""
     if isinstance(payload, str) and payload.lstrip().startswith("{"):
-        with suppress(ValueError):
-            payload = parse_json(payload)
+        payload = try_json(payload)
     return payload if isinstance(payload, dict) else None
 
 

@@ -1,9 +1,16 @@
-"""What an update changes: the documents of corpora that an index lacks, or holds otherwise, and the ids to remove."""
+"""What changes in an index: its documents, as an update finds them, and parts that come and go later.
 
+An update adds or replaces documents of corpora, and removes others by their ids. Parts are sets of vectors, impacts and
+PLAID. A new index with them shares the files of the older one, and takes its place at once. If a command stops at any
+moment, the older index is whole, and the same command goes on from there.
+"""
+
+import os
+import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,19 +19,28 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from keystone.indexing.builds.engines import Engine, open_engine
-from keystone.indexing.builds.index import count_segments, cut_documents, remove_shards, sum_segments
-from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.builds.index import (
+    PARTS,
+    count_segments,
+    cut_documents,
+    remove_shards,
+    sum_segments,
+    write_impact_sets,
+    write_plaid_sets,
+    write_vectors,
+)
+from keystone.indexing.builds.settings import BuildSettings, Engine, open_engine
 from keystone.indexing.corpora.corpus import Read, read_corpus
 from keystone.indexing.errors import BadRecord, Report, UserError
 from keystone.indexing.index import Index, open_index
+from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.kept import copy_kept
 from keystone.indexing.io.reading import read_text_lines
-from keystone.indexing.io.staged import partial_folder
+from keystone.indexing.io.staged import partial_folder, recover, write_description
 from keystone.indexing.io.writing import lock_folder, write_whole
-from keystone.indexing.store import DocumentStore, to_record
-from keystone.indexing.types import Document, Store
-from keystone.indexing.vectors.types import CHUNK_TEXTS
+from keystone.indexing.store import DocumentStore, repeated_error, to_record
+from keystone.indexing.types import Document, Progress, Store, chunks, silent
+from keystone.indexing.vectors.types import CHUNK_TEXTS, Effort, Foretell
 
 CHANGED = "changed.jsonl"
 """The documents that are added, or that replace others, as the store holds them."""
@@ -58,10 +74,7 @@ class Changes:
 def replace_index(
     out: Path, older: Index, key: str, parts: Collection[str], settings: BuildSettings
 ) -> Iterator[tuple[Path, Engine]]:
-    """Make an index in a folder by an engine. At the end of the block it takes the place of the older one in `out`.
-
-    It keeps the older one's files of structures and of replies. `UserError` if `out` has another index by then.
-    """
+    """Make an index that takes the place of the older one at the end. `UserError` if `out` has another by then."""
     with (
         lock_folder(out),
         partial_folder(out, key, parts, replaces=True) as folder,
@@ -78,9 +91,9 @@ def replace_index(
 def open_documents(index: Index) -> Store:
     """Open the documents of an index in its folder or in OpenSearch. `UserError` if they are not there."""
     if index.at:
-        from keystone.indexing.opensearch.store import open_store
+        from keystone.indexing.opensearch.store import OpenSearchStore
 
-        return open_store(index)
+        return OpenSearchStore(index)
     return DocumentStore(index.store)
 
 
@@ -144,10 +157,7 @@ def _read_given(
     report: Report,
     seen: set[str],
 ) -> Iterator[Document]:
-    """Yield the documents of corpora, each id once, and add the ids to `seen`.
-
-    `UserError` for a document that is to be removed.
-    """
+    """Yield each document once, and add the ids to `seen`. `UserError` for one that is to be removed."""
     for corpus in corpora:
         documents = read_corpus(
             corpus, settings.format, settings.segments, report, read=read, extract=settings.extract,
@@ -160,9 +170,7 @@ def _read_given(
                     "expected it in one of them"
                 )
             if document.id in seen:
-                where = f"{document.place}: " if document.place else ""
-                message = f"{where}document id {document.id!r} occurs more than once in the corpus"
-                report(BadRecord(message, "repeated id"))
+                report(repeated_error(document.id, document.place))
                 continue
             seen.add(document.id)
             yield document
@@ -190,10 +198,7 @@ def read_description(index: Index) -> dict[str, Any]:
 def change_segments(
     older: Index, found: Mapping[str, Any], new: Iterable[Document], gone: Iterable[Document]
 ) -> Counter[str]:
-    """Count the segments of an index by kind after the changes that `find_changes` has found.
-
-    `new` and `gone` are read only if an older version found the changes, which did not count segments.
-    """
+    """Count segments by kind after changes; `new` and `gone` are read only if an older version found these."""
     segments = Counter(older.segments)
     if "segments" in found:
         segments.update(found["segments"])
@@ -205,5 +210,76 @@ def change_segments(
 
 def read_documents(store: Store, rows: NDArray[np.integer[Any]]) -> Iterator[Document]:
     """Yield the documents of rows, int[n], in their order; memory holds some at a time."""
-    for start in range(0, len(rows), CHUNK_TEXTS):
-        yield from store.get(rows[start : start + CHUNK_TEXTS])
+    for some in chunks(rows, CHUNK_TEXTS):
+        yield from store.get(some)
+
+
+SETS = ("vectors", "impacts", "plaid")
+"""The folders of an index that hold further sets, and their keys in `index.json`."""
+
+
+def change_parts(
+    out: Path,
+    settings: BuildSettings,
+    drop: Sequence[str] = (),
+    progress: Progress = silent,
+    foretell: Foretell | None = None,
+) -> Index:
+    """Add the sets of vectors, impacts and PLAID of the settings to the index in the folder `out`; drop sets by name.
+
+    Further sets of vectors hold the same texts as those that are there, documents or passages. `foretell` receives the
+    time and space that each set will take, before it is made. `UserError` if `out` is no index in a folder, for a new
+    name that it has or a name to drop that it lacks, and for a model that cannot be.
+    """
+    recover(out)
+    older = open_index(out)
+    if older.at:
+        raise UserError(f"{out}: holds its documents in {older.backend}, expected an index in the folder")
+    held = [*older.vectors, *older.impacts, *older.plaid]
+    new = [*settings.vectors, *settings.impacts, *settings.plaid]
+    for name in new:
+        if (name in held and name not in drop) or new.count(name) > 1:
+            raise UserError(f"{out}: holds a set {name!r}, expected a new name, or one that is dropped")
+    for name in drop:
+        if name not in held:
+            expected = ", ".join(held) or "none: the index has no further sets"
+            raise UserError(f"{out}: holds no set {name!r} to drop, expected one of {expected}")
+    settings = replace(
+        settings, embedding=None, passages=older.passages, faiss=settings.faiss or "Flat",
+        faiss_shard=older.faiss_shard, opensearch=None,
+    )  # fmt: skip
+    added = {name: one.made_by for name, one in settings.vectors.items()}
+    impacts, plaid = ({name: one.weights for name, one in own.items()} for own in (settings.impacts, settings.plaid))
+    kind = [settings.faiss, settings.recall]
+    key = digest(["parts", older.key, added, impacts, kind, sorted(drop), *([plaid] if plaid else [])])
+    with replace_index(out, older, key, (*PARTS, "*.sqlite", *SETS), settings) as (folder, engine):
+        _share_files(older, folder, drop)
+        store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress, foretell)
+        made, _, _ = write_vectors(store, settings, folder, effort, engine.embed)
+        made |= write_impact_sets(store, settings, folder, effort)
+        made |= write_plaid_sets(store, settings, folder, effort)
+        write_description(folder, {**_describe(older, made, drop), "key": key})
+    return open_index(out)
+
+
+def _share_files(older: Index, folder: Path, drop: Sequence[str]) -> None:
+    """Give the files of an older index, but those of dropped sets, a second name in a folder, or copy them."""
+    dropped = [older.folder / kind / name for kind in SETS for name in drop]
+    for path in sorted(older.folder.rglob("*")):
+        there = folder / path.relative_to(older.folder)
+        is_shared = path.name != "index.json" and path.suffix != ".sqlite" and not there.exists()
+        if not path.is_file() or not is_shared or any(path.is_relative_to(place) for place in dropped):
+            continue
+        there.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, there)
+        except OSError:  # a file system without second names
+            shutil.copy2(path, there)
+
+
+def _describe(older: Index, made: dict[str, Any], drop: Sequence[str]) -> dict[str, Any]:
+    said = read_description(older)
+    for kind in SETS:
+        kept = {name: one for name, one in said.pop(kind, {}).items() if name not in drop}
+        said |= {kind: kept | made[kind]} if made.get(kind) else {kind: kept} if kept else {}
+    return said

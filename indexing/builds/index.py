@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.indexing.builds.engines import open_engine
-from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
+from keystone.indexing.builds.settings import DEFAULTS, BuildSettings, open_engine
 from keystone.indexing.corpora.corpus import ALL, MAIN, guess_format, make_corpus_key, read_corpus
 from keystone.indexing.corpora.languages import guess_language
 from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_windows
@@ -34,7 +33,7 @@ from keystone.indexing.vectors.types import Effort, Foretell
 if TYPE_CHECKING:
     from keystone.indexing.impacts import OlderImpacts, RowImpacts
     from keystone.indexing.vectors.passages import Offsets, Passages
-    from keystone.indexing.vectors.shards import Shards, Texts
+    from keystone.indexing.vectors.shards import Embed, Shards, Texts
 
 PARTS = ("store", "lucene", "postings", "languages", "dense.faiss", "dense-*.faiss", "passages.npy", "index.json")
 """The files of a complete index folder; `index.json` alone if another engine holds the rest."""
@@ -114,13 +113,7 @@ def build_index(
                 write_postings(store, folder, progress, settings.language)
             elif has_languages(settings.language):
                 check_cluster(opensearch, keys, known | describe_language(store, settings.language), embedding)
-
-            def embed(texts: "Texts", one: Embedding, _name: str, place: Path) -> "Shards":
-                from keystone.indexing.vectors.shards import embed_store
-
-                return embed_store(texts, one, place, effort, engine.embed)
-
-            made, shards, offsets = write_vectors(store, settings, folder, embed, progress)
+            made, shards, offsets = write_vectors(store, settings, folder, effort, engine.embed)
             rows: dict[str, RowImpacts] = {}
             if opensearch:
                 rows = encode_impact_sets(store, settings, folder, effort)
@@ -132,11 +125,10 @@ def build_index(
             meta = {"format": FORMAT, "key": passages_key if made["passages"] else key, **read, **made}
             meta |= {"corpus": unicode_name(corpus.name), **describe_device(settings)}
             if opensearch:
-                from keystone.indexing.opensearch.build import load_stage
-                from keystone.indexing.opensearch.load import Upload
+                from keystone.indexing.opensearch.load import Upload, load
 
                 upload = Upload(opensearch, meta, store, shards, folder / "acknowledged", offsets=offsets, impacts=rows)
-                load_stage(folder, upload, progress)
+                stage(folder, "opensearch", lambda _: load(upload, progress))
             write_description(folder, {**meta, "at": at})
         remove_shards(folder, settings.vectors)
     return open_index(out), True
@@ -171,10 +163,7 @@ def write_impact_sets(
 
 
 def write_plaid_sets(store: DocumentStore, settings: BuildSettings, folder: Path, effort: Effort) -> dict[str, Any]:
-    """Encode the tokens of all documents for each PLAID index; returns what `index.json` says of them.
-
-    If the index has passages, these are encoded. `UserError` and `MissingPackage` as from `write_plaid`.
-    """
+    """Encode all texts for each PLAID index; returns what `index.json` says of them. Errors as from `write_plaid`."""
     if not settings.plaid:
         return {}
     from keystone.indexing.plaid import write_plaid  # its encoders take long to import
@@ -216,7 +205,6 @@ def describe_impacts(settings: BuildSettings) -> dict[str, Any]:
 
 
 def _find_texts(store: DocumentStore, folder: Path) -> "Texts":
-    """Find the texts of a build in a folder: the passages, if it has any, else the documents."""
     from keystone.indexing.vectors.passages import Passages
 
     passages = folder / "passages.npy"
@@ -257,40 +245,51 @@ def describe_language(documents: Iterable[Document], language: str) -> dict[str,
     return {"language": language, **({"languages": dict(counts.most_common())} if counts else {})}
 
 
-EmbedSet = Callable[["Texts", Embedding, str, Path], "Shards"]
-"""Makes the vectors of texts by a model for the set of this name, and keeps what it makes in a folder."""
+Reuse = Callable[[str, "Texts", Callable[["Texts"], "Shards"]], "Shards"]
+"""Returns the vectors of texts for the set of this name; only those that are not known already go to the function."""
 
 
 def write_vectors(
-    store: DocumentStore, settings: BuildSettings, folder: Path, embed: EmbedSet, progress: Progress
+    store: DocumentStore,
+    settings: BuildSettings,
+    folder: Path,
+    effort: Effort,
+    embed: "Embed | None",
+    reuse: Reuse = lambda _, texts, make: make(texts),
 ) -> "tuple[dict[str, Any], Shards | None, Offsets | None]":
-    """Embed the texts of a store, and write the FAISS index of each set of vectors.
+    """Embed the texts of a store by an engine's `embed`, and write the FAISS index of each set of vectors.
 
     Returns what `index.json` says of the vectors, then the main set and the offsets of its passages for an engine that
-    holds vectors itself. `UserError` for a model or a FAISS index that cannot be, and as from `embed`.
+    holds vectors itself. `UserError` for a model or a FAISS index that cannot be, and as from `embed_store`.
     """
     embedding, passages, faiss, size = settings.embedding, settings.passages, settings.faiss, settings.faiss_shard
     models = [*([embedding] if embedding else []), *settings.vectors.values()]
     for one in models:
         _check_model(one, None if settings.opensearch else faiss)
-    shards, offsets, faiss_files, effort = None, None, 0, Effort(settings.threads, progress)
+    shards, offsets, faiss_files = None, None, 0
     kind, recall = faiss, None
     further = {name: VectorSet(one, None, passages=bool(passages)) for name, one in settings.vectors.items()}
     if models and faiss is not None:
         from keystone.indexing.vectors.passages import Passages, prefer_passages
         from keystone.indexing.vectors.recall import build_chosen
+        from keystone.indexing.vectors.shards import embed_store
 
         if passages is None:
             passages = prefer_passages(store, models[0])
-        texts = _find_passages(store, folder, progress) if passages else store
+        texts = _find_passages(store, folder, effort.progress) if passages else store
         offsets = texts.offsets if isinstance(texts, Passages) else None
+
+        def embed_set(name: str, one: Embedding, place: Path) -> "Shards":
+            place.mkdir(parents=True, exist_ok=True)
+            return reuse(name, texts, lambda new: embed_store(new, one, place, effort, embed))
+
         if embedding:
-            shards = embed(texts, embedding, "", folder / "vectors")
+            shards = embed_set("", embedding, folder / "vectors")
         if shards and not settings.opensearch:
             kind, faiss_files, recall = build_chosen(shards, faiss, settings.recall, size, folder, effort)
         for name, one in settings.vectors.items():
-            (place := folder / "vectors" / name).mkdir(parents=True, exist_ok=True)
-            vectors = embed(texts, one, name, place / "shards")
+            place = folder / "vectors" / name
+            vectors = embed_set(name, one, place / "shards")
             own, files, own_recall = build_chosen(vectors, faiss, settings.recall, size, place, effort)
             further[name] = VectorSet(one, own, files, bool(passages), vectors.cut, own_recall)
     meta: dict[str, Any] = {"embedding": embedding.as_json() if embedding else None}
@@ -343,10 +342,7 @@ def _build_store(
 
 
 def cut_documents(documents: Iterable[Document], settings: BuildSettings, report: Report) -> Iterator[Document]:
-    """Yield documents with their segments, as an index holds them; `report` receives those without text and title.
-
-    `UserError` for a document of MS MARCO V2.1 with neither official segments nor `settings.windows`.
-    """
+    """Yield documents with segments; `report` gets empty ones. `UserError` as from `refuse_windows`."""
     for document in map(cut_segments, documents):
         if has_languages(settings.language):
             try:
@@ -363,10 +359,7 @@ def cut_documents(documents: Iterable[Document], settings: BuildSettings, report
 
 
 def _tell_language(document: Document, settings: BuildSettings) -> str:
-    """Tell the code of a document's language by its field or its contents; English if no rule tells it by these.
-
-    `ValueError` for a field that names no known language.
-    """
+    """Tell the code of a document's language, English if no rule does. `ValueError` for an unknown field."""
     if not settings.language_field:
         return find_code(guess_language(document.contents)) or DEFAULT_LANGUAGE
     if (code := find_code(document.language)) is None:
@@ -404,7 +397,6 @@ def _find_passages(store: DocumentStore, folder: Path, progress: Progress) -> "P
 
 
 def _check_model(embedding: Embedding, faiss: str | None) -> None:
-    """Raise `UserError` for an impossible model or FAISS index, before the long work."""
     from keystone.indexing.vectors.embed import load_embedder
 
     dimension = load_embedder(embedding).dimension

@@ -15,10 +15,7 @@ from keystone.indexing.store import DocumentStore
 
 
 def add_lucene(index: Index) -> None:
-    """Make the folder `lucene` of an index, unless it has one, also for each language. It appears when it is whole.
-
-    `UserError` if another engine holds the documents, and while another process writes the index.
-    """
+    """Make `lucene` of an index, for each language. `UserError` if others hold the documents, or write the index."""
     if index.at:
         raise UserError(f"{index.folder}: holds its documents in {index.backend}, expected them in the folder")
     with lock_folder(index.folder):

@@ -21,13 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from keystone.indexing.builds.engines import Engine
-from keystone.indexing.builds.interrupts import interrupts_end_the_process
+from keystone.indexing.builds.settings import Engine
 from keystone.indexing.corpora.corpus import read_files as read_here
 from keystone.indexing.corpora.forms import LOCAL_FORMATS, CorpusFile
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, MissingPackage, Report, UserError, stop
-from keystone.indexing.io.system import load_c_library
+from keystone.indexing.io.system import interrupts_end_the_process, load_c_library
 from keystone.indexing.lucene.java import java_class
 from keystone.indexing.store import from_record, to_record
 from keystone.indexing.types import Document, Embedding, Tick
@@ -40,7 +39,6 @@ LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 JAVAS = [signal.Signals[name] for name in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE") if hasattr(signal, name)]
 
 REACH_TIMEOUT_S = 10
-"""The time in which a cluster must answer."""
 START_TRIES = 4
 """How many times a local cluster is started. Ray gives up a start after 30 seconds, which a busy machine can exceed."""
 
@@ -151,11 +149,7 @@ def open_ray(threads: int) -> Iterator[Engine]:
 
 
 def read_files(files: Sequence[CorpusFile], extract: str, report: Report = stop) -> Iterator[Document]:
-    """Read and segment files as `keystone.indexing.corpora.corpus.read_files` does, in the same order, by Ray's
-    workers.
-
-    `report` receives bad records. `UserError` if a file cannot be read or Ray fails.
-    """
+    """Read and segment files in order, as `read_here` does, by Ray's workers. `UserError` also if Ray fails."""
     if any(file.form in LOCAL_FORMATS for file in files):
         yield from read_here(files, extract, report)
         return
@@ -174,12 +168,10 @@ def read_files(files: Sequence[CorpusFile], extract: str, report: Report = stop)
 def embed_shards(
     store: Texts, embedding: Embedding, shards: Sequence[range], _threads: int = 1, tick: Tick = lambda _: None
 ) -> Iterator[EmbeddedShard]:
-    """Embed shards as `keystone.indexing.vectors.shards.embed_shards` does; yields them in the order in which they are
-    done.
-
-    An error waits for the shards before its own, so that it is the error of the local engine.
-    """
-    pool = import_ray().data.ActorPoolStrategy(size=max(1, min(len(shards), _cpus())))
+    """Embed shards by Ray; an error waits for the shards before its own, so that it is that of the local engine."""
+    ray = import_ray()
+    cpus = int(ray.cluster_resources().get("CPU", 1))
+    pool = ray.data.ActorPoolStrategy(size=max(1, min(len(shards), cpus)))
     ends = _dataset([(rows.start, rows.stop) for rows in shards])
     texts = ends.map_batches(partial(_texts, store), batch_size=1, **_here())
     made = texts.map_batches(_Embedder, fn_constructor_args=(embedding,), batch_size=1, compute=pool, num_cpus=1)
@@ -201,8 +193,6 @@ def embed_shards(
 
 
 class _Embedder:
-    """An actor of the pool, with the model in its memory."""
-
     def __init__(self, embedding: Embedding) -> None:
         self._embedding = embedding
 
@@ -255,10 +245,6 @@ def _groups(files: Sequence[CorpusFile]) -> list[list[CorpusFile]]:
             size = own
         groups[-1].append(file)
     return groups
-
-
-def _cpus() -> int:
-    return int(import_ray().cluster_resources().get("CPU", 1))
 
 
 def _here() -> dict[str, Any]:

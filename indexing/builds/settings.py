@@ -1,16 +1,22 @@
-"""The settings of an index build."""
+"""What a build is asked for: its settings, its further sets of vectors and impacts, and the engine of its long work."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
+from keystone.indexing.errors import UserError
 from keystone.indexing.index import ImpactSet, PlaidSet
 from keystone.indexing.languages import DEFAULT_LANGUAGE, FIELD_PREFIX
-from keystone.indexing.types import MINILM, Embedding
+from keystone.indexing.types import EMBEDDED, MINILM, Embedding
 
 if TYPE_CHECKING:
+    from keystone.indexing.corpora.corpus import Read
     from keystone.indexing.opensearch.index import Target
+    from keystone.indexing.vectors.shards import Embed
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +36,7 @@ class BuildSettings:
     embedding: Embedding | None = MINILM
     """The embedding model; None for no embeddings."""
     faiss: str | None = "Flat"
-    """FAISS's factory string, such as `Flat` or `HNSW32`; None lets runs embed the documents that they find.
-
-    `smallest` chooses the smallest kind that reaches `recall`.
-    """
+    """FAISS's factory string, or `smallest` that reaches `recall`; None lets runs embed what they find."""
     recall: float | None = None
     """The recall at 10 that search parameters, or the kind, are chosen for: above 0, at most 1; None chooses none."""
     faiss_shard: int | None = None
@@ -49,7 +52,7 @@ class BuildSettings:
     plaid: Mapping[str, PlaidSet] = field(default_factory=dict)
     """The checkpoints of late interaction of PLAID indexes, by the names of the sets."""
     engine: str = "local"
-    """Where the long work runs: a name in `keystone.indexing.builds.engines.ENGINES`."""
+    """Where the long work runs: a name in `ENGINES`."""
     threads: int = 1
     """The number of threads, or of CPUs of a local Ray cluster."""
 
@@ -60,3 +63,63 @@ class BuildSettings:
 
 
 DEFAULTS = BuildSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How a build reads the files of a corpus, and how it embeds shards of documents."""
+
+    read: "Read"
+    embed: "Embed | None" = None
+    """None for this process, so that a build without vectors need not import what makes them."""
+
+
+ENGINES = {"local": "keystone.indexing.builds.settings:open_local", "ray": "keystone.indexing.builds.ray:open_ray"}
+"""The import path, `MODULE:FUNCTION`, of the opener of each engine: a function of (threads), a context manager of an
+`Engine`. To add an engine, write its opener and add a line here. All engines make the same bytes."""
+
+
+def open_engine(name: str, threads: int) -> AbstractContextManager[Engine]:
+    """Open an engine for the length of a block. `UserError` for an unknown name, and if the engine cannot start."""
+    if name not in ENGINES:
+        raise UserError(f"engine: found {name!r}, expected one of {', '.join(ENGINES)}")
+    engine: AbstractContextManager[Engine] = resolve_name(ENGINES[name])(threads)
+    return engine
+
+
+@contextmanager
+def open_local(_threads: int) -> Iterator[Engine]:
+    """Open the engine that works in this process."""
+    from keystone.indexing.corpora.corpus import read_files
+
+    yield Engine(read_files)
+
+
+SET_NAME = re.compile(r"[a-z][a-z0-9_-]{0,49}")
+"""The name of a set, and of its folder."""
+
+
+def check_set_name(name: Any, others: Collection[str], where: str) -> None:
+    """Check the name of a set beside those of `others`. `UserError` begins with `where`, the place of the name."""
+    if not isinstance(name, str) or not SET_NAME.fullmatch(name) or name in others:
+        raise UserError(f"{where}: found the name {name!r}, expected a new one of lower-case letters, digits, _ and -")
+
+
+def settle_vectors(value: Any, url: str | None, note: Callable[[str], None], where: str) -> Embedding:
+    """Settle the model of a set of vectors from a mapping with keys of `Embedding`.
+
+    A model without a URL is the embedded one, a folder, one with a backend, at `url`, or else one of the hub. `note` is
+    that of `settle_embedding`. `UserError` for anything else begins with `where`, the place of the value.
+    """
+    if not isinstance(value, dict) or not value.get("model"):
+        raise UserError(f"{where}: expected a model, as in {{model: M, url: U, ...}}")
+    types = {**dict.fromkeys(Embedding.__dataclass_fields__, str), "window": int, "dimensions": int}
+    del types["weights"]
+    for key, one in value.items():
+        if type(one) is not types.get(key):
+            raise UserError(f"{where}: found {key}: {one!r}, expected {', '.join(types)} with their values")
+    from keystone.indexing.vectors.embed import settle_embedding
+
+    is_here = value["model"] in EMBEDDED or "backend" in value or Path(value["model"]).is_dir()
+    has_prefixes = bool({"query_prefix", "passage_prefix"} & value.keys())
+    return settle_embedding(Embedding(**{"url": None if is_here else url, **value}), has_prefixes, note)

@@ -5,7 +5,7 @@ the order of the files. Only texts that the older index lacks are embedded. The 
 one at once. If an update stops at any moment, the older index is whole, and the same update goes on from there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.changed_postings import update_postings
 from keystone.indexing.lucene.postings import open_postings
 from keystone.indexing.store import DocumentStore, update_store
-from keystone.indexing.types import Embedding, Progress, silent
+from keystone.indexing.types import Progress, silent
 from keystone.indexing.vectors.types import Effort
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ def update_index(
         if not changes:
             raise Unneeded
         if not (folder / "index.json").exists():
-            fill = _fill_cluster if older.at else _fill
+            fill = _fill
+            if older.at:
+                from keystone.indexing.builds.update_cluster import fill_cluster as fill
             fill(folder, older, found, settings, engine.embed, progress)
     return open_index(out), changes
 
@@ -147,7 +149,6 @@ def _fill(
     embed: "Embed | None",
     progress: Progress,
 ) -> None:
-    """Make all parts of the new index in a folder from the older index and the changed documents."""
     before = DocumentStore(older.store)
     with (folder / CHANGED).open("rb") as lines:
         changed = [orjson.loads(line)["id"] for line in lines]
@@ -164,17 +165,12 @@ def _fill(
     else:
         write_postings(store, folder, progress, older.language)
 
-    def embed_set(texts: "Texts", one: Embedding, name: str, place: Path) -> "Shards":
+    def reuse(name: str, texts: "Texts", make: "Callable[[Texts], Shards]") -> "Shards":
         from keystone.indexing.vectors.reuse import join_vectors  # only if there are vectors: imports take long
-        from keystone.indexing.vectors.shards import embed_store
 
-        place.mkdir(exist_ok=True)
-        return join_vectors(
-            older.with_vectors(name or None), before, texts, stayed,
-            lambda new: embed_store(new, one, place, effort, embed),
-        )  # fmt: skip
+        return join_vectors(older.with_vectors(name or None), before, texts, stayed, make)
 
-    made, _, _ = write_vectors(store, settings, folder, embed_set, progress)
+    made, _, _ = write_vectors(store, settings, folder, effort, embed, reuse)
     if settings.impacts:
         from keystone.indexing.impacts import OlderImpacts
 
@@ -190,13 +186,6 @@ def _fill(
     meta = {"format": FORMAT, "key": digest(["updated", *made_of]), "documents": len(store)}
     meta |= {"left_out": found["left_out"], "segments": show_segments(segments), **made}
     write_description(folder, {**meta, "corpus": read_description(older).get("corpus"), "at": {}})
-
-
-def _fill_cluster(*arguments: Any) -> None:
-    """Import the client of OpenSearch only for an index that lies there."""
-    from keystone.indexing.builds.update_cluster import fill_cluster
-
-    fill_cluster(*arguments)
 
 
 def _without_measures(made: dict[str, Any]) -> dict[str, Any]:

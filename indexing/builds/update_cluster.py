@@ -21,23 +21,19 @@ from keystone.indexing.opensearch.build import replace_documents
 from keystone.indexing.opensearch.cluster import place_at
 from keystone.indexing.opensearch.index import Target
 from keystone.indexing.opensearch.load import Upload
-from keystone.indexing.opensearch.numbers import NUMBERS, load_numbers, write_numbers
-from keystone.indexing.opensearch.search import MOST_ROWS
+from keystone.indexing.opensearch.search import MOST_ROWS, NUMBERS, load_numbers, write_numbers
 from keystone.indexing.store import DocumentStore, build_store, from_record
-from keystone.indexing.types import Document, Embedding, Progress
+from keystone.indexing.types import Document, Progress
 from keystone.indexing.vectors.passages import Passages
 from keystone.indexing.vectors.reuse import count_long
-from keystone.indexing.vectors.shards import Embed, Shards, Texts, embed_store
+from keystone.indexing.vectors.shards import Embed, Texts
 from keystone.indexing.vectors.types import Effort
 
 
 def fill_cluster(
     folder: Path, older: Index, found: dict[str, Any], settings: BuildSettings, embed: Embed | None, progress: Progress
 ) -> None:
-    """Update the documents in OpenSearch, and make the new index folder from the older index and the changed documents.
-
-    The cluster keeps the vectors of documents that stay. Those of all others are made.
-    """
+    """Update the documents in OpenSearch, and make the new folder. The vectors of documents that stay are kept."""
     place = place_at(older.at)
     with (folder / CHANGED).open("rb") as lines:
         changed = [orjson.loads(line)["id"] for line in lines]
@@ -49,13 +45,8 @@ def fill_cluster(
     target, effort = Target(place), Effort(settings.threads, progress)
     settings = replace(settings, opensearch=target)
 
-    def embed_set(texts: Texts, one: Embedding, _name: str, path: Path) -> Shards:
-        return embed_store(texts, one, path, effort, embed)
-
     said = read_description(older)
-    made, shards, offsets = (
-        write_vectors(store, settings, folder, embed_set, progress) if store else ({"cut": 0}, None, None)
-    )
+    made, shards, offsets = write_vectors(store, settings, folder, effort, embed) if store else ({"cut": 0}, None, None)
     ids = [digest(found["removed"]), hash_file(folder / CHANGED)]
     first: int = said.get("numbers", said["documents"])
     documents: int = said["documents"] + found["added"] - len(found["removed"])

@@ -58,11 +58,7 @@ def list_names(archive: Path) -> list[PurePosixPath]:
 
 
 def unpack(archive: Path, report: Report) -> Iterator[Member]:
-    """The files of an archive in its order; hidden files are left out.
-
-    The function reports each link and each file that cannot be unpacked. If the archive is damaged, it reports that,
-    and ends.
-    """
+    """The files of an archive in order, without hidden ones. Links, unreadable files and damage are reported."""
     count = 0
     try:
         with TemporaryDirectory(prefix="keystone-") as folder:

@@ -9,10 +9,8 @@ import pyarrow.parquet as pq
 from keystone.indexing.io.fields import find_names
 
 BATCH_ROWS = 64
-"""The rows of a Parquet file that memory holds at once."""
 
 BUFFER_BYTES = 2**20
-"""The bytes of each column of a Parquet file that are read at once."""
 
 DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 """The errors of `pyarrow` for a damaged file. Sizes can be damaged too, so it may ask for more memory than there is."""
@@ -31,10 +29,7 @@ def open_parquet(source: IO[bytes], wanted: Sequence[str]) -> Batches:
 
 
 def open_arrow(source: IO[bytes], _wanted: Sequence[str]) -> Batches:
-    """Open a file in Arrow's streaming format, or in its file format, which begins with a mark.
-
-    The errors are `DAMAGE`.
-    """
+    """Open a file in Arrow's streaming format, or in its file format with a mark. The errors are `DAMAGE`."""
     is_file = source.read(len(_ARROW_FILE)) == _ARROW_FILE
     source.seek(0)
     if not is_file:
@@ -57,10 +52,7 @@ def list_rows(batches: Iterable[pa.RecordBatch], wanted: Sequence[str]) -> Itera
 
 
 def _as_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows with columns of bytes as texts: some writers of Parquet do not mark texts.
-
-    Only columns of a dictionary, and of bytes of one length, are copied.
-    """
+    """The rows with columns of bytes as texts, which some writers do not mark. Few kinds are copied."""
     types = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string(), pa.binary_view(): pa.string_view()}
     plain = [_unwrap(column) for column in rows.columns]
     columns = [column.view(types.get(column.type, column.type)) for column in plain]

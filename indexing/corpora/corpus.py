@@ -1,13 +1,9 @@
-"""Corpora: the documents of all files of a corpus, each read by its own form.
-
-docs/corpora.md lists the irregularities of a corpus and how Keystone treats each.
-"""
+"""The documents of all files of a corpus, each read by its own form. docs/corpora.md lists irregularities."""
 
 import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from keystone.indexing.corpora import jsonl, pyserini, text
 from keystone.indexing.corpora.archives import is_archive, list_names, unpack
@@ -30,9 +26,6 @@ from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.io.reading import COMPRESSIONS
 from keystone.indexing.types import LONGEST_DOCUMENT_ID, Document, describe_id, is_id
 
-if TYPE_CHECKING:
-    from keystone.indexing.corpora.official_segments import OfficialSegments
-
 __all__ = ["ALL", "MAIN", "guess_format", "list_corpus_files", "make_corpus_key", "read_corpus", "read_files"]
 
 Read = Callable[[Sequence[CorpusFile], str, Report], Iterator[Document]]
@@ -40,10 +33,7 @@ Read = Callable[[Sequence[CorpusFile], str, Report], Iterator[Document]]
 
 
 def read_files(files: Sequence[CorpusFile], extract: str = MAIN, report: Report = stop) -> Iterator[Document]:
-    """The documents of files, in order. The function reports and skips a document whose id or text cannot be written.
-
-    `extract` is `MAIN` or `ALL`. `UserError` if a file cannot be read.
-    """
+    """The documents of files, in order; unwritable ones are reported. `UserError` if a file cannot be read."""
     for file in files:
         found = _read_archive(file, extract, report) if file.form == ARCHIVE else _read_file(file, extract, report)
         for document in found:
@@ -124,20 +114,16 @@ def read_corpus(
         raise UserError(f"{path}: holds no document")
 
 
-def _open_segments(segments: Path | None, report: Report) -> "jsonl.FileSegments | OfficialSegments":
-    """The official segments of documents, by the document's id."""
+def _open_segments(segments: Path | None, report: Report) -> jsonl.FileSegments | pyserini.OfficialSegments:
     if segments is None:
         return jsonl.FileSegments([])
     if pyserini.index_name(segments) is not None:
-        from keystone.indexing.corpora.official_segments import OfficialSegments
-
-        return OfficialSegments(segments, report)
+        return pyserini.OfficialSegments(segments, report)
     _report_links(segments, report)
     return jsonl.FileSegments(list_corpus_files(segments, "segments"), report)
 
 
 def _report_links(path: Path, report: Report) -> None:
-    """Report each link that Keystone does not follow."""
     if path.is_dir():
         for link in find_unfollowed_links(path):
             found = f"{link}: a link to a folder or out of {path} is not followed: put what it leads to in its place"

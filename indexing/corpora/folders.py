@@ -12,10 +12,7 @@ from keystone.indexing.io.reading import COMPRESSIONS
 
 
 def list_files(folder: Path, names: re.Pattern[str]) -> list[Path]:
-    """The files of a folder and its subfolders whose names match, sorted by path; links out of the folder are skipped.
-
-    The pattern must match the whole name, in lower case and without the ending of a compression.
-    """
+    """Files below a folder by path, without links out. Names match whole: lower case, without a compression."""
     inside = _find_roots(folder)
     return sorted(
         file
@@ -33,10 +30,7 @@ def find_unfollowed_links(folder: Path) -> Iterator[Path]:
 
 
 def _find_roots(folder: Path) -> tuple[Path, ...]:
-    """The folders to which links may lead: the folder itself, and the `blobs` of a download of Hugging Face's hub.
-
-    In such a download, each file of `snapshots/REVISION` is a link to the folder `blobs` beside `snapshots`.
-    """
+    """Where links may lead: the folder, and `blobs` beside `snapshots` in a download of Hugging Face's hub."""
     inside = folder.resolve()
     return inside, *(above.parent / "blobs" for above in inside.parents if above.name == "snapshots")
 

@@ -1,7 +1,4 @@
-"""The form of each file of a corpus: the table of formats, how a format is guessed, and which files are read.
-
-docs/corpora.md lists the irregularities of a corpus and how Keystone treats each.
-"""
+"""The table of corpus formats, how a format is guessed, and which files are read (docs/corpora.md)."""
 
 import codecs
 import itertools
@@ -26,7 +23,7 @@ from keystone.indexing.corpora.folders import (
 )
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
-from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.json_values import try_json
 from keystone.indexing.io.reading import DAMAGE, hash_file, open_binary, read_byte_lines
 from keystone.indexing.plugins import OpenTable
 from keystone.indexing.types import Document
@@ -36,16 +33,12 @@ _Path = TypeVar("_Path", bound=PurePath)
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A corpus format: the reader of one file, and the names of the files that it reads in a folder.
-
-    The names are in lower case and without the ending of a compression.
-    """
+    """The reader of one file, and the names of its files in a folder: lower case, without a compression."""
 
     read: Callable[..., Iterator[Document]]
     """A function of (file, name, report); if the format has fields, also of the name of that with the language."""
     names: re.Pattern[str]
     has_fields: bool = False
-    """Whether a record can have a field with its language."""
 
 
 _JSONL_NAME = re.compile(r".*\.(jsonl|ndjson|json|jl|jsonlines)")
@@ -77,20 +70,16 @@ LOCAL_FORMATS = ("ir_datasets", "pyserini")
 """Formats that no file of the user has: their data sets lie in the cache of the machine."""
 
 EXAMINED_FILES = 100
-"""The files of a folder from which its format is guessed."""
 
 EXAMINED_BYTES = 2**12
-"""The bytes of a file that show whether it is text."""
 
 EXAMINED_LINES = 100
-"""The lines of a file from which its format is guessed."""
 
 
 MAIN, ALL = "main", "all"
 """What is read of a page of HTML: its main part, or all that it shows."""
 
 ARCHIVE = "archive"
-"""The form of an archive, whose files have forms of their own."""
 
 
 class CorpusFile(NamedTuple):
@@ -108,10 +97,7 @@ class CorpusFile(NamedTuple):
 
 
 def guess_format(path: Path) -> str:
-    """The format of a corpus, by the first lines of its first files; `folder` if they have no other format.
-
-    `UserError` if there is no such file or folder.
-    """
+    """The format of a corpus by its first lines, else `folder`. `UserError` if there is no such file or folder."""
     if ir_datasets.dataset_id(path) is not None:
         return "ir_datasets"
     if pyserini.index_name(path) is not None:
@@ -164,20 +150,14 @@ def _recognise_format(file: Path) -> str | None:
             return "trec"
         if position == 0 and wikitext.heading_of(line.decode("utf-8", "replace"))[0] == 1:
             return "wikitext"
-        try:
-            record = parse_json(line) if line.startswith(b"{") else None
-        except ValueError:
-            continue
+        record = try_json(line) if line.startswith(b"{") else None
         if isinstance(record, dict) and find_field(record, jsonl.ID_KEYS):
             return "segments" if "segment" in record else "jsonl"
     return None
 
 
 def list_corpus_files(path: Path, format: str) -> list[Path]:
-    """The files of a corpus, sorted by path; `path` itself unless it is a folder. The queries of BEIR are left out.
-
-    `UserError` if `format` is unknown, or if the folder holds no file of the format.
-    """
+    """The files of a corpus by path, without BEIR's queries. `UserError` for an unknown format, or no file."""
     _check_format(format)
     if format in LOCAL_FORMATS or not is_folder(path):
         return [path]
@@ -246,10 +226,7 @@ def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Pa
 
 
 def find_form(file: Path, within: PurePath, given: str | None, main: str) -> str | None:
-    """The form of a file; None if Keystone cannot read it, and empty if it is known to hold no document.
-
-    `within` is its path in the corpus, and `main` the form of the first files there.
-    """
+    """The form of a file `within` a corpus of the form `main`: None if unreadable, empty if without a document."""
     if given:
         form = given if FORMATS[given].names.fullmatch(strip_compression(file)) else None
     else:
@@ -333,11 +310,7 @@ def _is_beside(within: PurePath, main: str) -> bool:
 
 
 def make_corpus_key(path: Path, format: str | None, extract: str = ALL) -> list[list[str]]:
-    """Pairs of a name and a value that change if the corpus changes.
-
-    The value is the SHA-256 of a file, of a Lucene index's list of segments, or the version of `ir_datasets` or of
-    another package that reads the files.
-    """
+    """Pairs of name and value that change with the corpus: hashes of files, or versions of packages that read it."""
     main = format or guess_format(path)
     if main == "ir_datasets":
         return [[str(path), version("ir_datasets")]]

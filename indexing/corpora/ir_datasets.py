@@ -1,7 +1,4 @@
-"""The collections of the `ir_datasets` package by id, such as `ir_datasets:beir/scifact`.
-
-At first use, the package downloads the collection or says how to get it (https://ir-datasets.com).
-"""
+"""Collections of `ir_datasets` by id, as `ir_datasets:beir/scifact`, which it downloads (ir-datasets.com)."""
 
 import os
 from collections.abc import Iterator
@@ -23,10 +20,7 @@ def dataset_id(path: Path) -> str | None:
 
 
 def read(path: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
-    """The documents of a data set: their `default_text()`, with title, URL and headings if they have such fields.
-
-    `UserError` if the package fails: for an unknown id, a failed download, or a missing file.
-    """
+    """Documents of a data set: `default_text()`, title, URL and headings. `UserError` if the package fails."""
     for number, record in enumerate(read_records(path, "docs"), 1):
         where = f"{path}: document {number}"
         try:
@@ -37,36 +31,20 @@ def read(path: Path, _name: str = "", report: Report = stop) -> Iterator[Documen
 
 def read_records(path: Path, part: str) -> Iterator[Any]:
     """Yield the records of one of the `PARTS` of a data set. `UserError` as from `read`, and if the part is missing."""
-    records = _open_records(path, part)
-    while (record := _read_next(path, records)) is not None:
-        yield record
-
-
-def _open_records(path: Path, part: str) -> Iterator[Any]:
     try:
         import ir_datasets
 
-        dataset = ir_datasets.load(dataset_id(path))
+        try:
+            dataset = ir_datasets.load(dataset_id(path))
+        except KeyError as error:
+            raise UserError(f"{path}: ir_datasets knows no such data set: see https://ir-datasets.com") from error
         if not getattr(dataset, f"has_{part}")():
             raise UserError(f"{path}: expected a data set with {PARTS[part]}, found one without")
-        return iter(getattr(dataset, f"{part}_iter")())
-    except KeyError as error:
-        raise UserError(f"{path}: ir_datasets knows no such data set: see https://ir-datasets.com") from error
+        yield from getattr(dataset, f"{part}_iter")()
     except UserError:
         raise
     except Exception as error:  # the package lets all errors of its downloads and parsers through
-        raise _package_error(path, error) from error
-
-
-def _read_next(path: Path, records: Iterator[Any]) -> Any:
-    try:
-        return next(records, None)
-    except Exception as error:
-        raise _package_error(path, error) from error
-
-
-def _package_error(path: Path, error: Exception) -> UserError:
-    return UserError(f"{path}: ir_datasets could not read it: {type(error).__name__}: {error}")
+        raise UserError(f"{path}: ir_datasets could not read it: {type(error).__name__}: {error}") from error
 
 
 def _make_document(record: Any, where: str) -> Document:

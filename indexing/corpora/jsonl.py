@@ -10,7 +10,7 @@ from typing import Any
 from keystone.indexing.corpora.locate import SegmentRecord
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.io.fields import find_field
-from keystone.indexing.io.json_values import list_inner, parse_json, parse_objects, read_whole_number
+from keystone.indexing.io.json_values import list_inner, parse_objects, read_whole_number, try_json
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines, read_text, read_text_lines
 from keystone.indexing.types import Document, Segment, Span, describe_id, document_id, is_id
 
@@ -57,23 +57,15 @@ def _open_wrappers(found: Iterable[tuple[str, Any]], report: Report) -> Iterator
 def _read_whole(file: Path) -> list[Any] | None:
     """The values of a file that is one JSON array, or has objects that end beyond the first line; None for JSONL."""
     first = next((line.strip() for _, line in read_text_lines(file, lambda _error: None) if line.strip()), "")
-    if not first.startswith(("[", "{")) or (first.startswith("{") and _parse(first) is not None):
+    if not first.startswith(("[", "{")) or (first.startswith("{") and try_json(first) is not None):
         return None
     try:
         text = read_text(file, LONGEST_LINE_BYTES).removeprefix("\ufeff")
     except UserError:
         return None
-    found = _parse(text)
+    found = try_json(text)
     found = parse_objects(text) if found is None else found
     return found if isinstance(found, list) else [found] if isinstance(found, dict) else None
-
-
-def _parse(text: str) -> Any:
-    """The value of a JSON text; None if it is not JSON."""
-    try:
-        return parse_json(text)
-    except ValueError:
-        return None
 
 
 def make_document(record: dict[str, Any], where: str, language_field: str = "") -> Document:
@@ -93,11 +85,7 @@ def make_document(record: dict[str, Any], where: str, language_field: str = "") 
 
 
 def read_segments(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
-    """Documents joined from the MS MARCO V2.1 segments of a file; the segments keep their ids.
-
-    The segments of a document must follow one another. If two neighbours overlap, the document has the common text
-    once.
-    """
+    """Documents joined from segments of MS MARCO V2.1 that follow one another; common text is held once."""
     for doc_id, group in itertools.groupby(_read_pieces(file, report), lambda item: document_id(item[1])):
         yield _join_pieces(doc_id, list(group))
 
@@ -147,10 +135,7 @@ def _measure_overlap(before: str, piece: str) -> int:
 
 
 def _measure_border(piece: str, before: str) -> int:
-    """The result of `_measure_overlap` in linear time for any texts.
-
-    The source is Knuth, Morris and Pratt, Fast Pattern Matching in Strings, 1977.
-    """
+    """`_measure_overlap` in linear time (Knuth, Morris and Pratt, Fast Pattern Matching in Strings, 1977)."""
     borders = [0] * (len(piece) + 1)
     length = 0
     for place in range(1, len(piece)):

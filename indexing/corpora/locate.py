@@ -68,8 +68,6 @@ def _missing_error(document: Document, cut: SegmentRecord) -> BadRecord:
 
 
 class _Locator:
-    """Finds the segments of a text, one after the other."""
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = self._misses = 0

@@ -82,10 +82,7 @@ def find_encoding(source: bytes, start: int = 0) -> str:
 
 
 class Page(NamedTuple):
-    """What a page of HTML shows. One blank line separates the blocks of its text.
-
-    `is_stub` says whether the page only leads to another one.
-    """
+    """What a page of HTML shows, its blocks between blank lines. A stub only leads to another page."""
 
     title: str
     headings: list[str]
@@ -125,10 +122,7 @@ def tidy_lines(text: str) -> str:
 
 
 def read_html(page: str, main: bool = False) -> Page:
-    """Title, headings and visible text of a page; if `main`, those of its main part.
-
-    A page that nests too deep for the parser is read tag by tag, and always whole.
-    """
+    """Title, headings and visible text of a page, or of its `main` part. Too deep a page is read tag by tag."""
     if CDATA in page:
         page = _escape_cdata(page)
     if _XHTML.search(page, 0, DECLARED_BYTES):
@@ -225,7 +219,6 @@ LEAST_OF_PAGE = 0.2
 """The share of a page's text that a main part must hold; otherwise the whole page counts."""
 
 STUB_WORDS = 30
-"""The most words of a page that only leads to another one."""
 
 _LANDMARKS = "nav, [role], [hidden], body > footer, body > header, a.headerlink, a.permalink, a.anchor-link"
 _ROLES = frozenset("navigation search menu menubar dialog alertdialog contentinfo banner".split())

@@ -5,13 +5,17 @@ documents; indexes whose names end in `-slim` do not.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from keystone.indexing.corpora.jsonl import make_document
+from keystone.indexing.corpora.jsonl import make_document, make_segment_record
+from keystone.indexing.corpora.locate import SegmentRecord
 from keystone.indexing.errors import BadRecord, MissingPackage, Report, UserError, stop
-from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.json_values import parse_json, try_json
+from keystone.indexing.lucene.java import JAVA_LOCK, java_class, java_reason
+from keystone.indexing.lucene.read import IdTerms, StoredTexts
+from keystone.indexing.lucene.write import open_reader
 from keystone.indexing.types import Document
 
 PREFIX = "pyserini:"
@@ -25,8 +29,6 @@ def index_name(path: Path) -> str | None:
 
 def read(path: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
     """The stored documents in Lucene's order; each is a record with the keys of JSONL, or plain text."""
-    from keystone.indexing.lucene.write import open_reader
-
     reader = open_reader(index_folder(path))
     stored = reader.storedFields()
     for number in range(reader.maxDoc()):
@@ -37,15 +39,10 @@ def read(path: Path, _name: str = "", report: Report = stop) -> Iterator[Documen
 
 
 def index_folder(path: Path) -> Path:
-    """The folder of an index, which Pyserini downloads if it is not there. `UserError` if there is no such index.
-
-    Pyserini 2 keeps its list of names on a server, so a name needs the network each time.
-    """
+    """The folder of an index, which Pyserini downloads if need be, by a list online. `UserError` if there is none."""
     name = os.fspath(path).removeprefix(PREFIX)
     if name and Path(name).is_dir():
         return Path(name)
-    from keystone.indexing.lucene.java import java_class, java_reason
-
     java_class("java.lang.Object")  # starts the virtual machine with Keystone's options before Pyserini does
     try:
         from pyserini import util
@@ -60,10 +57,7 @@ def index_folder(path: Path) -> Path:
 
 
 def parse_stored_document(raw: str, name: str, where: str) -> Document:
-    """The document that an index stores, as JSON or plain text. A segment of MS MARCO V2.1 is also its only segment.
-
-    `BadRecord` if the JSON is no object, or holds no text.
-    """
+    """The document in JSON or plain text. `BadRecord` if the JSON is no object, or holds no text."""
     try:
         record = parse_json(raw)
     except ValueError:
@@ -78,3 +72,49 @@ def _read_document(fields: Any, where: str) -> Document:
     if raw is None:
         raise BadRecord(f"{where}: the index stores no raw documents: take its variant that does", "no raw document")
     return parse_stored_document(raw, fields.get("id"), where)
+
+
+class OfficialSegments:
+    """The official segments of MS MARCO V2.1 in an index such as `pyserini:msmarco-v2.1-doc-segmented`.
+
+    They are looked up by the ids of their documents: the id of a segment begins with its document's id and `#`, so a
+    document's segments are neighbours in the index's dictionary of ids. `UserError` if it holds no segments with ids.
+    """
+
+    def __init__(self, path: Path, report: Report = stop) -> None:
+        self._path, self._report = path, report
+        with JAVA_LOCK:
+            reader = open_reader(index_folder(path))
+            self._terms, self._texts = IdTerms(reader), StoredTexts(reader)
+            if not self._terms.indexed or not reader.maxDoc():
+                raise UserError(f"{path}: expected an index of segments with their ids")
+            [first] = self._texts.of([0])
+        try:
+            make_segment_record(_parse_record(first, f"{path}: document 0"), "0", f"{path}: document 0")
+        except BadRecord as error:
+            raise UserError(f"{error}: expected segments, as in pyserini:msmarco-v2.1-doc-segmented") from error
+
+    def get(self, doc_id: str) -> list[SegmentRecord]:
+        """The segments of a document in no particular order; an empty list if it has none."""
+        return self.of([doc_id])[0]
+
+    def of(self, doc_ids: Sequence[str]) -> list[list[SegmentRecord]]:
+        """The segments of each document. A segment without offsets and text is reported and skipped."""
+        with JAVA_LOCK:
+            found = [self._terms.beginning_with(f"{name}#".encode()) for name in doc_ids]
+            texts = iter(self._texts.of([number for _, numbers in found for number in numbers.tolist()]))
+        return [[cut for name in names.tolist() for cut in self._cut(name.decode(), next(texts))] for names, _ in found]
+
+    def _cut(self, name: str, raw: str | None) -> list[SegmentRecord]:
+        try:
+            return [make_segment_record(_parse_record(raw, f"{self._path}: {name}"), name, f"{self._path}: {name}")]
+        except BadRecord as error:
+            self._report(error)
+            return []
+
+
+def _parse_record(raw: str | None, where: str) -> dict[str, object]:
+    record = try_json(raw or "")
+    if not isinstance(record, dict):
+        raise BadRecord(f"{where}: expected a JSON object with start_char and end_char, found none", "no JSON object")
+    return record

@@ -1,7 +1,4 @@
-"""Sentences with character offsets, and the sliding windows of sentences that serve as segments.
-
-MS MARCO V2.1 is cut in the same way: a window of 10 sentences begins every 5 (TREC RAG 2024 corpus notes).
-"""
+"""Sentences, and windows of 10 of them every 5, which MS MARCO V2.1 has, too (TREC RAG 2024 corpus notes)."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +12,6 @@ WINDOW_SENTENCES = 10
 STRIDE_SENTENCES = 5
 
 MS_MARCO_DOCUMENT_PATTERN = r"msmarco_v2\.1_doc_\d\d_\d+"
-"""A regular expression of the document ids of MS MARCO V2.1."""
 MS_MARCO_SEGMENT_PATTERN = rf"{MS_MARCO_DOCUMENT_PATTERN}#\d+_\d+"
 """A regular expression of its segment ids. The second number is no offset in the document, so ids cannot be derived."""
 
@@ -31,10 +27,7 @@ _NEXT = re.compile(r"""\s+(?:['"(\[\u201c\u2018*`-]*[^\sa-z'"(\[\u201c\u2018]|$)
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:
-    """The sentences of a text as (start, end) character offsets, in order and without surrounding space.
-
-    A sentence ends after its punctuation, at a blank line, or after a short line.
-    """
+    """Trimmed sentences as (start, end): they end by punctuation, at a blank line, or after a short line."""
     stops = {
         match.end()
         for match in _STOP.finditer(text)
@@ -101,17 +94,9 @@ def is_window(segment_id: str) -> bool:
     return bool(re.search(r"#w\d+_\d+\Z", segment_id))
 
 
-def is_cut_officially(document_id: str) -> bool:
-    """Whether a document of this id belongs to MS MARCO V2.1, for which only official segments count."""
-    return bool(re.fullmatch(MS_MARCO_DOCUMENT_PATTERN, document_id))
-
-
 def refuse_windows(document: Document, segments: Path | None = None) -> None:
-    """Raise `UserError` for a document of MS MARCO V2.1 whose segments are windows that Keystone cut.
-
-    `segments` is the file that should have held its official segments; the message names it.
-    """
-    if is_cut_officially(document.id) and is_window(document.segments[0].id):
+    """Raise `UserError` for windows that cut MS MARCO V2.1; `segments` should have held its official segments."""
+    if re.fullmatch(MS_MARCO_DOCUMENT_PATTERN, document.id) and is_window(document.segments[0].id):
         where = f"{document.place}: " if document.place else ""
         none = f"{where}document {document.id} has no official segment"
         if segments:

@@ -38,10 +38,7 @@ _RAW_ENDS = {name: re.compile(rf"</{name}(?=[ \t\n\r\f/>])", re.IGNORECASE) for 
 
 
 class Tag(NamedTuple):
-    """`source[start:end]`: a tag by its name in lower case, or a comment or declaration, whose name is empty.
-
-    The name of a CDATA section is `CDATA`; its text is `source[start + 9 : end - 3]`.
-    """
+    """`source[start:end]`: a tag by its name, CDATA by `CDATA`; comments and declarations have an empty name."""
 
     start: int
     end: int

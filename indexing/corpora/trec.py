@@ -93,7 +93,6 @@ def _make_document(raw: bytes, where: str) -> Document:
 
 
 def _read_elements(record: str) -> dict[str, list[str]]:
-    """The pieces of text of each role."""
     from keystone.indexing.corpora.markup import BLOCK_ELEMENTS, split_markup
 
     found: dict[str, list[str]] = {role: [] for role in ("id", "title", "text", "hidden", "rest")}

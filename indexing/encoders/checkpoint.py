@@ -20,7 +20,6 @@ from keystone.indexing.io.published import MINILM, find_cached, find_published
 from keystone.indexing.types import EMBEDDED
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-"""The name of a repository of the hub."""
 TRANSFORMER = ("Transformer", "MLMTransformer")
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 """The ways to make one vector of the states of tokens, in the order in which several are joined."""
@@ -67,11 +66,9 @@ class Checkpoint:
     window: int
     """The most tokens of a text, those of the beginning and the end included."""
     modules: tuple[Module, ...] = ()
-    """The modules after the transformer, in their order."""
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Texts before a text, by their names, such as `query` and `document`."""
     lowers: bool = False
-    """Whether texts are put into lower case before the tokenizer reads them."""
     similarity: str = "cosine"
 
     @property
@@ -119,10 +116,7 @@ class Checkpoint:
 
 
 def find_checkpoint(name: str) -> Path:
-    """Find the folder of a checkpoint: the embedded one, a folder, or one of the hub, fetched at the first call.
-
-    `UserError` if it is nowhere.
-    """
+    """Find the folder of a checkpoint; one of the hub is fetched once. `UserError` if it is nowhere."""
     if name in EMBEDDED:
         return find_published(MINILM)
     if Path(name).is_dir():
@@ -167,10 +161,7 @@ def _fetch(name: str) -> Path:
 
 
 def read_checkpoint(name: str, digest: str | None = None) -> Checkpoint:
-    """Find a checkpoint and read what its files say.
-
-    `UserError` if it is nowhere, if a file is missing or is not what it should be, and if it has another `digest`.
-    """
+    """Find and read a checkpoint. `UserError` if a file is missing or wrong, or its `digest` is another."""
     found = _read_checkpoint(name)
     if digest and (own := found.compute_digest()) != digest:
         raise UserError(
@@ -277,10 +268,7 @@ def _read(path: Path, needed: bool) -> Any:
 
 
 def list_pooling_modes(settings: Mapping[str, Any], where: Path) -> list[str]:
-    """List the ways of pooling that the settings of a module `Pooling` name, in the old and in the new form.
-
-    `UserError` for one that is not known.
-    """
+    """List the pooling that a module `Pooling` names, in either form. `UserError` for one that is not known."""
     if settings.get("include_prompt") is False:
         raise UserError(f"{where}: found include_prompt: false, expected pooling over all tokens")
     named = settings.get("pooling_mode")

@@ -39,8 +39,6 @@ def folder_of(weights: Weights) -> Path:
 
 
 class _Graph:
-    """The nodes and constants of a graph while it is built."""
-
     def __init__(self, weights: Weights, layout: Layout, integers: bool) -> None:
         self.weights, self.layout, self.integers = weights, layout, integers
         self.nodes: list[Any] = []
@@ -61,7 +59,7 @@ class _Graph:
 
         if name not in self._held:
             own = self.weights[name]
-            if own.is_single and own.file.parent == self.folder:
+            if own.type == "F32" and own.file.parent == self.folder:
                 held = TensorProto(name=name, dims=own.shape, data_type=TensorProto.FLOAT)
                 held.data_location = TensorProto.EXTERNAL
                 place = {"location": own.file.name, "offset": own.begin, "length": own.end - own.begin}
@@ -108,10 +106,7 @@ def round_weights(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArr
 
 
 def build_graph(weights: Weights, layout: Layout, head: Head, integers: bool = False) -> bytes:
-    """Build the graph from sums of word, place and type, float32[texts, tokens, width], to what the head computes.
-
-    With `integers`, its layers multiply integers, and round what they receive by the range of the numbers of the batch.
-    """
+    """Build the graph from rows, float32[texts, tokens, width], to a head. With `integers`, layers multiply these."""
     from onnx import TensorProto, helper
 
     own = _Graph(weights, layout, integers)
@@ -154,7 +149,8 @@ def _find_greatest_words(own: _Graph, rows: str, texts: str) -> str:
     rows = own.norm("words.LayerNorm", own.activate(own.multiply("words.dense", rows)))
     tied = "words.decoder.weight" if "words.decoder.weight" in own.weights else "embeddings.word_embeddings.weight"
     logits = own.multiply("words.decoder", rows, tied)
-    by_text = own.apply("Concat", own.apply("Slice", texts, *_bounds(own, 0, 2)), own.hold(np.array([-1])), axis=0)
+    start, end, rest = (own.hold(np.array([place])) for place in (0, 2, -1))
+    by_text = own.apply("Concat", own.apply("Slice", texts, start, end), rest, axis=0)
     return own.apply("ReduceMax", own.apply("Reshape", logits, by_text), own.hold(np.array([1])), keepdims=0)
 
 
@@ -165,7 +161,3 @@ def _weigh_labels(own: _Graph, rows: str, texts: str) -> str:
     first = own.apply("Reshape", first, own.hold(np.array([-1, own.layout.width])))
     inner = own.apply(own.layout.label_activation, own.multiply("labels.dense", first))
     return own.multiply("labels.decoder", inner)
-
-
-def _bounds(own: _Graph, start: int, end: int) -> list[str]:
-    return [own.hold(np.array([place])) for place in (start, end)]

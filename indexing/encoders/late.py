@@ -15,13 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import SENTENCES, Checkpoint, Module, read_checkpoint, read_json, refuse
-from keystone.indexing.encoders.network import Network, Tokens, run_batches
-from keystone.indexing.encoders.open import open_network
-from keystone.indexing.encoders.weights import list_weights, read_pickled_layer
+from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
+from keystone.indexing.encoders.weights import list_weights, read_linear, read_pickled_layer
 from keystone.indexing.errors import UserError
 
 COLBERT = "artifact.metadata"
-"""The file of settings in ColBERT's own layout."""
 M3_HEAD = "colbert_linear.pt"
 
 Matrix = NDArray[np.float32]
@@ -45,11 +43,9 @@ class Layout:
     filler: int | None
     """The token that fills a query up to its length; None if queries are not filled."""
     sees_filler: bool
-    """Whether the tokens of a query see its fillers."""
     skipped: frozenset[int]
     """The tokens of passages whose vectors are left out, such as punctuation."""
     first: int = 0
-    """The first token that has a vector."""
 
 
 class LateEncoder:
@@ -100,9 +96,7 @@ class LateEncoder:
         """Score passages for a query by MaxSim: float64[passages]. `UserError` for a score that is not finite."""
         asked = self.encode_query(query)
         found = np.array([compute_maxsim(asked, own) for own in self.encode_passages(passages, threads)], np.float64)
-        if not np.isfinite(found).all():
-            raise UserError(f"found a score that is not finite for the query {query[:80]!r}")
-        return found
+        return check_scores(found, query)
 
     def _read(self, texts: Sequence[str], side: Side) -> tuple[list[list[int]], list[list[int]]]:
         ids, types, _ = self._tokens[side].read(texts)
@@ -117,6 +111,13 @@ class LateEncoder:
         return np.asarray(states / np.maximum(lengths, 1e-12), np.float32)
 
 
+def check_scores(found: NDArray[np.float64], query: str) -> NDArray[np.float64]:
+    """Return scores of a query, float64[passages]. `UserError` for one that is not finite."""
+    if not np.isfinite(found).all():
+        raise UserError(f"found a score that is not finite for the query {query[:80]!r}")
+    return found
+
+
 def compute_maxsim(query: Matrix, passage: Matrix) -> float:
     """Add, over the vectors of a query, the greatest product with a vector of a passage; 0 for one without vectors."""
     return float((query @ passage.T).max(axis=1).sum(dtype=np.float64)) if len(passage) else 0.0
@@ -124,10 +125,7 @@ def compute_maxsim(query: Matrix, passage: Matrix) -> float:
 
 @cache
 def open_late_encoder(model: str, digest: str | None = None) -> LateEncoder:
-    """Open the encoder of a checkpoint that `is_late`. `UserError` if a file is missing or says what is not known.
-
-    It is kept by the `digest` of the files that it was opened for.
-    """
+    """Open the encoder of a checkpoint that `is_late`, kept by its digest. `UserError` for unusable files."""
     return LateEncoder(read_checkpoint(model, digest))
 
 
@@ -197,10 +195,7 @@ def _find_filler(checkpoint: Checkpoint, vocabulary: Mapping[str, int], names: S
 
 
 def open_projection(checkpoint: Checkpoint) -> list[tuple[Matrix, NDArray[np.float32]]]:
-    """Open the linear layers after the network: their weights, float32[outputs, inputs], and biases.
-
-    `UserError` if they are missing, or not finite, and for a module or an activation that is not known.
-    """
+    """Open the layers after the network: float32[outputs, inputs], and biases. `UserError` for unusable ones."""
     if (path := checkpoint.folder / M3_HEAD).exists():
         return [read_pickled_layer(path)]
     layers = [one for one in checkpoint.modules if one.kind == "Dense"]
@@ -222,11 +217,7 @@ def _open_layer(module: Module) -> tuple[Matrix, NDArray[np.float32]]:
     if module.settings.get("use_residual"):
         raise UserError(f"{module.folder / 'config.json'}: found use_residual: true, expected a linear layer alone")
     path = module.folder / "model.safetensors"
-    weights = list_weights(path)
-    if "linear.weight" not in weights:
-        raise UserError(f"{path}: found no weights 'linear.weight', expected those of a linear layer")
-    bias = weights["linear.bias"].read() if "linear.bias" in weights else np.zeros(1, np.float32)
-    return _check(path, weights["linear.weight"].read(), bias)
+    return _check(path, *read_linear(path))
 
 
 def _check(path: Path, weight: Matrix, bias: NDArray[np.float32]) -> tuple[Matrix, NDArray[np.float32]]:

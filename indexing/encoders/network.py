@@ -1,7 +1,8 @@
 """The network of a checkpoint, run on this machine: a function from the tokens of a batch of texts to numbers.
 
 ONNX Runtime computes a network of BERT's family from its weights, and any other from the checkpoint's own graph. What
-has neither is computed by PyTorch, if that is installed. On a machine with CUDA, each picks it.
+has neither is computed by PyTorch, if that is installed. On a machine with CUDA, each picks it, and PyTorch computes in
+half precision.
 
 All texts of a batch have one number of tokens, so that no text is padded or masked, and one thread computes a batch. On
 a processor, ONNX Runtime computes each row of a matrix product in the same order, however many rows there are. So what
@@ -21,9 +22,9 @@ from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, refuse
 from keystone.indexing.encoders.graph import Head, build_graph, folder_of
-from keystone.indexing.encoders.weights import load_weights, read_layout
+from keystone.indexing.encoders.weights import FAMILY, load_weights, read_layout
 from keystone.indexing.errors import MissingPackage, UserError
-from keystone.indexing.types import LOCAL_INT8, Tick
+from keystone.indexing.types import LOCAL_INT8, Tick, chunks
 
 LONGEST_TOKEN_CHARACTERS = 6_000 / 256
 """A text is cut to this many characters for each token of the window before it is read."""
@@ -35,10 +36,7 @@ Ids = NDArray[np.int64]
 
 
 class Run(Protocol):
-    """Runs a network on tokens and their types; what it returns depends on its `Head`.
-
-    With the head `late`, all tokens see the first `seen` ones alone, or all if it is None.
-    """
+    """Runs a network on tokens and their types. With the head `late`, all see the first `seen` ones alone."""
 
     def __call__(self, ids: Ids, types: Ids, seen: int | None = None) -> NDArray[np.float32]:
         """Run the network."""
@@ -52,14 +50,17 @@ class Network:
     device: str
     """Where it runs: `cpu` or `cuda`."""
     batch_tokens: int = BATCH_TOKENS
-    """The most tokens of a batch of several texts."""
+
+
+def open_network(checkpoint: Checkpoint, head: Head) -> Network:
+    """Load a network with one of its heads. `UserError` or `MissingPackage` if nothing here can run it."""
+    if checkpoint.kind in FAMILY and checkpoint.weights:
+        return open_built(checkpoint, head)
+    return open_graph(checkpoint.graph, head) if checkpoint.graph else open_torch(checkpoint, head)
 
 
 def open_built(checkpoint: Checkpoint, head: Head) -> Network:
-    """Build the graph of a network of BERT's family from its weights. `UserError` for one without the head.
-
-    A graph of integers runs on the processor, and a batch is one text.
-    """
+    """Build the graph of one of BERT's family. `UserError` without the head. One of integers takes single texts."""
     weights, layout = load_weights(checkpoint), read_layout(checkpoint)
     if head not in ("states", "late") and f"{head}.decoder.bias" not in weights:
         needed = {"words": "a masked language model (learned sparse)", "labels": "a classifier (cross-encoder)"}
@@ -105,19 +106,11 @@ def open_graph(path: Path, head: Head) -> Network:
         (found,) = session.run(names[:1], {name: given[name] for name in inputs})
         return np.asarray(found.max(axis=1) if head == "words" else found, np.float32)
 
-    return Network(run, device, 1 if _is_quantised(path) else BATCH_TOKENS)
-
-
-def _is_quantised(path: Path) -> bool:
-    """Tell whether a graph quantises what it computes by the numbers of a whole batch."""
-    return b"DynamicQuantize" in path.read_bytes()
+    return Network(run, device, 1 if b"DynamicQuantize" in path.read_bytes() else BATCH_TOKENS)
 
 
 def _start(model: bytes | str, folder: Path | None = None, cuda: bool = True) -> tuple[Any, str]:
-    """Start a session of ONNX Runtime, on CUDA where there is one and unless told otherwise; also returns its device.
-
-    A graph in memory names weights in files of the folder.
-    """
+    """Start ONNX Runtime on a graph that names weights in the folder, on CUDA if possible; returns the device too."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # from 1.32 on, it sends events to Microsoft
     try:
@@ -140,6 +133,82 @@ def _start(model: bytes | str, folder: Path | None = None, cuda: bool = True) ->
     return session, "cuda" if session.get_providers()[0].startswith("CUDA") else "cpu"
 
 
+CLASSES = {
+    "states": "AutoModel",
+    "late": "AutoModel",
+    "words": "AutoModelForMaskedLM",
+    "labels": "AutoModelForSequenceClassification",
+}
+CUDA_BATCH_TOKENS = 16_384
+
+
+def open_torch(checkpoint: Checkpoint, head: Head) -> Network:
+    """Load a network by PyTorch. `MissingPackage` if it is not installed; `UserError` if it cannot load it."""
+    model, device = load_model(checkpoint, CLASSES[head])
+    import torch
+
+    def run(ids: Ids, types: Ids, seen: int | None = None) -> NDArray[np.float32]:
+        given: dict[str, Any] = {"input_ids": torch.from_numpy(ids).to(device)}
+        given["attention_mask"] = torch.ones_like(given["input_ids"])
+        given["attention_mask"][:, seen:] = int(seen is None)
+        if int(checkpoint.config.get("type_vocab_size") or 0) > 1:
+            given["token_type_ids"] = torch.from_numpy(types).to(device)
+        with torch.inference_mode():
+            found = model(**given)
+            values = found.last_hidden_state if head in ("states", "late") else found.logits
+            values = values.amax(dim=1) if head == "words" else values
+        array: NDArray[np.float32] = values.float().cpu().numpy()
+        return array
+
+    return Network(run, device, CUDA_BATCH_TOKENS if device == "cuda" else BATCH_TOKENS)
+
+
+def load_model(checkpoint: Checkpoint, kind: str) -> tuple[Any, str]:
+    """Load a model of transformers by the name of its class; returns it and its device."""
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise MissingPackage(
+            f"{checkpoint.name}: a network of the kind {checkpoint.kind or 'unknown'} without a graph of ONNX needs "
+            "PyTorch: pip install torch transformers"
+        ) from error
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu":
+        torch.set_num_threads(1)  # the texts of batches are shared among threads here
+    try:
+        loaded = getattr(transformers, kind).from_pretrained(
+            checkpoint.folder, dtype="auto" if device == "cuda" else torch.float32
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise refuse(checkpoint, f"a checkpoint that transformers cannot load ({error})"[:300], kind) from error
+    return loaded.eval().to(device), device
+
+
+def open_answers(
+    checkpoint: Checkpoint, is_causal: bool
+) -> tuple[Callable[[Sequence[int]], NDArray[np.float32]], list[int]]:
+    """Load a model of text: a function from tokens to the logits of the next word, float32[vocabulary].
+
+    For a sequence-to-sequence model, that is the first word of its answer. Also returns the tokens that stand at the
+    end of a text.
+    """
+    model, device = load_model(checkpoint, "AutoModelForCausalLM" if is_causal else "AutoModelForSeq2SeqLM")
+    import torch
+
+    end = [] if is_causal else [int(checkpoint.config.get("eos_token_id", 1))]
+    start = torch.tensor([[int(checkpoint.config.get("decoder_start_token_id") or 0)]]).to(device)
+
+    def answer(ids: Sequence[int]) -> NDArray[np.float32]:
+        given = torch.tensor([list(ids)]).to(device)
+        with torch.inference_mode():
+            found = model(given) if is_causal else model(given, decoder_input_ids=start)
+        array: NDArray[np.float32] = found.logits[0, -1].float().cpu().numpy()
+        return array
+
+    return answer, end
+
+
 class Tokens:
     """The tokenizer of a checkpoint, which cuts texts to its window."""
 
@@ -154,11 +223,8 @@ class Tokens:
         self._tokenizer.no_padding()
         window = window or checkpoint.window
         self._tokenizer.enable_truncation(window)
-        self._characters, self._lowers, self._specials = (
-            int(window * LONGEST_TOKEN_CHARACTERS),
-            checkpoint.lowers,
-            specials,
-        )
+        self._characters = int(window * LONGEST_TOKEN_CHARACTERS)
+        self._lowers, self._specials = checkpoint.lowers, specials
         self.special_ids = {id for id, own in self._tokenizer.get_added_tokens_decoder().items() if own.special}
 
     @property
@@ -211,6 +277,5 @@ def group_by_length(lengths: Sequence[int], most: int = BATCH_TOKENS) -> list[li
     """Positions in groups of one length, the longest first. A group has at most `most` tokens, or is a single text."""
     found: list[list[int]] = []
     for length, group in groupby(sorted(range(len(lengths)), key=lambda i: -lengths[i]), key=lengths.__getitem__):
-        members, size = list(group), max(1, most // max(1, length))
-        found += [members[start : start + size] for start in range(0, len(members), size)]
+        found += chunks(list(group), max(1, most // max(1, length)))
     return found

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, read_checkpoint, refuse
-from keystone.indexing.encoders.late import is_late, open_late_encoder
-from keystone.indexing.encoders.network import Network, Tokens, run_batches
-from keystone.indexing.encoders.open import open_network
+from keystone.indexing.encoders.late import check_scores, is_late, open_late_encoder
+from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
 from keystone.indexing.encoders.vllm import ask_pooling_engine, import_vllm
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import VLLM
@@ -40,7 +39,6 @@ class Template:
     """The word for no; None if the logit of yes counts alone."""
     yes: str
     longest: int
-    """The most tokens of all."""
 
 
 _SEARCH_TASK = "Given a web search query, retrieve relevant passages that answer the query"
@@ -79,15 +77,11 @@ TEMPLATES: Mapping[str, Template] = {
 }
 """The templates of rerankers that answer yes or no, by patterns of their names. They come from the models' cards."""
 ENGINE_KINDS = "a classifier, or a causal model with words for yes and no, for vLLM"
-"""The rerankers that vLLM's engine runs."""
 
 
 @cache
 def open_pair_scorer(model: str, backend: str | None = None) -> ScorePairs:
-    """Open the reranker of a checkpoint. With the backend `VLLM`, vLLM's engine runs it, which the first pair loads.
-
-    `UserError` for a checkpoint of another kind, and for one that answers yes or no whose template is not known.
-    """
+    """Open the reranker of a checkpoint, by vLLM or here. `UserError` for another kind, or an unknown template."""
     checkpoint = read_checkpoint(model)
     if is_late(checkpoint):
         if backend == VLLM:
@@ -112,13 +106,7 @@ def _score_pairs(network: Network, tokens: Tokens, query: str, passages: Sequenc
         found[members] = logits[:, 0] if logits.shape[1] == 1 else logits[:, -1] - logits[:, 0]
 
     run_batches(network, ids, types, keep, threads)
-    return _check_finite(found, query)
-
-
-def _check_finite(found: Scores, query: str) -> Scores:
-    if not np.isfinite(found).all():
-        raise UserError(f"found a score that is not finite for the query {query[:80]!r}")
-    return found
+    return check_scores(found, query)
 
 
 def _open_engine_classifier(checkpoint: Checkpoint) -> ScorePairs:
@@ -139,7 +127,7 @@ def _open_engine_classifier(checkpoint: Checkpoint) -> ScorePairs:
             )
             return [one.outputs.score for one in found]
 
-        return _check_finite(np.array(ask_pooling_engine(checkpoint, checkpoint.window, {}, ask)), query)
+        return check_scores(np.array(ask_pooling_engine(checkpoint, checkpoint.window, {}, ask)), query)
 
     return score
 
@@ -187,7 +175,7 @@ def _open_torch_weigher(
     checkpoint: Checkpoint, is_causal: bool, words: Sequence[int | None]
 ) -> tuple[Weigh, list[int]]:
     """Open a model by PyTorch, with the words for no and for yes. Also returns the tokens at the end of a text."""
-    from keystone.indexing.encoders.torch_network import open_answers
+    from keystone.indexing.encoders.network import open_answers
 
     (no, yes), (answers, end) = words, open_answers(checkpoint, is_causal)
 

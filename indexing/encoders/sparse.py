@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import TRANSFORMER, Checkpoint, read_checkpoint, read_json, refuse
-from keystone.indexing.encoders.network import Network, Tokens, run_batches
-from keystone.indexing.encoders.open import open_network
+from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
 from keystone.indexing.encoders.weights import list_weights, read_pickled_layer
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Tick
@@ -44,10 +43,7 @@ class SparseEncoder:
 
 @cache
 def open_sparse_encoder(model: str, digest: str | None = None) -> SparseEncoder:
-    """Open a learned sparse encoder: a checkpoint of a masked language model, or of an inference-free encoder.
-
-    `UserError` if the checkpoint is of another kind or has another digest, or if a file is missing.
-    """
+    """Open a learned sparse encoder. `UserError` for another kind or digest, or a missing file."""
     checkpoint = read_checkpoint(model, digest)
     first = checkpoint.modules[0] if checkpoint.modules else None
     if first is not None and first.kind == "Router":

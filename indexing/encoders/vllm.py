@@ -77,7 +77,6 @@ def lend_engine(model: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _is_awaited_by_others(key: str) -> bool:
-    """Whether the loaded engine has another key, and callers wait for it."""
     loaded = _state.loaded
     return loaded is not None and loaded.key != key and _state.waiting[loaded.key] > 0
 

@@ -1,14 +1,16 @@
-"""The weights of networks of BERT's family under one set of names, those of BERT, and the sizes that a graph needs.
+"""The weights of networks: those of BERT's family by BERT's names, with the sizes that a graph needs; and their memory.
 
 RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT have the layers of BERT (Devlin et al., 2019) under other names.
 """
 
+import math
 import pickle
 import re
 import zipfile
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,22 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from keystone.indexing.encoders.checkpoint import ROBERTA, Checkpoint, find_first_place, list_missing, refuse
+from keystone.indexing.encoders.checkpoint import (
+    ROBERTA,
+    SMALL_FILES,
+    WEIGHT_FILES,
+    Checkpoint,
+    find_first_place,
+    find_here,
+    list_missing,
+    refuse,
+)
 from keystone.indexing.errors import UserError
 
-TORCH_TYPES = {"FloatStorage": "<f4", "HalfStorage": "<f2", "DoubleStorage": "<f8", "BFloat16Storage": "<u2"}
-"""NumPy's types by those of PyTorch. NumPy lacks bfloat16: its bits are the upper half of a float32."""
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+"""NumPy's types by those of safetensors. NumPy lacks BF16: its bits are the upper half of a float32."""
+TORCH_TYPES = {"DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16"}
+"""The types of safetensors by those of PyTorch."""
 
 
 def read_pickled_layer(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -66,8 +79,12 @@ class _Arrays(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> NDArray[Any]:
         _, kind, key, *_ = pid
-        values = np.frombuffer(self._archive.read(f"{self._root}data/{key}"), TORCH_TYPES[kind])
-        return (values.astype(np.uint32) << 16).view(np.float32) if kind == "BFloat16Storage" else values
+        held = TORCH_TYPES[kind]
+        return _widen(np.frombuffer(self._archive.read(f"{self._root}data/{key}"), TYPES[held]), held)
+
+
+def _widen(values: NDArray[Any], kind: str) -> NDArray[Any]:
+    return (values.astype(np.uint32) << 16).view(np.float32) if kind == "BF16" else values
 
 
 def _shape(
@@ -77,10 +94,6 @@ def _shape(
     if whole.strides != tuple(step * values.itemsize for step in strides):
         raise pickle.UnpicklingError("found an array in another order than by rows")
     return whole
-
-
-TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-"""NumPy's types by those of the form. NumPy lacks BF16: its bits are the upper half of a float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +106,16 @@ class Weight:
     begin: int
     end: int
 
-    @property
-    def is_single(self) -> bool:
-        """Whether the file holds the array in single precision, so that it can be mapped as it is."""
-        return self.type == "F32"
-
     def read(self) -> NDArray[np.float32]:
         """Map the array, or convert it to single precision."""
         if 0 in self.shape:
             return np.zeros(self.shape, np.float32)
         mapped = np.asarray(np.memmap(self.file, TYPES[self.type], "r", self.begin, self.shape))
-        if self.type == "BF16":
-            return (mapped.astype(np.uint32) << 16).view(np.float32)
-        return mapped.astype(np.float32, copy=False)
+        return _widen(mapped, self.type).astype(np.float32, copy=False)
 
 
 def list_weights(file: Path) -> dict[str, Weight]:
-    """List the arrays of a safetensors file by their names. `UserError` if the file is damaged or missing.
-
-    The file begins with the length of its header in 8 bytes. The header has the types, shapes and places in JSON.
-    """
+    """List the arrays of a safetensors file, whose header is JSON. `UserError` if it is damaged or missing."""
     try:
         with file.open("rb") as opened:
             start = 8 + (length := int.from_bytes(opened.read(8), "little"))
@@ -130,6 +133,15 @@ def list_weights(file: Path) -> dict[str, Weight]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: could not be read as weights in the form safetensors: {error}") from error
     return found
+
+
+def read_linear(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Read a linear layer, or `UserError`: weights, float32[outputs, inputs], and bias, float32[outputs] or zero."""
+    weights = list_weights(path)
+    if "linear.weight" not in weights:
+        raise UserError(f"{path}: found no weights 'linear.weight', expected those of a linear layer")
+    bias = weights["linear.bias"].read() if "linear.bias" in weights else np.zeros(1, np.float32)
+    return weights["linear.weight"].read(), bias
 
 
 FAMILY = ("bert", "distilbert", *ROBERTA)
@@ -172,7 +184,6 @@ class Layout:
     epsilon: float
     activation: str
     first_place: int
-    """The number of the first token's place."""
     label_activation: str
     """The activation of the head of labels: `Tanh` or `Relu`."""
 
@@ -200,10 +211,7 @@ def read_layout(checkpoint: Checkpoint) -> Layout:
 
 
 def load_weights(checkpoint: Checkpoint) -> Weights:
-    """Find the weights of a network of BERT's family, by BERT's names without the name of the network.
-
-    `UserError` if a file is missing or damaged, or if a layer is missing.
-    """
+    """Find weights by BERT's names without the network's. `UserError` if a file or a layer is missing or damaged."""
     if not checkpoint.weights:
         raise refuse(checkpoint, "no weights", "model.safetensors, or the network as onnx/model.onnx")
     found = {_rename(name): one for path in checkpoint.weights for name, one in list_weights(path.resolve()).items()}
@@ -218,3 +226,61 @@ def _rename(name: str) -> str:
     for pattern, replacement in _RENAMED.items():
         name = re.sub(pattern, replacement, name)
     return name
+
+
+WEIGHT_BYTES = 4
+"""The bytes of a weight in memory: a processor computes in single precision."""
+HUB_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """A model that runs on this machine, and what it takes, in bytes; None for what is not known."""
+
+    use: str
+    model: str
+    folder: str | None
+    """The folder of its files; None if they would be fetched."""
+    disk: int | None
+    memory: int | None
+
+
+def measure_footprint(use: str, model: str) -> Footprint:
+    """Measure the files of a model, or ask the hub for sizes; fetches none. `UserError` for damaged weights."""
+    folder = find_here(model)
+    if folder is None:
+        sizes = _ask_hub(model)
+        return Footprint(use, model, None, sum(sizes.values()) if sizes else None, None)
+    sizes = {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    return Footprint(use, model, str(folder), sum(_choose(sizes).values()), _measure_weights(folder))
+
+
+def _measure_weights(folder: Path) -> int | None:
+    """Measure weights in memory: those of safetensors in single precision, else the largest graph or file."""
+    files = sorted(folder.glob("*.safetensors"))
+    if files:
+        return sum(WEIGHT_BYTES * math.prod(one.shape) for file in files for one in list_weights(file).values())
+    others = [*folder.rglob("*.onnx"), *folder.glob("*.bin")]
+    return max((path.stat().st_size for path in others), default=None)
+
+
+def _choose(sizes: Mapping[str, int]) -> dict[str, int]:
+    first = any(fnmatch(name, pattern) for name in sizes for pattern in WEIGHT_FILES[0])
+    wanted = (*SMALL_FILES, *WEIGHT_FILES[0 if first else 1])
+    return {name: size for name, size in sizes.items() if any(fnmatch(name, pattern) for pattern in wanted)}
+
+
+def _ask_hub(model: str) -> dict[str, int]:
+    """Ask the hub for the sizes of the files that a fetch would take; empty if it does not tell."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        found = HfApi().model_info(model, files_metadata=True, timeout=HUB_TIMEOUT_S).siblings or ()
+    except (HfHubHTTPError, HFValidationError, OSError, ValueError):
+        return {}
+    except Exception as error:  # the errors of its HTTP client are of no common class over its versions
+        if "http" not in type(error).__module__:
+            raise
+        return {}
+    return _choose({one.rfilename: one.size or 0 for one in found})

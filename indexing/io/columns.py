@@ -15,17 +15,13 @@ from keystone.indexing.errors import BadRecord, Report, stop
 from keystone.indexing.io.fields import find_names, reads_as_id
 
 MOST_LINES = 10_000
-"""The most lines of a value in quotes."""
 
 _FIELD = {by: re.compile(rf'(?:\A|{by})("(?:[^"]++|"")*+"(?={by}|\Z)|[^{by}]*+)', re.DOTALL) for by in ("\t", ",", ";")}
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns that a reader knows: the names of ids, of texts and of others, and those of files without a header.
-
-    `bare` has the names of all columns by their number, and `expected` describes them.
-    """
+    """The names of ids, texts and others, those of files without a header by width (`bare`), and words for an error."""
 
     ids: Sequence[str]
     texts: Sequence[str]
@@ -42,10 +38,7 @@ def choose_delimiter(line: str) -> str:
 def read_columns(
     path: Path, numbered: Iterable[tuple[int, str]], layout: Layout, report: Report = stop
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """The values of each row by the names of their columns, with the number of the row's first line.
-
-    The function reports and skips each row that has another number of columns than the header, or the first row.
-    """
+    """Values by column of each row, with its line. Rows of another width than the header or first are reported."""
     lines = iter(numbered)
     first = next((entry for entry in lines if entry[1].strip()), None)
     if first is None:

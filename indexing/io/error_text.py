@@ -11,13 +11,9 @@ from keystone.indexing.errors import OverNested, printable
 from keystone.indexing.io.json_values import parse_json
 
 MOST_CAUSES = 8
-"""The number of causes of an OpenSearch error that the line names."""
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
-"""The text of each status of HTTP."""
 LINE_CHARACTERS = 1_000
-"""The longest line."""
 MEMBERS_CHARACTERS = 200
-"""The longest list of the members of an object."""
 PAGE_BYTES = 1_000
 """If a body is not JSON, such as a page of HTML, its first bytes are read, at most this number."""
 
@@ -63,10 +59,7 @@ def show_value(value: Any, most: int | None = None) -> str:
 
 
 def name_members(value: Any) -> str:
-    """The members of an object of another form than expected, as the end of a message; empty for another value.
-
-    An object that is an error is named by its text.
-    """
+    """The members of an object of a wrong form, or its error, as the end of a message; empty for other values."""
     if not isinstance(value, dict):
         return ""
     if value.get("error") or tells_error(value):

@@ -26,10 +26,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def fetch(project: str, archive: str, path: Path) -> None:
-    """Load the archive of a project from the index into `path`. A later try goes on where an earlier one broke off.
-
-    `UserError` if the index cannot be reached or does not have it. `OSError` if `path` cannot be written.
-    """
+    """Load an archive from the index, going on after a break. `UserError` if it has none; `OSError` for the disk."""
     index = next((os.environ[name] for name in INDEX_VARIABLES if os.environ.get(name)), PUBLIC_INDEX)
     index = re.sub(r"^[\w.-]+=(?=https?://)", "", index)  # uv may give it a name
     page = f"{index.rstrip('/')}/{project}/"

@@ -44,10 +44,7 @@ def is_missing(value: Any) -> bool:
 
 
 def find_field(record: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """The key of the first name that has a value in a record; without any value, of the first one that is there.
-
-    A key that equals a name goes before keys that only agree with one. None if the record has none of the names.
-    """
+    """The key of the first name with a value, else of the first that is there; equal keys go first. None for none."""
     for name in names:
         if name in record and not is_missing(record[name]):
             return name

@@ -80,10 +80,7 @@ JSON_TYPE = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request for `target`, a path below a server's URL.
-
-    `kind` is the media type of the body. The reply has at most `limit` bytes. `headers` are further ones.
-    """
+    """A request for `target` below a server's URL; `kind` is the body's media type, `limit` the reply's bytes."""
 
     method: str
     target: str
@@ -118,10 +115,7 @@ def check_url(url: str) -> URL:
 
 
 class Sender:
-    """Connections to one base URL, `at_once` of them kept; many threads may call `send` at once.
-
-    `authorization` is the header of that name. `ca` is a file of certificates; None stands for the system's.
-    """
+    """Kept connections to one base URL for many threads; `ca` is a file of certificates, or the system's."""
 
     def __init__(self, url: str, authorization: str | None = None, at_once: int = 8, ca: str | None = None) -> None:
         parts = check_url(url)
@@ -135,11 +129,7 @@ class Sender:
         )
 
     def send(self, request: HttpRequest, seconds: float) -> Received:
-        """The reply to one request.
-
-        `Unreached` if the whole reply does not arrive within `seconds`. `TooLarge` if the reply exceeds the request's
-        limit. `Untrusted` if the server's certificate is not trusted.
-        """
+        """The reply. `Unreached` if it is not whole in time, `TooLarge` beyond its limit, `Untrusted` by its server."""
         kind = {} if request.body is None else {"Content-Type": request.kind}
         headers = {**self._headers, **kind, **request.headers}
         timeout = urllib3.Timeout(connect=min(seconds, CONNECT_TIMEOUT_S), read=seconds)

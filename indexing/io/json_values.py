@@ -28,12 +28,17 @@ _NOT_FINITE = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|-?\b(?:NaN|Infinity)\
 
 
 def parse_json(text: bytes | str) -> Any:
-    """The value of a foreign JSON text, which `orjson.dumps` can write again.
-
-    `ValueError` if the text is not JSON, and its kind `OverNested` if it has more levels than `MOST_LEVELS`.
-    """
+    """The value of a foreign JSON text. `ValueError`; its kind `OverNested` for more levels than `MOST_LEVELS`."""
     check_nesting(text)
     return orjson.loads(text)
+
+
+def try_json(text: bytes | str) -> Any:
+    """The value of a JSON text, by `parse_json`; None if it is not JSON."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        return None
 
 
 def parse_reply(body: bytes) -> Any:
@@ -52,10 +57,7 @@ def parse_reply(body: bytes) -> Any:
 
 
 def parse_objects(text: bytes | str) -> list[dict[str, Any]] | None:
-    """The objects that follow one another in a text, whether or not white space separates them.
-
-    None if the text holds anything else. RAGTIME's topics of 2026 first came in this form, on one line.
-    """
+    """Objects that follow one another in a text, as RAGTIME's topics of 2026 did; None if it holds other things."""
     text = text.rstrip()
     found, end = [], 0
     try:
@@ -83,20 +85,14 @@ def list_inner(record: Mapping[str, Any], text_key: str | None = None) -> list[t
 
 
 def check_nesting(text: bytes | str) -> None:
-    """`OverNested` if a JSON text has more levels than `MOST_LEVELS`.
-
-    A parser that calls itself at each level can end the process, so the check comes first.
-    """
+    """`OverNested` if a JSON text has more than `MOST_LEVELS`, on which a recursive parser could end the process."""
     openings = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
     if openings > MOST_LEVELS:
         check_nesting_from(text, 0)
 
 
 def check_nesting_from(text: bytes | str, start: int) -> int:
-    """`OverNested` if the JSON value that begins at `start` has more levels than `MOST_LEVELS`.
-
-    Returns the place up to which the check has read: the end of the value, or something that no JSON holds.
-    """
+    """`OverNested` if the value at `start` has more than `MOST_LEVELS`; returns the end, or what no JSON holds."""
     match: Any = _IN_TEXT.match if isinstance(text, str) else _IN_BYTES.match
     levels, end = 0, start
     while True:
@@ -111,10 +107,7 @@ def check_nesting_from(text: bytes | str, start: int) -> int:
 
 
 def read_whole_number(value: Any) -> int | None:
-    """The whole number that a foreign value stands for: `2`, and also `2.0` and `"2"`; None if it is no whole number.
-
-    Models and servers write numbers in all of these forms.
-    """
+    """The whole number in `2`, `2.0` or `"2"`, as models and servers write it; None if it is no whole number."""
     if isinstance(value, str):
         return int(found[1]) if (found := _WHOLE.fullmatch(value.strip())) else None
     if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_EXACT:

@@ -1,7 +1,4 @@
-"""Contents by key in an SQLite file that several processes may share: what a cache beside an index keeps.
-
-Each row has a checksum, since SQLite checks no content itself. So a user may delete a file at any time.
-"""
+"""Contents by key, with checksums, in an SQLite file that processes share, and that a user may delete."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,10 +45,7 @@ class Kept:
 
 @contextmanager
 def open_kept(path: Path) -> Iterator[Kept]:
-    """The contents in a file. If the file cannot be opened or made, they are in memory.
-
-    `UserError` if the file is damaged.
-    """
+    """The contents in a file, or in memory if it cannot be opened or made. `UserError` if it is damaged."""
     try:
         try:
             file = sqlite3.connect(path, timeout=WRITER_TIMEOUT_S)

@@ -48,10 +48,7 @@ def read_key(variable: str, file: Path | None = None) -> str | None:
 
 
 def find_key(variable: str) -> tuple[str, str] | None:
-    """The key in an environment variable or else in the first of its `OTHER_NAMES` that is set, after the name found.
-
-    None if all of them are empty or unset. `UserError` as from `read_key`.
-    """
+    """The name and key of a variable, or of its first `OTHER_NAMES` that is set, or None. `UserError` as `read_key`."""
     found = ((name, read_key(name)) for name in (variable, *OTHER_NAMES.get(variable, ())))
     return next(((name, key) for name, key in found if key), None)
 

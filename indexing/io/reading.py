@@ -49,7 +49,6 @@ HELD_LIMIT_BYTES = 2**32
 """The largest file that is held in memory, decompressed: a run of about eighty million rows."""
 
 IN_UTF16 = "found UTF-16, expected UTF-8: iconv -f UTF-16 -t UTF-8 converts it"
-"""The message for a file that begins with the byte order mark of UTF-16."""
 
 TEXT_LIMIT_BYTES = 2**20
 """The largest file of settings."""
@@ -81,7 +80,6 @@ def resolve_source(path: Path) -> Path:
 
 @cache
 def _copy_pipe(path: Path) -> Any:
-    """Copy a pipe's content into a file that lasts as long as the process."""
     copy = NamedTemporaryFile(prefix="keystone-")  # noqa: SIM115
     try:
         with path.open("rb") as pipe:
@@ -127,21 +125,22 @@ def _find_compression(source: Path) -> str | None:
     return f".{found.lastgroup}" if found else None
 
 
-class _Empty(io.RawIOBase):
-    """The content of a file with the name of a compressed one, and without any byte."""
-
+class _Reader(io.RawIOBase):
     def readable(self) -> bool:
         return True
+
+
+class _Empty(_Reader):
+    """The content of a file with the name of a compressed one, and without any byte."""
 
     def readinto(self, _buffer: Any) -> int:
         raise EOFError("the file is empty, expected a compressed one")
 
 
-class _Zstandard(io.RawIOBase):
+class _Zstandard(_Reader):
     """The content of a Zstandard file; unlike the library's readers, it raises an error for a truncated file."""
 
     READ_BYTES = 2**14
-    """Compressed bytes of one read."""
     PIECE_BYTES = 2**11
     """Compressed bytes that are decompressed at once. They become 2**26 bytes at most."""
 
@@ -149,9 +148,6 @@ class _Zstandard(io.RawIOBase):
         self._file = file
         self._frame: zstandard.ZstdDecompressionObj | None = None
         self._compressed = self._content = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
 
     def readinto(self, buffer: Any) -> int:
         while not self._content:
@@ -182,7 +178,7 @@ class _Zstandard(io.RawIOBase):
         super().close()
 
 
-class _Lzw(io.RawIOBase):
+class _Lzw(_Reader):
     """The content of a file of compress, in a temporary file. An error comes behind the part before the damage."""
 
     def __init__(self, source: Path) -> None:
@@ -196,9 +192,6 @@ class _Lzw(io.RawIOBase):
             self._damage = f"Not a file of compress, or a damaged one: {error}"
         self._content.seek(0)
 
-    def readable(self) -> bool:
-        return True
-
     def readinto(self, buffer: Any) -> int:
         if not (size := self._content.readinto(buffer)) and self._damage:
             raise OSError(self._damage)
@@ -210,8 +203,6 @@ class _Lzw(io.RawIOBase):
 
 
 class _Bounded:
-    """A file that takes no more than `HELD_LIMIT_BYTES`."""
-
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._size = file, 0
 
@@ -257,10 +248,7 @@ def read_byte_lines(
 
 
 def read_bytes(path: Path, limit: int = HELD_LIMIT_BYTES) -> NDArray[np.uint8]:
-    """The content of a plain or compressed file: uint8[bytes], read-only, in large pages if the system has them.
-
-    `UserError` if the file cannot be read, is UTF-16, or has more decompressed bytes than the limit.
-    """
+    """The content of a file: uint8[bytes], read-only. `UserError` if unreadable, UTF-16, or beyond the limit."""
     try:
         with open_binary(path) as file:
             content, size = np.empty(min(limit, resolve_source(path).stat().st_size) + 1, np.uint8), 0

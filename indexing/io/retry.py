@@ -70,10 +70,7 @@ def choose_pause(tries: int, asked_s: float | None = None) -> float:
 
 
 def draw_pause(tries: int, longest_s: float) -> float:
-    """A random number of seconds below a bound that doubles with each of the `tries`, at most `longest_s`.
-
-    The source is "full jitter" in M. Brooker, Exponential Backoff and Jitter, AWS Architecture Blog, 2015.
-    """
+    """Random seconds below a bound that doubles ("full jitter", M. Brooker, Exponential Backoff and Jitter, 2015)."""
     return random.uniform(0, min(longest_s, FIRST_PAUSE_S * 2.0 ** min(tries - 1, 64)))
 
 
@@ -83,10 +80,7 @@ def read_asked_pause(headers: Mapping[str, str]) -> float | None:
 
 
 def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """The seconds of a Retry-After header, at most `LONGEST_RETRY_AFTER_S`.
-
-    The header holds seconds or a date (RFC 9110, section 10.2.3). None if it is missing or cannot be parsed.
-    """
+    """Seconds of a Retry-After header, number or date (RFC 9110, 10.2.3), or None; `LONGEST_RETRY_AFTER_S` at most."""
     if value is None:
         return None
     try:
@@ -157,11 +151,7 @@ class Limit:
         self._rate = rate
 
     def overloaded(self, sent: float, at: float) -> None:
-        """Halve the limit, because the endpoint turned a request away or was late.
-
-        Requests that were sent before the last halving change nothing. `sent` and `at` are the times of the request
-        and of its failure.
-        """
+        """Halve the limit because a request failed `at` a time, unless it was `sent` before the last halving."""
         if sent < self._changed:
             return
         self.size = min(self.size, max(self._least, self.size // 2))

@@ -68,10 +68,7 @@ def recover(path: Path) -> None:
 
 
 def stage(folder: Path, name: str, make: Callable[[Path], Any]) -> Any:
-    """Make the file or folder `name` in a folder, unless an earlier try has made it.
-
-    Returns the result of `make`, a value of JSON types; if an earlier try has made the file, its result of then.
-    """
+    """Make a file or folder, unless an earlier try has; returns the result of `make` then, of JSON types."""
     note = folder / f"{name}.json"
     if note.exists():
         return orjson.loads(note.read_bytes())

@@ -1,15 +1,19 @@
 """What Windows lacks or does by other means: locks of files and folders, groups of processes, modes, the C library.
 
 No other module may use these directly, and a test checks that. The branches for Windows are tested with a stand-in of
-its module `msvcrt`, and not on Windows itself.
+its module `msvcrt`, and not on Windows itself. An interrupt (Ctrl-C) is here too, which ends the process within a time.
 """
 
 import ctypes
 import os
 import signal
+import socket
 import stat
 import sys
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LOCKED_BYTE = 2**31 - 2
@@ -66,10 +70,7 @@ def read_open_mode(file: Path) -> int:
 
 
 def allow_open_files(number: int) -> None:
-    """Let this process hold so many more files open, as far as the system allows; Windows has no such limit to raise.
-
-    An array that is mapped from a file holds it open.
-    """
+    """Let this process hold more files open, such as mapped arrays, as far as the system allows."""
     if sys.platform != "win32":
         import resource
 
@@ -83,3 +84,39 @@ def allow_open_files(number: int) -> None:
 def load_c_library() -> ctypes.CDLL | None:
     """Load the C library of this process; None on Windows, which has several."""
     return None if sys.platform == "win32" else ctypes.CDLL(None, use_errno=True)
+
+
+INTERRUPTED = 130
+"""The usual exit code of an interrupted process."""
+
+
+@contextmanager
+def interrupts_end_the_process(grace: float, last: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """If an interrupt arrives within the block, give the process `grace` seconds, then call `last` and end it.
+
+    Python waits for threads that compute, and nothing can interrupt them. Keystone writes all files so that an end at
+    any moment is harmless. In a thread other than the main one, the block changes nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard, told = socket.socketpair()
+    told.setblocking(False)
+
+    def listen() -> None:
+        with heard:
+            for number in iter(lambda: heard.recv(1), b""):
+                if number[0] == signal.SIGINT:
+                    time.sleep(grace)
+                    try:
+                        last()
+                    finally:
+                        os._exit(INTERRUPTED)
+
+    before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=listen, daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        told.close()

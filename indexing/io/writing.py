@@ -62,10 +62,7 @@ def link_whole(source: Path, path: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange the names of two folders at once, or by three renames where the system or the disk has no such call.
-
-    `OSError` if they cannot be renamed.
-    """
+    """Exchange the names of two folders at once, or by three renames. `OSError` if they cannot be renamed."""
     library = load_c_library()
     names = os.fsencode(one), os.fsencode(other)
     if swap := getattr(library, "renameat2", None):
@@ -117,12 +114,13 @@ def _reserve_space(file: IO[bytes], size: int) -> None:
     end = os.fstat(file.fileno()).st_size
     try:
         os.posix_fallocate(file.fileno(), end - size, size)
-    except AttributeError:  # the system has no such call
-        _fill_with_zeros(file, end - size, end)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+    except (AttributeError, OSError) as error:  # the system has no such call, or not for this disk
+        if isinstance(error, OSError) and error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
             raise
-        _fill_with_zeros(file, end - size, end)
+        file.seek(end - size)
+        while file.tell() < end:
+            file.write(bytes(min(2**20, end - file.tell())))
+        file.flush()
 
 
 _DAMAGE = (EOFError, MemoryError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError, ValueError)
@@ -150,13 +148,6 @@ def map_array(path: Path) -> NDArray[Any]:
     return array
 
 
-def _fill_with_zeros(file: IO[bytes], start: int, end: int) -> None:
-    file.seek(start)
-    while file.tell() < end:
-        file.write(bytes(min(2**20, end - file.tell())))
-    file.flush()
-
-
 def reason_of(error: OSError) -> str:
     """The system's reason for an error; errors of numpy hold it in their text alone."""
     return error.strerror or str(error)
@@ -175,10 +166,7 @@ def _compress(file: IO[bytes], path: Path) -> AbstractContextManager[Any]:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Make a folder if it is missing, and hold its lock during the block.
-
-    `UserError` if another process holds the lock. `NotWritten` if the folder cannot be made or opened.
-    """
+    """Make a folder if need be, and hold its lock. `UserError` if another process holds it, else `NotWritten`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = find_lock(folder)

@@ -35,7 +35,6 @@ def _analysis(language: str) -> tuple[Any, Any]:
 
 
 KEPT_STEMS = 1 << 16
-"""The words whose stems are kept."""
 LONGEST_TOKEN = 255
 """The characters of the longest token that Lucene does not divide."""
 

@@ -108,7 +108,6 @@ def encode_length(length: int) -> int:
 
 
 def _gather(rows: Ints, stems: Iterable[Sequence[str]]) -> _Added:
-    """Gather the postings of documents in these rows with these stems."""
     numbers = defaultdict[str, int](count().__next__)
     terms, frequencies, sizes = list[int](), list[int](), list[int]()
     lengths = np.zeros(len(rows), np.uint8)
@@ -157,10 +156,7 @@ def _hold(older: Postings, places: Ints, names: Sequence[bytes]) -> NDArray[np.b
 
 
 def _find_removed(older: Postings, renumbered: NDArray[np.int32]) -> tuple[Ints, int]:
-    """Find the postings whose documents do not stay: int64[n]. Also returns the greatest frequency of the others.
-
-    If no frequency can be greater than a byte holds, it is not looked for: then it is 1.
-    """
+    """Find postings of removed documents: int64[n], and the greatest frequency of others, 1 if a byte holds it."""
     is_gone, found, most = renumbered < 0, [np.empty(0, np.int64)], 1
     for start in range(0, len(older.rows), CHUNK_POSTINGS):
         chunk = slice(start, start + CHUNK_POSTINGS)

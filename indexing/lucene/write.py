@@ -108,10 +108,7 @@ class _Fields:
 
 
 def make_analyzer(language: str = DEFAULT_LANGUAGE) -> Any:
-    """Anserini's analyzer for a language. That for English: standard tokens, lower case, no stop words, Porter stems.
-
-    `UserError` if the file of a tokenizer of word pieces is gone, and for Thai if Java cannot segment it.
-    """
+    """Anserini's analyzer for a language. `UserError` without its file of word pieces, or data of Thai in Java."""
     if language == DEFAULT_LANGUAGE:
         return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
     if language.startswith(PIECES_PREFIX):
@@ -152,10 +149,7 @@ def open_reader(folder: Path) -> Any:
 
 
 def explain_failure(folder: Path, error: Exception, reader: Any = None) -> UserError | None:
-    """Explain why Lucene failed at an index: by the machine, by the version of the index, or by damage.
-
-    If the index is open in `reader`, and each file has the checksum in it, the index is not at fault: None.
-    """
+    """Explain a failure by machine, version or damage; None if the index, open in `reader`, has its checksums."""
     said = "\n".join([f"{getattr(error, 'classname', '')}: {java_reason(error)}", *getattr(error, "stacktrace", ())])
     if _TOO_NEW.search(said):
         return _newer_error(folder)

@@ -93,10 +93,7 @@ def make_analysis(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_contents_field(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the field of documents' contents; if each document has its own language, with a part for each language.
-
-    Raises `UserError` for a language that OpenSearch cannot analyze as Anserini does.
-    """
+    """Make the field of contents, with a part for each language, if several. `UserError` as `check_language`."""
     fields = {}
     for code in list_codes(meta):
         check_language(code)

@@ -2,7 +2,7 @@
 
 An update sends only new and changed documents, to a copy that then takes the place of the index. The copy shares the
 files of the index. Searches see the older index until an alias leads to the copy, in one step. Documents that stay keep
-their numbers (`keystone.indexing.opensearch.numbers`).
+their numbers (`keystone.indexing.opensearch.search`).
 """
 
 import time
@@ -16,7 +16,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, ImpactSet, Index, open_index
 from keystone.indexing.io.error_text import show_value
 from keystone.indexing.io.json_values import digest
-from keystone.indexing.io.staged import partial_folder, stage, write_description
+from keystone.indexing.io.staged import partial_folder, write_description
 from keystone.indexing.opensearch.analysis import check_analyzers
 from keystone.indexing.opensearch.cluster import Node, Place, as_expected, close, connect, place_of
 from keystone.indexing.opensearch.index import (
@@ -30,6 +30,7 @@ from keystone.indexing.opensearch.index import (
     finish,
     held_at,
     index_body,
+    name_held,
     purge,
     refresh,
     refuse_other,
@@ -37,9 +38,9 @@ from keystone.indexing.opensearch.index import (
     switch,
     version_at,
 )
-from keystone.indexing.opensearch.load import Upload, load, send_rows
+from keystone.indexing.opensearch.load import Upload, send_rows
 from keystone.indexing.opensearch.nodes import connect_to_all
-from keystone.indexing.opensearch.numbers import NUMBERS, Numbers, read_numbers, write_numbers
+from keystone.indexing.opensearch.search import NUMBERS, Numbers, read_numbers, write_numbers
 from keystone.indexing.types import Embedding, Progress, silent
 from keystone.indexing.vectors.embed import load_embedder
 
@@ -63,11 +64,6 @@ def check_cluster(target: Target, keys: Collection[str], meta: Mapping[str, Any]
             check_possible(nodes, target.place, body)
     finally:
         close(nodes)
-
-
-def load_stage(folder: Path, upload: Upload, progress: Progress) -> None:
-    """Load the documents of a build in `folder`, as a stage that a later try skips or goes on with."""
-    stage(folder, "opensearch", lambda _: load(upload, progress))
 
 
 def attach(corpus: str, out: Path, settings: AttachSettings, _progress: Progress) -> tuple[Index, bool]:
@@ -106,10 +102,7 @@ def adopt_loaded(place: Place, out: Path, key_env: str | None = None) -> tuple[I
 
 
 def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
-    """Check the description that an index holds, and put `key_env` into its embedding model.
-
-    `ValueError`, `KeyError` or `TypeError` for a description that Keystone has not written.
-    """
+    """Check a held description, and put `key_env` in. `ValueError`, `KeyError` or `TypeError` if it is not ours."""
     if meta["format"] != FORMAT:
         raise ValueError(f"index format {show_value(meta['format'])}, expected {FORMAT}: build it again")
     if not isinstance(meta["documents"], int) or meta["documents"] < 0 or not isinstance(meta["key"], str):
@@ -129,7 +122,6 @@ def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
 PURGE_PATIENCE_S = 120.0
 """The time in which a merge must have dropped the deleted documents."""
 PURGE_PAUSE_S = 5.0
-"""The pause between two merges."""
 
 
 def replace_documents(
@@ -151,8 +143,7 @@ def replace_documents(
     try:
         held = held_at(nodes, place)
         if held is None or not held.finished or held.meta["key"] not in (older_key, meta["key"]):
-            found = "no index" if held is None else "another index" if held.finished else "an index not yet finished"
-            raise UserError(f"{place}: found {found}, expected the one that is to be updated")
+            raise UserError(f"{place}: found {name_held(held)}, expected the one that is to be updated")
         if held.meta["key"] != meta["key"]:
             new = version_at(place, meta["key"])
             remove(nodes, new)  # a stopped try has left it

@@ -71,7 +71,6 @@ REPLY_TIMEOUT_S = 120.0
 """The time for which Keystone waits for an answer, in seconds, unless the request sets another."""
 PORTS = {"http": 9200, "https": 443}
 LONGEST_NAME_BYTES = 255
-"""The maximum length of the name of an index."""
 
 _NOT_IN_NAMES = re.compile(r'[\\/*?"<>| ,#:\x00-\x1f\x7f]')
 
@@ -148,11 +147,6 @@ class Request:
     seconds: float = REPLY_TIMEOUT_S
     limit: int = REPLY_LIMIT_BYTES
 
-    @property
-    def is_lines(self) -> bool:
-        """Whether the body is NDJSON, as `_bulk` and `_msearch` want it."""
-        return self.path.endswith(("/_bulk", "/_msearch"))
-
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -197,12 +191,9 @@ class Node:
         self._sender = Sender(url, credentials, at_once, ca)
 
     def ask(self, request: Request) -> Reply:
-        """The node's reply. `Unreached` if no whole reply comes.
-
-        `UserError` if its certificate is not trusted, or if its reply is larger than the request allows.
-        """
+        """The node's reply. `Unreached` if no whole one comes; `UserError` if it is too large or untrusted."""
         target = f"{request.path}?{urlencode(request.params)}" if request.params else request.path
-        kind = "application/x-ndjson" if request.is_lines else JSON_TYPE
+        kind = "application/x-ndjson" if request.path.endswith(("/_bulk", "/_msearch")) else JSON_TYPE
         signed = self._sign(request.method, self.url + target, request.body) if self._sign else {}
         try:
             sent = HttpRequest(request.method, target, request.body, request.limit, kind, signed)
@@ -229,10 +220,7 @@ class Node:
 
 
 def credentials() -> str | None:
-    """Make the Authorization header of the credentials in the environment; None without any.
-
-    `UserError` for incomplete credentials, and for two kinds at once.
-    """
+    """Make the Authorization header, or None, of the environment. `UserError` for incomplete or two credentials."""
     user, password, key = os.environ.get(USER, ""), os.environ.get(PASSWORD, ""), read_key(KEY)
     if bool(user) != bool(password):
         raise UserError(f"found {USER if user else PASSWORD} alone in the environment, expected {CREDENTIALS}")
@@ -245,11 +233,7 @@ def credentials() -> str | None:
 
 
 def connect(urls: Sequence[str], at_once: int) -> list[Node]:
-    """Connect to the nodes of a cluster, each for up to `at_once` requests at a time.
-
-    `UserError` if no node answers, if the cluster rejects the credentials, and if they would go to another machine by
-    plain http.
-    """
+    """Connect to nodes. `UserError` if none answers, or credentials are rejected or would go by plain http."""
     header, ca = credentials(), os.environ.get(CA) or None
     sign = make_signer(region) if (region := os.environ.get(REGION)) else None
     if ca and not Path(ca).is_file():

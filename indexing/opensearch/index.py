@@ -24,6 +24,7 @@ from keystone.indexing.io.retry import PATIENCE_S
 from keystone.indexing.opensearch.analysis import CONTENTS, make_analysis, make_contents_field
 from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected
 from keystone.indexing.opensearch.requests import administer, ask
+from keystone.indexing.types import chunks
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 
 DOCID, ROW, DOCUMENT, VECTOR = "docid", "row", "document", "vector"
@@ -37,11 +38,9 @@ EF_CONSTRUCTION = 128
 VERSION_DIGITS = 16
 """The digits of its key at the end of the name of an updated index."""
 DELETED_AT_ONCE = 10_000
-"""The documents that one request deletes."""
 SHARD_TRIES, SHARD_PAUSE_S = 20, 0.5
 """How often in a row a shard may have failed to start, and the pause between two looks."""
 MERGE_TIMEOUT_S = 6 * 3600.0
-"""The time for which Keystone waits until an index is merged."""
 
 _HNSW = re.compile(r"HNSW(\d+)(,Flat)?")
 
@@ -123,10 +122,7 @@ def vector_field(faiss: str, dimension: int) -> dict[str, Any]:
 
 
 def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
-    """Read the state of the index at a place; None if there is no index.
-
-    `UserError` for an alias that no update has made, and for an index that Keystone has not made.
-    """
+    """Read the state of the index at a place, or None. `UserError` for an alias or index that Keystone has not made."""
     reply = ask(nodes, Request("GET", place.path))
     if reply.status == 404:
         return None
@@ -143,6 +139,11 @@ def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
     if not isinstance(meta, dict) or "key" not in meta:
         raise UserError(f"{place}: an index that keystone has not made: choose another name")
     return Held(Place(place.urls, names[0]), uuid, meta, finished, replicas)
+
+
+def name_held(held: Held | None) -> str:
+    """Name the index that a place holds, for an error about another one that is expected there."""
+    return "no index" if held is None else "another index" if held.finished else "an index not yet finished"
 
 
 def version_at(place: Place, key: str) -> Place:
@@ -181,7 +182,6 @@ def create(nodes: Sequence[Node], place: Place, body: Mapping[str, Any]) -> None
 
 @contextmanager
 def _unless_existing() -> Iterator[None]:
-    """Let the block make an index that may exist."""
     try:
         yield
     except ClusterRefused as refusal:
@@ -195,10 +195,7 @@ def remove(nodes: Sequence[Node], place: Place) -> None:
 
 
 def clone(nodes: Sequence[Node], place: Place, copy: Place) -> None:
-    """Copy a finished index, which shares its files, to a new place. The copy accepts writes, as while it is loaded.
-
-    `UserError` if the cluster cannot copy it. Then there is no copy.
-    """
+    """Copy a finished index, sharing its files; the copy accepts writes. `UserError` if the cluster cannot."""
     settings = {
         "number_of_replicas": 0,
         "refresh_interval": "-1",
@@ -237,8 +234,8 @@ def describe(nodes: Sequence[Node], place: Place, meta: Mapping[str, Any]) -> No
 
 def delete_documents(nodes: Sequence[Node], place: Place, numbers: Sequence[int]) -> None:
     """Delete the documents with these numbers, and make that visible. `UserError` if the cluster cannot."""
-    for start in range(0, len(numbers), DELETED_AT_ONCE):
-        query = {"query": {"terms": {ROW: numbers[start : start + DELETED_AT_ONCE]}}}
+    for some in chunks(numbers, DELETED_AT_ONCE):
+        query = {"query": {"terms": {ROW: some}}}
         answer = administer(nodes).delete_by_query(
             index=place.name, body=query, refresh=True, conflicts="proceed", request_timeout=MERGE_TIMEOUT_S
         )
@@ -249,10 +246,7 @@ def delete_documents(nodes: Sequence[Node], place: Place, numbers: Sequence[int]
 
 
 def purge(nodes: Sequence[Node], place: Place) -> None:
-    """Let the next merge drop deleted documents, which would count in the statistics of BM25.
-
-    An open index keeps them for half a minute after its last flush, and drops that claim when it is closed.
-    """
+    """Let the next merge drop deleted documents. An open index keeps them for half a minute after its last flush."""
     indices = administer(nodes).indices
     _check_all_shards(place, "flush", indices.flush(index=place.name, wait_if_ongoing=True))
     indices.close(index=place.name)
@@ -269,10 +263,7 @@ def count_deleted(nodes: Sequence[Node], place: Place) -> int:
 
 
 def switch(nodes: Sequence[Node], place: Place, old: Place, new: Place) -> None:
-    """Let the alias `place` lead to the index at `new`, and remove the one at `old`, in one step for all searches.
-
-    `UserError` if the cluster refuses it, as when the older index is gone.
-    """
+    """Let the alias `place` lead to `new`, and remove `old`, in one step. `UserError` if the cluster refuses it."""
     actions = [{"remove_index": {"index": old.name}}, {"add": {"index": new.name, "alias": place.name}}]
     refusal: UserError = UserError(f"{place}: leads to another index than {new}, which was made to replace it")
     try:

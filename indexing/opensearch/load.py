@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise, repeat
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -44,14 +43,12 @@ from keystone.indexing.opensearch.index import (
 from keystone.indexing.opensearch.nodes import connect_to_all
 from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, administer, search_once, send_parts
 from keystone.indexing.store import DocumentStore, from_record
-from keystone.indexing.types import Progress, Tick, silent
+from keystone.indexing.types import Progress, Tick, chunks, silent
 from keystone.indexing.vectors.passages import Offsets
 from keystone.indexing.vectors.shards import Shards
 
 REQUEST_RANGES = 1_024
-"""The number of ranges that one request counts."""
 SPLIT_PARTS = 16
-"""The number of parts into which Keystone splits a range that lacks rows."""
 LISTED_ROWS = 1_000
 """The length up to which Keystone lists the rows of a range instead of splitting it."""
 
@@ -62,27 +59,25 @@ Span = tuple[int, int]
 def missing_rows(nodes: Sequence[Node], place: Place, count: int) -> list[int]:
     """Return the rows below `count` that the index lacks, ascending. `UserError` if it holds other documents too."""
     with as_expected(place):
-        return _missing_rows(nodes, place, count)
-
-
-def _missing_rows(nodes: Sequence[Node], place: Place, count: int) -> list[int]:
-    held = search_once(nodes, place, {"size": 0, "track_total_hits": True})["hits"]["total"]["value"]
-    missing: list[int] = []
-    suspected = [(0, count)]
-    while suspected:
-        incomplete = [
-            span
-            for start in range(0, len(suspected), REQUEST_RANGES)
-            for span, found in _counted(nodes, place, suspected[start : start + REQUEST_RANGES])
-            if found < span[1] - span[0]
-        ]
-        missing += [
-            row for span in incomplete if span[1] - span[0] <= LISTED_ROWS for row in _listed(nodes, place, span)
-        ]
-        suspected = [part for span in incomplete if span[1] - span[0] > LISTED_ROWS for part in _parts(span)]
-    if held > count - len(missing):
-        raise UserError(f"{place}: holds {held} documents, expected {count}: others write to it: choose another name")
-    return sorted(missing)
+        held = search_once(nodes, place, {"size": 0, "track_total_hits": True})["hits"]["total"]["value"]
+        missing: list[int] = []
+        suspected = [(0, count)]
+        while suspected:
+            incomplete = [
+                span
+                for some in chunks(suspected, REQUEST_RANGES)
+                for span, found in _counted(nodes, place, some)
+                if found < span[1] - span[0]
+            ]
+            missing += [
+                row for span in incomplete if span[1] - span[0] <= LISTED_ROWS for row in _listed(nodes, place, span)
+            ]
+            suspected = [part for span in incomplete if span[1] - span[0] > LISTED_ROWS for part in _parts(span)]
+        if held > count - len(missing):
+            raise UserError(
+                f"{place}: holds {held} documents, expected {count}: others write to it: choose another name"
+            )
+        return sorted(missing)
 
 
 def _counted(nodes: Sequence[Node], place: Place, ranges: Sequence[Span]) -> Iterator[tuple[Span, int]]:
@@ -93,7 +88,6 @@ def _counted(nodes: Sequence[Node], place: Place, ranges: Sequence[Span]) -> Ite
 
 
 def _listed(nodes: Sequence[Node], place: Place, span: Span) -> list[int]:
-    """List the missing rows of a range of at most `LISTED_ROWS`."""
     query = {"range": {ROW: {"gte": span[0], "lt": span[1]}}}
     asked = {"size": LISTED_ROWS, "query": query, "_source": False, "stored_fields": "_none_", "docvalue_fields": [ROW]}
     hits = search_once(nodes, place, asked)["hits"]["hits"]
@@ -107,7 +101,6 @@ def _parts(span: Span) -> list[Span]:
 
 
 NAMED_IDS = 10
-"""The maximum number of ids that an error names."""
 
 _SHARD_TIMEOUT = "15s"
 """The time for which the cluster waits for a missing shard before it turns the shard's documents away."""
@@ -198,10 +191,7 @@ def _send_documents(nodes: Sequence[Node], upload: Upload, held: Held, progress:
 
 
 def send_rows(nodes: Sequence[Node], upload: Upload, wanted: Iterable[Span], tick: Tick) -> None:
-    """Send the documents of the wanted rows. The note and `tick` receive the rows that the cluster acknowledges.
-
-    `UserError` for a document that the cluster rejects; `GaveUp` as from `load`.
-    """
+    """Send documents; the note and `tick` get acknowledged rows. `UserError` if one is rejected, `GaveUp` as `load`."""
     place, store = upload.target.place, upload.store
     params = {"filter_path": "errors,items.*.status,items.*.error", "timeout": _SHARD_TIMEOUT}
 
@@ -213,21 +203,18 @@ def send_rows(nodes: Sequence[Node], upload: Upload, wanted: Iterable[Span], tic
 
     dialogue = Dialogue(request_of, read, NODE_REQUESTS * len(nodes), upload.patience)
     with upload.note.open("ab", buffering=0) as log:
-        documents = batches(store, upload.vectors, wanted, upload.offsets, upload.first, upload.impacts)
-        for rows in send_parts(nodes, documents, dialogue):
+        for rows in send_parts(nodes, batches(upload, wanted), dialogue):
             log.write(b"".join(b"%d %d\n" % span for span in spans(rows)))
             tick(len(rows))
 
 
 def _lost_a_shard(nodes: Sequence[Node], place: Place) -> bool:
-    """Tell whether the only copy of a shard is gone with its node."""
     health = administer(nodes).cluster.health(index=place.name)
     with as_expected(place):
         return bool(health["status"] == "red")
 
 
 def _name_missing(store: DocumentStore, missing: Sequence[int]) -> str:
-    """Write the number of missing rows and the first of their ids."""
     names = ", ".join(map(repr, store.ids(missing[:NAMED_IDS])))
     return f"{len(missing)} documents are missing: {names}{', ...' if len(missing) > NAMED_IDS else ''}"
 
@@ -235,11 +222,6 @@ def _name_missing(store: DocumentStore, missing: Sequence[int]) -> str:
 REQUEST_BYTES, REQUEST_DOCUMENTS = 5_000_000, 5_000
 """The maximum size of a request; a single document may be larger."""
 CHUNK_VECTORS = 256
-"""The number of vectors that Keystone reads at once."""
-
-NO_IMPACTS: Mapping[str, RowImpacts] = MappingProxyType({})
-
-FieldsOf = Callable[[range], Iterator[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,21 +243,10 @@ class Batch:
         return Batch.of([self.rows[i] for i in positions], lines)
 
 
-def batches(
-    store: DocumentStore,
-    vectors: Shards | None,
-    wanted: Iterable[Span],
-    offsets: Offsets | None = None,
-    first_number: int = 0,
-    impacts: Mapping[str, RowImpacts] = NO_IMPACTS,
-) -> Iterator[Batch]:
-    """Yield the documents of the wanted rows in batches for `_bulk`, each made on demand.
-
-    If there are `offsets`, the vectors are those of passages, and `offsets` say whose they are. The number of a
-    document in the index is `first_number` and its row.
-    """
+def batches(upload: Upload, wanted: Iterable[Span]) -> Iterator[Batch]:
+    """Yield the documents of the wanted rows in batches for `_bulk`, each made on demand."""
     rows, lines, size = list[int](), list[bytes](), 0
-    for row, line in _lines(store, _bind_fields(vectors, offsets, impacts), wanted, first_number):
+    for row, line in _lines(upload, wanted):
         if rows and (size + len(line) > REQUEST_BYTES or len(rows) == REQUEST_DOCUMENTS):
             yield Batch.of(rows, lines)
             rows, lines, size = [], [], 0
@@ -286,50 +257,42 @@ def batches(
         yield Batch.of(rows, lines)
 
 
-def _bind_fields(vectors: Shards | None, offsets: Offsets | None, impacts: Mapping[str, RowImpacts]) -> FieldsOf:
-    """Return a function that makes the fields with vectors and impacts of consecutive documents, one after another."""
-
-    def fields_of(rows: range) -> Iterator[dict[str, Any]]:
-        sets = {name: own.of(rows) for name, own in impacts.items()}
-        for place, fields in enumerate(vectors_of(rows)):
-            yield fields | ({IMPACTS: {name: own[place] for name, own in sets.items()}} if sets else {})
-
-    def vectors_of(rows: range) -> Iterator[dict[str, Any]]:
-        if vectors is None:
-            yield from repeat({}, len(rows))
-        elif offsets is None:
-            yield from ({VECTOR: vector} for vector in vectors.of(rows.start, rows.stop))
-        else:
-            for start, stop in pairwise(offsets[rows.start : rows.stop + 1].tolist()):
-                yield {PASSAGES: pack_vectors(vectors.of(start, stop))} if start < stop else {}
-
-    return fields_of
+def _make_fields(upload: Upload, rows: range) -> Iterator[dict[str, Any]]:
+    """Yield the fields with vectors and impacts of consecutive documents."""
+    sets = {name: own.of(rows) for name, own in upload.impacts.items()}
+    for place, fields in enumerate(_make_vector_fields(upload, rows)):
+        yield fields | ({IMPACTS: {name: own[place] for name, own in sets.items()}} if sets else {})
 
 
-def _lines(
-    store: DocumentStore, fields_of: FieldsOf, wanted: Iterable[Span], first_number: int
-) -> Iterator[tuple[int, bytes]]:
+def _make_vector_fields(upload: Upload, rows: range) -> Iterator[dict[str, Any]]:
+    vectors, offsets = upload.vectors, upload.offsets
+    if vectors is None:
+        yield from repeat({}, len(rows))
+    elif offsets is None:
+        yield from ({VECTOR: vector} for vector in vectors.of(rows.start, rows.stop))
+    else:
+        for start, stop in pairwise(offsets[rows.start : rows.stop + 1].tolist()):
+            yield {PASSAGES: pack_vectors(vectors.of(start, stop))} if start < stop else {}
+
+
+def _lines(upload: Upload, wanted: Iterable[Span]) -> Iterator[tuple[int, bytes]]:
     for first, last in wanted:
-        for start in range(first, last, CHUNK_VECTORS):
-            rows = range(start, min(start + CHUNK_VECTORS, last))
-            for row, record, fields in zip(rows, store.records(rows), fields_of(rows), strict=True):
+        for rows in chunks(range(first, last), CHUNK_VECTORS):
+            for row, record, fields in zip(rows, upload.store.records(rows), _make_fields(upload, rows), strict=True):
                 document = from_record(orjson.loads(record))
                 source = {
                     DOCID: document.id,
-                    ROW: first_number + row,
+                    ROW: upload.first + row,
                     CONTENTS: {document.language: document.contents} if document.language else document.contents,
                     DOCUMENT: orjson.Fragment(record.rstrip()),
                     **fields,
                 }
                 written = orjson.dumps(source, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
-                yield row, b'{"create":{"_id":"%d"}}\n' % (first_number + row) + written
+                yield row, b'{"create":{"_id":"%d"}}\n' % (upload.first + row) + written
 
 
 def read_bulk(batch: Batch, reply: Reply, name: Callable[[int], str]) -> Read[Batch, Sequence[int]]:
-    """Read the rows of a batch that the cluster has now, and the batches to send again; `name` names a row.
-
-    `UserError` for a document that the cluster rejects, and for a batch that it refuses.
-    """
+    """Read the rows that the cluster has now, and the batches to send again. `UserError` for what it rejects."""
     if reply.status == 413:
         if len(batch.rows) == 1:
             raise UserError(f"{name(batch.rows[0])}: {len(batch.body)} bytes, refused with status {reply.reason}")

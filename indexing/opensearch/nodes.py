@@ -92,7 +92,6 @@ def _meet(url: str, cluster: str, at_once: int) -> Node | None:
 
 
 def _read_cluster(nodes: Sequence[Node], patience_s: float) -> str:
-    """Read the id of the cluster to which nodes belong, asking busy ones for so long."""
     answered = ask(nodes, Request("GET", "/"), patience_s).checked()
     with as_expected(nodes[0].url):
         return str(answered["cluster_uuid"])

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from opensearchpy import OpenSearch
 
 NODE_REQUESTS = 4
-"""The maximum number of requests to one node at a time."""
 FIRST_REQUESTS = 2
-"""The number of requests at a time to begin with."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -68,11 +66,9 @@ class Dialogue(Generic[T, R]):
     """How the parts of a job become requests, and how Keystone reads the answers."""
 
     request_of: Callable[[T], Request]
-    """Makes the request of a part."""
     read: Callable[[T, Reply], "Read[T, R]"]
     """Reads a whole answer to a part. It never sees an answer that says the cluster is busy. It may raise."""
     at_once: int
-    """The maximum number of requests at a time."""
     patience: float = PATIENCE_S
     """The seconds without any success after which the job gives up."""
 
@@ -104,8 +100,6 @@ class _Line:
 
 @dataclass(slots=True)
 class _Answered(Generic[T]):
-    """The answer of a node to a job, or the error that sending it raised."""
-
     job: _Job[T]
     line: _Line
     answer: Reply | BaseException
@@ -201,10 +195,7 @@ def send_parts(nodes: Sequence[Node], parts: Iterable[T], dialogue: Dialogue[T, 
 
 @dataclass(frozen=True, slots=True)
 class _Judged(Generic[T, R]):
-    """The consequence of an answer: parts to send `again` after `pause` seconds.
-
-    If `pause` is None, it grows with the tries of the part.
-    """
+    """Parts to send `again` after `pause` seconds; if that is None, after pauses that grow with the tries."""
 
     result: R | None
     again: Sequence[T]

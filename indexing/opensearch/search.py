@@ -1,8 +1,13 @@
-"""Searches of an index in OpenSearch: many in one request, and each one again until every shard has answered."""
+"""Searches of an index in OpenSearch: many in one request, and each one again until every shard has answered.
+
+A load numbers documents by their rows. An update leaves the numbers of those that stay, and gives new ones to the
+others. So the numbers are no longer in the order of ids. `numbers.npy` in the index folder has them by row.
+"""
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,12 +18,12 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S
+from keystone.indexing.io.writing import map_array, reserve_array
 from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, place_at
-from keystone.indexing.opensearch.index import DOCID, PASSAGES, ROW, VECTOR, held_at
+from keystone.indexing.opensearch.index import DOCID, PASSAGES, ROW, VECTOR, held_at, name_held
 from keystone.indexing.opensearch.nodes import connect_to_all
-from keystone.indexing.opensearch.numbers import load_numbers
-from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, ask, send_parts
-from keystone.indexing.types import Tick
+from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, ask, search_once, send_parts
+from keystone.indexing.types import LONGEST_DOCUMENT_ID, Tick, is_id
 
 REQUEST_SEARCHES, REQUEST_HITS = 64, 16_384
 """The maximum numbers of searches and of hits in one request, so that an answer stays below a megabyte."""
@@ -48,11 +53,9 @@ class Cluster:
     version: tuple[int, ...]
     """The server's version, such as (3, 5, 0)."""
     shards: int
-    """The number of primary shards."""
     window: int
     """The maximum number of hits that a search may ask for."""
     documents: int = MOST_ROWS
-    """The number of documents in the index."""
     patience: float = PATIENCE_S
     """The seconds without any success after which a search raises `GaveUp`."""
     numbers: NDArray[np.int32] | None = None
@@ -101,17 +104,15 @@ class Search:
 
 
 def open_cluster(index: Index) -> Cluster:
-    """Connect to the cluster that holds an index.
-
-    `UserError` if no node answers, or if the cluster lacks the finished index or holds another one in its place.
-    """
+    """Connect to the cluster of an index. `UserError` if no node answers, or it lacks this finished index."""
     place = place_at(index.at)
     nodes = connect_to_all(place.urls)
     try:
         held = held_at(nodes, place)
         if held is None or held.meta["key"] != index.key or not held.finished:
-            found = "no index" if held is None else "another index" if held.finished else "an index not yet finished"
-            raise UserError(f"{index.folder}: found {found} at {place}, expected the one that it was made with")
+            raise UserError(
+                f"{index.folder}: found {name_held(held)} at {place}, expected the one that it was made with"
+            )
         server = ask(nodes, Request("GET", "/")).checked()
         wanted = {"flat_settings": "true", "include_defaults": "true"}
         settings = ask(nodes, Request("GET", f"{place.path}/_settings", params=wanted)).checked()
@@ -194,7 +195,6 @@ def search_each(
 
 
 def _describe_fault(answer: Any) -> str:
-    """Say why an answer to a search is an error or incomplete; empty if it is complete."""
     if "error" in answer:
         return f"refused with status {answer['status']}: {_error_words(answer['error'])}"
     if answer.get("timed_out"):
@@ -223,3 +223,57 @@ def _batches(searches: Sequence[Search]) -> Iterator[list[int]]:
         hits += search.size
     if batch:
         yield batch
+
+
+NUMBERS = "numbers.npy"
+PAGE_DOCUMENTS = 5_000
+"""The documents of which one request brings number and id."""
+
+Numbers = NDArray[np.int32]
+
+
+def load_numbers(index: Index) -> tuple[Numbers | None, Numbers | None]:
+    """Load numbers by row and rows by number (-1 for none); None if they are equal. `UserError` if damaged."""
+    path = index.folder / NUMBERS
+    if not path.exists():
+        return None, None
+    try:
+        numbers = np.asarray(map_array(path))
+        if numbers.dtype != np.int32 or numbers.shape != (index.documents,) or numbers.min() < 0:
+            raise ValueError(f"found {numbers.dtype} of the shape {numbers.shape}, expected {index.documents} numbers")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: damaged: make the folder again from the cluster: {error}") from error
+    rows = np.full(int(numbers.max()) + 1, -1, np.int32)
+    rows[numbers] = np.arange(len(numbers), dtype=np.int32)
+    return numbers, rows
+
+
+def write_numbers(numbers: Numbers, folder: Path) -> None:
+    """Write the numbers of documents by row, int32[documents], into an index folder."""
+    file = reserve_array(folder / NUMBERS, np.int32, numbers.shape)
+    file[:] = numbers
+    file.flush()
+
+
+def read_numbers(nodes: Sequence[Node], place: Place, count: int) -> Numbers:
+    """Read the numbers of documents by row: int32[count]; memory 60 bytes each. `UserError` for another count."""
+    numbers, names = list[int](), list[bytes]()
+    after: list[int] = []
+    while True:
+        asked = {"size": PAGE_DOCUMENTS, "sort": [{ROW: "asc"}], "_source": False, "docvalue_fields": [DOCID]}
+        asked |= {"search_after": after} if after else {}
+        answer = search_once(nodes, place, asked)
+        with as_expected(place):
+            hits = answer["hits"]["hits"]
+            for hit in hits:
+                (number,), (name,) = hit["sort"], hit["fields"][DOCID]
+                if type(number) is not int or not is_id(name, LONGEST_DOCUMENT_ID) or [number] <= after:
+                    raise ValueError("found a document without a number and an id of its own")
+                after = [number]
+                numbers.append(number)
+                names.append(name.encode())
+        if len(hits) < PAGE_DOCUMENTS:
+            break
+    if len(set(names)) != count or len(names) != count:
+        raise UserError(f"{place}: holds {len(names)} documents, expected {count}: load the index again")
+    return np.array(numbers, np.int32)[np.argsort(np.array(names), kind="stable")]

@@ -23,31 +23,18 @@ from keystone.indexing.opensearch.search import (
     search_of,
 )
 from keystone.indexing.store import from_record
-from keystone.indexing.types import Document, Store, is_id
+from keystone.indexing.types import Document, Store, chunks, is_id
 from keystone.indexing.vectors.types import Vectors
 
 SEARCH_IDS = 4_096
-"""The maximum number of ids that one search looks up."""
 REQUEST_DOCUMENTS = 128
-"""The maximum number of documents that one request fetches."""
 DOCUMENTS_LIMIT_BYTES = 2**28
 """The maximum length of the answer to such a request: 2 MB a document."""
 PASSAGES_OF_DOCUMENTS = 32
-"""The maximum number of documents whose passages' vectors one request fetches."""
-HELD_DOCUMENTS = 2_048
-"""The number of documents that an iteration fetches at once and holds."""
 
 
-def open_store(index: Index) -> Store:
-    """Open the documents of an index in OpenSearch. `UserError` as from `open_cluster`."""
-    return OpenSearchStore(index)
-
-
-class OpenSearchStore:
-    """A `Store` whose documents are in a cluster.
-
-    Each method raises `UserError` if the cluster does not answer, or has lost the index or a document.
-    """
+class OpenSearchStore(Store):
+    """Documents in a cluster. `UserError` as from `open_cluster`, also if it loses the index or a document."""
 
     def __init__(self, index: Index) -> None:
         self._cluster = open_cluster(index)
@@ -71,11 +58,9 @@ class OpenSearchStore:
         return np.array([known.get(name, -1) for name in ids], dtype=np.int32)
 
     def _pairs(self, field: str, values: Sequence[Any]) -> Iterator[tuple[int, str]]:
-        """Yield row and id of each document that has one of the values in a field."""
         size = min(SEARCH_IDS, self._cluster.window)
         searches = [
-            search_of({"terms": {field: values[start : start + size]}}, size, f"{field}s", [ROW, DOCID])
-            for start in range(0, len(values), size)
+            search_of({"terms": {field: some}}, size, f"{field}s", [ROW, DOCID]) for some in chunks(values, size)
         ]
         asked, given = set(values), self._cluster.given
 
@@ -94,8 +79,7 @@ class OpenSearchStore:
     def get(self, rows: ArrayLike) -> list[Document]:
         """Return the documents of rows (int[n]). `IndexError` for a row that is not in the store."""
         wanted = self._checked(rows)
-        distinct = np.unique(wanted).tolist()
-        parts = [distinct[start : start + REQUEST_DOCUMENTS] for start in range(0, len(distinct), REQUEST_DOCUMENTS)]
+        parts = chunks(np.unique(wanted).tolist(), REQUEST_DOCUMENTS)
         known: dict[int, Document] = {}
         nodes = self._cluster.nodes
         dialogue = Dialogue(self._request, self._read, NODE_REQUESTS * len(nodes))
@@ -124,11 +108,6 @@ class OpenSearchStore:
                 raise UserError(f"{self._cluster.place}: row {row} is not there any more: load the index again")
         return Read(found or None, [left] if left else [], why)
 
-    def __iter__(self) -> Iterator[Document]:
-        """Yield all documents by row."""
-        for start in range(0, self._size, HELD_DOCUMENTS):
-            yield from self.get(range(start, min(start + HELD_DOCUMENTS, self._size)))
-
     def passage_vectors(self, rows: Sequence[int]) -> dict[int, Vectors]:
         """Read the vectors of the passages of documents, float32[passages, dimension], by row."""
         wanted, dimension = np.unique(self._checked(rows)).tolist(), read_dimension(self._cluster)
@@ -144,7 +123,7 @@ class OpenSearchStore:
                 ),
                 size=REQUEST_HITS,  # so that a request holds one search
             )
-            for part in (wanted[start : start + size] for start in range(0, len(wanted), size))
+            for part in chunks(wanted, size)
         ]
 
         def take(answer: Any) -> dict[int, Vectors]:

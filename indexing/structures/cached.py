@@ -54,7 +54,6 @@ BUILDERS = {
     "discourse": Builder(1, _build_discourse),
     "facts": Builder(1, _build_facts),
 }
-"""The builder of each kind of structure."""
 
 
 def read_section_trees(index: Index, documents: Sequence[Document]) -> list[Tree]:
@@ -76,10 +75,7 @@ def read_facts(index: Index, documents: Sequence[Document]) -> list[tuple[Fact, 
 def read_structures(
     index: Index, kinds: Sequence[str], documents: Iterable[Document], threads: int = 1
 ) -> Iterator[dict[str, bytes]]:
-    """Read or build structures: yields for each document its structure of each kind, as JSON.
-
-    `KeyError` for a kind that `BUILDERS` lacks, and `UserError` if the file of structures is damaged.
-    """
+    """Yield for each document its structures by kind, as JSON, read or built. `UserError` for a damaged file."""
     left = iter(documents)
     with (
         open_kept(index.folder / "structures.sqlite") as kept,

@@ -56,7 +56,6 @@ _TABLE = {
 }
 
 CONNECTIVES = {cue: relation for relation, cues in _TABLE.items() for cue in cues.split("; ")}
-"""The relation of each connective."""
 
 INSIDE_ONLY = frozenset(
     "to by as of that which who whose whom where while like using through via without during".split()
@@ -160,19 +159,12 @@ class _Group:
 
 
 def discourse_tree(sections: Tree, text: str) -> Tree:
-    """The discourse tree of a document, from its section tree.
-
-    A leaf holds 2 to 5 sentences of one section; the first leaf of a section begins with its headings. A document
-    without content is one empty leaf.
-    """
+    """The discourse tree over a section tree: leaves of 2 to 5 sentences, the first with the headings; or one empty."""
     return binary_tree(sections.doc_id, _leaves(sections, text) or [Leaf(0, 0, 0)], text)
 
 
 def relations_from(tree: Tree, id: int, most: int = MOST_RELATIONS) -> list[Related]:
-    """The sibling of a node, the sibling of its parent and so on, nearest first, with the relation that joins them.
-
-    This is `RelationsFrom` of DiscoRAG; its Listing 1 fixes the order. `KeyError` for an unknown id.
-    """
+    """Siblings of a node and its ancestors, nearest first: `RelationsFrom` of DiscoRAG, as in Listing 1."""
     depth = depths(tree)
     found: list[Related] = []
     node = tree[id]

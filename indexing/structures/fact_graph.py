@@ -53,10 +53,7 @@ def tidy_key(written: str) -> str:
 
 
 def normalise_key(written: str) -> str:
-    """Normalise a key: letters and width (NFKC, case-folded), quotes, articles, plural s and words for peoples.
-
-    The result is empty if nothing is left. Two keys with the same result have the same numbers.
-    """
+    """Normalise letters, width (NFKC), quotes, articles, plurals and peoples, never numbers; may be empty."""
     form = fold_key(written)
     return DEMONYMS.get(form, form)
 
@@ -110,10 +107,7 @@ class FactGraph:
 
 
 def make_graph(facts: Sequence[Sequence[str]], aliases: Mapping[str, str] | None = None) -> FactGraph:
-    """Make the graph of facts, each given as its keys as written.
-
-    `aliases` names for a key another one that means the same. An alias with different numbers is ignored.
-    """
+    """Make the graph of facts, given as keys; `aliases` names an equal key, unless its numbers differ."""
     same = {
         normalise_key(alias): normalise_key(key)
         for alias, key in (aliases or {}).items()
@@ -150,10 +144,7 @@ def join_graphs(graphs: Sequence[FactGraph]) -> FactGraph:
 
 
 def find_neighbours(graph: FactGraph, key: str) -> dict[str, int]:
-    """Find the neighbours of a key with the weight of each edge: the number of facts that hold both keys.
-
-    The heaviest edge comes first. Ties are in the order of labels. `KeyError` for an unknown key.
-    """
+    """Neighbours of a key with the facts that hold both, most first, then by label. `KeyError` if it is unknown."""
     weights = Counter(other for number in graph.holders[key] for other in graph.facts[number] if other != key)
     return dict(sorted(weights.items(), key=lambda pair: (-pair[1], graph.labels[pair[0]])))
 
@@ -170,7 +161,6 @@ def find_key(graph: FactGraph, written: str, among: Collection[str]) -> str | No
 
 
 FEWEST_CHARACTERS = 12
-"""A shorter stretch of text is no fact."""
 MOST_KEYS = 10
 """The most key elements of one fact. Names come first, then numbers, then other words."""
 CONTENT_WORDS = 3
@@ -192,7 +182,6 @@ FUNCTION_WORDS = frozenset(
     use used very want wanted was way we well went were what when where whether which while who whole whom whose why
     will with within without would yes yet you your""".split()
 )
-"""English words that are no key elements, in lower case."""
 
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W_][\w'\u2019&-]*")
 _LINKS = frozenset(("of", "the", "de", "van", "von"))
@@ -207,10 +196,7 @@ class Fact(NamedTuple):
 
 
 def make_facts(document: Document) -> tuple[Fact, ...]:
-    """Make the facts of a document, in the order of its text.
-
-    Keys are capitalised names, numbers with their noun, and the words of the highest TF-IDF over the sentences.
-    """
+    """Make a document's facts in order; keys are names, numbers with nouns, and words of the highest TF-IDF."""
     spans = find_fact_spans(document.text)
     tokens = [list(_TOKEN.finditer(document.text, start, end)) for start, end in spans]
     words = [[token[0] for token in own if _is_content(token[0])] for own in tokens]
@@ -265,7 +251,6 @@ def _find_names(text: str, tokens: Sequence[re.Match[str]], lower: Container[str
 
 
 def _continues_name(text: str, tokens: Sequence[re.Match[str]], first: int, at: int) -> bool:
-    """Tell whether the token at `at` belongs to a name that began at `first`."""
     word = tokens[at][0]
     if at == first:
         return word[0].isupper()

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from html import unescape
 
-from keystone.indexing.corpora.markup import BLOCK_ELEMENTS, HIDDEN_ELEMENTS
+from keystone.indexing.corpora.markup import BLOCK_ELEMENTS, HEADING_ELEMENTS, HIDDEN_ELEMENTS
 from keystone.indexing.corpora.tags import CDATA, CDATA_END, RAW_ELEMENTS, find_tags
 from keystone.indexing.structures.blocks import Block, content_blocks, lines, trim
 from keystone.indexing.types import Document
@@ -23,10 +23,7 @@ _ITEM = re.compile(r"[*#:;]+")
 
 
 def read_wikitext(text: str) -> list[Block]:
-    """The headings and the content of a wikitext: a block for each line, list items at the depth of their marks.
-
-    A template or table that begins a line, and a comment that begins a line, are no content up to their end.
-    """
+    """The blocks of a wikitext, one a line, list items at their depth; no templates, tables and comments."""
     blocks: list[Block] = []
     markup = _markup_ends(text)
     kept_from = 0
@@ -83,7 +80,6 @@ LONGEST_HEADING = 300
 _SPACE = re.compile(r"(?:\s|&nbsp;)*")
 _UNSEEN = HIDDEN_ELEMENTS | {"title"}
 _LISTS = frozenset(("ul", "ol", "dl"))
-_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _ENDS_HEADING = frozenset(("p", "li", "table", "section", "article", "pre", "blockquote")) | _LISTS
 
 
@@ -99,8 +95,8 @@ class _Reading:
 
     def see(self, start: int, end: int) -> None:
         """Take in the text between two tags."""
-        first = _end_of_space(self.source, start, end)
-        if first < end:
+        space = _SPACE.match(self.source, start, end)
+        if (first := space.end() if space else start) < end:
             self.parts.append((first, first + len(self.source[first:end].rstrip())))
 
     def close(self) -> None:
@@ -142,7 +138,7 @@ def read_html(source: str) -> list[Block]:
 
 
 def _read_tag(reading: _Reading, name: str, closes: bool) -> None:
-    if name in _HEADINGS:
+    if name in HEADING_ELEMENTS:
         reading.close()
         reading.heading = 0 if closes else int(name[1])
     elif name in _LISTS:
@@ -150,11 +146,6 @@ def _read_tag(reading: _Reading, name: str, closes: bool) -> None:
         reading.depth = max(0, reading.depth - 1) if closes else reading.depth + 1
     elif name in BLOCK_ELEMENTS and (not reading.heading or (name in _ENDS_HEADING and not closes)):
         reading.close()
-
-
-def _end_of_space(source: str, start: int, end: int) -> int:
-    match = _SPACE.match(source, start, end)
-    return match.end() if match else start
 
 
 _WIKITEXT = re.compile(rf"^(={{2,{DEEPEST_HEADING}}})[ \t]*[^=\s][^\n]*\1[ \t]*$", re.MULTILINE)

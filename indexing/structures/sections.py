@@ -30,14 +30,10 @@ MOST_PAIRS, MOST_PLACES, FEWEST_PLACES = 200_000, 32, 4
 """Bounds of the work: pairs of heading and place over a document, and places that one heading considers."""
 
 LONGEST_HEADING = 300
-"""Characters."""
 
 
 def normal_form(heading: str) -> str:
-    """The form in which a heading equals its line: no difference of case, width, space or final colon.
-
-    It is empty for text that is too long for a heading: over 15 words or 300 characters.
-    """
+    """The form in which a heading equals its line; empty for more than 15 words or 300 characters."""
     if len(heading) > LONGEST_HEADING:
         return ""
     words = unicodedata.normalize("NFKC", heading).casefold().split()

@@ -121,10 +121,7 @@ def depths(tree: Tree) -> dict[int, int]:
 
 
 def render(tree: Tree, text: str, shown: Collection[int] | None = None) -> str:
-    """One node per line in pre-order, as `id: text` indented by one tab per level: RDR2's tree (Table 16) for a model.
-
-    `shown` holds the ids of the nodes to show, None for all.
-    """
+    """One node a line in pre-order, `id: text` behind tabs, those of `shown` or all: RDR2's tree (Table 16)."""
     depth = depths(tree)
     return "\n".join(
         f"{INDENT * min(depth[node.id], DEEPEST_INDENT)}{node.id}: {_line(node, text, depth[node.id])}"

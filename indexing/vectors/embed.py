@@ -53,10 +53,7 @@ def find_device(embedding: Embedding) -> str:
 
 @cache
 def load_model(embedding: Embedding) -> Embedder:
-    """The model of an embedding, or the vectors of words for `WORDS`, loaded once in a process.
-
-    `UserError` if a checkpoint is nowhere, or is no encoder. `MissingPackage` if a package that it needs is missing.
-    """
+    """The model of an embedding, or word vectors, loaded once. `UserError` or `MissingPackage` if it cannot be."""
     if embedding == WORDS:
         return WordVectors()
     if embedding.url:
@@ -140,10 +137,7 @@ DIMENSION = 2048
 
 
 class WordVectors:
-    """An `Embedder` that gives each stem of a content word an entry, by its hash.
-
-    A stem that occurs n times weighs 1 + log n.
-    """
+    """An `Embedder` of stems of content words by their hashes; one that occurs n times weighs 1 + log n."""
 
     dimension = DIMENSION
 

@@ -1,5 +1,6 @@
 """The embedders of a checkpoint: the states of a text's tokens, joined into one vector as the checkpoint says."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -8,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, Module, list_pooling_modes, read_checkpoint, refuse
-from keystone.indexing.encoders.network import Tokens, run_batches
-from keystone.indexing.encoders.open import open_network
+from keystone.indexing.encoders.network import Tokens, open_network, run_batches
 from keystone.indexing.encoders.vllm import ask_pooling_engine, find_engine_device
-from keystone.indexing.encoders.weights import list_weights
+from keystone.indexing.encoders.weights import read_linear
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import VLLM, Embedding, Tick
+from keystone.indexing.types import VLLM, Embedding, Tick, chunks
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
 ENGINE_TEXTS = 1024
@@ -25,15 +25,52 @@ States = NDArray[np.float32]
 """The states of the tokens of one text, float32[tokens, width], or a vector that was made of them."""
 
 
-class Encoder:
+Keep = Callable[[list[int], NDArray[np.float32]], None]
+"""Receives the vectors of the texts at some positions, float32[positions, dimension], before they are rounded."""
+
+
+class _TextEncoder(ABC):
     """An `Embedder` of a checkpoint, for any number of threads."""
 
-    def __init__(self, checkpoint: Checkpoint, window: int | None = None, dimensions: int | None = None) -> None:
+    dimension: int
+
+    def __init__(self, checkpoint: Checkpoint, window: int | None) -> None:
         _check_vectors(checkpoint, window)
+        self._tokens = Tokens(checkpoint, window)
+
+    def find_long(self, texts: Sequence[str]) -> list[int]:
+        """The positions of the texts that are longer than the window."""
+        return self._tokens.read(texts)[2]
+
+    def embed(
+        self, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None, cut: ReportCut = lambda _: None
+    ) -> Vectors:
+        """The vectors of texts, float32[len(texts), dimension], each text cut to the window."""
+        ids, types, longer = self._tokens.read(texts)
+        for position in longer:
+            cut(position)
+        result = np.zeros((len(texts), self.dimension), dtype=np.float32)
+
+        def keep(members: list[int], vectors: NDArray[np.float32]) -> None:
+            if not np.isfinite(vectors).all():
+                raise UserError(f"found a vector that is not finite for {texts[members[0]][:80]!r}")
+            result[members] = round_to_grid(vectors)
+
+        self._compute(ids, types, keep, threads, tick)
+        return result
+
+    @abstractmethod
+    def _compute(self, ids: list[list[int]], types: list[list[int]], keep: Keep, threads: int, tick: Tick) -> None: ...
+
+
+class Encoder(_TextEncoder):
+    """An `Embedder` of a checkpoint whose network runs here."""
+
+    def __init__(self, checkpoint: Checkpoint, window: int | None = None, dimensions: int | None = None) -> None:
+        super().__init__(checkpoint, window)
         self._steps = [_open_step(one) for one in checkpoint.modules]
         if all(one.kind != "Pooling" for one in checkpoint.modules):
             self._steps.insert(0, partial(_pool, modes=["mean"]))
-        self._tokens = Tokens(checkpoint, window)
         self._network = open_network(checkpoint, "states")
         self._cut_to = dimensions
         (states,) = self._network.run(np.zeros((1, 2), np.int64), np.zeros((1, 2), np.int64))
@@ -44,30 +81,11 @@ class Encoder:
         """Where the network runs: `cpu` or `cuda`."""
         return self._network.device
 
-    def find_long(self, texts: Sequence[str]) -> list[int]:
-        """The positions of the texts that are longer than the window."""
-        return self._tokens.read(texts)[2]
+    def _compute(self, ids: list[list[int]], types: list[list[int]], keep: Keep, threads: int, tick: Tick) -> None:
+        def join(members: list[int], states: NDArray[np.float32]) -> None:
+            keep(members, np.stack([self._join(own) for own in states]))
 
-    def embed(
-        self,
-        texts: Sequence[str],
-        threads: int = 1,
-        tick: Tick = lambda _: None,
-        cut: ReportCut = lambda _: None,
-    ) -> Vectors:
-        """The vectors of texts, float32[len(texts), dimension], each text cut to the window."""
-        ids, types, longer = self._tokens.read(texts)
-        for position in longer:
-            cut(position)
-        result = np.zeros((len(texts), self.dimension), dtype=np.float32)
-
-        def keep(members: list[int], states: NDArray[np.float32]) -> None:
-            vectors = np.stack([self._join(own) for own in states])
-            _check_finite(vectors, texts[members[0]])
-            result[members] = round_to_grid(vectors)
-
-        run_batches(self._network, ids, types, keep, threads, tick)
-        return result
+        run_batches(self._network, ids, types, join, threads, tick)
 
     def _join(self, states: States) -> States:
         for step in self._steps:
@@ -75,54 +93,31 @@ class Encoder:
         return states[: self._cut_to]
 
 
-class EngineEncoder:
-    """An `Embedder` of a checkpoint by vLLM's engine in this process, which the first text loads."""
+class EngineEncoder(_TextEncoder):
+    """An `Embedder` by vLLM's engine in this process, which the first text loads. A text without tokens has zeros."""
 
     def __init__(self, checkpoint: Checkpoint, window: int | None = None, dimensions: int | None = None) -> None:
-        _check_vectors(checkpoint, window)
+        super().__init__(checkpoint, window)
         self._checkpoint, self._window = checkpoint, window or checkpoint.window
         self._arguments = {"pooler_config": {"pooling_type": _name_pooling(checkpoint)}}
-        self._tokens = Tokens(checkpoint, window)
         self.device = find_engine_device()
         width = checkpoint.config.get("hidden_size")
         if not isinstance(width, int):
             raise refuse(checkpoint, f"hidden_size: {width!r} in config.json", "the number of entries of a vector")
         self.dimension = _choose_dimension(checkpoint, width, dimensions)
 
-    def find_long(self, texts: Sequence[str]) -> list[int]:
-        """The positions of the texts that are longer than the window."""
-        return self._tokens.read(texts)[2]
-
-    def embed(
-        self,
-        texts: Sequence[str],
-        threads: int = 1,  # noqa: ARG002
-        tick: Tick = lambda _: None,
-        cut: ReportCut = lambda _: None,
-    ) -> Vectors:
-        """The vectors of texts, float32[len(texts), dimension], each text cut to the window.
-
-        A text without tokens gets the zero vector.
-        """
-        ids, _, longer = self._tokens.read(texts)
-        for position in longer:
-            cut(position)
-        result = np.zeros((len(texts), self.dimension), dtype=np.float32)
+    def _compute(self, ids: list[list[int]], _types: list[list[int]], keep: Keep, _threads: int, tick: Tick) -> None:
         filled = [position for position, own in enumerate(ids) if own]
-        tick(len(texts) - len(filled))
-        for start in range(0, len(filled), ENGINE_TEXTS):
-            members = filled[start : start + ENGINE_TEXTS]
+        tick(len(ids) - len(filled))
+        for members in chunks(filled, ENGINE_TEXTS):
             prompts = [{"prompt_token_ids": ids[position]} for position in members]
 
             def ask(engine: Any, prompts: list[Any] = prompts) -> list[list[float]]:
                 return [one.outputs.embedding for one in engine.embed(prompts, use_tqdm=False)]
 
             found = ask_pooling_engine(self._checkpoint, self._window, self._arguments, ask)
-            vectors = np.array(found, np.float32)[:, : self.dimension]
-            _check_finite(vectors, texts[members[0]])
-            result[members] = round_to_grid(vectors)
+            keep(members, np.array(found, np.float32)[:, : self.dimension])
             tick(len(members))
-        return result
 
 
 def open_encoder(embedding: Embedding) -> Encoder | EngineEncoder:
@@ -145,11 +140,6 @@ def _choose_dimension(checkpoint: Checkpoint, whole: int, dimensions: int | None
     if dimensions and dimensions > whole:
         raise refuse(checkpoint, f"vectors of {whole} numbers", f"the {dimensions} that the settings name")
     return dimensions or whole
-
-
-def _check_finite(vectors: NDArray[np.float32], text: str) -> None:
-    if not np.isfinite(vectors).all():
-        raise UserError(f"found a vector that is not finite for {text[:80]!r}")
 
 
 def _name_pooling(checkpoint: Checkpoint) -> str:
@@ -204,17 +194,13 @@ def _normalise(vector: States) -> States:
 
 
 def _open_dense(module: Module) -> Callable[[States], States]:
-    """Open a linear layer with its activation."""
     named = str(module.settings.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")[2]
     if named not in ("Tanh", "Identity"):
         raise UserError(f"{module.folder / 'config.json'}: found the activation {named}, expected Tanh or Identity")
     path = module.folder / "model.safetensors"
     if not path.is_file():
         raise UserError(f"{path}: is missing, expected the weights of the layer in this form")
-    weights = {name: one.read() for name, one in list_weights(path).items()}
-    if "linear.weight" not in weights:
-        raise UserError(f"{path}: found no weights 'linear.weight', expected those of a linear layer")
-    matrix, bias = weights["linear.weight"], weights.get("linear.bias", np.float32(0))
+    matrix, bias = read_linear(path)
 
     def apply(vector: States) -> States:
         found = matrix @ vector + bias

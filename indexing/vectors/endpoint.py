@@ -28,13 +28,11 @@ from keystone.indexing.io.json_values import read_whole_number
 from keystone.indexing.io.keys import OPENAI_KEY, choose_key
 from keystone.indexing.io.retry import refuses_content
 from keystone.indexing.io.server import Asker
-from keystone.indexing.types import Tick
+from keystone.indexing.types import Tick, chunks
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
 BATCH_TEXTS = 32
-"""The texts of one request."""
 MOST_REQUESTS = 8
-"""Requests at the same time."""
 REPLY_LIMIT_BYTES = 2**24
 """The largest reply: enough for `BATCH_TEXTS` vectors of 16,384 numbers with all digits."""
 LARGEST_DIMENSION_ENTRIES = 2**16
@@ -44,7 +42,6 @@ REPLY_TIMEOUT_S = 120.0
 WINDOW_TOKENS = 8_192
 """The model's window, if neither the user nor the server states it."""
 TOKEN_CHARACTERS = 4
-"""The average length of a token."""
 SHORTEST_CUT_CHARACTERS = 100
 """If a server refuses a text of this length, its reason is not the length."""
 CUT_WINDOW_SHARE = 0.95
@@ -117,8 +114,7 @@ class Endpoint:
 
         stopped = Event()
 
-        def embed_batch(start: int) -> None:
-            batch = filled[start : start + BATCH_TEXTS]
+        def embed_batch(batch: list[tuple[int, str]]) -> None:
             for position, vector, shorter in self._embed(batch, stopped):
                 result[position] = round_to_grid(vector[None])[0]
                 if shorter and len(texts[position]) <= longest:
@@ -126,7 +122,7 @@ class Endpoint:
             tick(len(batch))
 
         with ThreadPoolExecutor(MOST_REQUESTS) as pool:
-            jobs = [pool.submit(embed_batch, start) for start in range(0, len(filled), BATCH_TEXTS)]
+            jobs = [pool.submit(embed_batch, batch) for batch in chunks(filled, BATCH_TEXTS)]
             try:
                 for job in jobs:
                     job.result()
@@ -208,10 +204,7 @@ def read_reply(reply: Any, count: int) -> list[NDArray[np.float64]]:
 
 
 def _read_vector(found: Any) -> NDArray[np.float64]:
-    """A vector from a list of numbers, or from little-endian float32 in base64: float64[d].
-
-    `ValueError` if it holds no finite numbers, is zero, or is too long.
-    """
+    """A vector of numbers or base64 of float32: float64[d]. `ValueError` unless finite, not zero, and not too long."""
     vector = np.empty(0)
     if isinstance(found, str):
         try:

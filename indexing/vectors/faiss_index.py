@@ -28,11 +28,9 @@ from keystone.indexing.vectors.types import Vectors
 
 SEED = 1234
 SAMPLE_VECTORS = 65_536
-"""The vectors that train an index."""
 LIST_SAMPLE_VECTORS = 256
 """The least training vectors for each list of an inverted file. FAISS uses no more."""
 MOST_GPU_HITS = 2_048
-"""The most hits for a query that FAISS finds on GPUs."""
 MOST_NEIGHBOURS, MOST_REFINED = 1_024, 64
 """The most that a build tries for `efSearch` and for `k_factor_rf`."""
 MULTIPLIED_PARTS = 16
@@ -70,10 +68,7 @@ def import_faiss() -> Any:
 
 
 def make_faiss_index(dimension: int, factory: str) -> Any:
-    """An empty index from FAISS's factory string.
-
-    `UserError` if FAISS knows no such index, or if it cannot be a dense index that is searched by inner product.
-    """
+    """An empty index of a factory string. `UserError` unless FAISS can search it by inner products."""
     faiss = import_faiss()
     try:
         if _TOO_SMALL.search(factory):
@@ -92,10 +87,7 @@ def make_faiss_index(dimension: int, factory: str) -> Any:
 
 
 def _list_layers(index: Any) -> Iterator[Any]:
-    """The index itself, then the index below each transformation or refinement: FAISS's objects by their classes.
-
-    They are valid as long as the index.
-    """
+    """The index, then those below its transformations and refinements, by their classes; valid as long as it is."""
     faiss = import_faiss()
     layer = faiss.downcast_index(index)
     yield layer
@@ -106,10 +98,7 @@ def _list_layers(index: Any) -> Iterator[Any]:
 
 
 def build_dense(shards: Shards, factory: str, path: Path, progress: Progress = silent) -> None:
-    """Build the index of all vectors in memory, and write it.
-
-    `UserError` if FAISS cannot train or fill it. `NotWritten` if the disk does not take it.
-    """
+    """Build the index of all vectors in memory, and write it. `UserError` or `NotWritten` if that fails."""
     with progress("Building the FAISS index", shards.documents) as tick, _name_kind(factory):
         index = train_index(shards, factory)
         fill_index(index, shards, tick)
@@ -187,10 +176,7 @@ def load_dense(path: Path, parameters: str = "", mapped: bool = False, chosen: s
 
 
 def set_parameters(index: Any, parameters: str) -> None:
-    """Set search parameters of an index, such as `nprobe=16,k_factor_rf=4`; an empty text changes none.
-
-    `UserError` if the index has no such parameter, or not with this value.
-    """
+    """Set search parameters, such as `nprobe=16,k_factor_rf=4`. `UserError` for one that the index cannot have."""
     faiss = import_faiss()
     if not parameters:
         return
@@ -235,10 +221,7 @@ def view_vectors(index: Any) -> Vectors:
 
 
 def bind_products(queries: Vectors) -> Callable[[Vectors], Vectors]:
-    """The function from vectors, float32[n, d], to their inner products with these queries: float32[n, queries].
-
-    FAISS multiplies with its own threads.
-    """
+    """Bind FAISS's threaded product: from vectors, float32[n, d], to float32[n, queries] with these queries."""
     faiss = import_faiss()
     product = faiss.LinearTransform(queries.shape[1], len(queries), False)
     faiss.copy_array_to_vector(queries.ravel(), product.A)
@@ -263,10 +246,7 @@ def bind_search(index: Any) -> Search:
 
 
 def _rounds(index: Any) -> bool:
-    """Whether the scores of a query depend on the queries beside it and on the number of threads, in their last bits.
-
-    That is so where FAISS multiplies matrices whose products are rounded, unlike those of vectors on the grid.
-    """
+    """Whether scores vary with other queries and threads: where FAISS multiplies matrices whose products round."""
     faiss = import_faiss()
     alone = (faiss.IndexFlat, faiss.IndexScalarQuantizer, faiss.IndexRaBitQ, faiss.IndexRaBitQFastScan,
              faiss.IndexHNSW, faiss.IndexIVFFlat, faiss.IndexRefine)  # fmt: skip
@@ -293,10 +273,7 @@ def _reason_of(error: RuntimeError) -> str:
 
 
 def build_dense_shards(shards: Shards, factory: str, size: int, folder: Path, progress: Progress = silent) -> int:
-    """Build the index in files of `size` rows each, with one file in memory at a time. Returns the number of files.
-
-    Files that an earlier try has made stay as they are. Errors are those of `build_dense`.
-    """
+    """Build the index in files of `size` rows, one in memory at a time, as stages; returns their number."""
     faiss = import_faiss()
     files = shard_files(folder, -(-shards.documents // size))
     empty = folder / "trained.faiss"
@@ -318,10 +295,7 @@ def build_dense_shards(shards: Shards, factory: str, size: int, folder: Path, pr
 
 
 def load_dense_shards(files: Sequence[Path], parameters: str = "", chosen: str = "") -> list[Any]:
-    """The parts of an index, mapped: only searched pages take memory, and the system can reclaim it.
-
-    Errors are those of `load_dense`.
-    """
+    """The parts of an index, mapped: only searched pages take memory. Errors are those of `load_dense`."""
     return [load_dense(file, parameters, mapped=True, chosen=chosen) for file in files]
 
 

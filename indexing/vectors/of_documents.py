@@ -30,10 +30,7 @@ def document_vectors(
     texts_of: TextsOf = join_title_and_text,
     effort: Effort = ONE_THREAD,
 ) -> Vectors:
-    """The vectors of the documents in these rows of the index's store, float32[len(rows), dimension].
-
-    `UserError` if the index names no embedding model, or if the model refuses a document.
-    """
+    """Vectors of documents by row, float32[len(rows), dimension]. `UserError` without a model, or if it refuses one."""
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings: build it with them")
     embedding = index.embedding

@@ -19,7 +19,7 @@ import numpy as np
 from keystone.indexing.index import Index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.kept import Kept, hash_parts, open_kept
-from keystone.indexing.types import WORDS, Embedding, Progress, Store, silent
+from keystone.indexing.types import WORDS, Embedding, Progress, Store, chunks, silent
 from keystone.indexing.vectors.embed import embed_passages, load_embedder
 from keystone.indexing.vectors.passages import open_kept_passages
 from keystone.indexing.vectors.types import Vectors
@@ -69,10 +69,7 @@ class VectorCache:
 
 @contextmanager
 def open_cache(path: Path, embedding: Embedding) -> Iterator[VectorCache]:
-    """The cache in a file, or in memory as `open_kept` says. `UserError` if the file is damaged.
-
-    No file keeps vectors of words, which are made as fast as they would be read.
-    """
+    """The cache in a file, or in memory for words and as `open_kept` says. `UserError` if the file is damaged."""
     with open_kept(Path(":memory:") if embedding == WORDS else path) as kept:
         yield VectorCache(kept, embedding)
 
@@ -102,10 +99,7 @@ class PassageStore(Protocol):
 def segment_vectors(
     index: Index, store: Store, rows: Sequence[int], threads: int = 1, progress: Progress = silent
 ) -> dict[int, Vectors]:
-    """The vectors of each document's segments, float32[segments, dimension], by the document's row.
-
-    They are by the index's model, or by words if it has none.
-    """
+    """Vectors of segments, float32[segments, dimension], by row: by the index's model, or by words."""
     if kept := open_kept_passages(index):
         return {row: kept.view(row, row + 1).copy() for row in set(rows)}
     if index.passages and not index.pooled and isinstance(store, PassageStore):
@@ -118,8 +112,7 @@ def segment_vectors(
         progress("Embedding segments", len(wanted)) as tick,
         ThreadPoolExecutor(threads) as pool,
     ):
-        for start in range(0, len(wanted), CHUNK_DOCUMENTS):
-            chunk = wanted[start : start + CHUNK_DOCUMENTS]
+        for chunk in chunks(wanted, CHUNK_DOCUMENTS):
             documents = store.get(chunk)
             texts = [[document.segment_text(segment) for segment in document.segments] for document in documents]
 
@@ -132,10 +125,7 @@ def segment_vectors(
 
 
 def sentence_vectors(index: Index, texts: Sequence[str], threads: int = 1) -> Vectors:
-    """The vectors of texts by the index's model, or by words if it has none: float32[len(texts), dimension].
-
-    Each text is embedded once.
-    """
+    """Vectors of texts by the index's model, or by words: float32[len(texts), dimension]. Each is made once."""
     embedding = index.compares_by
 
     def make(missing: Sequence[int]) -> Vectors:

@@ -79,10 +79,7 @@ class PassageIndex:
         return all(map(is_flat, self.parts))
 
     def view(self, first: int, last: int) -> Vectors:
-        """The vectors of the documents from row `first` to before `last` of flat indexes: float32[passages, dimension].
-
-        A copy is made only where the passages lie in several parts. The result is valid as long as the parts.
-        """
+        """Vectors of documents `first` to before `last`, float32[passages, dimension], valid as long as the parts."""
         start, stop = self.offsets[[first, last]].tolist()
         found, begin = [], 0
         for part in self.parts:
@@ -103,24 +100,17 @@ def hold_passages(documents: Iterable[Vectors], dimension: int) -> PassageIndex:
 
 
 def open_passages(index: Index, parameters: str = "", mapped: bool = True) -> PassageIndex:
-    """Open the FAISS indexes of all passages, with the parameters of their search; if `mapped`, they stay on disk.
-
-    `UserError` if a file is damaged, and for impossible parameters.
-    """
+    """Open the FAISS indexes of passages, on disk if `mapped`. `UserError` for damage or impossible parameters."""
 
     def open_files() -> PassageIndex:
-        files = index.dense_shards or [index.dense]
-        parts = [load_dense(file, parameters, mapped, index.chosen_parameters) for file in files]
+        parts = [load_dense(file, parameters, mapped, index.chosen_parameters) for file in index.dense_files]
         return PassageIndex(parts, load_offsets(index))
 
     return index.take(("passages", index.set_name, parameters), open_files)
 
 
 def open_kept_passages(index: Index) -> PassageIndex | None:
-    """Map the vectors of all passages of an index; None if it does not hold them as they are.
-
-    `UserError` if a file is damaged.
-    """
+    """Map the vectors of all passages; None if the index lacks them as they are. `UserError` if damaged."""
     if not index.passages or index.faiss != "Flat" or index.at:
         return None
     return of_one_index(open_passages)(index)

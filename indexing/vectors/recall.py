@@ -158,10 +158,7 @@ def _reaches(shares: NDArray[np.float64], wanted: float) -> bool:
 
 
 def open_parts_of(files: Sequence[Path], own: Rows) -> Open:
-    """How the parts of an index in files are opened: mapped, or read one after the other if they have graphs.
-
-    The nodes of the rows `own` in graphs are unlinked.
-    """
+    """How parts in files are opened: mapped, or graphs one by one, from which the rows `own` are unlinked."""
     mapped = len(files) > 1
     first = load_dense(files[0], mapped=mapped)
     if find_graph(first) is None:

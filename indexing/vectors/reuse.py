@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.store import DocumentStore
-from keystone.indexing.types import Document
+from keystone.indexing.types import Document, chunks
 from keystone.indexing.vectors import shards
 from keystone.indexing.vectors.embed import load_embedder
 from keystone.indexing.vectors.faiss_index import import_faiss, load_dense_shards
@@ -64,11 +64,8 @@ def _expand(stayed: Rows, offsets: Rows, older: Rows) -> Rows:
 
 
 def open_kept_vectors(index: Index) -> Callable[[Rows], Vectors] | None:
-    """Map the vectors of an index: a function from rows int64[n] to float32[n, dimension].
-
-    None if its FAISS index holds them only in another form. `UserError` if a file is damaged.
-    """
-    files = load_dense_shards(index.dense_shards or [index.dense])
+    """Map rows int64[n] to float32[n, dimension]; None if FAISS holds another form. `UserError` for damage."""
+    files = load_dense_shards(index.dense_files)
     parts = [_holder(file) for file in files]
     if None in parts:
         return None
@@ -155,8 +152,7 @@ class Selected:
 
 
 def _read(texts: Texts, rows: Rows) -> Iterator[tuple[int, Document]]:
-    for start in range(0, len(rows), CHUNK_TEXTS):
-        chunk = rows[start : start + CHUNK_TEXTS]
+    for chunk in chunks(rows, CHUNK_TEXTS):
         yield from zip(chunk.tolist(), texts.get(chunk), strict=True)
 
 
@@ -168,7 +164,7 @@ def count_long(index: Index, texts: Texts, rows: Rows) -> int:
     """Count the texts that are longer than the window of the index's model, as far as it tells before embedding."""
     assert index.embedding is not None
     prefix, embedder, count = index.embedding.passage_prefix, load_embedder(index.embedding), 0
-    for start in range(0, len(rows), CHUNK_TEXTS):
-        contents = [document.contents for document in texts.get(rows[start : start + CHUNK_TEXTS])]
+    for chunk in chunks(rows, CHUNK_TEXTS):
+        contents = [document.contents for document in texts.get(chunk)]
         count += len(embedder.find_long([prefix + text for text in contents]))
     return count

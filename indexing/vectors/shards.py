@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from keystone.indexing.errors import NotWritten, TextRefused, UserError
 from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.writing import write_whole
-from keystone.indexing.types import Document, Embedding, Tick
+from keystone.indexing.types import Document, Embedding, Tick, chunks
 from keystone.indexing.vectors.embed import embed_passages, load_embedder
 from keystone.indexing.vectors.types import ONE_THREAD, Effort, Forecast, Vectors
 
@@ -28,7 +28,6 @@ SHARD_DOCUMENTS = 4_096
 
 
 STEP = "Embedding documents"
-"""The name of the step in the progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +128,7 @@ def read_contents(store: Texts, rows: range) -> list[str]:
 def embed_texts(
     embedding: Embedding, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None
 ) -> tuple[Vectors, int]:
-    """The vectors of a shard's texts, float32[len(texts), dimension], and the number of cut texts.
-
-    Errors are those of `embed_passages`.
-    """
+    """Vectors of texts, float32[len(texts), dimension], and how many were cut; errors as from `embed_passages`."""
     cut: list[int] = []
     vectors = embed_passages(embedding, texts, threads, tick, cut.append)
     return vectors, len(cut)
@@ -156,11 +152,11 @@ def embed_store(
     it will take. `UserError` if the model refuses a document. `NotWritten` if the disk lacks the space.
     """
     folder.mkdir(exist_ok=True)
-    starts = range(0, len(store), SHARD_DOCUMENTS)
-    files = [folder / f"{start // SHARD_DOCUMENTS:08d}.npy" for start in starts]
-    known = {start: _read_cut_count(file) for start, file in zip(starts, files, strict=True)}
+    shards = list(chunks(range(len(store)), SHARD_DOCUMENTS))
+    files = [folder / f"{number:08d}.npy" for number in range(len(shards))]
+    known = {rows.start: _read_cut_count(file) for rows, file in zip(shards, files, strict=True)}
     cuts = {start: cut for start, cut in known.items() if cut is not None}
-    missing = [range(start, min(start + SHARD_DOCUMENTS, len(store))) for start in starts if start not in cuts]
+    missing = [rows for rows in shards if rows.start not in cuts]
     if missing and effort.foretell:
         _foretell(store, embedding, missing, effort, is_tried=embed is None and not embedding.url)
     with effort.progress(STEP, len(store)) as tick:

@@ -32,7 +32,6 @@ class Forecast:
     """What vectors or impacts will take, said before any of them is made."""
 
     step: str
-    """The name of the step in the progress."""
     texts: int
     bytes: int
     """The space on disk."""
@@ -41,7 +40,6 @@ class Forecast:
 
 
 Foretell = Callable[[Forecast], None]
-"""Receives a forecast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +68,7 @@ class Embedder(Protocol):
         ...
 
     def embed(self, texts: Sequence[str], threads: int = ..., tick: Tick = ..., cut: ReportCut = ...) -> Vectors:
-        """Vectors on the grid, float32[len(texts), dimension], the same for any number of threads.
-
-        `TextRefused` if no part of a text can be embedded.
-        """
+        """Vectors on the grid, float32[len(texts), dimension]. `TextRefused` if a text cannot be embedded."""
         ...
 
 

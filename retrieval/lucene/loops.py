@@ -113,7 +113,6 @@ def _guess_least(sums: Any, count: int, first: int, depth: int, sample: Any) -> 
 
 @njit(cache=True, nogil=True, _nrt=False)  # type: ignore[untyped-decorator]
 def _find_least(keys: Any, count: int) -> Any:
-    """Find the least of the first `count` keys."""
     least = keys[0]
     for place in range(1, count):
         least = min(least, keys[place])

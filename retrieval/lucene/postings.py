@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,8 +47,6 @@ FEW_POSTINGS = 1 << 22
 
 
 class _Terms(NamedTuple):
-    """The terms of several queries, one after another."""
-
     offsets: NDArray[np.int64]
     """Where the terms of each query begin, then the end: int64[q + 1]."""
     begins: NDArray[np.int64]
@@ -68,7 +67,7 @@ class PostingsSearcher(Sparse):
         self._kept = np.empty(0, np.float32)
         self._visited = 0
 
-    @property
+    @cached_property
     def ranks_all(self) -> bool:
         """Whether each document with a word of a query has a score above 0, also with these parameters."""
         return bool(np.float32(1) + self._inverse[: int(self._postings.lengths.max(initial=0)) + 1].min() > 1)
@@ -76,17 +75,13 @@ class PostingsSearcher(Sparse):
     def search(
         self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = lambda _: None
     ) -> Rankings:
-        """Rank the top `depth` documents of each query by BM25; ties by row, ascending. Weights of stems are above 0.
-
-        `UserError` if the postings are damaged, and for a query of more than `MOST_WORDS` distinct words.
-        """
+        """Rank the top `depth` by BM25; ties by row. `UserError` for damage, and beyond `MOST_WORDS`."""
         if self._language != DEFAULT_LANGUAGE:  # Java reads the texts, in this thread alone
             queries = [Counter(self.stems(query)) if isinstance(query, str) else query for query in queries]
-        find = self._search if self.ranks_all else self._search_all
         chunks = [slice(start, start + CHUNK_QUERIES) for start in range(0, len(queries), CHUNK_QUERIES)]
 
         def search_chunk(chunk: slice) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-            found = find(self._find_terms(query_ids[chunk], queries[chunk]), depth)
+            found = self._search(self._find_terms(query_ids[chunk], queries[chunk]), depth)
             tick(len(query_ids[chunk]))
             return found
 
@@ -141,7 +136,7 @@ class PostingsSearcher(Sparse):
         greater for a smaller row.
         """
         own, depth = self._postings, min(depth, len(self._postings.lengths))
-        if not self._are_loops_due:
+        if not (self._are_loops_due and self.ranks_all):
             keys = [self._search_plainly(terms, query, depth) for query in range(len(terms.offsets) - 1)]
             return np.array([len(found) for found in keys]), np.concatenate(keys)
         from keystone.retrieval.lucene.loops import search_chunk
@@ -163,14 +158,15 @@ class PostingsSearcher(Sparse):
         return counts, best[:, ::-1][np.arange(depth) < counts[:, None]]
 
     def _search_plainly(self, terms: _Terms, query: int, depth: int) -> NDArray[np.uint64]:
-        """Search one query of a chunk without compiled loops; returns the keys of its hits, best first."""
+        """Search one query without compiled loops, also for scores of 0; returns the keys of its hits, best first."""
         own, part = self._postings, slice(terms.offsets[query], terms.offsets[query + 1])
-        sums = np.zeros(len(own.lengths))
+        sums, is_found = np.zeros(len(own.lengths)), np.zeros(len(own.lengths), bool)
         for begin, end, weight in zip(terms.begins[part], terms.ends[part], terms.weights[part], strict=True):
             rows = self._read_rows(begin, end)
             frequencies = own.frequencies[begin:end].astype(np.float32)
             sums[rows] += weight - weight / (np.float32(1) + frequencies * self._inverse[own.lengths[rows]])
-        found = np.flatnonzero(sums > 0)
+            is_found[rows] = True
+        found = np.flatnonzero(is_found)
         scores = sums[found].astype(np.float32).view(np.uint32).astype(np.uint64)
         keys = scores << np.uint64(32) | (np.uint64(0xFFFF_FFFF) - found.astype(np.uint64))
         if len(keys) > depth:
@@ -194,23 +190,6 @@ class PostingsSearcher(Sparse):
             raise self._damage
         return rows
 
-    def _search_all(self, terms: _Terms, depth: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-        """Search one chunk as `_search` does, and also find documents whose score is 0."""
-        own, one, found = self._postings, np.float32(1), []
-        for query in range(len(terms.offsets) - 1):
-            rows, weights = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
-            for term in range(terms.offsets[query], terms.offsets[query + 1]):
-                part = slice(terms.begins[term], terms.ends[term])
-                rows.append(self._read_rows(part.start, part.stop))
-                norms = own.frequencies[part].astype(np.float32) * self._inverse[own.lengths[rows[-1]]]
-                weights.append(terms.weights[term] - terms.weights[term] / (one + norms))
-            documents, places = np.unique(np.concatenate(rows), return_inverse=True)
-            scores = np.bincount(places, np.concatenate(weights), len(documents)).astype(np.float32)
-            keys = (scores.view(np.uint32).astype(np.uint64) << 32) | (0xFFFF_FFFF - documents.astype(np.uint64))
-            found.append(np.sort(keys)[::-1][:depth])
-        counts = np.array([len(keys) for keys in found], np.int64)
-        return counts, np.concatenate([np.empty(0, np.uint64), *found])
-
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""
         return stems_of(text, self._language)
@@ -232,7 +211,7 @@ class ImpactSearcher(PostingsSearcher):
         super().__init__(postings)
         self._inverse = np.empty(0, np.float32)
 
-    @property
+    @cached_property
     def ranks_all(self) -> bool:
         """Whether each document with an entry of a query has a score above 0: always."""
         return True
@@ -261,10 +240,7 @@ def refuse_long_query(query_id: str, words: Collection[str]) -> None:
 
 
 def _inverse_frequencies(counts: NDArray[np.int64], documents: int) -> NDArray[np.float32]:
-    """The inverse frequencies of terms, float32[terms], from the numbers of documents that hold them.
-
-    log(1 + (N - n + 0.5) / (n + 0.5)) in double precision, as Lucene has it (Robertson and Zaragoza, 2009, section 3).
-    """
+    """log(1 + (N - n + 0.5) / (n + 0.5)) of terms: float32[terms] (Robertson and Zaragoza, 2009, section 3)."""
     return np.array([math.log(1 + (documents - n + 0.5) / (n + 0.5)) for n in counts.tolist()], np.float32)
 
 

@@ -1,4 +1,4 @@
-"""BM25 over a Lucene index that Keystone built, by Lucene's own `IndexSearcher`.
+"""BM25 over a Lucene index that Keystone built, or Pyserini or Anserini, by Lucene's own `IndexSearcher`.
 
 A batch of queries takes a few calls from Python to Java, none per query or hit. The threads are Java's, because only
 one Python thread at a time may call Java. Keystone composes their work from method handles (`java.lang.invoke`). Java
@@ -9,11 +9,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.lucene.analyzer import stems_of
@@ -31,12 +33,14 @@ from keystone.indexing.lucene.java import (
     type_of,
 )
 from keystone.indexing.lucene.postings import open_postings
+from keystone.indexing.lucene.read import LuceneRows
 from keystone.indexing.lucene.write import CONTENTS_FIELD, explain_failure, make_analyzer, open_reader
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
 from keystone.retrieval.languages import LanguageSearcher, LanguagesSearcher
 from keystone.retrieval.lucene.postings import CHUNK_QUERIES, MOST_WORDS, PostingsSearcher, refuse_long_query
-from keystone.retrieval.types import BM25, Bm25, Columns, Queries, Rankings, offsets_of
+from keystone.retrieval.ties import SPARE_HITS, search_past_ties
+from keystone.retrieval.types import BM25, Bm25, Columns, Queries, Rankings, offsets_of, ranked
 
 S = TypeVar("S")
 KEPT_SEARCHERS = 8
@@ -112,10 +116,7 @@ class LuceneSearcher(Sparse):
     def search(
         self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = lambda _: None
     ) -> Rankings:
-        """Rank the top `depth` documents of each query by BM25; ties by document number, ascending.
-
-        `UserError` if the index is damaged, and for a query of more than `MOST_WORDS` distinct words.
-        """
+        """Rank the top `depth` by BM25; ties by number. `UserError` for damage, and beyond `MOST_WORDS`."""
         found: list[Columns] = []
         for start in range(0, len(queries), CHUNK_QUERIES * threads):
             places = slice(start, start + CHUNK_QUERIES * threads)
@@ -171,12 +172,48 @@ class LuceneSearcher(Sparse):
 
 
 def open_searcher(folder: Path, bm25: Bm25, language: str = DEFAULT_LANGUAGE) -> LuceneSearcher:
-    """Open the search of a Lucene index, or take the one that is open: for equal settings, unless a file has changed.
-
-    `UserError` if Lucene cannot read the index.
-    """
+    """Open a Lucene search, or take the open one if no file has changed. `UserError` if Lucene cannot read it."""
     with JAVA_LOCK:
         return _open_searcher(folder.absolute(), _describe_files(folder), bm25, language)
+
+
+def open_attached(index: Index, _store: Store, bm25: Bm25) -> Sparse:
+    """Open BM25 over the Lucene index that a folder names. `UserError` if it has changed, or holds impacts."""
+    from keystone.indexing.attached.lucene_index import ROWS, lucene_folder  # which imports all forms of corpora
+
+    if index.impacts:
+        name = next(iter(index.impacts))
+        raise UserError(
+            f"{index.folder}: found impacts in place of the terms of BM25, expected systems of the kind impact alone: "
+            f"set retrieval.systems to {{{name}: {{kind: impact, impacts: {name}}}}}"
+        )
+    return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS), bm25)
+
+
+class PrebuiltSearcher:
+    """BM25 over a Lucene index that Keystone did not build; `rows` translates Lucene's document numbers."""
+
+    def __init__(self, folder: Path, rows: LuceneRows, bm25: Bm25 = BM25) -> None:
+        self._rows, self._searcher = rows, open_searcher(folder, bm25)
+        self.stems = self._searcher.stems
+        self.stem_frequencies = self._searcher.stem_frequencies
+        self.document_frequencies = self._searcher.document_frequencies
+
+    def search(
+        self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = lambda _: None
+    ) -> Rankings:
+        """Rank the top `depth` documents of each query by BM25; ties by document id."""
+
+        def find(places: Sequence[int], wanted: int) -> list[Columns]:
+            first_tick = tick if wanted == depth + SPARE_HITS else lambda _: None
+            asked: Any = [queries[place] for place in places]
+            with JAVA_LOCK:
+                hits = self._searcher.search([query_ids[place] for place in places], asked, wanted, threads, first_tick)
+            rows = self._rows.rows(hits.docs)
+            return [(rows[start:end], hits.scores[start:end]) for start, end in pairwise(hits.offsets.tolist())]
+
+        hits = search_past_ties(find, len(queries), depth)
+        return ranked(query_ids, [rows for rows, _ in hits], [scores for _, scores in hits], depth)
 
 
 @lru_cache(KEPT_SEARCHERS)
@@ -214,7 +251,8 @@ def make_batch_search(find: Any) -> Any:
     of, stream = handles(), "java.util.stream.Stream"
     function = _as_interface("java.util.function.Function").bindTo(of.filterReturnValue(find, _columns()))
     kept = java_class("java.util.concurrent.atomic.AtomicReference")()
-    call(of.filterReturnValue(function, _taking_object(kept)))
+    keep = handle_of("java.util.concurrent.atomic.AtomicReference", "set", f"({_OBJECT})V", kept)
+    call(of.filterReturnValue(function, keep.asType(type_of("(Ljava/util/function/Function;)V"))))
     mapped = handle_of(stream, "map", f"(Ljava/util/function/Function;)L{path_of(stream)};")
     again = handle_of("java.util.concurrent.atomic.AtomicReference", "get", f"(){_OBJECT}", kept)
     again = again.asType(type_of("()Ljava/util/function/Function;"))
@@ -225,10 +263,7 @@ def make_batch_search(find: Any) -> Any:
 
 
 def search_columns(search: Any, queries: Sequence[Any], threads: int) -> list[Columns]:
-    """Search queries in `threads` threads of Java; returns the hits of each query, best first.
-
-    `search` comes from `make_batch_search`. Any Java exception of the search passes through.
-    """
+    """Search in threads of Java by a handle of `make_batch_search`; best hits first. Java's errors pass through."""
     asked = java_class("java.util.Arrays").asList(*queries)
     hits = call(_submitted(), _pool(threads), handles().insertArguments(search, 0, asked)).get()
     return [(np.array(docs, dtype=np.int32), np.array(scores, dtype=np.float32)) for docs, scores in hits]
@@ -239,17 +274,8 @@ def _pool(threads: int) -> Any:
     return java_class("java.util.concurrent.ForkJoinPool")(threads)
 
 
-def _taking_object(kept: Any) -> Any:
-    """Make the handle `function -> nothing` that keeps its argument in an `AtomicReference`."""
-    taken = handle_of("java.util.concurrent.atomic.AtomicReference", "set", f"({_OBJECT})V", kept)
-    return taken.asType(type_of("(Ljava/util/function/Function;)V"))
-
-
 def _as_interface(name: str) -> Any:
-    """Make a handle that turns a handle into an object of an interface with one method.
-
-    Python cannot make such an object itself: it has no class that the bridge to Java knows.
-    """
+    """Make a handle that makes objects of an interface of handles, since Python has no class that Java knows."""
     made = privileged_lookup().findStatic(
         class_of("java.lang.invoke.MethodHandleProxies"),
         "asInterfaceInstance",

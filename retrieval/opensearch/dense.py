@@ -27,7 +27,6 @@ from keystone.retrieval.opensearch.pages import HitReading, search_pages
 from keystone.retrieval.types import BEST_PASSAGE, PassageScore, Rankings
 
 QUERY_SCALE = 2.0**23
-"""The factor by which Keystone multiplies query vectors."""
 GRID_STEPS = 2.0**24
 """The number of steps of the grid in a unit of an inner product."""
 MOST_NEIGHBOURS = 10_000
@@ -65,10 +64,7 @@ class OpenSearchDense(Dense):
         depth: int,
         threads: int = 1,  # noqa: ARG002
     ) -> Rankings:
-        """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id.
-
-        `UserError` if a graph cannot find `depth` neighbours, or the cluster cannot answer.
-        """
+        """Rank for query vectors (float32[queries, dimension]); ties by id. `UserError` without an answer."""
         if not self._exact and depth > MOST_NEIGHBOURS:
             raise UserError(
                 f"retrieval.depth: found {depth}, expected at most {MOST_NEIGHBOURS}: OpenSearch finds no more by a "
@@ -91,10 +87,7 @@ class OpenSearchDense(Dense):
 
 
 def inner_products(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Turn OpenSearch's scores of scaled queries, float64[hits], into inner products float32[hits].
-
-    `ValueError` for a score that is not above 0.
-    """
+    """Turn scores of scaled queries, float64[hits], into inner products float32[hits]. `ValueError` for one <= 0."""
     if np.any(scores <= 0):
         raise ValueError(f"found the score {scores.min():g} of a vector, expected more than 0")
     products = np.where(scores >= 1, scores - 1, 1 - 1 / scores) * (GRID_STEPS / QUERY_SCALE)
@@ -142,20 +135,14 @@ return Float.intBitsToFloat(score < 0 ? {ONE_BITS} - bits : {ONE_BITS} + bits);
 
 
 def ask_for_passages(query: Vectors, score: PassageScore) -> dict[str, Any]:
-    """Make the query, in OpenSearch's language, for documents by the scores of their passages.
-
-    `query` float32[dimension] is on the grid.
-    """
+    """Make OpenSearch's query for documents by their passages, for a vector float32[dimension] on the grid."""
     parameters = {"query": count_steps(query), "best": score.best, "first_weight": float(score.first_weight)}
     having = {"exists": {"field": PASSAGES}}
     return {"script_score": {"query": having, "script": {"source": SCRIPT, "params": parameters}}}
 
 
 def read_passage_scores(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Turn the script's scores, float64[hits], into the scores of documents float32[hits].
-
-    `ValueError` for a score that the script cannot give.
-    """
+    """Turn the script's scores, float64[hits], into float32[hits]. `ValueError` for one that it cannot give."""
     bits = scores.astype(np.float32).view(np.int32) - ONE_BITS
     if np.any(scores < 0) or np.any(bits > ONE_BITS):
         raise ValueError(f"found the score {scores.min():g} or {scores.max():g} of passages, expected 0 to 2^127")

@@ -76,10 +76,7 @@ def search_pages(
 
 
 def _read_hits(size: int, count: int, answer: Any) -> tuple[NDArray[np.float64], Any]:
-    """Read score and number of at most `size` hits: float64[hits, 2], and the last hit's `count` sort keys as they are.
-
-    `ValueError` for anything else.
-    """
+    """Read score and number of hits, float64[hits, 2], and the last hit's sort keys. `ValueError` for other answers."""
     keys = [hit["sort"] for hit in answer.get("hits", {}).get("hits", ())]
     if len(keys) > size:
         raise ValueError(f"found {len(keys)} hits, expected at most {size}")
@@ -92,10 +89,7 @@ def _read_hits(size: int, count: int, answer: Any) -> tuple[NDArray[np.float64],
 
 
 def _check_hits(hits: NDArray[np.float64]) -> None:
-    """Check score and row of hits, float64[hits, 2].
-
-    `ValueError` if scores ascend or exceed float32, or if a document occurs twice.
-    """
+    """`ValueError` if scores of float64[hits, 2] ascend or exceed float32, or if a document occurs twice."""
     scores, rows = hits.T
     if not np.all(np.abs(scores) <= np.finfo(np.float32).max) or np.any(np.diff(scores) > 0):
         raise ValueError("found scores that are too large or ascend")

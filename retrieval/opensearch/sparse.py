@@ -21,7 +21,7 @@ from keystone.indexing.opensearch.cluster import Request, as_expected, place_at
 from keystone.indexing.opensearch.index import IMPACTS, ROW
 from keystone.indexing.opensearch.requests import ask
 from keystone.indexing.opensearch.search import open_cluster, search_each, search_of
-from keystone.indexing.types import Store, Tick
+from keystone.indexing.types import Store, Tick, chunks
 from keystone.retrieval.backends import Impacts, Sparse
 from keystone.retrieval.languages import LanguagesSearcher
 from keystone.retrieval.opensearch.pages import HitReading, search_pages
@@ -32,11 +32,7 @@ DEFAULT_CLAUSES = 1024
 
 
 def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
-    """Open the BM25 search of an index in OpenSearch.
-
-    Of an index in several languages, each is searched, and `LanguagesSearcher` fuses their rankings. `UserError` as
-    from `open_cluster`, and for parameters of BM25 other than those of the index.
-    """
+    """Open BM25 of an index in OpenSearch, over all its languages. `UserError` for other parameters than its own."""
     bm25.refuse_change(str(place_at(index.at)))
     found = [OpenSearchSparse(one, bm25.statistics) for one in index.list_languages()]
     return LanguagesSearcher(found) if index.languages and not index.language_part else found[0]
@@ -65,11 +61,7 @@ class OpenSearchSparse(Sparse):
         threads: int = 1,  # noqa: ARG002
         tick: Tick = lambda _: None,
     ) -> Rankings:
-        """Rank the top `depth` documents of each query by BM25; ties by document id.
-
-        Keystone splits a query with more stems than the cluster accepts into several searches. `UserError` if the
-        cluster cannot answer.
-        """
+        """Rank the top `depth` by BM25; ties by id. Long queries are split. `UserError` without an answer."""
         weights = [Counter(self.stems(query)) if isinstance(query, str) else query for query in queries]
         long = [
             number for number, own in enumerate(weights) if len(own) > DEFAULT_CLAUSES and len(own) > self._most_words()
@@ -98,20 +90,13 @@ class OpenSearchSparse(Sparse):
     def _rank_long_query(
         self, name: str, weights: Mapping[str, float], depth: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Rank documents for a query of more words than the cluster accepts, by several searches for some words each.
-
-        Returns rows int32[n] and scores float32[n], best first.
-        """
+        """Rank documents by several searches for some words each: rows int32[n] and scores float32[n], best first."""
         stems, most = sorted(weights), self._most_words() - 1
-        parts = [
-            self._ask_stems({stem: weights[stem] for stem in stems[start : start + most]})
-            for start in range(0, len(stems), most)
-        ]
+        parts = [self._ask_stems({stem: weights[stem] for stem in some}) for some in chunks(stems, most)]
 
         def sums(rows: NDArray[np.int32]) -> NDArray[np.float64]:
             totals = np.zeros(len(rows))
-            for start in range(0, len(rows), self._cluster.window):
-                chunk = rows[start : start + self._cluster.window]
+            for chunk in chunks(rows, self._cluster.window):
                 only = {"filter": {"terms": {ROW: self._cluster.to_numbers(chunk)}}, "minimum_should_match": 1}
                 found = self._search_pages(
                     [name] * len(parts), [{"bool": part["bool"] | only} for part in parts], len(chunk)
@@ -152,7 +137,6 @@ class OpenSearchSparse(Sparse):
 
 
 DEPTH_FACTOR = 4
-"""The factor between the depths of one try and the next."""
 
 
 def find_best_sums(

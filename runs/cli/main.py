@@ -19,8 +19,8 @@ from typing import Annotated
 
 import typer
 
-from keystone.indexing.builds.interrupts import INTERRUPTED, interrupts_end_the_process
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.system import INTERRUPTED, interrupts_end_the_process
 from keystone.runs.cli.table import Commands
 from keystone.runs.report.say import say
 

@@ -42,7 +42,7 @@ def parse_vectors(given: Sequence[str], main: Embedding, note: Callable[[str], N
     """
     if not given:
         return {}
-    from keystone.indexing.builds.sets import check_set_name, settle_vectors
+    from keystone.indexing.builds.settings import check_set_name, settle_vectors
 
     found: dict[str, Embedding] = {}
     for option in given:
@@ -79,7 +79,7 @@ def parse_plaid(given: Sequence[str]) -> dict[str, PlaidSet]:
 
 
 def _parse_models(option: str, given: Sequence[str]) -> dict[str, str]:
-    from keystone.indexing.builds.sets import check_set_name
+    from keystone.indexing.builds.settings import check_set_name
 
     found: dict[str, str] = {}
     for value in given:

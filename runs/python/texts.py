@@ -16,11 +16,10 @@ from warnings import warn
 import orjson
 
 from keystone.generation.queries.compose import make_narrative_query
-from keystone.indexing.builds import parts
+from keystone.indexing.builds import changes
 from keystone.indexing.builds import update as updates
 from keystone.indexing.builds.index import build_index
-from keystone.indexing.builds.sets import check_set_name, settle_vectors
-from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.builds.settings import BuildSettings, check_set_name, settle_vectors
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS
 from keystone.indexing.errors import NotFound, Report, UserError
 from keystone.indexing.impacts import settle_impacts
@@ -153,7 +152,7 @@ def change_parts(
         plaid={name: settle_plaid(model) for name, model in plaid.items()},
         threads=steps.THREADS,
     )
-    return parts.change_parts(check_index(index).folder, settings, dropped)
+    return changes.change_parts(check_index(index).folder, settings, dropped)
 
 
 @contextmanager

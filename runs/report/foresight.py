@@ -10,11 +10,10 @@ from typing import Any
 from keystone.generation.llm.usage import Budget, Prices, add_usage, compute_cost
 from keystone.generation.queries.compose import find_places
 from keystone.generation.types import Usage
-from keystone.indexing.encoders.footprint import Footprint, measure_footprint
+from keystone.indexing.encoders.weights import Footprint, measure_footprint
 from keystone.retrieval.dense import DenseSystem
 from keystone.retrieval.impact import ImpactSystem
-from keystone.retrieval.late import LateSystem
-from keystone.retrieval.plaid import PlaidSystem
+from keystone.retrieval.late import LateSystem, PlaidSystem
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.directory import Plan, plan_stages
 from keystone.runs.pipeline.foresight import Asked, AskedTopic, Foreseen

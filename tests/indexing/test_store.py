@@ -66,8 +66,6 @@ def test_rows_are_ranks_of_ids_and_documents_come_back_equal(
         assert store.ids(rows) == names
         assert store.get(rows) == shuffled
         assert [row >= 0 for row in store.rows(others)] == [other in names for other in others]
-        segments = [segment for document in shuffled for segment in document.segments]
-        assert store.segments([segment.id for segment in segments]) == segments
 
 
 @pytest.mark.parametrize(
@@ -90,19 +88,8 @@ def test_ids_are_ordered_by_code_point(store: DocumentStore) -> None:
     assert store.ids(range(6)) == ["doc", "doc#1", "zebra", "\u00e9t\u00e9", "\ufb00", "\U0001d538"]
 
 
-def test_segments_are_found_by_id_also_where_document_ids_hold_a_number_sign(store: DocumentStore) -> None:
-    wanted = ["doc#1#w0_0", "doc#8_5", "doc#7_0", "doc#9_9", "doc#1", "doc", "none#w0_0", "doc#1#w1_0", "doc#8_5"]
-    assert store.segments(wanted) == [
-        Segment("doc#1#w0_0", Span("doc#1", 0, 4)),
-        Segment("doc#8_5", Span("doc", 5, 9)),
-        Segment("doc#7_0", Span("doc", 0, 4)),
-        *[None] * 5,
-        Segment("doc#8_5", Span("doc", 5, 9)),
-    ]
-
-
 def test_empty_requests_give_empty_results(store: DocumentStore) -> None:
-    assert (store.ids([]), store.rows([]).tolist(), store.get([]), store.segments([])) == ([], [], [], [])
+    assert (store.ids([]), store.rows([]).tolist(), store.get([])) == ([], [], [])
 
 
 @pytest.mark.parametrize(
@@ -123,7 +110,6 @@ def test_ids_that_a_store_cannot_hold_are_a_user_error(tmp_path: Path, ids: list
 @pytest.mark.parametrize("name", ["doc\0", "\0", "doc\ud800", "doc\0\0"])
 def test_an_id_that_is_not_unicode_is_unknown(store: DocumentStore, name: str) -> None:
     assert store.rows([name, "doc"]).tolist() == [-1, 0]
-    assert store.segments([f"{name}#7_0"]) == [None]
 
 
 @given(st.lists(st.tuples(NAMES, TEXT), min_size=1, max_size=12), st.integers(1, 4))

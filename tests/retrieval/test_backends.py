@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from keystone.indexing.builds.engines import ENGINES, open_engine
+from keystone.indexing.builds.settings import ENGINES, open_engine
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.store import DocumentStore

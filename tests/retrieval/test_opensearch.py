@@ -312,7 +312,7 @@ def test_exact_dense_search_equals_faiss(
     folder, shards = vectors
     if not (folder / "flat.faiss").exists():
         build_dense(shards, "Flat", folder / "flat.faiss")
-    faiss = FaissSearcher(folder / "flat.faiss")
+    faiss = FaissSearcher([folder / "flat.faiss"])
     queries = np.concatenate([asked(20), next(iter(shards))[:1]])
     names = [str(number) for number in range(len(queries))]
     expected = faiss.search(names, queries, depth)

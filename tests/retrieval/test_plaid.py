@@ -19,8 +19,7 @@ from keystone.indexing.opensearch.cluster import place_of
 from keystone.indexing.opensearch.index import Target
 from keystone.indexing.plaid import open_plaid, save_vectors
 from keystone.retrieval.backends import open_store
-from keystone.retrieval.late import LateSystem
-from keystone.retrieval.plaid import PlaidSystem
+from keystone.retrieval.late import LateSystem, PlaidSystem
 from keystone.retrieval.search import KINDS
 from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.types import Query

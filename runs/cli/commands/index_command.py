@@ -397,7 +397,7 @@ def index(
                 made, changes = update_index(out, update or [], gone, settings, progress, tell, since)
                 built = bool(changes)
             elif changes_parts:
-                from keystone.indexing.builds.parts import change_parts
+                from keystone.indexing.builds.changes import change_parts
 
                 made, built = change_parts(out, settings, drop or [], progress, said), True
             elif searched_in_place:

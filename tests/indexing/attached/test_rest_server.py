@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.attached import rest_server as rest
-from keystone.indexing.attached.attach import limit_rate
+from keystone.indexing.attached.attach import AttachSettings, limit_rate
 from keystone.indexing.attached.rest_server import Server, address, candidates_of, form_of
 from keystone.indexing.attached.rest_store import FOUND, RestStore, adopt_server, document_of_payload
 from keystone.indexing.builds.index import build_index
@@ -74,7 +74,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 @pytest.fixture
 def remote(url: str, tmp_path: Path) -> Index:
-    return adopt_server(Path(f"rest:{url}/bees"), tmp_path / "remote", MINILM)[0]
+    return adopt_server(Path(f"rest:{url}/bees"), tmp_path / "remote", AttachSettings(embedding=MINILM))[0]
 
 
 @pytest.fixture(autouse=True)
@@ -235,7 +235,7 @@ def test_adopting_an_index_that_the_server_lacks_is_an_error(
 
 
 def test_an_index_is_adopted_once(remote: Index, url: str) -> None:
-    assert adopt_server(Path(f"rest:{url}/bees"), remote.folder, MINILM) == (remote, False)
+    assert adopt_server(Path(f"rest:{url}/bees"), remote.folder, AttachSettings(embedding=MINILM)) == (remote, False)
     with pytest.raises(UserError, match="holds an index of another corpus"):
         adopt_server(Path(f"rest:{url}/titled"), remote.folder)
 
@@ -623,9 +623,9 @@ def test_the_key_of_a_named_variable_is_sent_by_http_and_the_index_keeps_its_nam
         server.keys.clear()
         for name in ("FIRST_TOKEN", "SECOND_TOKEN"):
             with pytest.raises(UserError, match=f"{name}: holds no key for {server.url}"):
-                adopt_server(corpus, tmp_path / "index", key_env=name)
+                adopt_server(corpus, tmp_path / "index", AttachSettings(key_env=name))
             monkeypatch.setenv(name, f"key-of-{name}")
-            index = adopt_server(corpus, tmp_path / "index", key_env=name)[0]
+            index = adopt_server(corpus, tmp_path / "index", AttachSettings(key_env=name))[0]
             open_sparse(index, open_store(index)).search(["1"], ["x"], 3)
             assert server.keys == {f"Bearer key-of-{name}"}
             server.keys.clear()
@@ -638,7 +638,7 @@ def test_a_key_that_the_server_stops_taking_is_named_by_its_variable(
 ) -> None:
     monkeypatch.setenv("TEAM_TOKEN", "right")
     with scripted_server(payloads=PAYLOADS) as server:
-        index = adopt_server(Path(f"rest:{server.url}/x"), tmp_path / "index", key_env="TEAM_TOKEN")[0]
+        index = adopt_server(Path(f"rest:{server.url}/x"), tmp_path / "index", AttachSettings(key_env="TEAM_TOKEN"))[0]
         server.always = status(403, b"this token has expired")
         with pytest.raises(UserError, match=r"HTTP 403: this token has expired: .* in the environment: TEAM_TOKEN$"):
             open_sparse(index, open_store(index)).search(["1"], ["x"], 3)
@@ -749,7 +749,7 @@ def test_a_server_gets_no_more_requests_a_second_than_the_index_says(tmp_path: P
     with scripted_server(payloads=PAYLOADS) as server:
         corpus, texts = Path(f"rest:{server.url}/x"), [f"query {number}" for number in range(11)]
         adopt_server(corpus, tmp_path / "index")
-        index, is_new = adopt_server(corpus, tmp_path / "index", max_rate=20)
+        index, is_new = adopt_server(corpus, tmp_path / "index", AttachSettings(max_rate=20))
         assert not is_new
         server.always = note
         open_sparse(index, open_store(index)).search(texts, texts, 3)

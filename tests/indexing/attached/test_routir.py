@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from keystone.indexing.attached.attach import AttachSettings
 from keystone.indexing.attached.rest_server import address
 from keystone.indexing.attached.rest_store import adopt_server
 from keystone.indexing.errors import UserError
@@ -40,7 +41,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_pipeline_searches_and_a_collection_has_the_documents(url: str, tmp_path: Path) -> None:
-    index, is_new = adopt_server(Path(f"routir:{url}/bees?words%2"), tmp_path / "index", key_env="SESAME")
+    index, is_new = adopt_server(
+        Path(f"routir:{url}/bees?words%2"), tmp_path / "index", AttachSettings(key_env="SESAME")
+    )
     assert is_new
     assert index.backend == "rest"
     store = open_store(index)
@@ -53,10 +56,10 @@ def test_a_pipeline_searches_and_a_collection_has_the_documents(url: str, tmp_pa
 
 def test_a_wrong_pipeline_collection_or_key_is_named(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"HTTP (400|500)"):
-        adopt_server(Path(f"routir:{url}/bees?ants%2 >> none"), tmp_path / "index", key_env="SESAME")
+        adopt_server(Path(f"routir:{url}/bees?ants%2 >> none"), tmp_path / "index", AttachSettings(key_env="SESAME"))
     monkeypatch.setenv("SESAME", "open")
     with pytest.raises(UserError, match="expected the server's key in the environment: SESAME"):
-        adopt_server(Path(f"routir:{url}/bees?words%2"), tmp_path / "index", key_env="SESAME")
+        adopt_server(Path(f"routir:{url}/bees?words%2"), tmp_path / "index", AttachSettings(key_env="SESAME"))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from tests.support.waiting import LIMIT_S, within
 CODE = """if True:
     import sys, time
     from concurrent.futures import ThreadPoolExecutor
-    from keystone.indexing.builds.interrupts import interrupts_end_the_process
+    from keystone.indexing.io.system import interrupts_end_the_process
 
     with interrupts_end_the_process(0.5), ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: (print("begun", flush=True), time.sleep(600))).result()

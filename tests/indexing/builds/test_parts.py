@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from keystone.indexing.builds.changes import change_parts
 from keystone.indexing.builds.index import build_index
-from keystone.indexing.builds.parts import change_parts
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.builds.update import update_index
 from keystone.indexing.errors import UserError

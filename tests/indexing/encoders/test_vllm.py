@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keystone.generation.rerank.settings import RerankSettings
-from keystone.indexing.builds.sets import settle_vectors
+from keystone.indexing.builds.settings import settle_vectors
 from keystone.indexing.encoders.checkpoint import read_checkpoint
 from keystone.indexing.encoders.pairs import open_pair_scorer
 from keystone.indexing.errors import MissingPackage, UserError

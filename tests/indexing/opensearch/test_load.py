@@ -385,10 +385,16 @@ def test_each_document_is_sent_with_its_own_vector(
     files = [tmp_path / f"{n}.npy" for n in range(3)]
     for n, file in enumerate(files):
         np.save(file, values[4 * n : 4 * n + 4])
-    shards = vectors.Shards(files, 10, 0)
+    upload = Upload(
+        Target(place_of("http://localhost:9200/name")),
+        {},
+        DocumentStore(tmp_path / "store"),
+        vectors.Shards(files, 10, 0),
+        tmp_path / "note",
+    )
     found = [
         (row, json.loads(line))
-        for batch in loading.batches(DocumentStore(tmp_path / "store"), shards, wanted)
+        for batch in loading.batches(upload, wanted)
         for row, line in zip(batch.rows, batch.body.splitlines()[1::2], strict=True)
     ]
     assert [row for row, _ in found] == [row for start, stop in wanted for row in range(start, stop)]
@@ -406,7 +412,15 @@ def test_each_document_is_sent_with_its_own_passages(tmp_path: Path, monkeypatch
     for n, file in enumerate(files):
         np.save(file, values[4 * n : 4 * n + 4] / 4096)
     store, offsets = DocumentStore(tmp_path / "store"), np.array([0, 3, 3, 9, 10, 10])
-    (batch,) = loading.batches(store, vectors.Shards(files, 10, 0), [(0, 2), (2, 5)], offsets)
+    upload = Upload(
+        Target(place_of("http://localhost:9200/name")),
+        {},
+        store,
+        vectors.Shards(files, 10, 0),
+        tmp_path / "note",
+        offsets=offsets,
+    )
+    (batch,) = loading.batches(upload, [(0, 2), (2, 5)])
     sent = [json.loads(line) for line in batch.body.splitlines()[1::2]]
     for row, own in enumerate(np.split(values, offsets[1:-1])):
         packed = base64.b64decode(sent[row].get("passages", ""))

@@ -101,8 +101,8 @@ def test_files_of_any_size_find_what_the_single_file_finds(
         count = build_dense_shards(shards, factory, size, folder)
         assert count == -(-COUNT // size)
         for depth in (1, 10, 500):
-            one = FaissSearcher(tmp_path / "one", parameters).search(NAMES, make_clustered_vectors(20, 2), depth)
-            many = FaissSearcher(shard_files(folder, count), parameters).search(
+            one = FaissSearcher([tmp_path / "one"], parameters).search(NAMES, make_clustered_vectors(20, 2), depth)
+            many = FaissSearcher(shard_files(folder, count), parameters, mapped=True).search(
                 NAMES, make_clustered_vectors(20, 2), depth
             )
             assert same(one, many)

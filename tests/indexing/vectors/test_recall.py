@@ -121,7 +121,7 @@ def test_the_smallest_kind_reaches_the_recall_for_vectors_that_the_index_lacks(
     assert (found.queries, kind == "Flat") == ((0, True) if wanted == 1 else (1_000, False))
     assert found.at_10 >= wanted
     assert found.bytes == pytest.approx((tmp_path / "dense.faiss").stat().st_size / 2_400, abs=0.1)
-    assert find_share(FaissSearcher(tmp_path / "dense.faiss"), queries, rows) >= wanted
+    assert find_share(FaissSearcher([tmp_path / "dense.faiss"]), queries, rows) >= wanted
     smaller = list_by_size(rows.shape[1])[: list_by_size(rows.shape[1]).index(kind)]
     for other in smaller[-2:]:
         with pytest.raises(UserError, match=rf"--recall {wanted:g}: found [01]\.\d+ for FAISS index '{other}' with no"):
@@ -152,11 +152,11 @@ def test_search_parameters_reach_the_recall_for_vectors_that_the_index_lacks(
     assert found is not None
     assert found.parameters
     assert not found.chosen
-    place = shard_files(tmp_path, files) if size else tmp_path / "dense.faiss"
-    assert find_share(FaissSearcher(place, chosen=found.parameters), queries, rows) >= wanted
+    places = shard_files(tmp_path, files) if size else [tmp_path / "dense.faiss"]
+    assert find_share(FaissSearcher(places, chosen=found.parameters), queries, rows) >= wanted
     (other := tmp_path / "other").mkdir()
     assert build_chosen(shards, kind, wanted, size, other, Effort(3)) == (kind, files, found)
-    for file in place if isinstance(place, list) else [place]:
+    for file in places:
         assert file.read_bytes() == (other / file.name).read_bytes()
 
 
@@ -173,7 +173,7 @@ def test_a_kind_chosen_for_vectors_of_texts_reaches_the_recall_for_other_texts(t
         sizes = list_by_size(384)
         assert sizes.index(kind) <= sizes.index(expected) + 1
         searched = rows[: len(rows) - int(wanted * 10)]
-        share = find_share(FaissSearcher(folder / "dense.faiss"), queries, searched)
+        share = find_share(FaissSearcher([folder / "dense.faiss"]), queries, searched)
         assert share >= wanted - 0.005, "beyond two standard errors of the mean over 300 queries"
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.indexing.builds.engines import ENGINES
+from keystone.indexing.builds.settings import ENGINES
 from keystone.indexing.corpora import forms
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index

@@ -7,7 +7,7 @@ import pytest
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
-from keystone.indexing.encoders.footprint import measure_footprint
+from keystone.indexing.encoders.weights import measure_footprint
 from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.index import Index
 from keystone.indexing.types import Embedding
