@@ -14,7 +14,7 @@ from keystone.indexing.io.reading import hash_file
 from keystone.indexing.types import document_id
 from keystone.runs.pipeline.directory import read_entries
 from keystone.runs.pipeline.file_names import QRELS
-from keystone.runs.pipeline.grading.grade_files import Judgment
+from keystone.runs.pipeline.grade_files import Judgment
 from keystone.runs.trec.collections import read_qrels_bytes
 from keystone.runs.trec.judge_record import name_record, read_record
 from keystone.runs.trec.rows import split_columns

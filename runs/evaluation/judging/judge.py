@@ -25,7 +25,7 @@ from keystone.runs.evaluation.agreement import Agreement, compare_judgments, com
 from keystone.runs.evaluation.circular import count_circular_rows, find_shaping_grades
 from keystone.runs.evaluation.evaluate import take_mean
 from keystone.runs.evaluation.measures import Measure
-from keystone.runs.pipeline.grading.grade_files import Judgment, read_judgments, write_judgments
+from keystone.runs.pipeline.grade_files import Judgment, read_judgments, write_judgments
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.trec.judge_record import JudgeRecord, PooledRun, read_record, write_record

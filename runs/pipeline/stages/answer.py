@@ -1,6 +1,6 @@
 """The cited answer to each narrative, written from its evidence."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -9,7 +9,6 @@ from keystone.generation.llm.model import Model
 from keystone.generation.rules.words import find_terms
 from keystone.generation.types import Answer, EvidenceSet, Sentence
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.foresight import Asked, Foreseen, foresee
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.pipeline.stage import Before, StageKind, Work
@@ -17,11 +16,13 @@ from keystone.runs.pipeline.stages.answer_cost import list_answer_asks
 from keystone.runs.pipeline.stages.gather import (
     ASKS,
     EVIDENCE_FILE,
+    SearchedTopic,
     list_chosen,
     list_chosen_inputs,
+    open_run_reader,
+    open_task,
     work_on_each_topic,
 )
-from keystone.runs.pipeline.topic_steps import SearchedTopic, open_run_reader, open_task
 from keystone.runs.pipeline.values import make_records_artifact
 
 
@@ -84,13 +85,6 @@ def _make_key(job: Job, _: Before) -> Any:
     ]  # fmt: skip
 
 
-def _foresee(asked: Asked) -> Iterator[Foreseen]:
-    config, model = asked.job.config, asked.model
-    if config.answer.method != "rules":
-        for one in asked.topics:
-            yield from (foresee(ask, model) for ask in list_answer_asks(config, one, model, "answer"))
-
-
 STAGE = StageKind(
     name="answer",
     wanted=lambda config: config.has_answers,
@@ -99,6 +93,6 @@ STAGE = StageKind(
     key=_make_key,
     work=answer_narratives,
     asks=ASKS,
-    foresee=_foresee,
+    foresee=lambda asked, one: list_answer_asks(asked.job.config, one, asked.model, "answer"),
     records=lambda _: (ANSWERS_FILE,),
 )

@@ -28,7 +28,7 @@ from keystone.indexing.types import Span
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Query, Topic
 from keystone.runs.pipeline.answering import make_record
-from keystone.runs.pipeline.grading.grade_files import Judgment
+from keystone.runs.pipeline.grade_files import Judgment
 from keystone.runs.pipeline.ranking.rank import Hits
 from keystone.runs.pipeline.stage import Step
 from keystone.runs.report.html.markup import make_policy, read_parts
