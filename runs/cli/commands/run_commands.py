@@ -16,6 +16,8 @@ from keystone.runs.cli.options import (
     Preset,
     Quiet,
     Threads,
+    check_outputs,
+    check_run_outputs,
     complete_preset,
     read_with_budget,
 )
@@ -94,7 +96,6 @@ def run(
     source = config or (f"--preset {preset}" if preset else "--set")
     settings = read_with_budget(lambda own: read_config(config, [*own], preset), set, budget, str(source))
 
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.pipeline.manifest import (
         list_remarks,
         warn_of_cut_prompts,
@@ -166,7 +167,6 @@ def answer(
 
     Example: keystone answer --topics topics.jsonl --index index --out answers.jsonl
     """
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import make_config
     from keystone.runs.pipeline.answering import answer_to_file
     from keystone.runs.report.terminal import progress_bars
@@ -190,7 +190,6 @@ def record(
     Example: keystone record out/replies.sqlite --out replies.jsonl
     """
     from keystone.generation.llm import replay
-    from keystone.runs.cli.outputs import check_outputs
 
     check_outputs([replies], {"--out": out})
     number = replay.record_replies(replies, out)
@@ -217,7 +216,6 @@ def bundle(
     """
     from keystone.indexing.io.reading import hash_file
     from keystone.indexing.vectors.types import Effort
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.exchange.bundle.write import write_bundle
     from keystone.runs.pipeline.file_names import CONFIG
@@ -257,7 +255,6 @@ def reproduce(
     Example: keystone reproduce my-run.bundle.zip
     """
     from keystone.indexing.vectors.types import Effort
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.exchange.bundle.reproduce import reproduce as reproduced
     from keystone.runs.report.terminal import progress_bars
 
