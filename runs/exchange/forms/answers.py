@@ -238,50 +238,26 @@ def _encode_normalised(one: CitedAnswer) -> dict[str, Any]:
     }
 
 
-FORMS = (
-    Form("rag24", "answers", "TREC RAG 2024, ragnarok", read, _write_for("rag24"), has("answer", "topic_id")),
-    Form(
-        "rag25",
-        "answers",
-        "TREC RAG 2025",
-        read,
-        _write_for("rag25"),
-        has("answer", any_of=("metadata", "narrative_id")),
-    ),
-    Form(
-        "rag26",
-        "answers",
-        "TREC RAG 2026",
-        read,
-        _write_for("rag26"),
-        lambda r: "answer" in r and isinstance(r.get("metadata"), dict) and "run_desc" in r["metadata"],
-    ),
-    Form("responses", "answers", "RAGTIME, BioGen 2025 task B", read, _write_for("responses"), has("responses")),
-    Form(
-        "dragun25",
-        "answers",
-        "DRAGUN 2025 task 2",
-        read,
-        _write_for("dragun25"),
-        lambda r: "responses" in r and isinstance(r.get("metadata"), dict) and "use_starter_kit" in r["metadata"],
-    ),
-    Form(
-        "auto-judge",
-        "answers",
-        "auto-judge's reports with documents",
-        read,
-        _write_for("responses", with_documents=True),
-        has("responses", "documents"),
-    ),
-    Form(
-        "ragdoll-answers",
-        "answers",
-        "RAGDoll's normalised answers",
-        read,
-        write_normalised,
-        has("answer", "answer_text"),
-    ),
-    Form(
-        "ragdoll-resolved", "answers", "RAGDoll's answers with texts", read, write_resolved, has("answer", "segments")
-    ),
+def _has_metadata(sentences: str, key: str) -> Callable[[dict[str, Any]], bool]:
+    """Make a test of whether a record has sentences, and a key in its metadata."""
+    return lambda record: sentences in record and isinstance(record.get("metadata"), dict) and key in record["metadata"]
+
+
+FORMS = tuple(
+    Form(name, "answers", used_by, read, write, fits)
+    for name, used_by, write, fits in (
+        ("rag24", "TREC RAG 2024, ragnarok", _write_for("rag24"), has("answer", "topic_id")),
+        ("rag25", "TREC RAG 2025", _write_for("rag25"), has("answer", any_of=("metadata", "narrative_id"))),
+        ("rag26", "TREC RAG 2026", _write_for("rag26"), _has_metadata("answer", "run_desc")),
+        ("responses", "RAGTIME, BioGen 2025 task B", _write_for("responses"), has("responses")),
+        ("dragun25", "DRAGUN 2025 task 2", _write_for("dragun25"), _has_metadata("responses", "use_starter_kit")),
+        (
+            "auto-judge",
+            "auto-judge's reports with documents",
+            _write_for("responses", with_documents=True),
+            has("responses", "documents"),
+        ),
+        ("ragdoll-answers", "RAGDoll's normalised answers", write_normalised, has("answer", "answer_text")),
+        ("ragdoll-resolved", "RAGDoll's answers with texts", write_resolved, has("answer", "segments")),
+    )
 )

@@ -35,13 +35,10 @@ STOPS = ".!?:"
 OUTSIDE = "citations outside of sentences"
 METADATA = ("metadata", "meta_data")
 KEPT_2024 = (
-    *("team_id", "run_name", "results[].topic_id", "results[].answer", "results[].references"),
-    *("contact_email",),
+    *("team_id", "run_name", "contact_email"),
+    *(f"results[].{key}" for key in ("topic_id", "answer", "references")),
 )
-KEPT_GROUNDED = (
-    *METADATA,
-    *(f"answer[].{key}" for key in ("text", SUPPORTED, CONTRADICTED, EXISTING)),
-)
+KEPT_GROUNDED = (*METADATA, *(f"answer[].{key}" for key in ("text", SUPPORTED, CONTRADICTED, EXISTING)))
 
 
 def read_2024(path: Path) -> Handover:

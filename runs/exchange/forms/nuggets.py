@@ -100,33 +100,23 @@ def _list_lines(bank: NuggetBank) -> Iterator[dict[str, Any]]:
             }
 
 
-FORMS = (
-    Form("nuggets", "nuggets", "one nugget a line", read, write_lines, has("text", any_of=NUGGET_KEYS)),
-    Form(
-        "nuggetizer",
-        "nuggets",
-        "nuggetizer and RAGDoll, with and without assignments",
-        read,
-        _write_as("nuggetizer"),
-        has("nuggets", "qid"),
-    ),
-    Form(
-        "nuggetbank",
-        "nuggets",
-        "auto-judge's NuggetBank",
-        read,
-        _write_as("nuggetbank"),
-        has(any_of=("nugget_bank", "claim_bank")),
-    ),
-    Form(
-        "ragtime-nuggets", "nuggets", "RAGTIME 2026 task 3", read, _write_as("ragtime"), has("metadata", "nugget_bank")
-    ),
-    Form(
-        "sub-narratives",
-        "nuggets",
-        "NIST's narratives of TREC RAG 2025 with sub-narratives",
-        read,
-        write_sub_narratives,
-        has(SUB_NARRATIVES),
-    ),
+FORMS = tuple(
+    Form(name, "nuggets", used_by, read, write, fits)
+    for name, used_by, write, fits in (
+        ("nuggets", "one nugget a line", write_lines, has("text", any_of=NUGGET_KEYS)),
+        (
+            "nuggetizer",
+            "nuggetizer and RAGDoll, with and without assignments",
+            _write_as("nuggetizer"),
+            has("nuggets", "qid"),
+        ),
+        ("nuggetbank", "auto-judge's NuggetBank", _write_as("nuggetbank"), has(any_of=("nugget_bank", "claim_bank"))),
+        ("ragtime-nuggets", "RAGTIME 2026 task 3", _write_as("ragtime"), has("metadata", "nugget_bank")),
+        (
+            "sub-narratives",
+            "NIST's narratives of TREC RAG 2025 with sub-narratives",
+            write_sub_narratives,
+            has(SUB_NARRATIVES),
+        ),
+    )
 )

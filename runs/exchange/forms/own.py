@@ -10,6 +10,7 @@ from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import document_id
 from keystone.runs.exchange.records import (
     drop_repeated,
+    fill,
     get_integer,
     get_list,
     get_name,
@@ -62,7 +63,7 @@ def _parse_item(item: dict[str, Any], where: str) -> Candidate:
     return Candidate(
         segments[0] if segments else doc_id,
         get_number(item, "score", where),
-        parts={**parts, **({"headings": heading} if heading else {}), **further},
+        parts={**parts, **fill(headings=heading), **further},
     )
 
 

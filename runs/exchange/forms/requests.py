@@ -28,18 +28,8 @@ from keystone.runs.tracks.violations import shorten_value
 QUERY_KEYS = ("qid", "id")
 """The keys of a query's id. The guidelines of 2024 write `id`, the tools `qid`."""
 KEPT = (
-    *(
-        "query.text",
-        "query.qid",
-        "query.id",
-        "qid",
-        "id",
-        "candidates[].docid",
-        "candidates[].score",
-        "candidates[].judgment",
-        "candidates[].doc",
-    ),
-    *("candidates[].text", "candidates[].subtopics", "extra", "run_id"),
+    *("query.text", "query.qid", "query.id", "qid", "id", "extra", "run_id"),
+    *(f"candidates[].{key}" for key in ("docid", "score", "judgment", "doc", "text", "subtopics")),
 )
 KEPT_JUDGMENTS = ("query", "qid", "docid", "passage", "judgment", "status", "result_status", "task_id", "error")
 
@@ -106,7 +96,7 @@ def write_requests(path: Path, content: Handover) -> None:
 
 def _encode_request(one: Request) -> dict[str, Any]:
     return {
-        "query": {"text": one.query, **({"qid": one.topic_id} if one.topic_id else {})},
+        "query": {"text": one.query, **fill(qid=one.topic_id)},
         "candidates": [
             fill(
                 docid=each.doc_id,
