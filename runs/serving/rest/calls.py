@@ -1,7 +1,7 @@
 """The operations of the REST interface: each makes the bytes of its reply, in the form of Pyserini's servers."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from keystone.runs.serving import service as operations
 from keystone.runs.serving.bm25 import Batches
 from keystone.runs.serving.call_log import Call, Reply
 from keystone.runs.serving.server.json_replies import make_error
-from keystone.runs.serving.service import Hit, Service
+from keystone.runs.serving.service import Service
 
 Form = Literal["parsed", "object", "raw", "contents"]
 """A document as its object without its id, as the string that the index stores, or as its text alone.
@@ -206,14 +206,19 @@ async def _search(rest: Rest, asked: Arguments) -> Reply:
     else:
         raws = await rest.documents.read(doc_ids)
         payloads = [None if raw is None else orjson.dumps(cut_payload(parse_payload(raw), most)) for raw in raws]
-    candidates = b",".join(
+    candidates = (
         b'{"docid":%b,"score":%a,"rank":%d,"doc":%b}'
         % (orjson.dumps(hit.doc_id), hit.score, hit.rank, payload or b"null")
         for hit, payload in zip(hits, payloads, strict=True)
     )
     told = describe_languages(service.index)
-    head = orjson.dumps({"api": "v1", "index": asked["index"], **told, "query": {"text": asked["query"]}})
-    return Reply(b'%b,"candidates":[%b]}' % (head[:-1], candidates), surfaced=doc_ids)
+    head = {"api": "v1", "index": asked["index"], **told, "query": {"text": asked["query"]}}
+    return _reply_with(candidates, head, doc_ids)
+
+
+def _reply_with(candidates: Iterable[bytes], head: Mapping[str, Any], doc_ids: list[str]) -> Reply:
+    """Make the reply of a search, whose candidates are encoded already."""
+    return Reply(b'%b,"candidates":[%b]}' % (orjson.dumps(head)[:-1], b",".join(candidates)), surfaced=doc_ids)
 
 
 async def _fetch_document(rest: Rest, asked: Arguments) -> Reply:
@@ -255,12 +260,11 @@ async def _search_first(rest: Rest, asked: Arguments) -> Reply:
     hits = await operations.search(rest.service, asked["query"], asked["hits"])
     doc_ids = [hit.doc_id for hit in hits]
     objects = await rest.documents.encode(doc_ids, "object")
-    candidates = b",".join(
+    candidates = (
         b'{"docid":%b,"score":%a,"doc":%b}' % (orjson.dumps(hit.doc_id), hit.score, found or b"null")
         for hit, found in zip(hits, objects, strict=True)
     )
-    head = orjson.dumps({"query": {"text": asked["query"], "qid": asked["qid"]}})
-    return Reply(b'%b,"candidates":[%b]}' % (head[:-1], candidates), surfaced=doc_ids)
+    return _reply_with(candidates, {"query": {"text": asked["query"], "qid": asked["qid"]}}, doc_ids)
 
 
 async def _search_index(rest: Rest, asked: Arguments) -> Reply:
@@ -268,17 +272,13 @@ async def _search_index(rest: Rest, asked: Arguments) -> Reply:
     hits = await operations.search(rest.service, asked["query"], asked["hits"])
     doc_ids = [hit.doc_id for hit in hits]
     texts = await rest.documents.encode(doc_ids, "contents")
-    query = {"qid": asked["qid"], "query_txt": asked["query"], "query_img_path": None, "query_modality": "text"}
-    head = orjson.dumps({"query": {**query, "fp16": False}})
-    return Reply(b'%b,"candidates":[%b]}' % (head[:-1], b",".join(_list_candidates(hits, texts))), surfaced=doc_ids)
-
-
-def _list_candidates(hits: Sequence[Hit], texts: Sequence[bytes | None]) -> list[bytes]:
-    return [
+    candidates = (
         b'{"docid":%b,"score":%a,"document_txt":%b,"document_img_path":null,"encoded_img":null}'
         % (orjson.dumps(hit.doc_id), hit.score, text or b'""')
         for hit, text in zip(hits, texts, strict=True)
-    ]
+    )
+    query = {"qid": asked["qid"], "query_txt": asked["query"], "query_img_path": None, "query_modality": "text"}
+    return _reply_with(candidates, {"query": {**query, "fp16": False}}, doc_ids)
 
 
 async def _fetch_index_document(rest: Rest, asked: Arguments) -> Reply:

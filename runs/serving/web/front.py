@@ -26,7 +26,7 @@ from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.store import sample_documents
 from keystone.indexing.types import Span
 from keystone.retrieval.ties import decrease_strictly
-from keystone.retrieval.types import Query, Topic
+from keystone.retrieval.types import Topic
 from keystone.runs.pipeline.answering import make_record
 from keystone.runs.pipeline.grade_files import Judgment
 from keystone.runs.pipeline.ranking.rank import Hits
@@ -55,11 +55,6 @@ TITLED_HITS = 20
 """How many documents of the narrative's ranking have titles. To read a title, Keystone reads the document."""
 
 
-def describe_queries(queries: Sequence[Query], _titles: Titles) -> dict[str, Any]:
-    """Describe the queries of a narrative."""
-    return {"queries": [{"id": query.id, "question": query.question} for query in queries]}
-
-
 def describe_rankings(found: tuple[Mapping[str, Hits], Hits], titles: Titles) -> dict[str, Any]:
     """Describe the best documents of each query and of the narrative. The first ones of the narrative have titles."""
     rankings, fused = found
@@ -75,11 +70,6 @@ def describe_grades(judgments: Sequence[Judgment], titles: Titles) -> dict[str, 
     """Describe the grades of documents for queries."""
     grades = [{"query": one.query_id, "document": one.doc_id, "grade": one.grade} for one in judgments]
     return {"grades": grades, "documents": _name((one.doc_id for one in judgments), titles)}
-
-
-def describe_chosen(doc_ids: Sequence[str], titles: Titles) -> dict[str, Any]:
-    """Describe the documents that the answer is made from."""
-    return {"documents": _name(doc_ids, titles)}
 
 
 def describe_research(step: ReaderStep, _titles: Titles) -> dict[str, Any]:
@@ -106,20 +96,15 @@ def add_quotes(described: dict[str, Any], quotes: Sequence[tuple[Span, str] | No
         citation["quote"] = quote and {"start": quote[0].start, "end": quote[0].end, "text": quote[1]}
 
 
-def list_shown_ids(step: str, value: Any) -> list[str]:
-    """List the ids of the documents and the cited segments whose titles an event shows, each once."""
-    return list(dict.fromkeys(SHOWN_IDS[step](value))) if step in SHOWN_IDS else []
-
-
 def _name(doc_ids: Iterable[str], titles: Titles) -> list[dict[str, str]]:
     return [{"id": doc_id, "title": titles[doc_id].title} for doc_id in dict.fromkeys(doc_ids)]
 
 
 DESCRIPTIONS: Mapping[str, Callable[[Any, Titles], dict[str, Any]]] = {
-    "queries": describe_queries,
+    "queries": lambda queries, _: {"queries": [{"id": one.id, "question": one.question} for one in queries]},
     "rankings": describe_rankings,
     "grades": describe_grades,
-    "chosen": describe_chosen,
+    "chosen": lambda doc_ids, titles: {"documents": _name(doc_ids, titles)},
     "research": describe_research,
     "sentence": describe_sentence,
 }
@@ -130,6 +115,7 @@ SHOWN_IDS: Mapping[str, Callable[[Any], Iterable[str]]] = {
     "chosen": lambda doc_ids: doc_ids,
     "sentence": lambda sentence: sentence.citations,
 }
+"""The ids of the documents and the cited segments whose titles an event shows."""
 
 
 def make_reply(service: Service, narrative: str, found: Answer) -> Reply:
@@ -162,7 +148,8 @@ async def stream_events(service: Service, call: Call) -> AsyncIterator[ServerSen
                 if step == "run":
                     run = value
                     continue
-                if missing := [name for name in list_shown_ids(step, value) if name not in titles]:
+                shown = SHOWN_IDS[step](value) if step in SHOWN_IDS else ()
+                if missing := [name for name in dict.fromkeys(shown) if name not in titles]:
                     titles.update(zip(missing, await find_titles(service, missing), strict=True))
                 told = DESCRIPTIONS[step](value, titles)
                 if step == "sentence":
@@ -257,7 +244,7 @@ def describe_index(service: Service) -> dict[str, Any]:
         "documents": service.index.documents,
         "languages": languages,
         "model": model and model.name,
-        "answers": service.answers,
+        "answers": service.config.has_answers,
         "narratives": make_narratives(documents, NARRATIVES, not languages or languages[0] == "English"),
     }
 
