@@ -88,7 +88,6 @@ def write_pages(docs: Path) -> None:
 
 
 def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
-    """Write the lines of a model's section and of the sections below it."""
     yield from ("", f"## `{key}`" if key else "## The run", "", _cut_sentence(inspect.getdoc(model) or ""), "")
     yield from ("| key | values | default | meaning |", "|---|---|---|---|")
     meanings = _read_meanings(model)
@@ -174,7 +173,6 @@ def _list_alternatives(annotation: Any) -> list[Any]:
 
 
 def _describe_type(annotation: Any, key: str) -> str:
-    """Describe a type in words."""
     arguments = get_args(annotation)
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{value}`" for value in arguments)

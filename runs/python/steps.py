@@ -268,7 +268,6 @@ def open_job_of(index: Index, topics: list[Topic], config: RunConfig | None) -> 
 
 
 def _perform(values: Values, ask: RunWithModel, kinds: Sequence[StageKind]) -> None:
-    """Perform those of the stages that the configuration needs, in their order."""
     perform(values, ask, lambda kind: kind in kinds)
 
 

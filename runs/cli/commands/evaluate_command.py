@@ -194,7 +194,6 @@ def evaluate(
 
 
 def _refuse_circular(evaluations: "Sequence[Evaluation]", strict: bool) -> None:
-    """Refuse runs that are judged by their own grades, if `strict`."""
     if strict and (circular := next((one for one in evaluations if one.circular_rows), None)):
         raise UserError(f"--strict: {circular.cautions[-1]}; expected judgments by others")
 

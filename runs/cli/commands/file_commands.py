@@ -200,7 +200,6 @@ class Judged:
 
 
 def _print_verdict(judged: Judged) -> None:
-    """Print the repairs of a file, then its violations and its size."""
     from keystone.runs.tracks import validate as rules
 
     for repair in judged.repairs[:REPORTED_REPAIRS]:

@@ -316,7 +316,6 @@ def pair(
 
 
 def _list_warnings(judged: "Judged", topics: "AbstractSet[str]") -> list[str]:
-    """List the documents and topics of the pool that have no judgment."""
     found = [*judged.failures[:REPORTED_RECORDS]]
     if left := len(judged.failures) - len(found):
         found.append(f"{plural(left, 'further document')} without a grade")

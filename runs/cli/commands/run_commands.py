@@ -271,7 +271,6 @@ def reproduce(
 
 
 def _print_reproduction(found: "Reproduction", differing: int) -> None:
-    """Print the stages that are only stored, each artifact with its difference, and other versions of packages."""
     for stage, reason in found.stored.items():
         say(f"{stage}: stored only, not made again: {reason}")
     for one in found.remade:
@@ -344,7 +343,6 @@ def _parse_place(option: str) -> tuple[str, Path]:
 
 
 def _print_plan(plan: "Plan", figures: "list[Figure]", error: str) -> None:
-    """Print a baseline: its commands, what it lacks, and its figures as published and as found."""
     import shlex
 
     say(f"{plan.baseline.name} ({plan.baseline.source})")

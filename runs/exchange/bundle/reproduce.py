@@ -123,7 +123,6 @@ def find_difference(made: Path, stored: Path) -> str:
 
 
 def _show(line: bytes | None, start: int) -> str:
-    """Show the part of a line that begins at `start`."""
     if line is None:
         return "no such line"
     text = line[start : start + SHOWN_CHARACTERS].decode(errors="replace")
@@ -216,7 +215,6 @@ def _remake_all(folder: Path, facts: Mapping[str, Any], scratch: Path, out: Path
 
 
 def _compare_versions(made_by: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Compare the versions of packages with those of this machine."""
     found = {}
     for name, then in made_by.items():
         try:

@@ -239,7 +239,6 @@ def _encode_normalised(one: CitedAnswer) -> dict[str, Any]:
 
 
 def _has_metadata(sentences: str, key: str) -> Callable[[dict[str, Any]], bool]:
-    """Make a test of whether a record has sentences, and a key in its metadata."""
     return lambda record: sentences in record and isinstance(record.get("metadata"), dict) and key in record["metadata"]
 
 

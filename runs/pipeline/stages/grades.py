@@ -130,7 +130,6 @@ def _list_grading_steps(pools: Sequence[Pool]) -> Iterator[Sequence[Pool]]:
 async def _grade_candidates(
     job: Job, model: Model, topic_id: str, found: Found, pool: Pool, find_near: FindNeighbours
 ) -> GradedTopic:
-    """Grade the candidates of a topic and select among them."""
     places = find_graded_places(job.config, topic_id, found.queries)
     queries = [found.queries[place] for place in places]
 

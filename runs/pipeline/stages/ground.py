@@ -63,7 +63,6 @@ def ground_sentences(work: Work) -> None:
 
 
 def _list_grounds(verdicts: dict[str, prompt.Verdict]) -> Grounds:
-    """List the documents that support a sentence, and those that contradict it, best first."""
     supporting = [name for name, verdict in verdicts.items() if verdict == "supports"]
     return Grounds(supporting, [name for name, verdict in verdicts.items() if verdict == "contradicts"])
 

@@ -90,7 +90,6 @@ def _describe_settings(settings: RerankSettings) -> dict[str, Any]:
 
 
 def _foresee(asked: Asked, one: AskedTopic) -> Iterator[Ask]:
-    """Foresee the requests to the language model for one topic."""
     config = asked.job.config
     deepest = min(config.rerank.depth, config.fusion.get_depth(one.topic.id), asked.documents)
     for settings in config.rerank.list_steps():
