@@ -67,6 +67,9 @@ BudgetLimits = Annotated[
     ),
 ]
 Preset = Annotated[str | None, typer.Option(help="A preset, as for run.", autocompletion=complete_preset)]
+JUDGMENTS = typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")
+WANTED = typer.Option(help="Nuggets with their documents, in any form (see the page on judging).")
+RelevantFrom = Annotated[int, typer.Option(min=1, help="The grade from which a document of the judgments is relevant.")]
 SkipOwn = Annotated[
     bool, typer.Option("--skip-own", help="Leave out each topic's document with the same id, as BEIR does.")
 ]

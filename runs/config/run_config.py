@@ -173,7 +173,7 @@ class RunConfig(StrictSettings):
         return self.rerank.method is not None and step == last
 
     def describe_first_stage(self) -> dict[str, Any]:
-        """Describe how the systems of a query are fused: the method, its parameter, and the weights that systems set."""
+        """Describe how the systems of a query are fused: the method, its parameter, and weights of the systems."""
         own = {name: one.weight for name, one in self.retrieval.make_systems().items() if one.weight is not None}
         weights = {"weights": own} if own else {}
         if self.first_stage == "rrf":

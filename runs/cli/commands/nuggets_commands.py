@@ -8,6 +8,7 @@ import typer
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.leaderboard import Asked, list_files, list_scored, show_scores
 from keystone.runs.cli.options import (
+    JUDGMENTS,
     Baseline,
     ByTopic,
     Command,
@@ -40,7 +41,7 @@ Answers = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Answer files of any track, or run directories.")
 ]
 Out = Annotated[Path, typer.Option(help="The JSONL file to write.")]
-Qrels = Annotated[Path, typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")]
+Qrels = Annotated[Path, JUDGMENTS]
 RelevantFrom = Annotated[int, typer.Option(min=1, help="The grade from which the model sees a document or segment.")]
 
 NuggetForm = Literal["nuggetizer", "nuggetbank", "ragtime"]
@@ -55,9 +56,7 @@ nuggets = typer.Typer(
 def create(
     config: Config,
     out: Out,
-    qrels: Annotated[
-        Path | None, typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")
-    ] = None,
+    qrels: Annotated[Path | None, JUDGMENTS] = None,
     set: Overrides = None,
     relevant_from: RelevantFrom = 2,
     to: Annotated[

@@ -7,7 +7,7 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.leaderboard import MOST_COMPARED, list_files, write_leaderboard
-from keystone.runs.cli.options import Json, Quiet, SkipBad, check_outputs
+from keystone.runs.cli.options import JUDGMENTS, WANTED, Json, Quiet, RelevantFrom, SkipBad, check_outputs
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.report.say import say, say_output, say_report
 
@@ -33,9 +33,7 @@ def report(
             "leaderboard with hard topics.",
         ),
     ],
-    qrels: Annotated[
-        Path | None, typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")
-    ] = None,
+    qrels: Annotated[Path | None, JUDGMENTS] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option("--measure", "-m", help="A measure of a leaderboard; the first ranks runs. Repeat for several."),
@@ -98,15 +96,9 @@ def _become_leaderboard(paths: "Sequence[Path]", qrels: Path | None) -> bool:
 
 def diagnose(
     directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a finished run.")],
-    qrels: Annotated[
-        Path | None, typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")
-    ] = None,
-    nuggets: Annotated[
-        Path | None, typer.Option(help="Nuggets with their documents, in any form (see the page on judging).")
-    ] = None,
-    relevant_from: Annotated[
-        int, typer.Option(min=1, help="The grade from which a document of the judgments is relevant.")
-    ] = 1,
+    qrels: Annotated[Path | None, JUDGMENTS] = None,
+    nuggets: Annotated[Path | None, WANTED] = None,
+    relevant_from: RelevantFrom = 1,
     measure: Annotated[
         str | None,
         typer.Option("--measure", "-m", help="A measure of rankings, such as nDCG@10, for the worth by --qrels."),

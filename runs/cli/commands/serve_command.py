@@ -7,7 +7,7 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.commands.ask_commands import IndexFolder
-from keystone.runs.cli.options import CORES, Json, Overrides, Preset, Quiet, Threads
+from keystone.runs.cli.options import CORES, WANTED, Json, Overrides, Preset, Quiet, RelevantFrom, Threads
 from keystone.runs.report.say import say, say_result
 from keystone.runs.serving.server import REPLY_S
 
@@ -87,13 +87,9 @@ def replay(
     ] = False,
     session: Annotated[str | None, typer.Option(help="Repeat and score only the calls of this session.")] = None,
     qrels: Annotated[Path | None, typer.Option(help="Judgments in TREC form, of documents or segments.")] = None,
-    nuggets: Annotated[
-        Path | None, typer.Option(help="Nuggets with their documents, in any form (see the page on judging).")
-    ] = None,
+    nuggets: Annotated[Path | None, WANTED] = None,
     topic: Annotated[str | None, typer.Option(help="The topic of the session, if the judgments have several.")] = None,
-    relevant_from: Annotated[
-        int, typer.Option(min=1, help="The grade from which a document of the judgments is relevant.")
-    ] = 1,
+    relevant_from: RelevantFrom = 1,
     json: Json = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
