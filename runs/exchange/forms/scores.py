@@ -14,7 +14,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_text_lines
 from keystone.indexing.io.writing import write_json_lines, write_whole
-from keystone.runs.exchange.records import fill, get_name, has, read_form
+from keystone.runs.exchange.records import Record, fill, has, read_form
 from keystone.runs.exchange.types import Form, Handover, Score
 from keystone.runs.tracks.answer_files import is_score
 from keystone.runs.tracks.violations import shorten_value
@@ -69,8 +69,8 @@ def _write_columns(path: Path, content: Handover, form: str) -> None:
 def read_score_lines(path: Path) -> Handover:
     """Read a score from each JSON object. `UserError` with file and line for an object without one of the keys."""
 
-    def parse(record: dict[str, Any], _place: str) -> Score:
-        names = {key: get_name(record, (key,)) for key in KEYS[:-1]}
+    def parse(record: Record, _place: str) -> Score:
+        names = {key: record.get_name(key) for key in KEYS[:-1]}
         if missing := next((key for key, name in names.items() if not name), None):
             raise ValueError(f"{missing}: expected a name, found the keys {', '.join(record) or 'none'}")
         value = record.get("value")
@@ -94,11 +94,11 @@ def read_metrics(path: Path) -> Handover:
     `UserError` with file and line for an object without a topic.
     """
 
-    def parse(record: dict[str, Any], _place: str) -> list[Score]:
-        topic_id = get_name(record, TOPIC_KEYS)
+    def parse(record: Record, _place: str) -> list[Score]:
+        topic_id = record.get_name(*TOPIC_KEYS)
         if not topic_id:
             raise ValueError(f"expected an id under {' or '.join(TOPIC_KEYS)}, found the keys {', '.join(record)}")
-        run_id = get_name(record, ("run_id",))
+        run_id = record.get_name("run_id")
         names = [key for key, value in record.items() if is_score(value) and key not in (*TOPIC_KEYS, "run_id")]
         return [Score(run_id, topic_id, name, str(record[name])) for name in names]
 
