@@ -199,10 +199,10 @@ def describe_grades(before: Before) -> Iterator[dict[str, Any]]:
     config = before.config
     model = {} if config.model is None else {"model": config.model.name}
     yield {
-        "name": choose_ranking_file(config).name.removesuffix(".trec"),
+        "name": choose_ranking_file(config).stem,
         "method": f"UMBRELA, {config.grading.method}, {config.grading.select}",
         **model,
-        "reranks": before.narrative_ranking.name.removesuffix(".trec"),
+        "reranks": before.narrative_ranking.stem,
     }
 
 

@@ -143,11 +143,7 @@ def _make_stage(into: Artifact[Rankings]) -> StageKind:
         records=lambda _: (RERANKS_FILE,),
         why_kept=_name_work,
         describe=lambda before: [
-            {
-                "name": into.name.removesuffix(".trec"),
-                "method": before.config.rerank.method,
-                "reranks": before.narrative_ranking.name.removesuffix(".trec"),
-            }
+            {"name": into.stem, "method": before.config.rerank.method, "reranks": before.narrative_ranking.stem}
         ],
     )
 

@@ -163,7 +163,7 @@ def _foresee(asked: Asked, one: AskedTopic) -> Iterator[Ask]:
 
 
 def _describe(before: Before) -> Iterator[dict[str, Any]]:
-    grading, name = before.config.grading, JOINED_FILE.name.removesuffix(".trec")
+    grading, name = before.config.grading, JOINED_FILE.stem
     settings = {"rounds": grading.rounds, "documents": grading.round_documents}
     yield {"name": name, "method": "further rounds of search", **settings, "interpolates": ["hybrid"]}
     for step in grades.describe_grades(before):
