@@ -259,16 +259,7 @@ def index(
     from keystone.indexing.index import SMALLEST
     from keystone.indexing.types import LOCAL_INT8, MINILM, Embedding
     from keystone.indexing.vectors.types import Forecast
-    from keystone.runs.cli.make_index import (
-        attach_index,
-        is_attached,
-        keep_updated,
-        list_kinds,
-        make_structures,
-        parse_sets,
-        parse_vectors,
-        target_of,
-    )
+    from keystone.runs.cli import make_index
     from keystone.runs.report.terminal import progress_bars, show_forecast
 
     updates, changes_parts = bool(update or delete), bool(add or drop)
@@ -287,7 +278,8 @@ def index(
         raise typer.BadParameter(f"missing; expected {expected}", param_hint="'[CORPUS]'")
     source = str(corpus or out)
     check_outputs([corpus, segments, *(update or ()), delete], {"--out": out})
-    chosen, searched_in_place = list_kinds(structures), in_place or (corpus is not None and is_attached(corpus))
+    chosen = make_index.list_kinds(structures)
+    searched_in_place = in_place or (corpus is not None and make_index.is_attached(corpus))
 
     def warn(message: str) -> None:
         say(message, err=True)
@@ -335,10 +327,10 @@ def index(
         recall=recall,
         passages=None if chooses else dense in ("passages", "pool-passages") and not no_dense,
         faiss_shard=faiss_shard,
-        opensearch=target_of(opensearch, shards, replicas),
-        vectors=parse_vectors(vectors or [], given, warn),
-        impacts=parse_sets("--impacts", impacts or [], "keystone.indexing.impacts:settle_impacts"),
-        plaid=parse_sets("--plaid", plaid or [], "keystone.indexing.plaid:settle_plaid"),
+        opensearch=make_index.target_of(opensearch, shards, replicas),
+        vectors=make_index.parse_vectors(vectors or [], given, warn),
+        impacts=make_index.parse_sets("--impacts", impacts or [], "keystone.indexing.impacts:settle_impacts"),
+        plaid=make_index.parse_sets("--plaid", plaid or [], "keystone.indexing.plaid:settle_plaid"),
         engine=engine,
         threads=threads,
     )
@@ -373,18 +365,18 @@ def index(
 
                 made, built = change_parts(out, settings, drop or [], progress, said), True
             elif searched_in_place:
-                made, built = attach_index(source, out, settings, progress, rest_key_env, rest_max_rate)
+                made, built = make_index.attach_index(source, out, settings, progress, rest_key_env, rest_max_rate)
             else:
                 made, built = build_index(Path(source), out, settings, progress, tell, said)
             if chosen:
-                make_structures(made, chosen, threads, progress)
+                make_index.make_structures(made, chosen, threads, progress)
         if first or changes or changes.left_out != shown:
             shown, news = changes.left_out, changes if updates else None
             _show(made, built, news, source=source, structures=chosen, windows=windows, strict=strict, json=json)
         return changes
 
     if watch:
-        keep_updated(update or [], lambda since: perform(since).reading or since, quiet)
+        make_index.keep_updated(update or [], lambda since: perform(since).reading or since, quiet)
     else:
         perform()
 

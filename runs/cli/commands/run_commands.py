@@ -96,18 +96,12 @@ def run(
     source = config or (f"--preset {preset}" if preset else "--set")
     settings = read_with_budget(lambda own: read_config(config, [*own], preset), set, budget, str(source))
 
-    from keystone.runs.pipeline.manifest import (
-        list_remarks,
-        warn_of_cut_prompts,
-        warn_of_idle_model,
-        warn_of_reranker,
-        warn_of_unusable_replies,
-    )
+    from keystone.runs.pipeline import manifest
     from keystone.runs.pipeline.run import run as make_run
     from keystone.runs.report.terminal import progress_bars
 
     check_run_outputs(settings, [config], {"the run directory": settings.out / settings.run_id})
-    if idle := warn_of_idle_model(settings):
+    if idle := manifest.warn_of_idle_model(settings):
         say(f"warning: {idle}", err=True)
     if dry_run:
         from keystone.runs.report.foresight import foresee_run, format_foresight, list_foresight
@@ -130,13 +124,14 @@ def run(
     if not quiet:
         done = [f"{word} {', '.join(names)}" for word, names in (("made", made), ("kept", kept)) if names]
         say(f"{settings.run_id}: {'; '.join(done)}", err=True)
-        for line in list_remarks(directory):
+        for line in manifest.list_remarks(directory):
             say(line, err=True)
     if settings.has_default_team and not quiet:
         say(f"warning: team_id: {settings.team_id!r} is the default: set your team's name before you submit", err=True)
-    unusable = warn_of_unusable_replies(directory)
-    for warning in filter(None, (warn_of_reranker(directory), warn_of_cut_prompts(directory), unusable)):
-        say(f"warning: {warning}", err=True)
+    unusable = manifest.warn_of_unusable_replies(directory)
+    for warning in (manifest.warn_of_reranker(directory), manifest.warn_of_cut_prompts(directory), unusable):
+        if warning:
+            say(f"warning: {warning}", err=True)
     if json:
         say_result("run", config, {"directory": directory})
     else:

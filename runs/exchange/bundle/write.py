@@ -30,6 +30,7 @@ from keystone.indexing.vectors.of_segments import segment_vectors, sentence_vect
 from keystone.indexing.vectors.types import Effort, Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.exchange.bundle import reproduce
 from keystone.runs.exchange.bundle.parts import (
     KnownVectors,
     PartStore,
@@ -37,19 +38,6 @@ from keystone.runs.exchange.bundle.parts import (
     open_sealed_index,
     pack,
     save_vectors,
-)
-from keystone.runs.exchange.bundle.reproduce import (
-    DOCUMENTS,
-    FACTS,
-    FORMAT,
-    REPLIES,
-    RUN,
-    VECTORS,
-    find_searching_stages,
-    list_ranked_ids,
-    open_sealed_job,
-    remake,
-    replay,
 )
 from keystone.runs.pipeline.directory import MANIFEST, read_entries
 from keystone.runs.pipeline.file_names import CONFIG
@@ -87,7 +75,7 @@ def write_bundle(directory: Path, out: Path, effort: Effort) -> Contents:
         folder = Path(name)
         _copy_run(job, directory, folder)
         contents = _write_parts(job, folder, effort)
-        config = read_config(folder / RUN / CONFIG)
+        config = read_config(folder / reproduce.RUN / CONFIG)
         metadata = yaml.safe_dump(describe_run(config, manifest), sort_keys=False, allow_unicode=True)
         (folder / METADATA).write_text(metadata, encoding="utf-8")
         pack(folder, out)
@@ -114,7 +102,7 @@ def _check_run(job: Job, directory: Path) -> dict[str, Any]:
 
 def _copy_run(job: Job, directory: Path, folder: Path) -> None:
     """Copy the artifacts, the manifest and the topics, and the configuration without the folders of its paths."""
-    run = folder / RUN
+    run = folder / reproduce.RUN
     run.mkdir(parents=True)
     for name in (*read_entries(directory), MANIFEST):
         if Path(name).name != name:
@@ -173,19 +161,19 @@ def _write_parts(job: Job, folder: Path, effort: Effort) -> Contents:
 
     If a stage does not give its stored bytes, it is only stored, and the parts are noted once more without it.
     """
-    stored, failed = find_searching_stages(job.config), dict[str, str]()
+    stored, failed = reproduce.find_searching_stages(job.config), dict[str, str]()
     while True:
         stored |= failed
         parts, failed = _note_parts(job, folder, stored, effort)
         if not failed:
             break
-    save_vectors(folder / VECTORS, parts.vectors)
-    write_json_lines(folder / DOCUMENTS, (to_record(one) for _, one in sorted(parts.documents.items())))
+    save_vectors(folder / reproduce.VECTORS, parts.vectors)
+    write_json_lines(folder / reproduce.DOCUMENTS, (to_record(one) for _, one in sorted(parts.documents.items())))
     replies = ((key, encode_reply(PaidReply(reply, Usage()))) for key, reply in sorted(parts.replies.items()))
-    write_json_lines(folder / REPLIES, ({"key": key, **orjson.loads(reply)} for key, reply in replies))
+    write_json_lines(folder / reproduce.REPLIES, ({"key": key, **orjson.loads(reply)} for key, reply in replies))
     contents = Contents(len(parts.documents), len(parts.vectors), len(parts.replies), stored)
-    facts = {"format": FORMAT, "index": describe_index(job.index), **asdict(contents)}
-    (folder / FACTS).write_bytes(orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    facts = {"format": reproduce.FORMAT, "index": describe_index(job.index), **asdict(contents)}
+    (folder / reproduce.FACTS).write_bytes(orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     return contents
 
 
@@ -208,12 +196,14 @@ def _note_parts(job: Job, folder: Path, stored: Mapping[str, str], effort: Effor
         if job.index.embedding and index.embedding:
             dimension = load_embedder(job.index.embedding).dimension
             standing = stand_in(index.embedding, KnownVectors(dimension, reader.find_vectors, parts.vectors))
-        store = PartStore(list_ranked_ids(folder / RUN, job.config), reader.read)
-        sealed = open_sealed_job(folder, index, store, effort)
-        recorded = replay(job.config, model.replies, model.replies_in(job.config.out)) if model else job.config
+        store = PartStore(reproduce.list_ranked_ids(folder / reproduce.RUN, job.config), reader.read)
+        sealed = reproduce.open_sealed_job(folder, index, store, effort)
+        recorded = (
+            reproduce.replay(job.config, model.replies, model.replies_in(job.config.out)) if model else job.config
+        )
         with standing, open_model_runner(recorded, None) as run_with_model:
             noting = NotingRunner(run_with_model, model.thinking if model else 0, parts.replies)
-            for made in remake(sealed, noting, folder / RUN, Path(name), stored):
+            for made in reproduce.remake(sealed, noting, folder / reproduce.RUN, Path(name), stored):
                 if made.difference:
                     failed.setdefault(made.stage, f"{made.name}: {made.difference}")
     return parts, failed

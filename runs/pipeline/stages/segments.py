@@ -12,20 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from keystone.fusion.depth import (
-    FEATURES,
-    LEAST_PROBABILITY,
-    SYSTEM_FEATURES,
-    calibrate,
-    cut_by_budget,
-    cut_by_f1,
-    cut_by_precision,
-    describe_by_system,
-    expect_f1,
-    name_features,
-    separate_scores,
-    weigh_by_grades,
-)
+from keystone.fusion import depth
 from keystone.generation.grading.grade import SELECTIONS
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
@@ -73,8 +60,8 @@ class Fitted:
     @property
     def systems(self) -> list[str]:
         """The systems whose lists it reads, beside the ranking; none if it was fitted with a single system."""
-        names = self.features[len(FEATURES) :: len(SYSTEM_FEATURES)]
-        return [name.removeprefix(f"{SYSTEM_FEATURES[0]} by ") for name in names]
+        names = self.features[len(depth.FEATURES) :: len(depth.SYSTEM_FEATURES)]
+        return [name.removeprefix(f"{depth.SYSTEM_FEATURES[0]} by ") for name in names]
 
 
 DEPTHS_FILE = make_records_artifact(file_names.DEPTHS, DepthRecord)
@@ -111,11 +98,11 @@ def choose_depths(values: Values, ranking: Rankings) -> list[DepthRecord]:
     scores = [scored.scores_of(i).astype(np.float64) for i in range(len(scored))]
     found: list[NDArray[np.float64] | None]
     if choice.calibration is None:
-        found = [separate_scores(own) for own in scores]
+        found = [depth.separate_scores(own) for own in scores]
     else:
         weights = np.array(read_calibration(choice.calibration).weights)
         by_system = [list(_describe_topics(scored, values.get(file))) for file in _list_read_files(config)]
-        found = [calibrate(own, weights, [one[i] for one in by_system]) for i, own in enumerate(scores)]
+        found = [depth.calibrate(own, weights, [one[i] for one in by_system]) for i, own in enumerate(scores)]
     if counts_grades:
         graded = {one.topic_id: one for one in values.get(GRADES_FILE)}
         grades = [list_best_grades(graded[topic.id], job.store) for topic in job.topics]
@@ -134,7 +121,7 @@ def choose_depths(values: Values, ranking: Rankings) -> list[DepthRecord]:
             records.append(DepthRecord(topic_id, rows, len(own), "no mixture fits its scores"))
         else:
             why, last = f"{_name_goal(choice)}, by {source}", float(p[rows - 1]) if rows else None
-            expected = round(float(expect_f1(p)[rows]), 6)
+            expected = round(float(depth.expect_f1(p)[rows]), 6)
             records.append(DepthRecord(topic_id, rows, len(own), why, expected, last and round(last, 6)))
     return records
 
@@ -145,7 +132,7 @@ def _describe_topics(ranking: Rankings, found: Rankings) -> Iterator[NDArray[np.
     for i, topic_id in enumerate(ranking.query_ids):
         own = places[topic_id]
         hits = zip(found.of(own).tolist(), found.scores_of(own).tolist(), strict=True)
-        yield describe_by_system(ranking.of(i).tolist(), hits)
+        yield depth.describe_by_system(ranking.of(i).tolist(), hits)
 
 
 def _weigh(
@@ -153,8 +140,8 @@ def _weigh(
 ) -> NDArray[np.float64]:
     """Weigh the probabilities of the documents `scored` by grades, in the order of `docs`, the ranking after them."""
     known = dict(zip(scored.tolist(), probabilities.tolist(), strict=True))
-    before = np.array([known.get(doc, LEAST_PROBABILITY) for doc in docs.tolist()])
-    return weigh_by_grades(before, np.array([grades.get(doc, np.nan) for doc in docs.tolist()]))
+    before = np.array([known.get(doc, depth.LEAST_PROBABILITY) for doc in docs.tolist()])
+    return depth.weigh_by_grades(before, np.array([grades.get(doc, np.nan) for doc in docs.tolist()]))
 
 
 def read_calibration(path: Path) -> Fitted:
@@ -167,7 +154,7 @@ def read_calibration(path: Path) -> Fitted:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         raise UserError(f"{path}: {where}: {first['msg']}; expected a file of keystone tune --calibrate") from error
-    expected = name_features(found.systems)
+    expected = depth.name_features(found.systems)
     if found.features != expected or len(found.weights) != len(expected) or not np.isfinite(found.weights).all():
         raise UserError(f"{path}: features and weights: expected a finite weight for each of {', '.join(expected)}")
     return found
@@ -207,10 +194,10 @@ def _cut(choice: ChosenDepth, found: Sequence[NDArray[np.float64] | None]) -> li
     if choice.choose == "threshold":
         return [int(np.count_nonzero(p >= choice.threshold)) for p in rankings]
     if choice.budget is not None:
-        return cut_by_budget(rankings, choice.budget)
+        return depth.cut_by_budget(rankings, choice.budget)
     if choice.precision is not None:
-        return [cut_by_precision(p, choice.precision) for p in rankings]
-    return [cut_by_f1(p) for p in rankings]
+        return [depth.cut_by_precision(p, choice.precision) for p in rankings]
+    return [depth.cut_by_f1(p) for p in rankings]
 
 
 def _name_goal(choice: ChosenDepth) -> str:
