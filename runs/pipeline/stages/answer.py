@@ -12,17 +12,8 @@ from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.stages import gather
 from keystone.runs.pipeline.stages.answer_cost import list_answer_asks
-from keystone.runs.pipeline.stages.gather import (
-    ASKS,
-    EVIDENCE_FILE,
-    SearchedTopic,
-    list_chosen,
-    list_chosen_inputs,
-    open_run_reader,
-    open_task,
-    work_on_each_topic,
-)
 from keystone.runs.pipeline.values import make_records_artifact
 
 
@@ -42,18 +33,20 @@ def answer_narratives(work: Work) -> None:
     """Answer each narrative from its evidence, with citations."""
     job = work.job
 
-    async def answer(model: Model | None, searched: SearchedTopic, selected: Sequence[int], own: EvidenceSet) -> Answer:
+    async def answer(
+        model: Model | None, searched: gather.SearchedTopic, selected: Sequence[int], own: EvidenceSet
+    ) -> Answer:
         task = None if own.added else work.values.get_held(searched.topic.id)
         if task is None:
-            task, _ = await open_task(job, searched, selected, own.added)
-        return point_to_evidence(await open_run_reader(job, model).answer(task, own), own)
+            task, _ = await gather.open_task(job, searched, selected, own.added)
+        return point_to_evidence(await gather.open_run_reader(job, model).answer(task, own), own)
 
-    evidence = work.values.get(EVIDENCE_FILE)
+    evidence = work.values.get(gather.EVIDENCE_FILE)
     topics = [
         partial(answer, searched=searched, selected=selected, own=own)
-        for (searched, selected), own in zip(list_chosen(work), evidence, strict=True)
+        for (searched, selected), own in zip(gather.list_chosen(work), evidence, strict=True)
     ]
-    work.values.put(ANSWERS_FILE, work_on_each_topic(work, "Answering", topics))
+    work.values.put(ANSWERS_FILE, gather.work_on_each_topic(work, "Answering", topics))
 
 
 def point_to_evidence(answer: Answer, found: EvidenceSet) -> Answer:
@@ -79,7 +72,7 @@ def point_to_evidence(answer: Answer, found: EvidenceSet) -> Answer:
 def _make_key(job: Job, _: Before) -> Any:
     config = job.config
     settings = config.model_dump(mode="json", include={"answer"})["answer"]
-    model = describe_model(config, ASKS)
+    model = describe_model(config, gather.ASKS)
     return [
         config.reader.name, job.index.key, job.plain_topics, job.plain_track, settings, model, *job.segment_settings,
     ]  # fmt: skip
@@ -89,10 +82,10 @@ STAGE = StageKind(
     name="answer",
     wanted=lambda config: config.has_answers,
     makes=lambda _: (ANSWERS_FILE,),
-    reads=lambda before: (EVIDENCE_FILE, *list_chosen_inputs(before)),
+    reads=lambda before: (gather.EVIDENCE_FILE, *gather.list_chosen_inputs(before)),
     key=_make_key,
     work=answer_narratives,
-    asks=ASKS,
+    asks=gather.ASKS,
     foresee=lambda asked, one: list_answer_asks(asked.job.config, one, asked.model, "answer"),
     records=lambda _: (ANSWERS_FILE,),
 )

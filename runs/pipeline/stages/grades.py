@@ -17,16 +17,8 @@ from keystone.generation.grading.umbrela import request_grades
 from keystone.generation.llm.model import Model
 from keystone.retrieval.types import Query, Rankings
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline import file_names
+from keystone.runs.pipeline import file_names, grade_files
 from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic
-from keystone.runs.pipeline.grade_files import (
-    GradeRecord,
-    make_grade_records,
-    make_judgments,
-    make_keystone_rankings,
-    read_judgments,
-    write_judgments,
-)
 from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job
 from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.pipeline.ranking.fuse import round_scores
@@ -43,9 +35,11 @@ RELEVANT_GRADE = 2
 FIRST_GRADED = 5
 """With a budget, this number of documents of every topic is graded before any further one."""
 
-GRADES_FILE = make_records_artifact(file_names.GRADES, GradeRecord)
+GRADES_FILE = make_records_artifact(file_names.GRADES, grade_files.GradeRecord)
 QRELS_FILE = Artifact(
-    file_names.QRELS, lambda path, _: read_judgments(path), lambda path, found, _: write_judgments(path, found)
+    file_names.QRELS,
+    lambda path, _: grade_files.read_judgments(path),
+    lambda path, found, _: grade_files.write_judgments(path, found),
 )
 GRADED_FILE = rank_topics_in(file_names.GRADED)
 """The ranking that grades make of each narrative, if a reranker follows them."""
@@ -145,9 +139,9 @@ async def _grade_candidates(
 def put_grades(work: Work, graded: Sequence[GradedTopic]) -> None:
     """Put the grades, the same as judgments, and the ranking that they make."""
     job, values = work.job, work.values
-    records = list(make_grade_records(graded, job.store, job.config.require_model().name))
+    records = list(grade_files.make_grade_records(graded, job.store, job.config.require_model().name))
     values.put(GRADES_FILE, records)
-    values.put(QRELS_FILE, list(make_judgments(records)))
+    values.put(QRELS_FILE, list(grade_files.make_judgments(records)))
     ranking = _rank_graded(job, graded, values.get(work.before.narrative_ranking))
     values.put(choose_ranking_file(job.config), ranking)
 
@@ -159,7 +153,7 @@ def _rank_graded(job: Job, graded: Sequence[GradedTopic], narrative: Rankings) -
     """
     is_set = SELECTIONS[job.config.grading.select].is_set
     alone = is_set and job.config.track is not None and job.track.rows is None
-    return round_scores(make_keystone_rankings(graded, narrative, alone))
+    return round_scores(grade_files.make_keystone_rankings(graded, narrative, alone))
 
 
 def list_grade_files(before: Before) -> tuple[Artifact[Any], ...]:

@@ -15,21 +15,9 @@ from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.queries import contract, decompose, translate
 from keystone.generation.prompts.queries import topic as topic_prompt
+from keystone.generation.queries import enrich, understand
 from keystone.generation.queries.compose import compose_queries, make_narrative_query
 from keystone.generation.queries.contract import keep_held_terms, request_contract, understand_by_contract
-from keystone.generation.queries.enrich import (
-    request_passage,
-    request_translation,
-    translate_queries,
-    write_passages,
-)
-from keystone.generation.queries.understand import (
-    find_names_to_avoid,
-    request_questions,
-    request_topic,
-    request_variants,
-    understand_by_model,
-)
 from keystone.generation.rules.queries import UnderstandingRules, understand_by_rules
 from keystone.generation.types import Fallback, Understanding
 from keystone.indexing.errors import UserError
@@ -76,7 +64,7 @@ async def understand_topics(job: Job, model: Model | None, search_lock: SearchLo
     if not job.config.list_passage_systems():
         return found
     assert model is not None  # the configuration has been checked
-    queries, missed = await write_passages(
+    queries, missed = await enrich.write_passages(
         model, list_queries(found), {topic.id: topic.narrative for topic in job.topics}
     )
     return _share_out(found, queries, missed)
@@ -108,7 +96,7 @@ async def _translate(job: Job, model: Model | None, found: list[UnderstoodTopic]
     if not job.config.queries.translate:
         return found
     assert model is not None  # the configuration has been checked
-    queries, missed = await translate_queries(model, list_queries(found), list_query_languages(job.index))
+    queries, missed = await enrich.translate_queries(model, list_queries(found), list_query_languages(job.index))
     return _share_out(found, queries, missed)
 
 
@@ -161,7 +149,7 @@ async def _understand_by_model(job: Job, model: Model | None, _lock: SearchLock)
     assert model is not None  # the configuration has been checked
     settings = job.config.queries
     in_context = settings.expand == "narrative"
-    found = await understand_by_model(model, job.topics, settings.variants, in_context, settings.questions)
+    found = await understand.understand_by_model(model, job.topics, settings.variants, in_context, settings.questions)
     return _compose_topics(job, *found)
 
 
@@ -288,19 +276,19 @@ def _foresee(asked: Asked, one: AskedTopic) -> Iterator[Ask]:
     if settings.method == "contract":
         yield Ask("queries", 1, request_contract(narrative))
     if settings.method == "model":
-        yield Ask("queries", 1, request_questions(narrative))
-        yield Ask("queries", 1, request_topic(narrative))
+        yield Ask("queries", 1, understand.request_questions(narrative))
+        yield Ask("queries", 1, understand.request_topic(narrative))
     if settings.method == "model" and settings.variants:
-        names = find_names_to_avoid(narrative, "")
+        names = understand.find_names_to_avoid(narrative, "")
         in_context = narrative if settings.expand == "narrative" else ""
         phrase = CHARACTERS_PER_TOKEN * (2 * topic_prompt.MAX_TOKENS + thinking)
-        yield Ask("queries", 1, request_variants("", names, settings.variants, in_context), phrase)
+        yield Ask("queries", 1, understand.request_variants("", names, settings.variants, in_context), phrase)
     if settings.translate:
         for code in list_query_languages(asked.job.index):
-            yield Ask("queries", one.queries + 1, request_translation("", code), one.characters + len(narrative))
+            yield Ask("queries", one.queries + 1, enrich.request_translation("", code), one.characters + len(narrative))
     if config.list_passage_systems():
         query = Query(one.topic.id, f"{one.topic.id}#1", "", "", "")
-        yield Ask("queries", one.queries + 1, request_passage(query, narrative), one.characters)
+        yield Ask("queries", one.queries + 1, enrich.request_passage(query, narrative), one.characters)
 
 
 STAGE = StageKind(
