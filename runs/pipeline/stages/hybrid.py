@@ -21,8 +21,9 @@ def fuse_systems(work: Work) -> None:
 
 
 def _make_key(job: Job, _: Before) -> Any:
-    queries = job.config.queries
-    return [job.identity, job.config.describe_first_stage(), [queries.passages, queries.passage_weight]]
+    queries = job.config.queries.model_dump(mode="json")
+    passages = [queries["passages"], queries["passage_weight"]]
+    return [job.identity, job.config.describe_first_stage(), passages]
 
 
 STAGE = StageKind(
