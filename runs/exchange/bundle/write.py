@@ -42,7 +42,7 @@ from keystone.runs.exchange.bundle.parts import (
 from keystone.runs.pipeline.directory import MANIFEST, read_entries
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.job import Job, describe_settings, open_job
-from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
+from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.stages.config import write_config
 from keystone.runs.pipeline.table import list_files, list_wanted
 from keystone.runs.trec.topics import hash_topics, names_collection
@@ -50,6 +50,7 @@ from keystone.runs.trec.topics import hash_topics, names_collection
 METADATA = "ir_metadata.yaml"
 SECRET_KEYS = re.compile(r"(token|secret|password|api_?key)$", re.IGNORECASE)
 """The ends of keys whose values are secrets."""
+T = TypeVar("T")
 PATHS_OF_MODEL = ("key_file", "cache", "replies")
 """The settings of a model that are paths."""
 
@@ -202,7 +203,11 @@ def _note_parts(job: Job, folder: Path, stored: Mapping[str, str], effort: Effor
             reproduce.replay(job.config, model.replies, model.replies_in(job.config.out)) if model else job.config
         )
         with standing, open_model_runner(recorded, None) as run_with_model:
-            noting = NotingRunner(run_with_model, model.thinking if model else 0, parts.replies)
+
+            def noting(work: Callable[[Model | None], Awaitable[T]]) -> T:
+                thinking = model.thinking if model else 0
+                return run_with_model(lambda one: work(one and NotingModel(one.name, one, thinking, parts.replies)))
+
             for made in reproduce.remake(sealed, noting, folder / reproduce.RUN, Path(name), stored):
                 if made.difference:
                     failed.setdefault(made.stage, f"{made.name}: {made.difference}")
@@ -248,9 +253,6 @@ def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, An
             "other": {"index": manifest["index"]["key"], "documents": manifest["index"]["documents"]},
         },
     }
-
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -300,7 +302,7 @@ class NotingModel:
     name: str
     model: Model
     thinking: int
-    replies: dict[str, Reply] = field(default_factory=dict)
+    replies: dict[str, Reply]
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
         """See `keystone.generation.llm.model.Model`."""
@@ -316,18 +318,3 @@ class NotingModel:
                 sent = replace(asked[number], max_tokens=asked[number].max_tokens + self.thinking)
                 self.replies[make_request_key(self.name, sent)] = outcome
             yield number, outcome
-
-
-@dataclass(frozen=True, slots=True)
-class NotingRunner:
-    """Runs work with the model of `run_with_model`, and notes each reply in `replies`."""
-
-    run_with_model: RunWithModel
-    thinking: int
-    replies: dict[str, Reply]
-
-    def __call__(self, work: Callable[[Model | None], Awaitable[T]]) -> T:
-        """See `RunWithModel`."""
-        return self.run_with_model(
-            lambda model: work(model and NotingModel(model.name, model, self.thinking, self.replies))
-        )
