@@ -270,22 +270,21 @@ def show_scores(
     if agreement:
         report["agreement"] = agreement.report()
     write_json(report, out)
-    if not (is_json := say_as_json(command, files, report, form, json)):
+    if not say_as_json(command, files, report, form, json):
         if board:
             print_board(board, form, asked, quiet)
         elif form != "text":
             say(TABLES[form](evaluations))
         if agreement and form == "text":
             say(agreement.describe())
-    if board:
-        return
-    if not is_json and form == "text":
-        for evaluation in evaluations:
-            print_topics(evaluation)
-        if len(evaluations) > 1:
-            print_evaluations(evaluations, compare=False)
-            print_differences(evaluations)
-    print_cautions(evaluations, quiet)
+        if form == "text" and not board:
+            for evaluation in evaluations:
+                print_topics(evaluation)
+            if len(evaluations) > 1:
+                print_evaluations(evaluations, compare=False)
+                print_differences(evaluations)
+    if not board:
+        print_cautions(evaluations, quiet)
 
 
 def write_json(report: dict[str, Any], out: Path | None) -> None:
