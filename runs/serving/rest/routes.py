@@ -23,7 +23,7 @@ from keystone.indexing.io.json_values import parse_json
 from keystone.retrieval.bm25 import METHODS
 from keystone.runs.report.html.markup import Html, element, join, make_policy, read_parts
 from keystone.runs.serving.call_log import Call, Front, Reply, log_call
-from keystone.runs.serving.rest.calls import Rest, StoredDocuments, perform
+from keystone.runs.serving.rest.calls import StoredDocuments, perform
 from keystone.runs.serving.server.json_replies import make_error, send_json
 from keystone.runs.serving.service import MOST_HITS, Service
 
@@ -195,7 +195,7 @@ SETTINGS = {"efSearch": None, "encoder": None, "queryGenerator": None}
 
 def open_front(service: Service) -> Front:
     """Open the REST interface of a service."""
-    rest = Rest(service, StoredDocuments(service))
+    rest = StoredDocuments(service)
     endpoint = _Endpoint(rest)
     routes = [
         Route("/openapi.yaml", _show_description),
@@ -226,7 +226,7 @@ async def _show_paths(_request: Request) -> Response:
 class _Endpoint:
     """The ASGI application of all paths. It works on the bare scope, since a search takes no longer than a router."""
 
-    def __init__(self, rest: Rest) -> None:
+    def __init__(self, rest: StoredDocuments) -> None:
         self._rest, self._names = rest, _list_names(rest.service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
