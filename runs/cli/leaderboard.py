@@ -6,7 +6,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from keystone.indexing.errors import UserError
+from keystone.runs.cli.options import find_run_files
 from keystone.runs.report.say import say, say_report, say_warnings
 
 if TYPE_CHECKING:
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from keystone.runs.evaluation.batch import Batch, Cut
     from keystone.runs.evaluation.evaluate import Evaluation
     from keystone.runs.evaluation.measures import Measure
-    from keystone.runs.evaluation.scored_answers import Judged
+    from keystone.runs.evaluation.scored_answers import Judged, LabelAgreement
     from keystone.runs.report.leaderboard import Rows
 
 MOST_COMPARED = 8
@@ -52,8 +55,6 @@ def read_topic_ids(given: str) -> frozenset[str]:
 
 def list_files(paths: Sequence[Path]) -> list[Path]:
     """List the run files that paths name: files, run directories, and folders, of which each visible file counts."""
-    from keystone.runs.cli.options import find_run_files
-
     found = []
     for path in find_run_files(paths):
         inside = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
@@ -156,18 +157,19 @@ def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) 
     return Board(tables, runs, report, cautions, batch.faults)
 
 
+def say_as_json(command: str, files: Sequence[Path], report: dict[str, Any], form: str, json: bool) -> bool:
+    """Print a report as JSON if `--json` or `--format json` asks for that; returns whether one does."""
+    if json:
+        say_report(command, files, report)
+    elif form == "json":
+        say(orjson.dumps(report).decode())
+    return json or form == "json"
+
+
 def print_board(board: Board, form: str, asked: Asked, quiet: bool) -> None:
-    """Print the tables. CSV has one table: the first that is asked for beside the leaderboard, or the leaderboard.
-
-    JSON is the report.
-    """
-    import orjson
-
+    """Print the tables. CSV has one table: the first that is asked for beside the leaderboard, or the leaderboard."""
     from keystone.runs.report.leaderboard import print_rows
 
-    if form == "json":
-        say(orjson.dumps(board.report).decode())
-        return
     tables = list(board.tables.items())
     if form == "csv":
         beside = (asked.by_topic or asked.pairs or asked.bounds) and len(tables) > 1
@@ -175,7 +177,7 @@ def print_board(board: Board, form: str, asked: Asked, quiet: bool) -> None:
     for title, rows in tables[:1] if asked.only_table else tables:
         print_rows(_narrow(rows) if title.startswith("Topics") and form == "text" else rows, form, title)
     for fault in board.faults:
-        _say_left_out(fault)
+        say(f"left out: {fault}", err=True)
     say_warnings(board.cautions)
     if not quiet:
         whole = sum(one.counts.answered_topics == one.counts.judged_topics for one in board.runs)
@@ -236,12 +238,8 @@ def list_scored(paths: Sequence[Path], skip_bad: bool) -> list[Path]:
         return found
     good, faults = leave_out_bad(found)
     for fault in faults:
-        _say_left_out(fault)
+        say(f"left out: {fault}", err=True)
     return good
-
-
-def _say_left_out(fault: str) -> None:
-    say(f"left out: {fault}", err=True)
 
 
 def show_scores(
@@ -250,7 +248,7 @@ def show_scores(
     judged: "Judged",
     asked: Asked,
     form: str,
-    extra: "Extra | None" = None,
+    agreement: "LabelAgreement | None" = None,
     *,
     out: Path | None,
     json: bool,
@@ -258,10 +256,8 @@ def show_scores(
 ) -> None:
     """Print the scores of answers, and write them to `out`: each topic and the means, or a leaderboard if asked for.
 
-    Many runs, several judges and the options of a leaderboard make one. `extra` is a line to print first, and its JSON.
+    Many runs, several judges and the options of a leaderboard make one. `agreement` with another judge comes with it.
     """
-    import orjson
-
     from keystone.runs.evaluation.compare import build_report
     from keystone.runs.report.tables import TABLES
     from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, print_topics
@@ -270,41 +266,29 @@ def show_scores(
     board = None
     if asked != Asked() or len(judged.judges) > 1 or len(evaluations) > MOST_COMPARED:
         board = make_board_of_answers(judged, asked)
-    report = (board.report if board else build_report(evaluations)) | (extra.report if extra else {})
+    report = board.report if board else build_report(evaluations)
+    if agreement:
+        report["agreement"] = agreement.report()
     write_json(report, out)
-    if json:
-        say_report(command, files, report)
-    elif form == "json":
-        say(orjson.dumps(report).decode())
-    elif board:
-        print_board(board, form, asked, quiet)
-    elif form != "text":
-        say(TABLES[form](evaluations))
-    if extra and not json and form == "text":
-        say(extra.line)
-    if board:
-        return
-    if not json and form == "text":
-        for evaluation in evaluations:
-            print_topics(evaluation)
-        if len(evaluations) > 1:
-            print_evaluations(evaluations, compare=False)
-            print_differences(evaluations)
-    print_cautions(evaluations, quiet)
-
-
-@dataclass(frozen=True, slots=True)
-class Extra:
-    """What a command prints beside scores: a line, and its part of the JSON."""
-
-    line: str
-    report: dict[str, Any]
+    if not say_as_json(command, files, report, form, json):
+        if board:
+            print_board(board, form, asked, quiet)
+        elif form != "text":
+            say(TABLES[form](evaluations))
+        if agreement and form == "text":
+            say(agreement.describe())
+        if form == "text" and not board:
+            for evaluation in evaluations:
+                print_topics(evaluation)
+            if len(evaluations) > 1:
+                print_evaluations(evaluations, compare=False)
+                print_differences(evaluations)
+    if not board:
+        print_cautions(evaluations, quiet)
 
 
 def write_json(report: dict[str, Any], out: Path | None) -> None:
     """Write a report to a file, if one is asked for."""
-    import orjson
-
     from keystone.indexing.io.writing import write_whole
 
     if out:

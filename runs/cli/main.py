@@ -27,17 +27,10 @@ from keystone.runs.report.say import say
 RESUMES = "the same command continues from the finished work"
 RESTARTS = "the same command begins anew"
 LEFT_BY_COMMAND = {
-    "index": RESUMES,
-    "run": RESUMES,
-    "demo": RESUMES,
-    "sweep": RESUMES,
+    **dict.fromkeys(("index", "run", "demo", "sweep"), RESUMES),
+    **dict.fromkeys(("ask", "judge", "nuggets", "score", "rubrics"), f"the model's replies are kept; {RESUMES}"),
     "answer": f"with --out, {RESUMES}; without it, no answer is kept",
-    "ask": f"the model's replies are kept; {RESUMES}",
     "serve": "the log has every call that was answered",
-    "judge": f"the model's replies are kept; {RESUMES}",
-    "nuggets": f"the model's replies are kept; {RESUMES}",
-    "score": f"the model's replies are kept; {RESUMES}",
-    "rubrics": f"the model's replies are kept; {RESUMES}",
     "tune": f"the model's replies are kept, measurements are lost; {RESTARTS}",
 }
 """The work that each interrupted command leaves, and the effect of running it again."""

@@ -1,7 +1,4 @@
-"""`keystone index`: make an index of a corpus, here or in OpenSearch, or attach an index that is searched in place.
-
-It can also build the structures of all documents ahead, and update an index as often as its corpora change.
-"""
+"""`keystone index` besides a build: its sets by name, an index that is searched in place, structures, and watching."""
 
 import os
 import sys
@@ -12,13 +9,11 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.builds.changes import Reading
-from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
-from keystone.indexing.errors import Report, UserError
-from keystone.indexing.index import ImpactSet, Index, PlaidSet
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.types import Embedding, Progress
-from keystone.indexing.vectors.types import Foretell
 from keystone.runs.report.say import say
 
 if TYPE_CHECKING:
@@ -60,35 +55,24 @@ def parse_vectors(given: Sequence[str], main: Embedding, note: Callable[[str], N
     return found
 
 
-def parse_impacts(given: Sequence[str]) -> dict[str, ImpactSet]:
-    """Parse the values of `--impacts`, each `NAME=MODEL`, by name. `UserError` for anything else."""
+def parse_sets(option: str, given: Sequence[str], settle: str) -> dict[str, Any]:
+    """Parse the values of `--impacts` or `--plaid`, each `NAME=MODEL`, by name. `UserError` for anything else.
+
+    `settle` is the import path of the function that makes a set of a model.
+    """
     if not given:
         return {}
-    from keystone.indexing.impacts import settle_impacts
-
-    return {name: settle_impacts(model) for name, model in _parse_models("--impacts", given).items()}
-
-
-def parse_plaid(given: Sequence[str]) -> dict[str, PlaidSet]:
-    """Parse the values of `--plaid`, each `NAME=MODEL`, by name. `UserError` for anything else."""
-    if not given:
-        return {}
-    from keystone.indexing.plaid import settle_plaid
-
-    return {name: settle_plaid(model) for name, model in _parse_models("--plaid", given).items()}
-
-
-def _parse_models(option: str, given: Sequence[str]) -> dict[str, str]:
     from keystone.indexing.builds.settings import check_set_name
 
-    found: dict[str, str] = {}
+    models: dict[str, str] = {}
     for value in given:
         name, _, model = value.partition("=")
-        check_set_name(name, found, f"{option} {value}")
+        check_set_name(name, models, f"{option} {value}")
         if not model:
             raise UserError(f"{option} {value}: expected NAME=MODEL")
-        found[name] = model
-    return found
+        models[name] = model
+    make_set = resolve_name(settle)
+    return {name: make_set(model) for name, model in models.items()}
 
 
 def is_attached(corpus: str) -> bool:
@@ -146,23 +130,6 @@ def attach_index(
     )
     made: tuple[Index, bool] = resolve_name(backend.attach)(corpus, out, attached, progress)
     return made
-
-
-def make_index(
-    corpus: str,
-    out: Path,
-    settings: BuildSettings,
-    progress: Progress,
-    report: Report,
-    foretell: Foretell | None = None,
-) -> tuple[Index, bool]:
-    """Make an index of the corpus at a path; returns the index, and whether it is new.
-
-    `UserError` for settings that exclude each other, and as from `build_index`.
-    """
-    if settings.opensearch and settings.faiss_shard:
-        raise UserError("found --faiss-shard with --opensearch, which has --shards; expected one of them")
-    return build_index(Path(corpus), out, settings, progress, report, foretell)
 
 
 def list_kinds(structures: str) -> list[str]:

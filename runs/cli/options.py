@@ -1,20 +1,27 @@
-"""Options and arguments that several commands have, their completion, and advice for users of other tools."""
+"""Options that several commands have, with their completion, and what commands do with them before they begin.
+
+They check that no output is an input, and read the configuration of their model. For an option of another tool, a
+command says what to type.
+"""
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
 
 from keystone.indexing.errors import UserError
 from keystone.runs.config.presets import find_presets
+from keystone.runs.pipeline.file_names import CONFIG
 
 if TYPE_CHECKING:
     from keystone.runs.config.run_config import RunConfig
+    from keystone.runs.pipeline.model_runner import RunWithModel
 
 
 def complete_preset(incomplete: str) -> list[str]:
@@ -60,6 +67,9 @@ BudgetLimits = Annotated[
     ),
 ]
 Preset = Annotated[str | None, typer.Option(help="A preset, as for run.", autocompletion=complete_preset)]
+JUDGMENTS = typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")
+WANTED = typer.Option(help="Nuggets with their documents, in any form (see the page on judging).")
+RelevantFrom = Annotated[int, typer.Option(min=1, help="The grade from which a document of the judgments is relevant.")]
 SkipOwn = Annotated[
     bool, typer.Option("--skip-own", help="Leave out each topic's document with the same id, as BEIR does.")
 ]
@@ -72,19 +82,11 @@ Pairs = Annotated[
     bool, typer.Option("--pairs", help="Test all pairs by randomised Tukey HSD, with letters of what ties.")
 ]
 ByTopic = Annotated[bool, typer.Option("--by-topic", help="Add a table of topics, hardest first.")]
-
-
-class Form(StrEnum):
-    """The forms of tables; `keystone.runs.report.tables.TABLES` has all but `text` and `json`."""
-
-    TEXT = "text"
-    MARKDOWN = "markdown"
-    LATEX = "latex"
-    CSV = "csv"
-    JSON = "json"
-
-
-Format = Annotated[Form, typer.Option(help="The form of the table. csv has every number.")]
+Format = Annotated[
+    Literal["text", "markdown", "latex", "csv", "json"],
+    typer.Option(help="The form of the table. csv has every number."),
+]
+"""`keystone.runs.report.tables.TABLES` has all forms but `text` and `json`."""
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="List bad files, and measure the good ones.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, as the page for engineers describes.")]
 JsonFile = Annotated[
@@ -124,6 +126,79 @@ def read_with_budget(
         return read([*overrides, *(f"model.budget.{limit}" for limit in budget)])
     except UserError as error:  # which names the option that does the same
         raise UserError(str(error).replace("--set model.budget.", "--budget ")) from None
+
+
+def read_model_settings(config: Path | None, overrides: Sequence[str] | None) -> "RunConfig":
+    """Read the configuration for its model. Without a file, the paths that a run needs lead nowhere."""
+    from keystone.runs.config.read import read_config
+
+    unread = ["run_id=evaluate", f"index={os.devnull}", f"topics={os.devnull}"] if config is None else []
+    return read_config(config, [*unread, *(overrides or [])])
+
+
+def refuse_fixed_samples(config: "RunConfig", repeats: int) -> None:
+    """Raise `UserError` if the model is to be asked several times with settings that fix its replies."""
+    if repeats > 1 and config.model and (fixed := {"temperature", "seed"} & config.model.extra.keys()):
+        raise UserError(f"model.extra.{min(fixed)}: expected none with --repeats, whose replies are samples")
+
+
+@contextmanager
+def open_runner(config: "RunConfig", step: str, quiet: bool, folder: Path | None = None) -> "Iterator[RunWithModel]":
+    """Open a runner of the configuration's model, with a progress bar of this step. `folder` keeps the cost."""
+    from keystone.runs.pipeline.model_runner import open_model_runner
+    from keystone.runs.report.terminal import progress_bars
+
+    with progress_bars(quiet) as progress, progress(step, None), open_model_runner(config, folder) as run_with_model:
+        yield run_with_model
+
+
+NOT_PATHS = ("ir_datasets:", "pyserini:", "rest:", "opensearch:")
+"""Beginnings of corpus names that are no paths."""
+
+
+def check_outputs(inputs: Iterable[str | Path | None], outputs: Mapping[str, Path | None]) -> None:
+    """Raise `UserError` if an output is an input, lies in one, or holds one.
+
+    `outputs` maps names of options to paths. Links, hard links and other spellings of a path count as the same file.
+    """
+    from keystone.runs.trec.collections import find_folder
+
+    paths = [Path(name) for name in inputs if name is not None and not str(name).startswith(NOT_PATHS)]
+    read = [folder[0] if (folder := find_folder(path)) else path for path in paths]
+    written = [(option, out) for option, out in outputs.items() if out is not None]
+    for (option, out), found in product(written, read):
+        if overlap := _describe_overlap(Path(os.path.realpath(found)), Path(os.path.realpath(out))):
+            raise UserError(f"{option} {out}: {overlap} {found}, which the command reads; expected another place")
+
+
+def check_run_outputs(
+    config: "RunConfig | None", read: Iterable[Path | None], outputs: Mapping[str, Path | None]
+) -> None:
+    """Check the outputs of a command that reads the inputs of a configuration, if it has one, besides the files `read`.
+
+    A run may read the configuration in its own run directory. `UserError` as from `check_outputs`.
+    """
+    if config is None:
+        check_outputs(read, outputs)
+        return
+    model, kept = config.model, os.path.realpath(config.out / config.run_id / CONFIG)
+    inputs = [path for path in read if path is not None and os.path.realpath(path) != kept]
+    recorded = (model.replies, model.key_file) if model else ()
+    cache = {"model.cache": model.cache if model else None}
+    check_outputs([*inputs, config.index, config.topics, *config.retrieval.runs, *recorded], {**outputs, **cache})
+    check_outputs([model.replies_in(config.out)] if model else [], outputs)
+
+
+def _describe_overlap(found: Path, out: Path) -> str:
+    try:
+        same = out.samefile(found)
+    except OSError:  # one of them does not exist yet
+        same = out == found
+    if same:
+        return "is"
+    if found in out.parents:
+        return "lies in"
+    return "holds" if out in found.parents else ""
 
 
 OF_OTHER_TOOLS: Mapping[str, Mapping[str, str]] = {

@@ -36,14 +36,14 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
     """Read the run that a preset, a YAML file and `key.key=value` overrides (values in YAML) describe.
 
     A folder stands for the one YAML file in it, as a run directory does. The file's values are laid over the preset's,
-    and the overrides over both. `UserError` names every key that is
-    unknown or has an impossible value, and the file or the override that holds it.
+    and the overrides over both. `UserError` names every key that is unknown or has an impossible value, and the file or
+    the override that holds it.
     """
     values: dict[str, Any] = {}
     if preset is not None:
         if preset not in PRESETS:
             raise UserError(f"--preset {preset}: unknown; expected one of {', '.join(PRESETS)}")
-        values = yaml.safe_load(find_presets()[preset].read_text(encoding="utf-8"))
+        values = _read_preset(preset)
     if path is not None:
         path = _find_file(path)
         _merge(values, _read_yaml(path))
@@ -58,6 +58,15 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
         source = str(path or (preset and f"--preset {preset}") or "no YAML file")
         blamed = _blame_overrides(found, layers, values)
         raise UserError("\n".join(_format_error(*one, blamed[one[0]], source) for one in found.items())) from error
+
+
+def _read_preset(name: str) -> dict[str, Any]:
+    values: dict[str, Any] = yaml.safe_load(find_presets()[name].read_text(encoding="utf-8"))
+    if (base := values.pop("preset", None)) is None:
+        return values
+    whole = _read_preset(base)
+    _merge(whole, values)
+    return whole
 
 
 def make_config(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
@@ -185,19 +194,15 @@ def shorten_option(text: str) -> str:
     return text if len(text) <= LONGEST_OPTION_CHARACTERS else f"{text[:LONGEST_OPTION_CHARACTERS]}..."
 
 
-def _list_keys(item: Any) -> list[str]:
-    """List the keys that lead to an error. pydantic adds the name of a reader after the key `reader`.
+def _format_location(item: Any) -> str:
+    """Join the keys that lead to an error. pydantic adds the name of a reader after the key `reader`.
 
     It also adds the form of `retrieval.systems`, and the kind of a system after its name.
     """
     keys = [str(part) for part in item["loc"]]
     if keys[:2] == ["retrieval", "systems"]:
-        return keys[:2] + keys[3:4] + keys[5:]
-    return keys[:1] + keys[2:] if keys[:1] == ["reader"] else keys
-
-
-def _format_location(item: Any) -> str:
-    return ".".join(_list_keys(item))
+        keys = keys[:2] + keys[3:4] + keys[5:]
+    return ".".join(keys[:1] + keys[2:] if keys[:1] == ["reader"] else keys)
 
 
 def _explain(item: Any) -> str:

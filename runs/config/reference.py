@@ -88,8 +88,10 @@ def write_pages(docs: Path) -> None:
 
 
 def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
-    """Write the lines of a model's section and of the sections below it."""
     yield from ("", f"## `{key}`" if key else "## The run", "", _cut_sentence(inspect.getdoc(model) or ""), "")
+    if model is System:
+        yield from _write_kinds(list(KINDS.own.items()), key, "kind", "required")
+        return
     yield from ("| key | values | default | meaning |", "|---|---|---|---|")
     meanings = _read_meanings(model)
     below: list[tuple[type[BaseModel], str]] = []
@@ -107,12 +109,7 @@ def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
         if name == "systems" and key == "retrieval":
             below.append((System, f"{inner}.NAME"))
     for part, inner in below:
-        yield from _write_systems(inner) if part is System else _write_section(part, inner)
-
-
-def _write_systems(key: str) -> Iterator[str]:
-    yield from ("", f"## `{key}`", "", _cut_sentence(inspect.getdoc(System) or ""), "")
-    yield from _write_kinds(list(KINDS.own.items()), key, "kind", "required")
+        yield from _write_section(part, inner)
 
 
 def _write_kinds(kinds: Sequence[tuple[str, type[BaseModel]]], key: str, named_by: str, default: str) -> Iterator[str]:
@@ -174,7 +171,6 @@ def _list_alternatives(annotation: Any) -> list[Any]:
 
 
 def _describe_type(annotation: Any, key: str) -> str:
-    """Describe a type in words."""
     arguments = get_args(annotation)
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{value}`" for value in arguments)

@@ -173,19 +173,12 @@ class RunConfig(StrictSettings):
         return self.rerank.method is not None and step == last
 
     def describe_first_stage(self) -> dict[str, Any]:
-        """Describe how the systems of a query are fused: the method and its parameter."""
+        """Describe how the systems of a query are fused: the method, its parameter, and weights of the systems."""
+        own = {name: one.weight for name, one in self.retrieval.make_systems().items() if one.weight is not None}
+        weights = {"weights": own} if own else {}
         if self.first_stage == "rrf":
-            return {"method": "rrf", "k": self.fusion.k, **self._list_weights()}
-        return {
-            "method": "convex combination (TM2C2)",
-            "dense_weight": self.fusion.dense_weight,
-            **self._list_weights(),
-        }
-
-    def _list_weights(self) -> dict[str, Any]:
-        """List the weights that systems set themselves, by name under `weights`; empty if none does."""
-        weights = {name: one.weight for name, one in self.retrieval.make_systems().items() if one.weight is not None}
-        return {"weights": weights} if weights else {}
+            return {"method": "rrf", "k": self.fusion.k, **weights}
+        return {"method": "convex combination (TM2C2)", "dense_weight": self.fusion.dense_weight, **weights}
 
     @property
     def searches_narratives(self) -> bool:

@@ -32,16 +32,14 @@ MOST_CHOSEN_ROWS = 1000
 """The most rows of a narrative if its depth is chosen and the configuration gives no number."""
 
 
-def load_depths(value: Any) -> Any:
-    """Load the depths that a setting names by their file. Any other value is kept, with ids as text."""
-    if isinstance(value, str | Path):
-        return _read_depths(Path(value))
-    return {str(topic): depth for topic, depth in value.items()} if isinstance(value, dict) else value
+def _load_depths(value: Any) -> Any:
+    """Load the depths of a file, a topic id and a number on each line. Any other value is kept, with ids as text.
 
-
-def _read_depths(path: Path) -> dict[str, int]:
-    """Read a topic id and a number from each line. `UserError` with file and line for another one."""
-    found: dict[str, int] = {}
+    `UserError` with file and line for another line.
+    """
+    if not isinstance(value, str | Path):
+        return {str(topic): depth for topic, depth in value.items()} if isinstance(value, dict) else value
+    path, found = Path(value), dict[str, int]()
     for number, line in read_text_lines(path):
         columns = line.split()
         if not columns:
@@ -260,7 +258,7 @@ class Fusion(StrictSettings):
     of its first `most` documents (1,000), by the settings of `choice`. It is the default of the track rag26."""
     choice: ChosenDepth | None = None
     """The settings of the [long form](participant.md#a-depth-for-each-narrative) of `depth`, written there."""
-    depths: Annotated[dict[str, Annotated[int, Field(ge=1, le=100_000)]], BeforeValidator(load_depths)] = Field(
+    depths: Annotated[dict[str, Annotated[int, Field(ge=1, le=100_000)]], BeforeValidator(_load_depths)] = Field(
         default={}
     )
     """The depth of single narratives, by topic id, or a [file](participant.md#a-depth-for-each-narrative) of them."""

@@ -15,7 +15,7 @@ from rich.console import Console
 from keystone.generation.types import Answer, Sentence
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
-from keystone.indexing.errors import NotRecorded, UserError
+from keystone.indexing.errors import NotRecorded, NotWritten
 from keystone.indexing.index import Index
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
@@ -136,7 +136,7 @@ def make_index(out: Path, threads: int, progress: Progress) -> Index:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
+        raise NotWritten(out, error.strerror or "") from error
     corpus = out / "corpus.jsonl"
     if not corpus.exists():
         with progress("Fetching and cutting the documentation of Django", None):
@@ -187,7 +187,6 @@ def configure_runs(index: Path, topics: Path, replies: Path, out: Path) -> list[
     model = {"backend": "replay", "name": MODEL, "replies": str(replies), "prices": PRICES}
     settings = {**submitted, "run_id": MODEL_RUN, "model": model, "rerank.depth": 20, "fusion.depth": DEPTH}
     settings |= {"queries.passages": "none", "grading.pool": 6, "answer.gaps": True}
-    overrides = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
     one_call = {"rerank": {"method": "listwise", "depth": 20}, "answer": {"method": "rules"}, "model": model}
     return [
         RunConfig.model_validate(
@@ -195,7 +194,7 @@ def configure_runs(index: Path, topics: Path, replies: Path, out: Path) -> list[
         ),
         RunConfig.model_validate({**submitted, **depth, "run_id": "rules"}),
         RunConfig.model_validate({**submitted, **depth, "run_id": "listwise", **one_call}),
-        read_config(None, overrides, preset="keystone"),
+        _configure("keystone", settings),
     ]
 
 
@@ -237,18 +236,14 @@ def run_agent_demo(out: Path, threads: int, progress: Progress) -> Callable[[], 
 
 def configure_run(index: Path, topics: Path, replies: Path, out: Path) -> RunConfig:
     """Configure the agent's run. The recorded replies belong to these settings."""
-    settings = {
-        "run_id": "agent",
-        "index": str(index),
-        "topics": str(topics),
-        "out": str(out),
-        "team_id": "demo",
-        "track": TRACK,
-        "fusion.depth": DEPTH,
-        "model": {"backend": "replay", "name": MODEL, "replies": str(replies)},
-    }
+    places = {"index": str(index), "topics": str(topics), "out": str(out)}
+    settings = {**places, "team_id": "demo", "track": TRACK, "run_id": "agent", "fusion.depth": DEPTH}
+    return _configure(PRESET, settings | {"model": {"backend": "replay", "name": MODEL, "replies": str(replies)}})
+
+
+def _configure(preset: str, settings: Mapping[str, Any]) -> RunConfig:
     overrides = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
-    return read_config(None, overrides, preset=PRESET)
+    return read_config(None, overrides, preset)
 
 
 def _list_questions(understood: Mapping[str, Any]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import document_id
 from keystone.runs.pipeline.directory import read_entries
 from keystone.runs.pipeline.file_names import QRELS
-from keystone.runs.pipeline.grading.grade_files import Judgment
+from keystone.runs.pipeline.grade_files import Judgment
 from keystone.runs.trec.collections import read_qrels_bytes
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.types import Run

@@ -19,9 +19,9 @@ from keystone.runs.evaluation.evaluate import Evaluation, evaluate
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.pipeline.model_runner import open_model_runner
-from keystone.runs.pipeline.queries import QUERY_METHODS as QUERY_METHODS
 from keystone.runs.pipeline.stage import Work
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
+from keystone.runs.pipeline.stages.queries import QUERY_METHODS
 from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted, perform
 from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
 from keystone.runs.trec.arrays import Floats, Ints

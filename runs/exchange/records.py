@@ -58,9 +58,74 @@ def _read_document(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield place, record
 
 
+class Record(dict[str, Any]):
+    """An object of JSON whose values are checked as they are got. `where` leads to it in messages: `items[0].`.
+
+    Each method raises `ValueError` for a value of another type.
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str = "") -> None:
+        super().__init__(values)
+        self.where = where
+
+    def _get(self, key: str, expected: str, fits: Callable[[Any], bool]) -> Any:
+        value = self.get(key)
+        if value is not None and not fits(value):
+            raise ValueError(f"{self.where}{key}: expected {expected}, found {shorten_value(value)}")
+        return value
+
+    def get_object(self, key: str) -> "Record":
+        """Get the object under a key; empty if there is none."""
+        found = self._get(key, "an object", lambda value: isinstance(value, dict))
+        return Record(found or {}, f"{self.where}{key}.")
+
+    def get_list(self, key: str) -> list[Any]:
+        """Get the list under a key; empty if there is none."""
+        return self._get(key, "a list", lambda value: isinstance(value, list)) or []
+
+    def get_objects(self, key: str, required: bool = False) -> "Iterator[Record]":
+        """Get the objects in the list under a key. `ValueError`, too, if a `required` key is missing."""
+        if required and key not in self:
+            raise ValueError(f"{key}: expected a list, found the keys {', '.join(self) or 'none'}")
+        for number, one in enumerate(self.get_list(key)):
+            place = f"{self.where}{key}[{number}]"
+            if not isinstance(one, dict):
+                raise ValueError(f"{place}: expected an object, found {shorten_value(one)}")
+            yield Record(one, f"{place}.")
+
+    def get_string(self, key: str) -> str:
+        """Get the text under a key; empty if there is none."""
+        return self._get(key, "a text", lambda value: isinstance(value, str)) or ""
+
+    def get_name(self, *keys: str) -> str:
+        """Get the id under the first of these keys that there is; empty if there is none. An integer becomes text."""
+        key = next((key for key in keys if self.get(key) is not None), None)
+        return "" if key is None else _parse_id(self[key], f"{self.where}{key}")
+
+    def get_ids(self, key: str) -> tuple[str, ...]:
+        """Get the ids in the list under a key."""
+        values = enumerate(self.get_list(key))
+        return tuple(_parse_id(value, f"{self.where}{key}[{place}]") for place, value in values)
+
+    def get_number(self, key: str) -> float | None:
+        """Get the finite number under a key, or None."""
+        value = self._get(key, "a number", lambda value: is_score(value) and isfinite(value))
+        return None if value is None else float(value)
+
+    def get_integer(self, key: str) -> int | None:
+        """Get the whole number under a key, or None."""
+        return self._get(key, "a whole number", is_integer)  # type: ignore[no-any-return]
+
+
+def _parse_id(value: Any, where: str) -> str:
+    if not isinstance(value, str) and not is_integer(value):
+        raise ValueError(f"{where}: expected an id, found {shorten_value(value)}")
+    return str(value)
+
+
 def read_form(
     path: Path,
-    parse: Callable[[dict[str, Any], str], T],
+    parse: Callable[[Record, str], T],
     kept: Iterable[str],
     show: Callable[[dict[str, Any]], Any] = lambda record: record,
 ) -> tuple[list[T], Counter[str]]:
@@ -73,7 +138,7 @@ def read_form(
     def parse_all() -> Iterator[Any]:
         for place, record in read_records(path):
             try:
-                found.append(parse(record, place))
+                found.append(parse(Record(record), place))
             except ValueError as error:
                 raise UserError(f"{place}: {error}") from error
             yield show(record)
@@ -107,74 +172,6 @@ def count_unread(records: Iterable[Any], kept: Iterable[str]) -> Counter[str]:
     for record in records:
         walk(record, "")
     return found
-
-
-def _get(record: Mapping[str, Any], key: str, where: str, expected: str, fits: Callable[[Any], bool]) -> Any:
-    """Get the value under a key, or None. `ValueError` for a value that does not fit."""
-    value = record.get(key)
-    if value is not None and not fits(value):
-        raise ValueError(f"{where}{key}: expected {expected}, found {shorten_value(value)}")
-    return value
-
-
-def get_object(record: Mapping[str, Any], key: str, where: str = "") -> dict[str, Any]:
-    """Get the object under a key; empty if there is none. `ValueError` for another value."""
-    return _get(record, key, where, "an object", lambda value: isinstance(value, dict)) or {}
-
-
-def get_list(record: Mapping[str, Any], key: str, where: str = "") -> list[Any]:
-    """Get the list under a key; empty if there is none. `ValueError` for another value."""
-    return _get(record, key, where, "a list", lambda value: isinstance(value, list)) or []
-
-
-def get_objects(record: Mapping[str, Any], key: str, required: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Get the objects in the list under a key, each with the prefix of its keys in messages.
-
-    `ValueError` for a value that is no list, for an item that is no object, and if a `required` key is missing.
-    """
-    if required and key not in record:
-        raise ValueError(f"{key}: expected a list, found the keys {', '.join(record) or 'none'}")
-    for number, one in enumerate(get_list(record, key)):
-        place = f"{key}[{number}]"
-        if not isinstance(one, dict):
-            raise ValueError(f"{place}: expected an object, found {shorten_value(one)}")
-        yield f"{place}.", one
-
-
-def get_string(record: Mapping[str, Any], key: str, where: str = "") -> str:
-    """Get the text under a key; empty if there is none. `ValueError` for another value."""
-    return _get(record, key, where, "a text", lambda value: isinstance(value, str)) or ""
-
-
-def get_name(record: Mapping[str, Any], keys: Sequence[str], where: str = "") -> str:
-    """Get the id under the first of these keys that the record has; empty if it has none. An integer becomes text."""
-    key = next((key for key in keys if record.get(key) is not None), None)
-    if key is None:
-        return ""
-    return parse_id(record[key], f"{where}{key}")
-
-
-def parse_id(value: Any, where: str) -> str:
-    """Parse an id that is a text or an integer. `ValueError` for another value."""
-    if not isinstance(value, str) and not is_integer(value):
-        raise ValueError(f"{where}: expected an id, found {shorten_value(value)}")
-    return str(value)
-
-
-def parse_ids(values: Iterable[Any], where: str) -> tuple[str, ...]:
-    """Parse a list of ids. `ValueError` for a value that is none."""
-    return tuple(parse_id(value, f"{where}[{place}]") for place, value in enumerate(values))
-
-
-def get_number(record: Mapping[str, Any], key: str, where: str = "") -> float | None:
-    """Get the number under a key, or None. `ValueError` for another value."""
-    value = _get(record, key, where, "a number", lambda value: is_score(value) and isfinite(value))
-    return None if value is None else float(value)
-
-
-def get_integer(record: Mapping[str, Any], key: str, where: str = "") -> int | None:
-    """Get the whole number under a key, or None. `ValueError` for another value."""
-    return _get(record, key, where, "a whole number", is_integer)  # type: ignore[no-any-return]
 
 
 def drop_repeated(citations: Iterable[Citation], lost: Counter[str]) -> tuple[Citation, ...]:

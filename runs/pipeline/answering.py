@@ -95,7 +95,6 @@ async def work_on_topic(job: Job, model: Model | None, topic: Topic, work: Calla
 
 
 def _list_fallbacks(values: Values, is_needed: Callable[[StageKind], bool]) -> Iterator[Fallback]:
-    """List the fallbacks of the stages that were performed, in order."""
     for kind, before in list_wanted(values.job.config):
         if is_needed(kind):
             for file in kind.records(before):
@@ -290,7 +289,6 @@ def _append(file: IO[bytes], record: Any) -> None:
 
 
 def _split_lines(content: bytes) -> tuple[list[bytes], bytes]:
-    """Split a file into its whole lines and the rest after them."""
     end = content.rfind(b"\n") + 1
     return content[:end].splitlines(), content[end:]
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,15 +17,37 @@ from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import make_narrative_query
 from keystone.generation.rerank.open import Candidates, Rerank, Reranked, open_reranker
 from keystone.generation.rerank.open import Means as RerankMeans
-from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
+from keystone.indexing.vectors.of_documents import TextsOf, document_vectors, join_title_and_text
+from keystone.indexing.vectors.types import Effort
+from keystone.retrieval.backends import open_dense
+from keystone.retrieval.faiss_search import find_neighbours
 from keystone.retrieval.types import Query, Rankings, Topic, offsets_of
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
-from keystone.runs.pipeline.queries import NO_LOCK, SearchLock
 from keystone.runs.pipeline.ranking.fuse import fuse_each_query
 from keystone.runs.pipeline.ranking.search import search_systems
-from keystone.runs.pipeline.topic_steps import open_neighbours
+
+SearchLock = AbstractAsyncContextManager[Any]
+"""A lock that is held during a search."""
+NO_LOCK: SearchLock = nullcontext()
+"""For a caller that searches alone."""
+
+
+def open_neighbours(job: Job) -> FindNeighbours:
+    """Open the search of the nearest documents. It opens the vectors of the index when they are needed first."""
+    number, lock = job.config.grading.neighbours, Lock()
+    open_once = cache(partial(open_dense, job.index, job.config.retrieval.faiss))
+
+    def find(rows: Sequence[int]) -> list[list[int]]:
+        with lock:
+            vectors = document_vectors(job.index, job.store, rows, effort=Effort(job.threads))
+            return find_neighbours(open_once(), rows, vectors, number, job.threads)
+
+    async def find_in_thread(rows: Sequence[int]) -> list[list[int]]:
+        return await asyncio.to_thread(find, rows) if number and rows else [[] for _ in rows]
+
+    return find_in_thread
 
 
 def open_configured_reranker(

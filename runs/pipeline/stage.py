@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from keystone.retrieval.types import Rankings
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.foresight import Asked, Foreseen
+from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.searches import ALONE, Means
@@ -77,7 +77,7 @@ def _always(_: Any) -> bool:
     return True
 
 
-def _nothing(_: Any) -> tuple[()]:
+def _nothing(*_: Any) -> tuple[()]:
     return ()
 
 
@@ -104,8 +104,8 @@ class StageKind:
     """The file with the ranking of each narrative that the stage makes, if it makes one."""
     asks: tuple[str, ...] = ()
     """The settings by which the stage asks the model, as `RunConfig.list_model_steps` has them."""
-    foresee: Callable[[Asked], Iterable[Foreseen]] = _nothing
-    """The calls of the stage that topics may cost."""
+    foresee: Callable[[Asked, AskedTopic], Iterable[Ask | Foreseen]] = _nothing
+    """The calls of the stage that a topic may cost."""
     records: Callable[[Before], tuple[Artifact[list[Any]], ...]] = _nothing
     """The artifacts whose records tell in which steps the model gave no usable reply."""
     why_kept: Callable[[RunConfig], str] = lambda _: ""

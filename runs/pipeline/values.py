@@ -33,6 +33,11 @@ class Artifact(Generic[T]):
     read: Callable[[Path, "Values"], T]
     write: Callable[[Path, T, "Values"], None]
 
+    @property
+    def stem(self) -> str:
+        """The name of the ranking that the file holds: its own without the ending."""
+        return self.name.removesuffix(".trec")
+
 
 class Values:
     """The artifacts of one run directory. A value that was read or made once is kept in memory.

@@ -269,7 +269,6 @@ def to_ir_measures(value: Run | Qrels) -> list[Any]:
 
 
 def _list_numbers(value: Run | Qrels) -> list[tuple[str, str, Any]]:
-    """List query, document, and score or grade of each row."""
     queries = np.repeat(np.array(value.query_ids, dtype=object), np.diff(value.offsets)).tolist()
     numbers = value.scores if isinstance(value, Run) else value.grades
     return list(zip(queries, value.docs.decode_ids(), numbers.tolist(), strict=True))

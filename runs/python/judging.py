@@ -27,7 +27,7 @@ from keystone.runs.evaluation.nuggets.score import score_banks
 from keystone.runs.evaluation.rubrics import Rubric
 from keystone.runs.evaluation.tune import Trials, Tuning
 from keystone.runs.evaluation.weights import tune_weights
-from keystone.runs.pipeline.grading.grade_files import gather_qrels
+from keystone.runs.pipeline.grade_files import gather_qrels
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.python.checks import check_config, check_path
 from keystone.runs.python.conversions import to_qrels, to_run, to_topics

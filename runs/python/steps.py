@@ -22,10 +22,9 @@ from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.grading.grade_files import gather_qrels
+from keystone.runs.pipeline.grade_files import gather_qrels
 from keystone.runs.pipeline.job import Job, make_job, place_replies
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
-from keystone.runs.pipeline.queries import UnderstoodTopic
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
 from keystone.runs.pipeline.ranking.rank import number_documents, rank_rows
 from keystone.runs.pipeline.ranking.search import search_systems
@@ -40,7 +39,7 @@ from keystone.runs.pipeline.stages.gather import gather_evidence
 from keystone.runs.pipeline.stages.grades import GRADED_FILE, GRADES_FILE, QRELS_FILE
 from keystone.runs.pipeline.stages.hybrid import HYBRID_FILE
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
-from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
+from keystone.runs.pipeline.stages.queries import QUERIES_FILE, UnderstoodTopic, get_queries
 from keystone.runs.pipeline.stages.rerank import KEYSTONE_FILE, RERANKED_FILE, rerank_narratives
 from keystone.runs.pipeline.stages.search import choose_texts
 from keystone.runs.pipeline.table import list_rankings, perform
@@ -269,7 +268,6 @@ def open_job_of(index: Index, topics: list[Topic], config: RunConfig | None) -> 
 
 
 def _perform(values: Values, ask: RunWithModel, kinds: Sequence[StageKind]) -> None:
-    """Perform those of the stages that the configuration needs, in their order."""
     perform(values, ask, lambda kind: kind in kinds)
 
 

@@ -16,12 +16,17 @@ from keystone.retrieval.impact import ImpactSystem
 from keystone.retrieval.late import LateSystem, PlaidSystem
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.directory import Plan, plan_stages
-from keystone.runs.pipeline.foresight import Asked, AskedTopic, Foreseen
+from keystone.runs.pipeline.foresight import Asked, AskedTopic, Foreseen, foresee
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.pipeline.manifest import describe_inputs
-from keystone.runs.pipeline.queries import QUERY_METHODS, UnderstoodTopic, list_queries
 from keystone.runs.pipeline.stages.answer_cost import SENTENCE_WORDS
-from keystone.runs.pipeline.stages.queries import QUERIES_FILE, bound_queries
+from keystone.runs.pipeline.stages.queries import (
+    QUERIES_FILE,
+    QUERY_METHODS,
+    UnderstoodTopic,
+    bound_queries,
+    list_queries,
+)
 from keystone.runs.pipeline.stages.rerank import foresee_endpoint
 from keystone.runs.pipeline.table import bind_stages, list_wanted
 from keystone.runs.pipeline.values import Values
@@ -66,7 +71,9 @@ def foresee_run(config: RunConfig, threads: int = 1) -> Foresight:
     asks = any(stage.asks and stage.name in left for stage, _ in list_wanted(config))
     asked = Asked(job, _bound_topics(job, understood) if asks else [])
     wanted = [stage for stage, _ in list_wanted(job.config)] if job.config.model else []
-    calls = [one for stage in wanted for one in stage.foresee(asked) if one.stage in left and one.most.calls]
+    costs = (one for stage in wanted for topic in asked.topics for one in stage.foresee(asked, topic))
+    foreseen = (one if isinstance(one, Foreseen) else foresee(one, asked.model) for one in costs)
+    calls = [one for one in foreseen if one.stage in left and one.most.calls]
     reranker = foresee_endpoint(asked) if "rerank" in left else None
     model = config.model
     budget, prices = (model.budget, model.prices) if model else (None, None)

@@ -64,7 +64,6 @@ def make_app(served: Served, guard: Guard) -> GuardedApp:
 
 
 def _make_app(service: Service) -> ASGIApp:
-    """Make the application of the fronts of one service."""
     fronts = open_fronts(service).values()
     routes = [route for front in fronts for route in front.routes]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _show_error})

@@ -33,12 +33,12 @@ from keystone.runs.pipeline.ranking.fuse import fuse_each_query
 from keystone.runs.pipeline.ranking.rank import Hits, list_hits
 from keystone.runs.pipeline.ranking.search import search_by_one, search_systems
 from keystone.runs.pipeline.searches import Searches, open_configured_reranker, share_means
-from keystone.runs.pipeline.stage import Step, Watch
+from keystone.runs.pipeline.stage import StageKind, Step, Watch
 from keystone.runs.pipeline.stages import queries
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import get_queries
 from keystone.runs.pipeline.table import NARRATIVE_STAGES, perform
-from keystone.runs.pipeline.values import MemoryValues
+from keystone.runs.pipeline.values import MemoryValues, Values
 from keystone.runs.report.passages import Passage, make_passage
 from keystone.runs.serving.bm25 import Batches, Bm25Batches, open_bm25
 from keystone.runs.serving.call_log import CallLog
@@ -73,29 +73,15 @@ class Engine:
         """Run one of the methods for a caller in another event loop. If the caller is cancelled, so is the work."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
-    async def decompose(self, topic: Topic) -> tuple[Query, ...]:
-        """Make the queries of a narrative."""
+    async def perform(self, topic: Topic, stages: Sequence[StageKind], take: Callable[[Values], T]) -> T:
+        """Perform stages for a narrative; returns what `take` takes from their values."""
 
-        def make(job: Job, run_with_model: RunWithModel) -> tuple[Query, ...]:
+        def work(job: Job, run_with_model: RunWithModel) -> T:
             values, means = MemoryValues(job), share_means(self.searches, run_with_model)
-            perform(values, run_with_model, lambda kind: kind is queries.STAGE, means)
-            return tuple(get_queries(values))
+            perform(values, run_with_model, lambda kind: kind in stages, means)
+            return take(values)
 
-        return await work_on_topic(self.job, self.model, topic, make)
-
-    async def search_decomposed(self, topic: Topic) -> Hits:
-        """Make the ranking of a narrative: decompose it, search each query, fuse all."""
-
-        def rank(job: Job, run_with_model: RunWithModel) -> Hits:
-            values, means = MemoryValues(job), share_means(self.searches, run_with_model)
-            perform(values, run_with_model, lambda kind: kind in NARRATIVE_STAGES, means)
-            return list_hits(job.store, values.get(NARRATIVE_FILE), 0)
-
-        return await work_on_topic(self.job, self.model, topic, rank)
-
-    async def answer(self, topic: Topic, watch: Watch | None) -> Answer:
-        """Answer a narrative; `watch` is called in a thread."""
-        return await answer_topic(self.job, self.model, self.searches, topic, watch)
+        return await work_on_topic(self.job, self.model, topic, work)
 
 
 @contextmanager
@@ -198,11 +184,6 @@ class Service:
         """The ways to search: by one system, named, or by all of them."""
         return [*self.engine.systems, *FUSING_METHODS]
 
-    @property
-    def answers(self) -> bool:
-        """Whether the service answers narratives: whether the configuration asks for answers."""
-        return self.config.has_answers
-
 
 class Hit(NamedTuple):
     """A document of a ranking; `rank` counts from 1."""
@@ -270,13 +251,17 @@ async def search(
         raise UserError(f"k: found {k}, expected 1 to {MOST_HITS}")
     if method not in service.methods:
         raise UserError(f"method: found {method!r}, expected one of {', '.join(service.methods)}")
+    topic, engine = Topic(TOPIC_ID, text), service.engine
     if method == "bm25":
         code = service.index.with_language(language).language if language else None
         found: Hits = await service.bm25.search(text, k, bm25, code)
     elif method == "decomposed":
-        found = await service.engine.run(service.engine.search_decomposed(Topic(TOPIC_ID, text)))
+        work = engine.perform(
+            topic, NARRATIVE_STAGES, lambda values: list_hits(values.job.store, values.get(NARRATIVE_FILE), 0)
+        )
+        found = await engine.run(work)
     else:
-        query, engine = make_narrative_query(Topic(TOPIC_ID, text)), service.engine
+        query = make_narrative_query(topic)
         found = await engine.run((engine.hybrid if method == "hybrid" else engine.systems[method]).ask(query))
     return [Hit(rank, doc_id, score) for rank, (doc_id, score) in enumerate(found[:k], 1)]
 
@@ -330,7 +315,8 @@ async def list_segments(service: Service, doc_id: str) -> list[Passage]:
 async def decompose(service: Service, narrative: str) -> tuple[Query, ...]:
     """Make the queries of a narrative, by the method of the configuration."""
     check_text("narrative", narrative)
-    return await service.engine.run(service.engine.decompose(Topic(TOPIC_ID, narrative)))
+    work = service.engine.perform(Topic(TOPIC_ID, narrative), [queries.STAGE], get_queries)
+    return tuple(await service.engine.run(work))
 
 
 async def answer(service: Service, narrative: str, watch: Watch | None = None) -> Answer:
@@ -339,15 +325,16 @@ async def answer(service: Service, narrative: str, watch: Watch | None = None) -
     `UserError` if the configuration asks for no answers.
     """
     check_text("narrative", narrative)
-    if not service.answers:
+    if not service.config.has_answers:
         raise UserError("found track: none or answer.method: none, expected a track and a method of answers")
-    loop = asyncio.get_running_loop()
+    loop, engine, topic = asyncio.get_running_loop(), service.engine, Topic(TOPIC_ID, narrative)
 
     def relay(step: Step, value: object) -> None:
         assert watch is not None
         loop.call_soon_threadsafe(watch, step, value)
 
-    return await service.engine.run(service.engine.answer(Topic(TOPIC_ID, narrative), relay if watch else None))
+    work = answer_topic(engine.job, engine.model, engine.searches, topic, relay if watch else None)
+    return await engine.run(work)
 
 
 async def doubt(service: Service, narrative: str, found: Answer) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import Json, Quiet
+from keystone.runs.cli.options import Json, Quiet, check_outputs
 from keystone.runs.report.say import say, say_output
 from keystone.runs.wording import plural
 
@@ -63,7 +63,6 @@ def convert(
 
     Example: keystone convert requests.jsonl run.trec --to run
     """
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.exchange.convert import ConversionSettings, describe, describe_missing
     from keystone.runs.exchange.convert import convert as convert_file
     from keystone.runs.track_rules import OPTIONS

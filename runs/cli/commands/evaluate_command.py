@@ -16,13 +16,13 @@ from keystone.runs.cli.leaderboard import (
     make_board,
     print_board,
     read_topic_ids,
+    say_as_json,
     write_json,
 )
 from keystone.runs.cli.options import (
     Baseline,
     BudgetLimits,
     ByTopic,
-    Form,
     Format,
     Json,
     JsonFile,
@@ -33,10 +33,14 @@ from keystone.runs.cli.options import (
     SkipBad,
     SkipOwn,
     Sort,
+    check_outputs,
+    check_run_outputs,
     complete_setting,
+    open_runner,
+    read_model_settings,
     read_with_budget,
 )
-from keystone.runs.report.say import say, say_report, say_result, say_warnings
+from keystone.runs.report.say import say, say_result, say_warnings
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
@@ -115,7 +119,7 @@ def evaluate(
             "--resample-judges", help="Add intervals over topics and judges, for judgments of keystone judge."
         ),
     ] = False,
-    format: Format = Form.TEXT,
+    format: Format = "text",
     out: JsonFile = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -126,9 +130,6 @@ def evaluate(
 
     Example: keystone evaluate out/a out/b --answers --references references.jsonl
     """
-    import orjson
-
-    from keystone.runs.cli.outputs import check_outputs, check_run_outputs
     from keystone.runs.evaluation.batch import Cut
     from keystone.runs.evaluation.judging.redraw import find_judge_intervals
     from keystone.runs.report.judging import format_judge_intervals
@@ -153,8 +154,6 @@ def evaluate(
     take_measures: Callable[[], Measured]
     wanted: Sequence[Measure] = [] if answers else _parse_measures(measure, relevant_from, len(runs) > 1)
     if answers:
-        from keystone.runs.cli.model import read_model_settings
-
         settings = read_model_settings(config, set)
         check_run_outputs(settings, [*runs, references, config], {"--out": out})
         take_measures = partial(_evaluate_answers, runs, references, measure or [], settings)
@@ -168,9 +167,7 @@ def evaluate(
             with progress_bars(quiet) as progress:
                 board = make_board(runs, qrels, wanted, Cut(skip_own, condensed, ids, depth), asked, progress)
             _refuse_circular(board.runs, strict)
-            if json:
-                say_report("evaluate", runs, board.report)
-            else:
+            if not say_as_json("evaluate", runs, board.report, format, json):
                 print_board(board, format, asked, quiet)
             write_json(board.report, out)
             return
@@ -179,28 +176,24 @@ def evaluate(
         evaluations, comparisons = take_measures()
         judged = find_judge_intervals(runs, qrels[0], wanted, skip_own, condensed) if qrels and resample_judges else []
     _refuse_circular(evaluations, strict)
-    if json:
-        say_report("evaluate", runs, _build_report(evaluations, comparisons if answers else None, judged))
-    elif format is Form.JSON:
-        say(orjson.dumps(_build_report(evaluations, comparisons if answers else None, judged)).decode())
-    elif format is Form.TEXT:
-        print_evaluations(evaluations, compare=False)
-        if len(evaluations) > 1:
-            print_differences(evaluations)
-    else:
-        say(TABLES[format](evaluations))
-    json = json or format is Form.JSON
-    for comparison in comparisons if not json else []:
-        say(str(comparison), err=format is not Form.TEXT)
-    if judged and not json:
-        say(format_judge_intervals(judged), err=format is not Form.TEXT)
+    is_json = json or format == "json"
+    report = _build_report(evaluations, comparisons if answers else None, judged) if is_json or out else {}
+    if not say_as_json("evaluate", runs, report, format, json):
+        if format == "text":
+            print_evaluations(evaluations, compare=False)
+            if len(evaluations) > 1:
+                print_differences(evaluations)
+        else:
+            say(TABLES[format](evaluations))
+        for comparison in comparisons:
+            say(str(comparison), err=format != "text")
+        if judged:
+            say(format_judge_intervals(judged), err=format != "text")
     print_cautions(evaluations, quiet)
-    if out:
-        write_json(_build_report(evaluations, comparisons if answers else None, judged), out)
+    write_json(report, out)
 
 
 def _refuse_circular(evaluations: "Sequence[Evaluation]", strict: bool) -> None:
-    """Refuse runs that are judged by their own grades, if `strict`."""
     if strict and (circular := next((one for one in evaluations if one.circular_rows), None)):
         raise UserError(f"--strict: {circular.cautions[-1]}; expected judgments by others")
 
@@ -292,8 +285,6 @@ def score(
 
     Example: keystone score out/a out/b other.jsonl --nuggets nuggets.jsonl --judge model.yaml --out sheet
     """
-    from keystone.runs.cli.model import open_runner
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation import sheet as sheets
     from keystone.runs.report.leaderboard import describe_sheet, list_rows, print_rows, write_sheet
     from keystone.runs.track_rules import TRACKS
@@ -324,7 +315,6 @@ def _read_judge(
     judge: Path | None, rules: bool, overrides: list[str] | None, budget: list[str] | None
 ) -> "RunConfig | None":
     """Read the configuration of the judge; None if no model is to judge."""
-    from keystone.runs.cli.model import read_model_settings
     from keystone.runs.config.run_config import MISSING_MODEL
 
     if judge is None and not overrides:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import REPORTED_RECORDS, Json, Quiet, find_run_files
+from keystone.runs.cli.options import REPORTED_RECORDS, Json, Quiet, check_outputs, find_run_files
 from keystone.runs.report.say import say, say_output, say_result
 from keystone.runs.wording import plural
 
@@ -49,7 +49,6 @@ def fuse(
     """
     from keystone.fusion.fuse import FusionSettings
     from keystone.fusion.methods import find_method
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.trec.fuse_files import fuse_files, parse_numbers
     from keystone.runs.trec.run_files import write_run
 
@@ -92,7 +91,6 @@ def validate(
     """
     from keystone.indexing.index import open_index
     from keystone.indexing.store import open_store
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.pipeline.track_of_file import find_track
     from keystone.runs.track_rules import TRACKS, set_topic_limits
     from keystone.runs.tracks import validate as rules
@@ -202,7 +200,6 @@ class Judged:
 
 
 def _print_verdict(judged: Judged) -> None:
-    """Print the repairs of a file, then its violations and its size."""
     from keystone.runs.tracks import validate as rules
 
     for repair in judged.repairs[:REPORTED_REPAIRS]:

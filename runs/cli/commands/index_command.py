@@ -3,15 +3,14 @@
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.languages import LANGUAGES, check_language
-from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Json, Quiet, Threads
+from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Json, Quiet, Threads, check_outputs
 from keystone.runs.report.say import say, say_result
 from keystone.runs.wording import plural
 
@@ -22,36 +21,8 @@ if TYPE_CHECKING:
 FORMATS = "arrow, folder, ir_datasets, jsonl, parquet, pyserini, segments, trec, tsv or wikitext."
 
 
-class Engine(StrEnum):
-    """The engine that runs a build."""
-
-    local = "local"
-    ray = "ray"
-
-
-class Backend(StrEnum):
-    """What runs the embedding model on this machine, if it is not ONNX Runtime or PyTorch."""
-
-    vllm = "vllm"
-
-
-class Extract(StrEnum):
-    """The part of a page of HTML to index."""
-
-    main = "main"
-    all = "all"
-
-
-class Dense(StrEnum):
-    """The texts to embed."""
-
-    auto = "auto"
-    all = "all"
-    passages = "passages"
-    pool = "pool"
-    pool_passages = "pool-passages"
-    none = "none"
-
+Engine = Literal["local", "ray"]
+Dense = Literal["auto", "all", "passages", "pool", "pool-passages", "none"]
 
 _OF_UPDATES = {
     "update", "delete", "watch", "out", "format", "extract", "segments", "windows", "engine", "structures", "strict",
@@ -113,8 +84,9 @@ def index(
     ] = None,
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
     extract: Annotated[
-        Extract, typer.Option(help="What to index of a page of HTML: main leaves out navigation, menus and notices.")
-    ] = Extract.main,
+        Literal["main", "all"],
+        typer.Option(help="What to index of a page of HTML: main leaves out navigation, menus and notices."),
+    ] = "main",
     language: Annotated[
         str,
         typer.Option(
@@ -146,7 +118,7 @@ def index(
             "auto: passages if most documents are long, else all. pool, pool-passages: only those of the documents "
             "that BM25 finds, during a run. none: no text."
         ),
-    ] = Dense.auto,
+    ] = "auto",
     no_dense: Annotated[bool, typer.Option("--no-dense", help="The same as --dense none.")] = False,
     embedding: Annotated[
         str,
@@ -184,7 +156,7 @@ def index(
         str | None, typer.Option(help="The OpenAI-compatible endpoint of the model, such as http://localhost:8000/v1.")
     ] = None,
     embedding_backend: Annotated[
-        Backend | None,
+        Literal["vllm"] | None,
         typer.Option(
             help="What runs the model on this machine: vllm, the engine of vLLM.",
             show_default="ONNX Runtime or PyTorch",
@@ -243,7 +215,7 @@ def index(
         typer.Option(
             help="Read and embed on this machine, or with Ray on the cluster at RAY_ADDRESS (else a local one)."
         ),
-    ] = Engine.local,
+    ] = "local",
     opensearch: Annotated[
         str | None,
         typer.Option(help="Load the index into an OpenSearch cluster, to URL[,URL...]/NAME: see the page on indexes."),
@@ -281,24 +253,13 @@ def index(
     Example: keystone index --add --vectors bge=BAAI/bge-small-en-v1.5 --out index
     """
     from keystone.indexing.builds.changes import Changes, Reading
+    from keystone.indexing.builds.index import build_index
     from keystone.indexing.builds.settings import BuildSettings
     from keystone.indexing.builds.update import update_index
     from keystone.indexing.index import SMALLEST
     from keystone.indexing.types import LOCAL_INT8, MINILM, Embedding
     from keystone.indexing.vectors.types import Forecast
-    from keystone.runs.cli.make_index import (
-        attach_index,
-        is_attached,
-        keep_updated,
-        list_kinds,
-        make_index,
-        make_structures,
-        parse_impacts,
-        parse_plaid,
-        parse_vectors,
-        target_of,
-    )
-    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.cli import make_index
     from keystone.runs.report.terminal import progress_bars, show_forecast
 
     updates, changes_parts = bool(update or delete), bool(add or drop)
@@ -317,16 +278,17 @@ def index(
         raise typer.BadParameter(f"missing; expected {expected}", param_hint="'[CORPUS]'")
     source = str(corpus or out)
     check_outputs([corpus, segments, *(update or ()), delete], {"--out": out})
-    chosen, searched_in_place = list_kinds(structures), in_place or (corpus is not None and is_attached(corpus))
+    chosen = make_index.list_kinds(structures)
+    searched_in_place = in_place or (corpus is not None and make_index.is_attached(corpus))
 
     def warn(message: str) -> None:
         say(message, err=True)
 
     given = Embedding(
         embedding, embedding_url, embedding_window, query_prefix or "", passage_prefix or "", embedding_key_env,
-        dimensions, backend=embedding_backend and embedding_backend.value,
+        dimensions, backend=embedding_backend,
     )  # fmt: skip
-    has_dense = not (updates or changes_parts or no_dense or dense is Dense.none)
+    has_dense = not (updates or changes_parts or no_dense or dense == "none")
     has_prefixes = query_prefix is not None or passage_prefix is not None
     model = given
     if has_dense:
@@ -353,7 +315,7 @@ def index(
             raise UserError(f"{option}: found with {source}, expected with rest:URL/NAME or routir:URL/NAME?PIPELINE")
     kind = faiss if faiss is not None else "Flat" if recall is None else SMALLEST
     holds_passages = not (searched_in_place or (opensearch and kind != "Flat"))
-    chooses = dense is Dense.auto and holds_passages and not no_dense
+    chooses = dense == "auto" and holds_passages and not no_dense
     settings = BuildSettings(
         format=format,
         extract=extract,
@@ -361,17 +323,19 @@ def index(
         segments=segments,
         windows=windows,
         embedding=model if has_dense else None,
-        faiss=None if dense in (Dense.pool, Dense.pool_passages) else kind,
+        faiss=None if dense in ("pool", "pool-passages") else kind,
         recall=recall,
-        passages=None if chooses else dense in (Dense.passages, Dense.pool_passages) and not no_dense,
+        passages=None if chooses else dense in ("passages", "pool-passages") and not no_dense,
         faiss_shard=faiss_shard,
-        opensearch=target_of(opensearch, shards, replicas),
-        vectors=parse_vectors(vectors or [], given, warn),
-        impacts=parse_impacts(impacts or []),
-        plaid=parse_plaid(plaid or []),
+        opensearch=make_index.target_of(opensearch, shards, replicas),
+        vectors=make_index.parse_vectors(vectors or [], given, warn),
+        impacts=make_index.parse_sets("--impacts", impacts or [], "keystone.indexing.impacts:settle_impacts"),
+        plaid=make_index.parse_sets("--plaid", plaid or [], "keystone.indexing.plaid:settle_plaid"),
         engine=engine,
         threads=threads,
     )
+    if settings.opensearch and settings.faiss_shard and not searched_in_place:
+        raise UserError("found --faiss-shard with --opensearch, which has --shards; expected one of them")
     foretold = set[str]()
     """The steps of which the time is known."""
 
@@ -401,18 +365,18 @@ def index(
 
                 made, built = change_parts(out, settings, drop or [], progress, said), True
             elif searched_in_place:
-                made, built = attach_index(source, out, settings, progress, rest_key_env, rest_max_rate)
+                made, built = make_index.attach_index(source, out, settings, progress, rest_key_env, rest_max_rate)
             else:
-                made, built = make_index(source, out, settings, progress, tell, said)
+                made, built = build_index(Path(source), out, settings, progress, tell, said)
             if chosen:
-                make_structures(made, chosen, threads, progress)
+                make_index.make_structures(made, chosen, threads, progress)
         if first or changes or changes.left_out != shown:
             shown, news = changes.left_out, changes if updates else None
             _show(made, built, news, source=source, structures=chosen, windows=windows, strict=strict, json=json)
         return changes
 
     if watch:
-        keep_updated(update or [], lambda since: perform(since).reading or since, quiet)
+        make_index.keep_updated(update or [], lambda since: perform(since).reading or since, quiet)
     else:
         perform()
 

@@ -8,7 +8,20 @@ from typer.core import TyperGroup
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.commands.report_command import check_picture
-from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Json, Overrides, Quiet, Threads, find_run_files
+from keystone.runs.cli.options import (
+    CORES,
+    REPORTED_RECORDS,
+    Json,
+    Overrides,
+    Quiet,
+    Threads,
+    check_outputs,
+    check_run_outputs,
+    find_run_files,
+    open_runner,
+    read_model_settings,
+    refuse_fixed_samples,
+)
 from keystone.runs.report.say import say, say_result, say_warnings
 from keystone.runs.wording import plural
 
@@ -65,8 +78,6 @@ def battles(
 
     Example: keystone judge battles out/first out/second other.jsonl --config model.yaml --out arena --plot arena.svg
     """
-    from keystone.runs.cli.model import read_model_settings, refuse_fixed_samples
-    from keystone.runs.cli.outputs import check_outputs, check_run_outputs
     from keystone.runs.config.run_config import MISSING_MODEL
     from keystone.runs.evaluation.answers.files import find_narratives, read_narratives
     from keystone.runs.evaluation.arena.answers import read_answer_sets
@@ -189,8 +200,6 @@ def judge_runs(
     Example: keystone judge a.trec b.trec --config model.yaml --depth 20 --out judged.qrels --against qrels.txt
     """
     from keystone.generation.grading.umbrela import JudgeSettings
-    from keystone.runs.cli.model import open_runner, refuse_fixed_samples
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.circular import name_record
     from keystone.runs.evaluation.judging.judge import Pool, compare_with, judge_files
@@ -249,8 +258,6 @@ def use(
 
     Example: keystone judge use out/my-run --config model.yaml
     """
-    from keystone.runs.cli.model import open_runner, read_model_settings
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation.answers.evaluate_answers import judge_files
     from keystone.runs.evaluation.answers.files import read_asked
     from keystone.runs.evaluation.tune import list_means
@@ -288,8 +295,6 @@ def pair(
 
     Example: keystone judge pair out/first out/second --config model.yaml --out battles.jsonl
     """
-    from keystone.runs.cli.model import open_runner, read_model_settings
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation.answers.files import read_narratives
     from keystone.runs.evaluation.battles import judge_pair, summarise_pair, write_verdicts
     from keystone.runs.report.judging import describe_summary, print_pair
@@ -310,7 +315,6 @@ def pair(
 
 
 def _list_warnings(judged: "Judged", topics: "AbstractSet[str]") -> list[str]:
-    """List the documents and topics of the pool that have no judgment."""
     found = [*judged.failures[:REPORTED_RECORDS]]
     if left := len(judged.failures) - len(found):
         found.append(f"{plural(left, 'further document')} without a grade")

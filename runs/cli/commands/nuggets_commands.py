@@ -1,17 +1,17 @@
 """The commands `keystone nuggets create`, `assign`, `support`, `score` and `convert`."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from keystone.indexing.errors import UserError
+from keystone.runs.cli.leaderboard import Asked, list_files, list_scored, show_scores
 from keystone.runs.cli.options import (
+    JUDGMENTS,
     Baseline,
     ByTopic,
     Command,
-    Form,
     Format,
     Json,
     JsonFile,
@@ -20,7 +20,11 @@ from keystone.runs.cli.options import (
     Quiet,
     SkipBad,
     Sort,
+    check_outputs,
+    check_run_outputs,
     complete_setting,
+    open_runner,
+    read_model_settings,
 )
 from keystone.runs.report.say import say_output
 
@@ -37,34 +41,27 @@ Answers = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Answer files of any track, or run directories.")
 ]
 Out = Annotated[Path, typer.Option(help="The JSONL file to write.")]
-Qrels = Annotated[Path, typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")]
+Qrels = Annotated[Path, JUDGMENTS]
 RelevantFrom = Annotated[int, typer.Option(min=1, help="The grade from which the model sees a document or segment.")]
+
+NuggetForm = Literal["nuggetizer", "nuggetbank", "ragtime"]
+"""The forms of files of nuggets; `keystone.runs.evaluation.nuggets.files.FORMS` has them all."""
 
 nuggets = typer.Typer(
     name="nuggets", help="Create nuggets, assign them to answers, and score answers as the track does."
 )
 
 
-class NuggetForm(StrEnum):
-    """The forms of files of nuggets; `keystone.runs.evaluation.nuggets.files.FORMS` has them all."""
-
-    NUGGETIZER = "nuggetizer"
-    NUGGETBANK = "nuggetbank"
-    RAGTIME = "ragtime"
-
-
 @nuggets.command(cls=Command)
 def create(
     config: Config,
     out: Out,
-    qrels: Annotated[
-        Path | None, typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")
-    ] = None,
+    qrels: Annotated[Path | None, JUDGMENTS] = None,
     set: Overrides = None,
     relevant_from: RelevantFrom = 2,
     to: Annotated[
         NuggetForm, typer.Option(help="The form of the file. nuggetbank keeps the documents that say each nugget.")
-    ] = NuggetForm.NUGGETIZER,
+    ] = "nuggetizer",
     run: Annotated[
         Path | None,
         typer.Option(
@@ -81,8 +78,6 @@ def create(
 
     Example: keystone nuggets create model.yaml --run out/my-run --to ragtime --out nuggets.jsonl
     """
-    from keystone.runs.cli.model import open_runner
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.nuggets.files import write_nuggets
     from keystone.runs.evaluation.nuggets.judge import create_banks, create_banks_from_run
@@ -97,7 +92,7 @@ def create(
         else:
             assert qrels is not None
             banks, cautions = create_banks(settings, qrels, relevant_from, run_with_model)
-    write_nuggets(out, banks, to.value)
+    write_nuggets(out, banks, to)
     say_output("nuggets create", config, out, json, cautions)
 
 
@@ -115,8 +110,6 @@ def assign(
 
     Example: keystone nuggets assign out/my-run --nuggets nuggets.jsonl --config model.yaml --out assigned.jsonl
     """
-    from keystone.runs.cli.model import open_runner, read_model_settings
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation.nuggets.files import read_nuggets, write_nuggets
     from keystone.runs.evaluation.nuggets.judge import assign_banks
 
@@ -143,8 +136,6 @@ def support(
 
     Example: keystone nuggets support out/my-run --config model.yaml --out support.jsonl
     """
-    from keystone.runs.cli.model import open_runner
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.nuggets.judge import rate_files, write_cited_answers
 
@@ -186,7 +177,7 @@ def score(
     pairs: Pairs = False,
     by_topic: ByTopic = False,
     skip_bad: SkipBad = False,
-    format: Format = Form.TEXT,
+    format: Format = "text",
     out: JsonFile = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -197,8 +188,6 @@ def score(
 
     Example: keystone nuggets score assigned.jsonl --nuggets nuggets.jsonl
     """
-    from keystone.runs.cli.leaderboard import Asked, Extra, list_files, list_scored, show_scores
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.scored_answers import compare_labels, judge_answers
     from keystone.runs.track_rules import TRACKS
     from keystone.runs.trec.topics import read_topics
@@ -216,9 +205,8 @@ def score(
     files_of = {path: list_files([path]) for path in judges}
     judged = judge_answers(scored, files_of, wanted, TRACKS[track].cited if track else None)
     agreement = compare_labels(scored, list_files([agree_with])) if agree_with else None
-    extra = Extra(agreement.describe(), {"agreement": agreement.report()}) if agreement else None
     asked = Asked(sort, baseline, only_table, pairs, by_topic)
-    show_scores("nuggets score", files or judges, judged, asked, format, extra, out=out, json=json, quiet=quiet)
+    show_scores("nuggets score", files or judges, judged, asked, format, agreement, out=out, json=json, quiet=quiet)
 
 
 @nuggets.command(cls=Command)
@@ -233,7 +221,6 @@ def convert(
 
     Example: keystone nuggets convert nuggets.jsonl --to nuggetbank --out bank.jsonl
     """
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.nuggets.files import read_nuggets, write_nuggets
 
     check_outputs([file], {"--out": out})

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import Json, Quiet
+from keystone.runs.cli.leaderboard import list_files
+from keystone.runs.cli.options import Json, Quiet, check_outputs
 from keystone.runs.report.say import say, say_report
 
 if TYPE_CHECKING:
@@ -45,8 +46,6 @@ def pool(
     Example: keystone pool runs/*.trec --depth 50 --without qrels.txt --out pool.txt
     """
     from keystone.indexing.io.writing import write_whole
-    from keystone.runs.cli.leaderboard import list_files
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.batch import find_team
     from keystone.runs.evaluation.evaluate import check_run
     from keystone.runs.evaluation.measures import parse_measure
@@ -129,7 +128,6 @@ def agree(
 
     Example: keystone agree first.qrels second.qrels
     """
-    from keystone.runs.cli.leaderboard import list_files
     from keystone.runs.evaluation.agreement import compare_judgments, read_board
     from keystone.runs.evaluation.scored_answers import holds_scored_answers
     from keystone.runs.trec.run_files import read_qrels

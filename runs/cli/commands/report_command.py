@@ -1,13 +1,14 @@
 """The commands `keystone report`, `diagnose` and `plot`, for run directories."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import Json, Quiet, SkipBad
+from keystone.runs.cli.leaderboard import MOST_COMPARED, list_files, write_leaderboard
+from keystone.runs.cli.options import JUDGMENTS, WANTED, Json, Quiet, RelevantFrom, SkipBad, check_outputs
+from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.report.say import say, say_output, say_report
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 PICTURE_FORMATS = (".svg", ".png")
 JSON_FORMAT = ".json"
+Cost = Literal["calls", "tokens", "seconds"]
+"""The costs of a run, which are fields of `keystone.runs.evaluation.sweep.Cost`."""
 
 
 def report(
@@ -30,9 +33,7 @@ def report(
             "leaderboard with hard topics.",
         ),
     ],
-    qrels: Annotated[
-        Path | None, typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")
-    ] = None,
+    qrels: Annotated[Path | None, JUDGMENTS] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option("--measure", "-m", help="A measure of a leaderboard; the first ranks runs. Repeat for several."),
@@ -53,8 +54,6 @@ def report(
 
     Example: keystone report out/first out/second --qrels qrels.txt --out report.html
     """
-    from keystone.runs.cli.leaderboard import write_leaderboard
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.report.html.write import write_report
     from keystone.runs.report.terminal import progress_bars
 
@@ -82,9 +81,7 @@ def report(
 
 def _become_leaderboard(paths: "Sequence[Path]", qrels: Path | None) -> bool:
     """Whether the report of these paths is a leaderboard, rather than one that follows each topic to its answer."""
-    from keystone.runs.cli.leaderboard import MOST_COMPARED
     from keystone.runs.evaluation.scored_answers import holds_answers, holds_scored_answers
-    from keystone.runs.pipeline.file_names import CONFIG
 
     directories = [path for path in paths if (path / CONFIG).exists()]
     if len(directories) == len(paths):
@@ -99,15 +96,9 @@ def _become_leaderboard(paths: "Sequence[Path]", qrels: Path | None) -> bool:
 
 def diagnose(
     directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a finished run.")],
-    qrels: Annotated[
-        Path | None, typer.Option(help="Judgments of documents or segments, in any form (see the page on corpora).")
-    ] = None,
-    nuggets: Annotated[
-        Path | None, typer.Option(help="Nuggets with their documents, in any form (see the page on judging).")
-    ] = None,
-    relevant_from: Annotated[
-        int, typer.Option(min=1, help="The grade from which a document of the judgments is relevant.")
-    ] = 1,
+    qrels: Annotated[Path | None, JUDGMENTS] = None,
+    nuggets: Annotated[Path | None, WANTED] = None,
+    relevant_from: RelevantFrom = 1,
     measure: Annotated[
         str | None,
         typer.Option("--measure", "-m", help="A measure of rankings, such as nDCG@10, for the worth by --qrels."),
@@ -130,7 +121,6 @@ def diagnose(
     import orjson
 
     from keystone.indexing.io.writing import write_whole
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.diagnosis.diagnose import diagnose as diagnosed
     from keystone.runs.evaluation.diagnosis.diagnose import measure_worth
     from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
@@ -169,14 +159,6 @@ def diagnose(
         say(path, err=json)
 
 
-class Cost(StrEnum):
-    """The costs of a run, which are fields of `keystone.runs.evaluation.sweep.Cost`."""
-
-    CALLS = "calls"
-    TOKENS = "tokens"
-    SECONDS = "seconds"
-
-
 def plot(
     runs: Annotated[
         list[Path],
@@ -210,8 +192,6 @@ def plot(
 
     Example: keystone plot out/r.sweep/*/r --qrels qrels.txt --setting fusion.k_narrative --out sweep.svg
     """
-    from keystone.runs.cli.leaderboard import MOST_COMPARED, list_files
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.batch import evaluate_batch, name_by_tags
     from keystone.runs.evaluation.evaluate import evaluate_files
     from keystone.runs.evaluation.leaderboard import rank_all
@@ -231,7 +211,7 @@ def plot(
         if setting is not None:
             figure = plot_setting(runs, qrels, bars[0], setting)
         elif cost is not None:
-            figure = plot_costs(runs, qrels, bars[0], cost.value)
+            figure = plot_costs(runs, qrels, bars[0], cost)
         write_figure(figure, out)
         say_output("plot", runs, out, json)
         return

@@ -1,9 +1,8 @@
 """The commands `keystone rubrics create`, `assign`, `score` and `convert`."""
 
 from contextlib import nullcontext
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,11 +16,11 @@ from keystone.runs.cli.commands.nuggets_commands import (
     Qrels,
     RelevantFrom,
 )
+from keystone.runs.cli.leaderboard import Asked, list_files, list_scored, show_scores
 from keystone.runs.cli.options import (
     Baseline,
     ByTopic,
     Command,
-    Form,
     Format,
     Json,
     JsonFile,
@@ -30,21 +29,21 @@ from keystone.runs.cli.options import (
     Quiet,
     SkipBad,
     Sort,
+    check_outputs,
+    check_run_outputs,
+    open_runner,
+    read_model_settings,
 )
 from keystone.runs.report.say import say_output
 
 Rubrics = Annotated[Path, typer.Option(help="Rubrics, as rows of ResearchRubrics or of RAGDoll.")]
 
+RubricForm = Literal["ragdoll", "researchrubrics"]
+"""The forms of files of rubrics; `keystone.runs.evaluation.rubrics.files.FORMS` has them all."""
+
 rubrics = typer.Typer(
     name="rubrics", help="Create weighted rubrics, grade answers by them, and score answers as the track does."
 )
-
-
-class RubricForm(StrEnum):
-    """The forms of files of rubrics; `keystone.runs.evaluation.rubrics.FORMS` has them all."""
-
-    RAGDOLL = "ragdoll"
-    RESEARCHRUBRICS = "researchrubrics"
 
 
 @rubrics.command(cls=Command)
@@ -54,7 +53,7 @@ def create(
     out: Out,
     set: Overrides = None,
     relevant_from: RelevantFrom = 2,
-    to: Annotated[RubricForm, typer.Option(help="The form of the file.")] = RubricForm.RAGDOLL,
+    to: Annotated[RubricForm, typer.Option(help="The form of the file.")] = "ragdoll",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -62,8 +61,6 @@ def create(
 
     Example: keystone rubrics create model.yaml --qrels qrels.txt --out rubrics.jsonl
     """
-    from keystone.runs.cli.model import open_runner
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.rubrics import create_rubrics, write_rubrics
 
@@ -73,7 +70,7 @@ def create(
         made, cautions = create_rubrics(settings, qrels, relevant_from, run_with_model)
     if not made:
         raise UserError(f"{config}: the model gave no usable criterion: {cautions[-1]}")
-    write_rubrics(out, made, to.value)
+    write_rubrics(out, made, to)
     say_output("rubrics create", config, out, json, cautions)
 
 
@@ -92,8 +89,6 @@ def assign(
 
     Example: keystone rubrics assign out/my-run --rubrics rubrics.jsonl --config model.yaml --out graded.jsonl
     """
-    from keystone.runs.cli.model import open_runner, read_model_settings
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation.rubrics import assign_rubrics, read_rubrics, write_rubrics
 
     if rules and (config is not None or set):
@@ -129,7 +124,7 @@ def score(
     pairs: Pairs = False,
     by_topic: ByTopic = False,
     skip_bad: SkipBad = False,
-    format: Format = Form.TEXT,
+    format: Format = "text",
     out: JsonFile = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -138,8 +133,6 @@ def score(
 
     Example: keystone rubrics score graded.jsonl --rubrics rubrics.jsonl --tables scores
     """
-    from keystone.runs.cli.leaderboard import Asked, list_files, list_scored, show_scores
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.rubrics import write_tables
     from keystone.runs.evaluation.scored_answers import find_kind, judge_answers, read_scored
 
@@ -167,9 +160,8 @@ def convert(
 
     Example: keystone rubrics convert rubrics.jsonl --to ragdoll --out ragdoll.jsonl
     """
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.rubrics import read_rubrics, write_rubrics
 
     check_outputs([file], {"--out": out})
-    write_rubrics(out, read_rubrics(file), to.value)
+    write_rubrics(out, read_rubrics(file), to)
     say_output("rubrics convert", file, out, json)

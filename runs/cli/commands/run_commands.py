@@ -16,6 +16,8 @@ from keystone.runs.cli.options import (
     Preset,
     Quiet,
     Threads,
+    check_outputs,
+    check_run_outputs,
     complete_preset,
     read_with_budget,
 )
@@ -94,19 +96,12 @@ def run(
     source = config or (f"--preset {preset}" if preset else "--set")
     settings = read_with_budget(lambda own: read_config(config, [*own], preset), set, budget, str(source))
 
-    from keystone.runs.cli.outputs import check_run_outputs
-    from keystone.runs.pipeline.manifest import (
-        list_remarks,
-        warn_of_cut_prompts,
-        warn_of_idle_model,
-        warn_of_reranker,
-        warn_of_unusable_replies,
-    )
+    from keystone.runs.pipeline import manifest
     from keystone.runs.pipeline.run import run as make_run
     from keystone.runs.report.terminal import progress_bars
 
     check_run_outputs(settings, [config], {"the run directory": settings.out / settings.run_id})
-    if idle := warn_of_idle_model(settings):
+    if idle := manifest.warn_of_idle_model(settings):
         say(f"warning: {idle}", err=True)
     if dry_run:
         from keystone.runs.report.foresight import foresee_run, format_foresight, list_foresight
@@ -129,13 +124,14 @@ def run(
     if not quiet:
         done = [f"{word} {', '.join(names)}" for word, names in (("made", made), ("kept", kept)) if names]
         say(f"{settings.run_id}: {'; '.join(done)}", err=True)
-        for line in list_remarks(directory):
+        for line in manifest.list_remarks(directory):
             say(line, err=True)
     if settings.has_default_team and not quiet:
         say(f"warning: team_id: {settings.team_id!r} is the default: set your team's name before you submit", err=True)
-    unusable = warn_of_unusable_replies(directory)
-    for warning in filter(None, (warn_of_reranker(directory), warn_of_cut_prompts(directory), unusable)):
-        say(f"warning: {warning}", err=True)
+    unusable = manifest.warn_of_unusable_replies(directory)
+    for warning in (manifest.warn_of_reranker(directory), manifest.warn_of_cut_prompts(directory), unusable):
+        if warning:
+            say(f"warning: {warning}", err=True)
     if json:
         say_result("run", config, {"directory": directory})
     else:
@@ -166,7 +162,6 @@ def answer(
 
     Example: keystone answer --topics topics.jsonl --index index --out answers.jsonl
     """
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import make_config
     from keystone.runs.pipeline.answering import answer_to_file
     from keystone.runs.report.terminal import progress_bars
@@ -190,7 +185,6 @@ def record(
     Example: keystone record out/replies.sqlite --out replies.jsonl
     """
     from keystone.generation.llm import replay
-    from keystone.runs.cli.outputs import check_outputs
 
     check_outputs([replies], {"--out": out})
     number = replay.record_replies(replies, out)
@@ -217,7 +211,6 @@ def bundle(
     """
     from keystone.indexing.io.reading import hash_file
     from keystone.indexing.vectors.types import Effort
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.exchange.bundle.write import write_bundle
     from keystone.runs.pipeline.file_names import CONFIG
@@ -257,7 +250,6 @@ def reproduce(
     Example: keystone reproduce my-run.bundle.zip
     """
     from keystone.indexing.vectors.types import Effort
-    from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.exchange.bundle.reproduce import reproduce as reproduced
     from keystone.runs.report.terminal import progress_bars
 
@@ -274,7 +266,6 @@ def reproduce(
 
 
 def _print_reproduction(found: "Reproduction", differing: int) -> None:
-    """Print the stages that are only stored, each artifact with its difference, and other versions of packages."""
     for stage, reason in found.stored.items():
         say(f"{stage}: stored only, not made again: {reason}")
     for one in found.remade:
@@ -347,7 +338,6 @@ def _parse_place(option: str) -> tuple[str, Path]:
 
 
 def _print_plan(plan: "Plan", figures: "list[Figure]", error: str) -> None:
-    """Print a baseline: its commands, what it lacks, and its figures as published and as found."""
     import shlex
 
     say(f"{plan.baseline.name} ({plan.baseline.source})")

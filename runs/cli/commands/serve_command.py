@@ -7,7 +7,7 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.commands.ask_commands import IndexFolder
-from keystone.runs.cli.options import CORES, Json, Overrides, Preset, Quiet, Threads
+from keystone.runs.cli.options import CORES, WANTED, Json, Overrides, Preset, Quiet, RelevantFrom, Threads
 from keystone.runs.report.say import say, say_result
 from keystone.runs.serving.server import REPLY_S
 
@@ -87,13 +87,9 @@ def replay(
     ] = False,
     session: Annotated[str | None, typer.Option(help="Repeat and score only the calls of this session.")] = None,
     qrels: Annotated[Path | None, typer.Option(help="Judgments in TREC form, of documents or segments.")] = None,
-    nuggets: Annotated[
-        Path | None, typer.Option(help="Nuggets with their documents, in any form (see the page on judging).")
-    ] = None,
+    nuggets: Annotated[Path | None, WANTED] = None,
     topic: Annotated[str | None, typer.Option(help="The topic of the session, if the judgments have several.")] = None,
-    relevant_from: Annotated[
-        int, typer.Option(min=1, help="The grade from which a document of the judgments is relevant.")
-    ] = 1,
+    relevant_from: RelevantFrom = 1,
     json: Json = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
@@ -107,18 +103,7 @@ def replay(
     from keystone.indexing.index import open_index
     from keystone.retrieval.backends import open_store
     from keystone.runs.config.read import make_config
-    from keystone.runs.serving.agents.replay import (
-        check_keys,
-        collect_ids,
-        format_scores,
-        locate,
-        read_calls,
-        read_relevant,
-        read_wanted_nuggets,
-        repeat_calls,
-        score_session,
-        select_session,
-    )
+    from keystone.runs.serving.agents import replay as sessions
     from keystone.runs.serving.app import open_fronts
     from keystone.runs.serving.call_log import make_settings_key, open_call_log
     from keystone.runs.serving.service import open_service
@@ -128,11 +113,11 @@ def replay(
         raise UserError("expected either --qrels with judgments or --nuggets with nuggets")
     if qrels is None and nuggets is None and topic is not None:
         raise UserError("--topic: expected with --qrels or --nuggets")
-    calls, torn = read_calls(log)
+    calls, torn = sessions.read_calls(log)
     if torn and not quiet:
         say(torn, err=True)
     if session is not None:
-        calls = select_session(log, calls, session)
+        calls = sessions.select_session(log, calls, session)
     if not calls:
         raise UserError(f"{log}: found no call, expected one or more")
     settings = make_config(config, set or [], preset, Path("-"), folder)
@@ -141,17 +126,17 @@ def replay(
         open_service(settings, unwritten, threads) as service,
     ):
         if not allow_other:
-            check_keys(log, calls, unwritten)
+            sessions.check_keys(log, calls, unwritten)
         judged, store = None, open_store(service.index)
         if qrels is not None:
-            judged = read_relevant(qrels, topic, relevant_from, store)
+            judged = sessions.read_relevant(qrels, topic, relevant_from, store)
         elif nuggets is not None:
-            judged = read_wanted_nuggets(nuggets, topic)
+            judged = sessions.read_wanted_nuggets(nuggets, topic)
 
         differing = []
 
         async def repeat() -> None:
-            async for number, difference in repeat_calls(log, calls, open_fronts(service)):
+            async for number, difference in sessions.repeat_calls(log, calls, open_fronts(service)):
                 if difference:
                     call = calls[number].call
                     differing.append({"line": number, "operation": call.operation, "difference": difference})
@@ -160,13 +145,13 @@ def replay(
 
         asyncio.run(repeat())
         same = len(calls) - len(differing)
-        scores = score_session(locate(collect_ids(calls), store), judged) if judged else []
+        scores = sessions.score_session(sessions.locate(sessions.collect_ids(calls), store), judged) if judged else []
         if json:
             told = {"calls": len(calls), "same": same, "differing": differing}
             say_result("replay", log, {**told, "scores": scores})
         else:
             say(f"{same} of {plural(len(calls), 'call')} have replies of the same bytes")
-            for line in ["", *format_scores(scores)] if judged else []:
+            for line in ["", *sessions.format_scores(scores)] if judged else []:
                 say(line)
     if same < len(calls):
         raise typer.Exit(1)

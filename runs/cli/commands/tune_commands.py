@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import CORES, Json, Overrides, Quiet, SkipOwn, Threads
+from keystone.runs.cli.options import CORES, Json, Overrides, Quiet, SkipOwn, Threads, check_run_outputs
 from keystone.runs.report.say import say_result
 
 RANKING_MEASURES = ("nDCG@10", "R@100")
@@ -59,7 +59,6 @@ def tune(
     """
     from keystone.indexing.io.writing import write_json_lines
     from keystone.runs.cli.commands.report_command import check_picture
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.depth import Judgments, calibrate_run
     from keystone.runs.evaluation.measures import add_judged_share, parse_measures
@@ -130,7 +129,6 @@ def sweep(
 
     Example: keystone sweep run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]' --try 'retrieval.b=[0.4, 1]'
     """
-    from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.measures import add_judged_share, parse_measures
     from keystone.runs.evaluation.sweep import Grid, measure_answers, measure_rankings

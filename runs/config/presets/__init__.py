@@ -1,4 +1,7 @@
-"""Presets: our own configurations in this folder, and the runs of the paper in the folder `paper`."""
+"""Presets: our own configurations in this folder, and the runs of the paper in the folder `paper`.
+
+A preset is laid over the one that its key `preset` names.
+"""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable

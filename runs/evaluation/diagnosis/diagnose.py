@@ -23,7 +23,7 @@ from keystone.runs.evaluation.diagnosis.wanted import Wanted
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.file_names import name_system_file
-from keystone.runs.pipeline.grading.rounds import RELEVANT_GRADE
+from keystone.runs.pipeline.stages.grades import RELEVANT_GRADE
 from keystone.runs.pipeline.stages.research import has_research
 from keystone.runs.pipeline.table import find_last_ranking
 from keystone.runs.trec.run_files import read_run

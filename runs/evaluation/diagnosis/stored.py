@@ -16,16 +16,15 @@ from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.file_names import CONFIG
-from keystone.runs.pipeline.grading.grade_files import GradeRecord, find_grades
+from keystone.runs.pipeline.grade_files import GradeRecord, find_grades
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
-from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
+from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE, rank_by_grade
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE
 from keystone.runs.pipeline.stages.research import RESEARCHED_FILE
 from keystone.runs.pipeline.stages.search import list_system_files
 from keystone.runs.pipeline.table import find_last_ranking, list_rankings
-from keystone.runs.pipeline.topic_steps import rank_by_grade
 from keystone.runs.pipeline.values import Artifact, Values
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import find_ranks, list_first

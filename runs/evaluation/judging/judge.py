@@ -31,7 +31,7 @@ from keystone.runs.evaluation.circular import (
 )
 from keystone.runs.evaluation.evaluate import take_mean
 from keystone.runs.evaluation.measures import Measure
-from keystone.runs.pipeline.grading.grade_files import Judgment, read_judgments, write_judgments
+from keystone.runs.pipeline.grade_files import Judgment, read_judgments, write_judgments
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.trec.run_files import read_qrels, sort_as_trec_eval

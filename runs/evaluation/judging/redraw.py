@@ -20,7 +20,7 @@ from keystone.indexing.io.reading import hash_file
 from keystone.runs.evaluation.circular import JudgeRecord, name_record, read_record
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import Measure
-from keystone.runs.pipeline.grading.grade_files import read_judgments
+from keystone.runs.pipeline.grade_files import read_judgments
 from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids

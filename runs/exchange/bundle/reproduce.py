@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from keystone.indexing.errors import NotRecorded, UserError
+from keystone.indexing.errors import NotRecorded, NotWritten, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_json_lines
@@ -123,7 +123,6 @@ def find_difference(made: Path, stored: Path) -> str:
 
 
 def _show(line: bytes | None, start: int) -> str:
-    """Show the part of a line that begins at `start`."""
     if line is None:
         return "no such line"
     text = line[start : start + SHOWN_CHARACTERS].decode(errors="replace")
@@ -160,7 +159,10 @@ def reproduce(bundle: Path, out: Path | None, effort: Effort, most_gb: float = M
         unpack(bundle, folder, int(most_gb * 1e9))
         facts = _read_facts(bundle, folder)
         if out is not None:
-            _make_folder(out)
+            try:
+                out.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise NotWritten(out, error.strerror or "") from error
         try:
             stored = find_searching_stages(read_config(folder / RUN / CONFIG)) | facts["stored"]
             remade = _remake_all(folder, {**facts, "stored": stored}, scratch, out or scratch, effort)
@@ -170,13 +172,6 @@ def reproduce(bundle: Path, out: Path | None, effort: Effort, most_gb: float = M
     if not remade:
         raise UserError(f"{bundle}: only stores every stage, so nothing was made again")
     return Reproduction(remade, stored, versions)
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
 
 
 def _read_facts(bundle: Path, folder: Path) -> dict[str, Any]:
@@ -216,7 +211,6 @@ def _remake_all(folder: Path, facts: Mapping[str, Any], scratch: Path, out: Path
 
 
 def _compare_versions(made_by: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Compare the versions of packages with those of this machine."""
     found = {}
     for name, then in made_by.items():
         try:

@@ -30,6 +30,7 @@ from keystone.indexing.vectors.of_segments import segment_vectors, sentence_vect
 from keystone.indexing.vectors.types import Effort, Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.exchange.bundle import reproduce
 from keystone.runs.exchange.bundle.parts import (
     KnownVectors,
     PartStore,
@@ -38,23 +39,10 @@ from keystone.runs.exchange.bundle.parts import (
     pack,
     save_vectors,
 )
-from keystone.runs.exchange.bundle.reproduce import (
-    DOCUMENTS,
-    FACTS,
-    FORMAT,
-    REPLIES,
-    RUN,
-    VECTORS,
-    find_searching_stages,
-    list_ranked_ids,
-    open_sealed_job,
-    remake,
-    replay,
-)
 from keystone.runs.pipeline.directory import MANIFEST, read_entries
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.job import Job, describe_settings, open_job
-from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
+from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.stages.config import write_config
 from keystone.runs.pipeline.table import list_files, list_wanted
 from keystone.runs.trec.topics import hash_topics, names_collection
@@ -62,6 +50,7 @@ from keystone.runs.trec.topics import hash_topics, names_collection
 METADATA = "ir_metadata.yaml"
 SECRET_KEYS = re.compile(r"(token|secret|password|api_?key)$", re.IGNORECASE)
 """The ends of keys whose values are secrets."""
+T = TypeVar("T")
 PATHS_OF_MODEL = ("key_file", "cache", "replies")
 """The settings of a model that are paths."""
 
@@ -87,7 +76,7 @@ def write_bundle(directory: Path, out: Path, effort: Effort) -> Contents:
         folder = Path(name)
         _copy_run(job, directory, folder)
         contents = _write_parts(job, folder, effort)
-        config = read_config(folder / RUN / CONFIG)
+        config = read_config(folder / reproduce.RUN / CONFIG)
         metadata = yaml.safe_dump(describe_run(config, manifest), sort_keys=False, allow_unicode=True)
         (folder / METADATA).write_text(metadata, encoding="utf-8")
         pack(folder, out)
@@ -114,7 +103,7 @@ def _check_run(job: Job, directory: Path) -> dict[str, Any]:
 
 def _copy_run(job: Job, directory: Path, folder: Path) -> None:
     """Copy the artifacts, the manifest and the topics, and the configuration without the folders of its paths."""
-    run = folder / RUN
+    run = folder / reproduce.RUN
     run.mkdir(parents=True)
     for name in (*read_entries(directory), MANIFEST):
         if Path(name).name != name:
@@ -173,19 +162,19 @@ def _write_parts(job: Job, folder: Path, effort: Effort) -> Contents:
 
     If a stage does not give its stored bytes, it is only stored, and the parts are noted once more without it.
     """
-    stored, failed = find_searching_stages(job.config), dict[str, str]()
+    stored, failed = reproduce.find_searching_stages(job.config), dict[str, str]()
     while True:
         stored |= failed
         parts, failed = _note_parts(job, folder, stored, effort)
         if not failed:
             break
-    save_vectors(folder / VECTORS, parts.vectors)
-    write_json_lines(folder / DOCUMENTS, (to_record(one) for _, one in sorted(parts.documents.items())))
+    save_vectors(folder / reproduce.VECTORS, parts.vectors)
+    write_json_lines(folder / reproduce.DOCUMENTS, (to_record(one) for _, one in sorted(parts.documents.items())))
     replies = ((key, encode_reply(PaidReply(reply, Usage()))) for key, reply in sorted(parts.replies.items()))
-    write_json_lines(folder / REPLIES, ({"key": key, **orjson.loads(reply)} for key, reply in replies))
+    write_json_lines(folder / reproduce.REPLIES, ({"key": key, **orjson.loads(reply)} for key, reply in replies))
     contents = Contents(len(parts.documents), len(parts.vectors), len(parts.replies), stored)
-    facts = {"format": FORMAT, "index": describe_index(job.index), **asdict(contents)}
-    (folder / FACTS).write_bytes(orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    facts = {"format": reproduce.FORMAT, "index": describe_index(job.index), **asdict(contents)}
+    (folder / reproduce.FACTS).write_bytes(orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     return contents
 
 
@@ -208,12 +197,18 @@ def _note_parts(job: Job, folder: Path, stored: Mapping[str, str], effort: Effor
         if job.index.embedding and index.embedding:
             dimension = load_embedder(job.index.embedding).dimension
             standing = stand_in(index.embedding, KnownVectors(dimension, reader.find_vectors, parts.vectors))
-        store = PartStore(list_ranked_ids(folder / RUN, job.config), reader.read)
-        sealed = open_sealed_job(folder, index, store, effort)
-        recorded = replay(job.config, model.replies, model.replies_in(job.config.out)) if model else job.config
+        store = PartStore(reproduce.list_ranked_ids(folder / reproduce.RUN, job.config), reader.read)
+        sealed = reproduce.open_sealed_job(folder, index, store, effort)
+        recorded = (
+            reproduce.replay(job.config, model.replies, model.replies_in(job.config.out)) if model else job.config
+        )
         with standing, open_model_runner(recorded, None) as run_with_model:
-            noting = NotingRunner(run_with_model, model.thinking if model else 0, parts.replies)
-            for made in remake(sealed, noting, folder / RUN, Path(name), stored):
+
+            def noting(work: Callable[[Model | None], Awaitable[T]]) -> T:
+                thinking = model.thinking if model else 0
+                return run_with_model(lambda one: work(one and NotingModel(one.name, one, thinking, parts.replies)))
+
+            for made in reproduce.remake(sealed, noting, folder / reproduce.RUN, Path(name), stored):
                 if made.difference:
                     failed.setdefault(made.stage, f"{made.name}: {made.difference}")
     return parts, failed
@@ -258,9 +253,6 @@ def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, An
             "other": {"index": manifest["index"]["key"], "documents": manifest["index"]["documents"]},
         },
     }
-
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -310,7 +302,7 @@ class NotingModel:
     name: str
     model: Model
     thinking: int
-    replies: dict[str, Reply] = field(default_factory=dict)
+    replies: dict[str, Reply]
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
         """See `keystone.generation.llm.model.Model`."""
@@ -326,18 +318,3 @@ class NotingModel:
                 sent = replace(asked[number], max_tokens=asked[number].max_tokens + self.thinking)
                 self.replies[make_request_key(self.name, sent)] = outcome
             yield number, outcome
-
-
-@dataclass(frozen=True, slots=True)
-class NotingRunner:
-    """Runs work with the model of `run_with_model`, and notes each reply in `replies`."""
-
-    run_with_model: RunWithModel
-    thinking: int
-    replies: dict[str, Reply]
-
-    def __call__(self, work: Callable[[Model | None], Awaitable[T]]) -> T:
-        """See `RunWithModel`."""
-        return self.run_with_model(
-            lambda model: work(model and NotingModel(model.name, model, self.thinking, self.replies))
-        )

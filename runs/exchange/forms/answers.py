@@ -10,16 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.io.writing import write_json_lines
-from keystone.runs.exchange.records import (
-    drop_repeated,
-    get_list,
-    get_name,
-    get_object,
-    get_string,
-    has,
-    parse_ids,
-    read_form,
-)
+from keystone.runs.exchange.records import Record, drop_repeated, has, read_form
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover, get_text
 from keystone.runs.track_rules import DEFAULT_TEAM, TRACKS, KeyContent, Track
 from keystone.runs.tracks.answer_files import NUMBER, is_integer, is_score, map_citations, resolve_citation
@@ -53,7 +44,7 @@ def read(path: Path) -> Handover:
     """
     lost = Counter[str]()
 
-    def parse(record: dict[str, Any], place: str) -> CitedAnswer:
+    def parse(record: Record, place: str) -> CitedAnswer:
         answer, missing = _parse_answer(record, place)
         lost.update(missing)
         return answer
@@ -69,34 +60,32 @@ def _drop_texts(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, first: objects, **{key: str(record[key]) for key in others}}
 
 
-def _parse_answer(record: dict[str, Any], place: str) -> tuple[CitedAnswer, Counter[str]]:
+def _parse_answer(record: Record, place: str) -> tuple[CitedAnswer, Counter[str]]:
     key = next((key for key in SENTENCE_KEYS if record.get(key) is not None), None)
     if key is None:
         expected, found = " or ".join(SENTENCE_KEYS), ", ".join(record) or "none"
         raise ValueError(f"expected sentences under {expected}, found the keys {found}")
-    metadata = get_object(record, "metadata")
-    both = {**record, **metadata}
-    topic_id = get_name(both, TOPIC_KEYS)
+    metadata = record.get_object("metadata")
+    both = Record({**record, **metadata})
+    topic_id = both.get_name(*TOPIC_KEYS)
     if not topic_id:
         raise ValueError(f"expected an id under {' or '.join(TOPIC_KEYS)}, found the keys {', '.join(both)}")
-    references = get_list(record, "references")
-    ids = parse_ids(references, "references")
+    ids, references = record.get_ids("references"), record.get_list("references")
     names = map_citations(references, ("ids", "positions") if key in BY_ID else ("positions", "ids"))
     sentences, missing = [], Counter[str]()
-    for number, one in enumerate(_list_sentences(record[key], key)):
-        where = f"{key}[{number}]."
-        citations, lost = _parse_citations(one.get("citations"), names, where, key in BY_ID)
+    for one in _list_sentences(record[key], key):
+        citations, lost = _parse_citations(one.get("citations"), names, one.where, key in BY_ID)
         missing += lost
-        sentences.append(CitedText(get_string(one, "text", where), citations))
+        sentences.append(CitedText(one.get_string("text"), citations))
     used = {key for key in METADATA_KEYS if key in metadata}
     return CitedAnswer(
         topic_id,
         tuple(sentences),
         ids,
         _get_first(both, QUERY_KEYS),
-        get_name(both, ("run_id",)),
-        get_string(both, "team_id"),
-        get_string(both, "type"),
+        both.get_name("run_id"),
+        both.get_string("team_id"),
+        both.get_string("type"),
         _get_first(both, DESCRIPTION_KEYS),
         _parse_documents(record),
         {key: value for key, value in metadata.items() if key not in used},
@@ -104,15 +93,12 @@ def _parse_answer(record: dict[str, Any], place: str) -> tuple[CitedAnswer, Coun
     ), missing
 
 
-def _list_sentences(value: Any, key: str) -> list[dict[str, Any]]:
+def _list_sentences(value: Any, key: str) -> list[Record]:
     sentences = [value] if isinstance(value, str) else value
     if not isinstance(sentences, list):
         raise ValueError(f"{key}: expected a list of sentences, found {shorten_value(value)}")
     found = [{"text": one} if isinstance(one, str) else one for one in sentences]
-    for number, one in enumerate(found):
-        if not isinstance(one, dict):
-            raise ValueError(f"{key}[{number}]: expected an object, found {shorten_value(one)}")
-    return found
+    return list(Record({key: found}).get_objects(key))
 
 
 def _parse_citations(
@@ -142,10 +128,10 @@ def _parse_citations(
     return drop_repeated(found, lost), lost
 
 
-def _parse_documents(record: dict[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _parse_documents(record: Record) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for key in ("documents", "segments"):
-        for name, value in get_object(record, key).items():
+        for name, value in record.get_object(key).items():
             parts = {"text": value} if isinstance(value, str) else value
             if not isinstance(parts, dict):
                 raise ValueError(f"{key}: expected a text or an object for {name!r}, found {shorten_value(value)}")
@@ -153,8 +139,8 @@ def _parse_documents(record: dict[str, Any]) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def _get_first(record: Mapping[str, Any], keys: Sequence[str]) -> str:
-    return next((text for key in keys if (text := get_string(record, key))), "")
+def _get_first(record: Record, keys: Sequence[str]) -> str:
+    return next((text for key in keys if (text := record.get_string(key))), "")
 
 
 def _encode_for_track(one: CitedAnswer, track: Track, with_documents: bool = False) -> dict[str, Any]:
@@ -238,50 +224,25 @@ def _encode_normalised(one: CitedAnswer) -> dict[str, Any]:
     }
 
 
-FORMS = (
-    Form("rag24", "answers", "TREC RAG 2024, ragnarok", read, _write_for("rag24"), has("answer", "topic_id")),
-    Form(
-        "rag25",
-        "answers",
-        "TREC RAG 2025",
-        read,
-        _write_for("rag25"),
-        has("answer", any_of=("metadata", "narrative_id")),
-    ),
-    Form(
-        "rag26",
-        "answers",
-        "TREC RAG 2026",
-        read,
-        _write_for("rag26"),
-        lambda r: "answer" in r and isinstance(r.get("metadata"), dict) and "run_desc" in r["metadata"],
-    ),
-    Form("responses", "answers", "RAGTIME, BioGen 2025 task B", read, _write_for("responses"), has("responses")),
-    Form(
-        "dragun25",
-        "answers",
-        "DRAGUN 2025 task 2",
-        read,
-        _write_for("dragun25"),
-        lambda r: "responses" in r and isinstance(r.get("metadata"), dict) and "use_starter_kit" in r["metadata"],
-    ),
-    Form(
-        "auto-judge",
-        "answers",
-        "auto-judge's reports with documents",
-        read,
-        _write_for("responses", with_documents=True),
-        has("responses", "documents"),
-    ),
-    Form(
-        "ragdoll-answers",
-        "answers",
-        "RAGDoll's normalised answers",
-        read,
-        write_normalised,
-        has("answer", "answer_text"),
-    ),
-    Form(
-        "ragdoll-resolved", "answers", "RAGDoll's answers with texts", read, write_resolved, has("answer", "segments")
-    ),
+def _has_metadata(sentences: str, key: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda record: sentences in record and isinstance(record.get("metadata"), dict) and key in record["metadata"]
+
+
+FORMS = tuple(
+    Form(name, "answers", used_by, read, write, fits)
+    for name, used_by, write, fits in (
+        ("rag24", "TREC RAG 2024, ragnarok", _write_for("rag24"), has("answer", "topic_id")),
+        ("rag25", "TREC RAG 2025", _write_for("rag25"), has("answer", any_of=("metadata", "narrative_id"))),
+        ("rag26", "TREC RAG 2026", _write_for("rag26"), _has_metadata("answer", "run_desc")),
+        ("responses", "RAGTIME, BioGen 2025 task B", _write_for("responses"), has("responses")),
+        ("dragun25", "DRAGUN 2025 task 2", _write_for("dragun25"), _has_metadata("responses", "use_starter_kit")),
+        (
+            "auto-judge",
+            "auto-judge's reports with documents",
+            _write_for("responses", with_documents=True),
+            has("responses", "documents"),
+        ),
+        ("ragdoll-answers", "RAGDoll's normalised answers", write_normalised, has("answer", "answer_text")),
+        ("ragdoll-resolved", "RAGDoll's answers with texts", write_resolved, has("answer", "segments")),
+    )
 )

@@ -14,18 +14,7 @@ import orjson
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
-from keystone.runs.exchange.records import (
-    drop_repeated,
-    fill,
-    get_list,
-    get_name,
-    get_object,
-    get_objects,
-    get_string,
-    has,
-    parse_ids,
-    read_form,
-)
+from keystone.runs.exchange.records import Record, drop_repeated, fill, has, read_form
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover
 from keystone.runs.track_rules import CONTRADICTED, DEFAULT_TEAM, EXISTING, SUPPORTED
 
@@ -35,13 +24,10 @@ STOPS = ".!?:"
 OUTSIDE = "citations outside of sentences"
 METADATA = ("metadata", "meta_data")
 KEPT_2024 = (
-    *("team_id", "run_name", "results[].topic_id", "results[].answer", "results[].references"),
-    *("contact_email",),
+    *("team_id", "run_name", "contact_email"),
+    *(f"results[].{key}" for key in ("topic_id", "answer", "references")),
 )
-KEPT_GROUNDED = (
-    *METADATA,
-    *(f"answer[].{key}" for key in ("text", SUPPORTED, CONTRADICTED, EXISTING)),
-)
+KEPT_GROUNDED = (*METADATA, *(f"answer[].{key}" for key in ("text", SUPPORTED, CONTRADICTED, EXISTING)))
 
 
 def read_2024(path: Path) -> Handover:
@@ -52,16 +38,16 @@ def read_2024(path: Path) -> Handover:
     """
     lost = Counter[str]()
 
-    def parse(record: dict[str, Any], place: str) -> list[CitedAnswer]:
-        run_id, team_id = get_name(record, ("run_name", "run_id")), get_name(record, ("team_id",))
+    def parse(record: Record, place: str) -> list[CitedAnswer]:
+        run_id, team_id = record.get_name("run_name", "run_id"), record.get_name("team_id")
         extra = fill(contact_email=record.get("contact_email"))
         answers = []
-        for where, one in get_objects(record, "results", required=True):
-            topic_id = get_name(one, ("topic_id",), where)
+        for one in record.get_objects("results", required=True):
+            topic_id = one.get_name("topic_id")
             if not topic_id:
-                raise ValueError(f"{where}topic_id: expected an id, found none")
-            references = parse_ids(get_list(one, "references", where), f"{where}references")
-            sentences = _split_answer(get_string(one, "answer", where), lost)
+                raise ValueError(f"{one.where}topic_id: expected an id, found none")
+            references = one.get_ids("references")
+            sentences = _split_answer(one.get_string("answer"), lost)
             answers.append(
                 CitedAnswer(topic_id, sentences, references, run_id=run_id, team_id=team_id, extra=extra, place=place)
             )
@@ -122,34 +108,31 @@ def read_grounded(path: Path) -> Handover:
     """
     lost = Counter[str]()
 
-    def parse(record: dict[str, Any], place: str) -> CitedAnswer:
-        metadata = get_object(record, next((key for key in METADATA if key in record), METADATA[0]))
-        topic_id = get_name(metadata, ("qa_id", "topic_id"))
+    def parse(record: Record, place: str) -> CitedAnswer:
+        metadata = Record(record.get_object(next((key for key in METADATA if key in record), METADATA[0])))
+        topic_id = metadata.get_name("qa_id", "topic_id")
         if not topic_id:
             raise ValueError(f"metadata.qa_id: expected an id, found the keys {', '.join(metadata) or 'none'}")
         sentences = []
-        for where, one in get_objects(record, "answer"):
-            lists = {key: _get_ids(one, key, where) for key in (SUPPORTED, CONTRADICTED, EXISTING)}
-            supported = drop_repeated(map(Citation, lists[SUPPORTED] or ()), lost)
-            text = get_string(one, "text", where)
-            sentences.append(CitedText(text, supported, lists[CONTRADICTED], lists[EXISTING]))
+        for one in record.get_objects("answer"):
+            supported = drop_repeated(map(Citation, one.get_ids(SUPPORTED)), lost)
+            contradicted, existing = (
+                None if one.get(key) is None else one.get_ids(key) for key in (CONTRADICTED, EXISTING)
+            )
+            sentences.append(CitedText(one.get_string("text"), supported, contradicted, existing))
         used = ("qa_id", "topic_id", "team_id", "run_id", "question")
         return CitedAnswer(
             topic_id,
             tuple(sentences),
-            query=get_string(metadata, "question"),
-            run_id=get_name(metadata, ("run_id",)),
-            team_id=get_name(metadata, ("team_id",)),
+            query=metadata.get_string("question"),
+            run_id=metadata.get_name("run_id"),
+            team_id=metadata.get_name("team_id"),
             extra={key: value for key, value in metadata.items() if key not in used},
             place=place,
         )
 
     answers, unread = read_form(path, parse, KEPT_GROUNDED)
     return Handover(answers=tuple(answers), unread=unread + lost)
-
-
-def _get_ids(record: dict[str, Any], key: str, where: str) -> tuple[str, ...] | None:
-    return None if record.get(key) is None else parse_ids(get_list(record, key, where), f"{where}{key}")
 
 
 def write_grounded(path: Path, content: Handover) -> None:

@@ -7,17 +7,7 @@ from typing import Any
 import orjson
 
 from keystone.indexing.io.writing import write_json_lines, write_whole
-from keystone.runs.evaluation.nuggets.files import (
-    BANKS,
-    DOC_KEYS,
-    QUERY_KEYS,
-    SUB_NARRATIVES,
-    TOPIC_KEYS,
-    NuggetBank,
-    Source,
-    read_nuggets,
-    write_nuggets,
-)
+from keystone.runs.evaluation.nuggets import files as nugget_files
 from keystone.runs.exchange.records import count_unread, fill, has, read_records
 from keystone.runs.exchange.types import Form, Handover
 
@@ -27,11 +17,11 @@ NUGGET_KEYS = ("topic", "importance", "doc_id", "docid", "start", "nugget_id", "
 REFERENCES = ("references", "references[].doc_id", "references[].docid", "references[].offsets")
 ANSWERS = ("answers[].answer", *(f"answers[].{key}" for key in REFERENCES))
 KEPT_OF_NUGGET = (*NUGGET, "aggregator_type", "query_id", *REFERENCES[1:], *ANSWERS)
-KEPT_OF_LINE = (*TOPIC_KEYS, *DOC_KEYS, "start", "end", *NUGGET)
+KEPT_OF_LINE = (*nugget_files.TOPIC_KEYS, *nugget_files.DOC_KEYS, "start", "end", *NUGGET)
 KEPT_OF_BANK = (
-    *(*TOPIC_KEYS, *QUERY_KEYS, "run_id", "answer_text", "response_length", "format_version"),
+    *(*nugget_files.TOPIC_KEYS, *nugget_files.QUERY_KEYS, "run_id", "answer_text", "response_length", "format_version"),
     *(f"metadata.{key}" for key in ("topic_id", "run_id", "team_id", "run_desc")),
-    *(f"{bank}[].{key}" for bank in BANKS for key in KEPT_OF_NUGGET),
+    *(f"{bank}[].{key}" for bank in nugget_files.BANKS for key in KEPT_OF_NUGGET),
 )
 """The paths that the reader keeps, with lists in the place of objects whose keys are texts of nuggets."""
 
@@ -39,11 +29,11 @@ KEPT_OF_BANK = (
 def read(path: Path) -> Handover:
     """Read nuggets in any form. Errors are those of `read_records` and `read_nuggets`."""
     records = list(read_records(path))
-    banks = tuple(read_nuggets(path, records))
+    banks = tuple(nugget_files.read_nuggets(path, records))
     lines: list[dict[str, Any]] = []
     objects: list[dict[str, Any]] = []
     for _, record in records:
-        (lines if record.keys().isdisjoint(BANKS) else objects).append(_list_values(record))
+        (lines if record.keys().isdisjoint(nugget_files.BANKS) else objects).append(_list_values(record))
     return Handover(nuggets=banks, unread=count_unread(lines, KEPT_OF_LINE) + count_unread(objects, KEPT_OF_BANK))
 
 
@@ -51,20 +41,20 @@ def _list_values(record: dict[str, Any]) -> dict[str, Any]:
     """Replace objects whose keys are texts of nuggets or answers by lists, so that paths hold no texts."""
     found = {}
     for key, value in record.items():
-        nested = key in (*BANKS, "sub_nuggets", "answers")
+        nested = key in (*nugget_files.BANKS, "sub_nuggets", "answers")
         inner = list(value.values()) if nested and isinstance(value, dict) else value
         if nested and isinstance(inner, list):
             inner = [_list_values(one) if isinstance(one, dict) else one for one in inner]
         if key == "references" and isinstance(inner, list):
             inner = [{"doc_id": one} if not isinstance(one, dict) else one for one in inner]
         found[key] = inner
-    if SUB_NARRATIVES in found:
+    if nugget_files.SUB_NARRATIVES in found:
         found.pop("id", None)  # the topic
     return found
 
 
 def _write_as(form: str) -> Callable[[Path, Handover], None]:
-    return lambda path, content: write_nuggets(path, content.nuggets, form)
+    return lambda path, content: nugget_files.write_nuggets(path, content.nuggets, form)
 
 
 def write_sub_narratives(path: Path, content: Handover) -> None:
@@ -73,7 +63,7 @@ def write_sub_narratives(path: Path, content: Handover) -> None:
         {
             "id": bank.topic_id,
             "narrative": bank.query,
-            SUB_NARRATIVES: [fill(text=one.describe(), importance=one.importance) for one in bank.nuggets],
+            nugget_files.SUB_NARRATIVES: [fill(text=one.describe(), importance=one.importance) for one in bank.nuggets],
         }
         for bank in content.nuggets
     ]
@@ -86,9 +76,9 @@ def write_lines(path: Path, content: Handover) -> None:
     write_json_lines(path, (line for bank in content.nuggets for line in _list_lines(bank)))
 
 
-def _list_lines(bank: NuggetBank) -> Iterator[dict[str, Any]]:
+def _list_lines(bank: nugget_files.NuggetBank) -> Iterator[dict[str, Any]]:
     for number, one in enumerate(bank.nuggets, 1):
-        sources: Sequence[Source | None] = one.list_sources() or [None]
+        sources: Sequence[nugget_files.Source | None] = one.list_sources() or [None]
         for source in sources:
             span = source.span if source else None
             yield {
@@ -100,33 +90,23 @@ def _list_lines(bank: NuggetBank) -> Iterator[dict[str, Any]]:
             }
 
 
-FORMS = (
-    Form("nuggets", "nuggets", "one nugget a line", read, write_lines, has("text", any_of=NUGGET_KEYS)),
-    Form(
-        "nuggetizer",
-        "nuggets",
-        "nuggetizer and RAGDoll, with and without assignments",
-        read,
-        _write_as("nuggetizer"),
-        has("nuggets", "qid"),
-    ),
-    Form(
-        "nuggetbank",
-        "nuggets",
-        "auto-judge's NuggetBank",
-        read,
-        _write_as("nuggetbank"),
-        has(any_of=("nugget_bank", "claim_bank")),
-    ),
-    Form(
-        "ragtime-nuggets", "nuggets", "RAGTIME 2026 task 3", read, _write_as("ragtime"), has("metadata", "nugget_bank")
-    ),
-    Form(
-        "sub-narratives",
-        "nuggets",
-        "NIST's narratives of TREC RAG 2025 with sub-narratives",
-        read,
-        write_sub_narratives,
-        has(SUB_NARRATIVES),
-    ),
+FORMS = tuple(
+    Form(name, "nuggets", used_by, read, write, fits)
+    for name, used_by, write, fits in (
+        ("nuggets", "one nugget a line", write_lines, has("text", any_of=NUGGET_KEYS)),
+        (
+            "nuggetizer",
+            "nuggetizer and RAGDoll, with and without assignments",
+            _write_as("nuggetizer"),
+            has("nuggets", "qid"),
+        ),
+        ("nuggetbank", "auto-judge's NuggetBank", _write_as("nuggetbank"), has(any_of=("nugget_bank", "claim_bank"))),
+        ("ragtime-nuggets", "RAGTIME 2026 task 3", _write_as("ragtime"), has("metadata", "nugget_bank")),
+        (
+            "sub-narratives",
+            "NIST's narratives of TREC RAG 2025 with sub-narratives",
+            write_sub_narratives,
+            has(nugget_files.SUB_NARRATIVES),
+        ),
+    )
 )

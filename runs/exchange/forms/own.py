@@ -1,26 +1,13 @@
 """Files of Keystone's own runs: the evidence and the answers, with ids of documents or segments."""
 
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import document_id
-from keystone.runs.exchange.records import (
-    drop_repeated,
-    get_integer,
-    get_list,
-    get_name,
-    get_number,
-    get_object,
-    get_objects,
-    get_string,
-    has,
-    parse_ids,
-    read_form,
-)
+from keystone.runs.exchange.records import Record, drop_repeated, fill, has, read_form
 from keystone.runs.exchange.types import Candidate, Citation, CitedAnswer, CitedText, Form, Handover, Request
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
@@ -40,8 +27,8 @@ def read_evidence(path: Path) -> Handover:
     line for another object.
     """
 
-    def parse(record: dict[str, Any], place: str) -> Request:
-        candidates = tuple(_parse_item(one, where) for where, one in get_objects(record, "items", required=True))
+    def parse(record: Record, place: str) -> Request:
+        candidates = tuple(map(_parse_item, record.get_objects("items", required=True)))
         extra = {key: record[key] for key in ("notes", "stop", "reader", "by") if record.get(key)}
         return Request(_get_topic(record), candidates=candidates, extra=extra, place=place)
 
@@ -49,20 +36,18 @@ def read_evidence(path: Path) -> Handover:
     return Handover(tuple(requests), unread=unread)
 
 
-def _parse_item(item: dict[str, Any], where: str) -> Candidate:
-    span = get_object(item, "span", where)
-    segments = parse_ids(get_list(item, "segments", where), f"{where}segments")
-    doc_id = get_name(span, ("doc_id",), f"{where}span.")
-    start, end = (get_integer(span, key, f"{where}span.") for key in ("start", "end"))
+def _parse_item(item: Record) -> Candidate:
+    span, segments = item.get_object("span"), item.get_ids("segments")
+    doc_id, start, end = span.get_name("doc_id"), span.get_integer("start"), span.get_integer("end")
     if not doc_id or start is None or end is None or not 0 <= start <= end:
-        raise ValueError(f"{where}span: expected doc_id, start and end, found {shorten_value(span)}")
-    parts = {"segment": get_string(item, "text", where), "doc_id": doc_id, "start_char": start, "end_char": end}
-    heading = get_string(item, "heading", where)
+        raise ValueError(f"{item.where}span: expected doc_id, start and end, found {shorten_value(dict(span))}")
+    parts = {"segment": item.get_string("text"), "doc_id": doc_id, "start_char": start, "end_char": end}
+    heading = item.get_string("heading")
     further = {key: item[key] for key in EVIDENCE_KEYS if item.get(key)}
     return Candidate(
         segments[0] if segments else doc_id,
-        get_number(item, "score", where),
-        parts={**parts, **({"headings": heading} if heading else {}), **further},
+        item.get_number("score"),
+        parts={**parts, **fill(headings=heading), **further},
     )
 
 
@@ -104,19 +89,19 @@ def read_answers(path: Path) -> Handover:
     """Read `answers.jsonl` of a run. `UserError` with file and line for another object."""
     lost = Counter[str]()
 
-    def parse(record: dict[str, Any], place: str) -> CitedAnswer:
+    def parse(record: Record, place: str) -> CitedAnswer:
         sentences = []
-        for where, one in get_objects(record, "sentences", required=True):
-            ids = parse_ids(get_list(one, "citations", where), f"{where}citations")
-            sentences.append(CitedText(get_string(one, "text", where), drop_repeated(map(Citation, ids), lost)))
+        for one in record.get_objects("sentences", required=True):
+            citations = drop_repeated(map(Citation, one.get_ids("citations")), lost)
+            sentences.append(CitedText(one.get_string("text"), citations))
         return CitedAnswer(_get_topic(record), tuple(sentences), place=place)
 
     answers, unread = read_form(path, parse, KEPT_ANSWERS)
     return Handover(answers=tuple(answers), unread=unread + lost)
 
 
-def _get_topic(record: Mapping[str, Any]) -> str:
-    topic_id = get_name(record, ("topic_id",))
+def _get_topic(record: Record) -> str:
+    topic_id = record.get_name("topic_id")
     if not topic_id:
         raise ValueError(f"topic_id: expected an id, found the keys {', '.join(record) or 'none'}")
     return topic_id

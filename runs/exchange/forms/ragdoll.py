@@ -14,16 +14,7 @@ from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.evaluation.nuggets.judge import CitedAnswer as RatedAnswer
 from keystone.runs.evaluation.nuggets.judge import CitedSentence, read_cited_answers, write_cited_answers
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
-from keystone.runs.exchange.records import (
-    count_unread,
-    drop_repeated,
-    get_integer,
-    get_name,
-    get_object,
-    get_string,
-    has,
-    read_form,
-)
+from keystone.runs.exchange.records import Record, count_unread, drop_repeated, has, read_form
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover, get_text
 from keystone.runs.tracks.violations import shorten_value
 
@@ -79,19 +70,20 @@ def read_pairs(path: Path) -> Handover:
     `UserError` with file and line for another object.
     """
 
-    def parse(record: dict[str, Any], place: str) -> tuple[tuple[str, str], int, str, Citation, str, str]:
-        metadata = get_object(record, "metadata")
-        task_id = get_name(record, ("task_id",))
-        topic_id, doc_id = (get_name(metadata, (key,)) or task_id for key in ("topic_id", "docid"))
-        number = get_integer(metadata, "sentence_index") or 0
+    def parse(record: Record, place: str) -> tuple[tuple[str, str], int, str, Citation, str, str]:
+        metadata, task_id = Record(record.get_object("metadata")), record.get_name("task_id")
+        topic_id, doc_id = (metadata.get_name(key) or task_id for key in ("topic_id", "docid"))
+        number = metadata.get_integer("sentence_index") or 0
         if not topic_id or not doc_id:
-            raise ValueError(f"metadata: expected topic_id and docid, or a task_id, found {shorten_value(metadata)}")
+            raise ValueError(
+                f"metadata: expected topic_id and docid, or a task_id, found {shorten_value(dict(metadata))}"
+            )
         label = record.get("support_label")
         if label is not None and (not isinstance(label, str) or label not in LABELS):
             raise ValueError(f"support_label: expected one of {', '.join(LABELS)}, found {shorten_value(label)}")
         citation = Citation(doc_id, support=LABELS.get(label or ""))
-        texts = get_string(record, "statement"), get_string(record, "citation")
-        return (topic_id, get_name(metadata, ("run_id",))), number, texts[0], citation, texts[1], place
+        texts = record.get_string("statement"), record.get_string("citation")
+        return (topic_id, metadata.get_name("run_id")), number, texts[0], citation, texts[1], place
 
     answers: dict[tuple[str, str], dict[int, tuple[str, list[Citation]]]] = {}
     documents: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}

@@ -10,17 +10,7 @@ from typing import Any
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
-from keystone.runs.exchange.records import (
-    fill,
-    get_integer,
-    get_list,
-    get_name,
-    get_number,
-    get_object,
-    get_string,
-    has,
-    read_form,
-)
+from keystone.runs.exchange.records import Record, fill, has, read_form
 from keystone.runs.exchange.types import Candidate, Form, Handover, Request
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
@@ -28,18 +18,8 @@ from keystone.runs.tracks.violations import shorten_value
 QUERY_KEYS = ("qid", "id")
 """The keys of a query's id. The guidelines of 2024 write `id`, the tools `qid`."""
 KEPT = (
-    *(
-        "query.text",
-        "query.qid",
-        "query.id",
-        "qid",
-        "id",
-        "candidates[].docid",
-        "candidates[].score",
-        "candidates[].judgment",
-        "candidates[].doc",
-    ),
-    *("candidates[].text", "candidates[].subtopics", "extra", "run_id"),
+    *("query.text", "query.qid", "query.id", "qid", "id", "extra", "run_id"),
+    *(f"candidates[].{key}" for key in ("docid", "score", "judgment", "doc", "text", "subtopics")),
 )
 KEPT_JUDGMENTS = ("query", "qid", "docid", "passage", "judgment", "status", "result_status", "task_id", "error")
 
@@ -51,11 +31,11 @@ def read_requests(path: Path) -> Handover:
     and `doc`; `doc` is a text or an object, which may hold the id. `UserError` with file and line for another object.
     """
 
-    def parse(record: dict[str, Any], place: str) -> Request:
+    def parse(record: Record, place: str) -> Request:
         topic_id, query = _parse_query(record)
-        candidates = get_list(record, "candidates")
-        found = tuple(_parse_candidate(one, f"candidates[{place}]") for place, one in enumerate(candidates))
-        return Request(topic_id, query, found, get_string(record, "run_id"), get_object(record, "extra"), place)
+        candidates = enumerate(record.get_list("candidates"))
+        found = tuple(_parse_candidate(one, f"candidates[{number}]") for number, one in candidates)
+        return Request(topic_id, query, found, record.get_string("run_id"), record.get_object("extra"), place)
 
     requests, unread = read_form(path, parse, KEPT, _drop_texts)
     return Handover(tuple(requests), unread=unread)
@@ -68,13 +48,14 @@ def _drop_texts(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, "query": query, "candidates": objects}
 
 
-def _parse_query(record: dict[str, Any]) -> tuple[str, str]:
+def _parse_query(record: Record) -> tuple[str, str]:
     query = record.get("query")
     if isinstance(query, dict):
-        return get_name(query, QUERY_KEYS, "query."), get_string(query, "text", "query.")
+        own = record.get_object("query")
+        return own.get_name(*QUERY_KEYS), own.get_string("text")
     if not isinstance(query, str):
         raise ValueError(f"query: expected a text, or an object with qid and text, found {shorten_value(query)}")
-    return get_name(record, QUERY_KEYS), query
+    return record.get_name(*QUERY_KEYS), query
 
 
 def _parse_candidate(value: Any, where: str) -> Candidate:
@@ -82,21 +63,17 @@ def _parse_candidate(value: Any, where: str) -> Candidate:
         return Candidate("", parts={"segment": value})
     if not isinstance(value, dict):
         raise ValueError(f"{where}: expected a text or an object, found {shorten_value(value)}")
-    where = f"{where}."
+    own = Record(value, f"{where}.")
     doc = value.get("doc")
-    parts = {"contents": doc} if isinstance(doc, str) else get_object(value, "doc", where)
-    if not parts and (text := get_string(value, "text", where)):
-        parts = {"text": text}
-    doc_id = get_name(value, ("docid",), where) or get_name(parts, ("docid",), f"{where}doc.")
-    parts = {key: one for key, one in parts.items() if key != "docid"}
-    subtopics = tuple(_parse_subtopic(one, where) for one in get_object(value, "subtopics", where).items())
-    return Candidate(doc_id, get_number(value, "score", where), get_integer(value, "judgment", where), parts, subtopics)
-
-
-def _parse_subtopic(item: tuple[str, Any], where: str) -> tuple[str, int]:
-    if not is_integer(item[1]):
-        raise ValueError(f"{where}subtopics: expected whole numbers, found {shorten_value(item[1])}")
-    return item
+    parts = Record({"contents": doc}) if isinstance(doc, str) else own.get_object("doc")
+    if not parts and (text := own.get_string("text")):
+        parts = Record({"text": text})
+    doc_id = own.get_name("docid") or parts.get_name("docid")
+    subtopics = own.get_object("subtopics")
+    if other := [grade for grade in subtopics.values() if not is_integer(grade)]:
+        raise ValueError(f"{where}.subtopics: expected whole numbers, found {shorten_value(other[0])}")
+    parts.pop("docid", None)
+    return Candidate(doc_id, own.get_number("score"), own.get_integer("judgment"), parts, tuple(subtopics.items()))
 
 
 def write_requests(path: Path, content: Handover) -> None:
@@ -106,7 +83,7 @@ def write_requests(path: Path, content: Handover) -> None:
 
 def _encode_request(one: Request) -> dict[str, Any]:
     return {
-        "query": {"text": one.query, **({"qid": one.topic_id} if one.topic_id else {})},
+        "query": {"text": one.query, **fill(qid=one.topic_id)},
         "candidates": [
             fill(
                 docid=each.doc_id,
@@ -128,15 +105,15 @@ def read_judgments(path: Path) -> Handover:
     `result_status` 0, RAGDoll by the `status` failed. `UserError` with file and line for another object.
     """
 
-    def parse(record: dict[str, Any], place: str) -> tuple[tuple[str, str, str], Candidate]:
+    def parse(record: Record, place: str) -> tuple[tuple[str, str, str], Candidate]:
         topic_id, query = _parse_query(record)
         if "passage" not in record or "judgment" not in record:
             raise ValueError(f"expected passage and judgment, found the keys {', '.join(record) or 'none'}")
         failed = record.get("status") == "failed" or record.get("result_status") in (0, "failed")
-        grade = None if failed else get_integer(record, "judgment")
-        passage = get_string(record, "passage")
+        grade = None if failed else record.get_integer("judgment")
+        passage = record.get_string("passage")
         parts = {"segment": passage} if passage else {}
-        return (topic_id, query, place), Candidate(get_name(record, ("docid",)), grade=grade, parts=parts)
+        return (topic_id, query, place), Candidate(record.get_name("docid"), grade=grade, parts=parts)
 
     found: dict[tuple[str, str], list[Candidate]] = {}
     places: dict[tuple[str, str], str] = {}

@@ -4,6 +4,7 @@ Source: trec-auto-judge/auto-judge-base, whose form `ir_measures` is that of the
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -13,7 +14,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_text_lines
 from keystone.indexing.io.writing import write_json_lines, write_whole
-from keystone.runs.exchange.records import get_name, has, read_form
+from keystone.runs.exchange.records import Record, fill, has, read_form
 from keystone.runs.exchange.types import Form, Handover, Score
 from keystone.runs.tracks.answer_files import is_score
 from keystone.runs.tracks.violations import shorten_value
@@ -68,8 +69,8 @@ def _write_columns(path: Path, content: Handover, form: str) -> None:
 def read_score_lines(path: Path) -> Handover:
     """Read a score from each JSON object. `UserError` with file and line for an object without one of the keys."""
 
-    def parse(record: dict[str, Any], _place: str) -> Score:
-        names = {key: get_name(record, (key,)) for key in KEYS[:-1]}
+    def parse(record: Record, _place: str) -> Score:
+        names = {key: record.get_name(key) for key in KEYS[:-1]}
         if missing := next((key for key, name in names.items() if not name), None):
             raise ValueError(f"{missing}: expected a name, found the keys {', '.join(record) or 'none'}")
         value = record.get("value")
@@ -84,13 +85,7 @@ def read_score_lines(path: Path) -> Handover:
 
 def write_score_lines(path: Path, content: Handover) -> None:
     """Write a score a line as JSON. A value that would lose digits as a number is a text."""
-    write_json_lines(
-        path,
-        (
-            {"run_id": one.run_id, "topic_id": one.topic_id, "measure": one.measure, "value": _encode_value(one.value)}
-            for one in content.scores
-        ),
-    )
+    write_json_lines(path, ({**asdict(one), "value": _encode_value(one.value)} for one in content.scores))
 
 
 def read_metrics(path: Path) -> Handover:
@@ -99,11 +94,11 @@ def read_metrics(path: Path) -> Handover:
     `UserError` with file and line for an object without a topic.
     """
 
-    def parse(record: dict[str, Any], _place: str) -> list[Score]:
-        topic_id = get_name(record, TOPIC_KEYS)
+    def parse(record: Record, _place: str) -> list[Score]:
+        topic_id = record.get_name(*TOPIC_KEYS)
         if not topic_id:
             raise ValueError(f"expected an id under {' or '.join(TOPIC_KEYS)}, found the keys {', '.join(record)}")
-        run_id = get_name(record, ("run_id",))
+        run_id = record.get_name("run_id")
         names = [key for key, value in record.items() if is_score(value) and key not in (*TOPIC_KEYS, "run_id")]
         return [Score(run_id, topic_id, name, str(record[name])) for name in names]
 
@@ -118,7 +113,7 @@ def write_metrics(path: Path, content: Handover) -> None:
     """Write the scores of a run and a topic a line, as nuggetizer and RAGDoll do. True and false become 1 and 0."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for one in content.scores:
-        own = {**({"run_id": one.run_id} if one.run_id else {}), "qid": one.topic_id}
+        own = {**fill(run_id=one.run_id), "qid": one.topic_id}
         number = WORDS.get(one.value.lower(), one.value)
         found.setdefault((one.run_id, one.topic_id), own)[one.measure] = float(number)
     write_json_lines(path, found.values())

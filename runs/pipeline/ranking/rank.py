@@ -115,7 +115,6 @@ def embed_topic(job: Job, topic: Topic, queries: Sequence[Query]) -> Vectors:
 
 
 def _list_texts(topic: Topic, queries: Sequence[Query]) -> list[str]:
-    """List the narrative and the decomposed queries of a topic, each text once."""
     own = [queries[place].dense_text for place in find_places(topic.id, queries)]
     return list(dict.fromkeys([topic.narrative, *own]))
 
@@ -150,7 +149,6 @@ def _find_closest_ids(job: Job, ranking: Rankings) -> list[list[str]]:
 
 
 def _rank_segments(job: Job, queries: Sequence[Query], ranking: Rankings, limits: Sequence[int]) -> list[Hits]:
-    """Rank the segments of each topic's documents, as many as its limit allows."""
     compare = _open_comparison(job, ranking)
     found = []
     for topic, rows, limit in zip(job.topics, _list_rows(ranking), limits, strict=True):

@@ -1,6 +1,6 @@
 """The cited answer to each narrative, written from its evidence."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -9,19 +9,11 @@ from keystone.generation.llm.model import Model
 from keystone.generation.rules.support import find_terms
 from keystone.generation.types import Answer, EvidenceSet, Sentence
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.foresight import Asked, Foreseen, foresee
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.stages import gather
 from keystone.runs.pipeline.stages.answer_cost import list_answer_asks
-from keystone.runs.pipeline.stages.gather import (
-    ASKS,
-    EVIDENCE_FILE,
-    list_chosen,
-    list_chosen_inputs,
-    work_on_each_topic,
-)
-from keystone.runs.pipeline.topic_steps import SearchedTopic, open_run_reader, open_task
 from keystone.runs.pipeline.values import make_records_artifact
 
 
@@ -41,18 +33,20 @@ def answer_narratives(work: Work) -> None:
     """Answer each narrative from its evidence, with citations."""
     job = work.job
 
-    async def answer(model: Model | None, searched: SearchedTopic, selected: Sequence[int], own: EvidenceSet) -> Answer:
+    async def answer(
+        model: Model | None, searched: gather.SearchedTopic, selected: Sequence[int], own: EvidenceSet
+    ) -> Answer:
         task = None if own.added else work.values.get_held(searched.topic.id)
         if task is None:
-            task, _ = await open_task(job, searched, selected, own.added)
-        return point_to_evidence(await open_run_reader(job, model).answer(task, own), own)
+            task, _ = await gather.open_task(job, searched, selected, own.added)
+        return point_to_evidence(await gather.open_run_reader(job, model).answer(task, own), own)
 
-    evidence = work.values.get(EVIDENCE_FILE)
+    evidence = work.values.get(gather.EVIDENCE_FILE)
     topics = [
         partial(answer, searched=searched, selected=selected, own=own)
-        for (searched, selected), own in zip(list_chosen(work), evidence, strict=True)
+        for (searched, selected), own in zip(gather.list_chosen(work), evidence, strict=True)
     ]
-    work.values.put(ANSWERS_FILE, work_on_each_topic(work, "Answering", topics))
+    work.values.put(ANSWERS_FILE, gather.work_on_each_topic(work, "Answering", topics))
 
 
 def point_to_evidence(answer: Answer, found: EvidenceSet) -> Answer:
@@ -78,27 +72,20 @@ def point_to_evidence(answer: Answer, found: EvidenceSet) -> Answer:
 def _make_key(job: Job, _: Before) -> Any:
     config = job.config
     settings = config.model_dump(mode="json", include={"answer"})["answer"]
-    model = describe_model(config, ASKS)
+    model = describe_model(config, gather.ASKS)
     return [
         config.reader.name, job.index.key, job.plain_topics, job.plain_track, settings, model, *job.segment_settings,
     ]  # fmt: skip
-
-
-def _foresee(asked: Asked) -> Iterator[Foreseen]:
-    config, model = asked.job.config, asked.model
-    if config.answer.method != "rules":
-        for one in asked.topics:
-            yield from (foresee(ask, model) for ask in list_answer_asks(config, one, model, "answer"))
 
 
 STAGE = StageKind(
     name="answer",
     wanted=lambda config: config.has_answers,
     makes=lambda _: (ANSWERS_FILE,),
-    reads=lambda before: (EVIDENCE_FILE, *list_chosen_inputs(before)),
+    reads=lambda before: (gather.EVIDENCE_FILE, *gather.list_chosen_inputs(before)),
     key=_make_key,
     work=answer_narratives,
-    asks=ASKS,
-    foresee=_foresee,
+    asks=gather.ASKS,
+    foresee=lambda asked, one: list_answer_asks(asked.job.config, one, asked.model, "answer"),
     records=lambda _: (ANSWERS_FILE,),
 )

@@ -82,7 +82,6 @@ def _request_checks(stage: str, one: AskedTopic, model: ModelSettings, sentences
 def _list_synthesis_asks(
     config: RunConfig, one: AskedTopic, model: ModelSettings, stage: str, evidence: int
 ) -> Iterator[Ask]:
-    """List the requests for an answer to each query, and for one answer from these."""
     settings, narrative, words = config.answer, one.topic.narrative, _get_range(one)
     written = _count_written(SUB_ANSWER_WORDS[1], model)
     sub_answer = request_sub_answer(QueryTask(one.topic.id, narrative, "", ()), settings.prompt_with)
@@ -100,7 +99,6 @@ def _list_synthesis_asks(
 
 
 def _list_claim_asks(one: AskedTopic, model: ModelSettings, stage: str, evidence: int) -> Iterator[Ask]:
-    """List the requests for the claims of each query, and for their prose."""
     narrative = one.topic.narrative
     task = QueryTask(one.topic.id, narrative, "", ())
     yield Ask(stage, one.queries, request_claims(task), one.queries * evidence + one.characters)
@@ -129,12 +127,10 @@ def _request_citations(stage: str, number: int, written: int, evidence: int, sen
 
 
 def _list_characters(written: int, sentences: int = MOST_SENTENCES) -> int:
-    """The characters of the sentences of a reply in a prompt."""
     return CHARACTERS_PER_TOKEN * written + sentences * SENTENCE_CHARACTERS
 
 
 def _count_likely(words: int) -> int:
-    """The sentences of an answer of the usual style."""
     return min(MOST_SENTENCES, -(-words // SENTENCE_WORDS))
 
 

@@ -8,7 +8,7 @@ from keystone.indexing.io.writing import write_whole
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.stage import StageKind, Work
+from keystone.runs.pipeline.stage import StageKind
 from keystone.runs.pipeline.values import Artifact
 
 
@@ -23,16 +23,11 @@ CONFIG_FILE = Artifact(
 )
 
 
-def keep_config(work: Work) -> None:
-    """Keep the configuration of the run."""
-    work.values.put(CONFIG_FILE, work.job.config)
-
-
 STAGE = StageKind(
     name="config",
     makes=lambda _: (CONFIG_FILE,),
     key=lambda job, _: job.config.model_dump(mode="json"),
     notes=lambda _: (CONFIG_FILE,),
-    work=keep_config,
+    work=lambda work: work.values.put(CONFIG_FILE, work.job.config),
     answers_need=lambda _: False,
 )

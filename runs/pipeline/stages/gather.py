@@ -1,15 +1,27 @@
 """The evidence for each narrative, which a reader gathers from its documents."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, partial
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from keystone.generation.llm.model import Model, run_together
-from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.readers.reader import list_rows
+from keystone.generation.context.topic import keep_closest_segments, read_context, skip_blank
+from keystone.generation.llm.model import InLanguage, Model, run_together
+from keystone.generation.queries.compose import find_places
+from keystone.generation.readers.loop import tell_nobody
+from keystone.generation.readers.reader import (
+    Hits,
+    Reader,
+    Search,
+    Task,
+    Tools,
+    choose_hits,
+    list_rows,
+    open_reader,
+)
 from keystone.generation.readers.settings import (
     READERS,
     AgentSettings,
@@ -17,27 +29,50 @@ from keystone.generation.readers.settings import (
     FusedSettings,
     StructureSettings,
 )
+from keystone.generation.rules.answer import SEARCHED_TIMES, choose_documents
 from keystone.generation.types import EvidenceSet, Step
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import Store
-from keystone.retrieval.types import Query, Topic
+from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.foresight import Asked, AskedTopic, Foreseen, foresee, foresee_reader
-from keystone.runs.pipeline.grading.grade_files import find_grades, find_selected_rows
+from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen, foresee_reader
+from keystone.runs.pipeline.grade_files import find_grades, find_selected_rows
 from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job
 from keystone.runs.pipeline.model_runner import describe_model
+from keystone.runs.pipeline.ranking.rank import embed_topic
 from keystone.runs.pipeline.searches import Searches, search_rows
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.answer_cost import list_answer_asks
-from keystone.runs.pipeline.stages.grades import GRADES_FILE
+from keystone.runs.pipeline.stages.grades import GRADES_FILE, RELEVANT_GRADE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
 from keystone.runs.pipeline.stages.search import describe_retrieval
-from keystone.runs.pipeline.topic_steps import SearchedTopic, open_run_reader, open_task
 from keystone.runs.pipeline.values import Artifact, make_records_artifact
+from keystone.runs.tracks.answer_files import cut_to_limits
 
 ASKS = ("answer.method",)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedTopic:
+    """A topic after the search, with all queries of its batch and the hybrid ranking of each."""
+
+    topic: Topic
+    queries: Sequence[Query]
+    hybrid: Rankings
+    grades: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """The grades above 0, by the id of the query, then by the row of the document."""
+
+    @property
+    def places(self) -> list[int]:
+        """The places of the topic's decomposed queries in the batch."""
+        return find_places(self.topic.id, self.queries)
+
+    @property
+    def own(self) -> list[Query]:
+        """The topic's decomposed queries."""
+        return [self.queries[place] for place in self.places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +153,80 @@ def name_segments(found: EvidenceSet, store: Store) -> EvidenceSet:
     )
 
 
+def open_run_reader(
+    job: Job, model: Model | None, search: Search | None = None, tell: Callable[[Step], None] = tell_nobody
+) -> Reader:
+    """Open the reader of a job, which writes in the track's language. `search` is for readers that search again.
+
+    `tell` is told each step of the research agent.
+    """
+    if model is not None and job.track.language:
+        model = InLanguage(model, job.track.language)
+    return open_reader(Tools(job.sources, model, job.answer_settings, job.config.reader, search, tell))
+
+
+async def open_task(
+    job: Job, searched: SearchedTopic, selected: Sequence[int], added: Sequence[str] = ()
+) -> tuple[Task, Hits]:
+    """Open the task to answer a topic, and choose its documents. Those with the ids `added` are among its context.
+
+    These are among the `selected` ones (rows of the store, best first), or those of each query, without documents that
+    have no text. If documents have a grade above 0 for a query, they are the query's documents. If the configuration
+    ranks segments, each document has only its closest ones. If runs of other systems are given, a query without a
+    ranking has the `selected` documents.
+    """
+    topic = searched.topic
+    unranked = list(selected) if job.config.retrieval.runs else []
+    of_queries = [searched.hybrid.of(place).tolist() or unranked for place in searched.places]
+    documents = job.answer_settings.documents
+    if job.answer_settings.is_by_query:
+        grades = [searched.grades.get(query.id, {}) for query in searched.own]
+        of_queries = [rank_by_grade(own, rows) or rows for own, rows in zip(grades, of_queries, strict=True)]
+    most = SEARCHED_TIMES * documents
+    if job.answer_settings.is_by_query:
+        of_queries = [await asyncio.to_thread(skip_blank, job.store, rows, most) for rows in of_queries]
+    else:
+        selected = await asyncio.to_thread(skip_blank, job.store, selected, most)
+    if job.answer_settings.method == "rules" and job.config.reader.name == "plain":
+        selected = await asyncio.to_thread(choose_documents, job.sources, searched.own, selected, documents)
+    if job.answer_settings.reads_ranking:
+        grades = [searched.grades.get(query.id, {}) for query in searched.own]
+        selected = cover_queries(selected, grades, documents)
+    hits = choose_hits(job.answer_settings, selected, of_queries)
+    rows = list(dict.fromkeys([*list_rows(hits), *job.store.rows(added).tolist()]))
+    context = await asyncio.to_thread(read_context, job.sources, rows, searched.own)
+    if job.config.ranks_segments:
+        texts = await asyncio.to_thread(embed_topic, job, topic, searched.queries)
+        context = keep_closest_segments(context, texts, job.config.segments_per_document)
+    cut = partial(cut_to_limits, topic.id, track=job.track)
+    return Task(topic, context, job.get_word_limit(topic), cut, job.track.references), hits
+
+
+def cover_queries(rows: Sequence[int], grades: Sequence[Mapping[int, float]], number: int) -> list[int]:
+    """Choose the first `number` documents of a ranking, so that each query has a document that answers it, if any does.
+
+    `grades` has the grades of each query by row. If none of the first documents has `RELEVANT_GRADE` for a query, the
+    first later one with that grade takes the place of the last of them.
+    """
+    first, later = list(rows[:number]), rows[number:]
+    relevant = [{row for row, grade in own.items() if grade >= RELEVANT_GRADE} for own in grades]
+    for own in relevant:
+        needed = next((row for row in later if row in own), None)
+        if needed is None or not own.isdisjoint(first):
+            continue
+        free = [row for row in first if all(row not in other or len(other & {*first}) > 1 for other in relevant)]
+        if free:
+            first.remove(free[-1])
+            first.append(needed)
+    return first
+
+
+def rank_by_grade(grades: Mapping[int, float], rows: Sequence[int]) -> list[int]:
+    """Rank documents by their grades, the highest first, and then as in `rows`; those that `rows` lacks are last."""
+    place = {row: number for number, row in enumerate(rows)}
+    return sorted(grades, key=lambda row: (-grades[row], place.get(row, len(rows)), row))
+
+
 def list_chosen(work: Work) -> list[tuple[SearchedTopic, list[int]]]:
     """List the topics as searched, each with the rows of its documents, best first.
 
@@ -175,16 +284,17 @@ def _make_key(job: Job, _: Before) -> Any:
     ]  # fmt: skip
 
 
-def _list_reader_calls(config: RunConfig, one: AskedTopic, model: ModelSettings) -> Iterator[Foreseen]:
-    """List the calls of structure-aware readers, and the drafts of an escalation."""
-    reader = config.reader
+def _foresee(asked: Asked, one: AskedTopic) -> Iterator[Ask | Foreseen]:
+    """Foresee the calls of structure-aware readers, and the drafts of an escalation."""
+    config, model, reader = asked.job.config, asked.model, asked.job.config.reader
+    if config.answer.method == "rules":
+        return
     each = config.answer.method in ("answers", "claims") and not isinstance(reader, AgentSettings)
     questions = one.queries if each else 1
     if isinstance(reader, EscalateSettings):
         yield foresee_reader(reader.name, 1, reader.calls, reader.tokens, model)
         for ask in list_answer_asks(config, one, model, "gather"):
-            for _ in reader.to:
-                yield foresee(ask, model)
+            yield from [ask] * len(reader.to)
         return
     names = reader.readers if isinstance(reader, FusedSettings) else []
     read = [READERS[name].settings.model_validate({"name": name}) for name in names] or [reader]
@@ -192,12 +302,6 @@ def _list_reader_calls(config: RunConfig, one: AskedTopic, model: ModelSettings)
         if isinstance(settings, StructureSettings):
             name = str(settings.model_dump()["name"])
             yield foresee_reader(name, questions, settings.calls, settings.tokens, model)
-
-
-def _foresee(asked: Asked) -> Iterator[Foreseen]:
-    if asked.job.config.answer.method != "rules":
-        for one in asked.topics:
-            yield from _list_reader_calls(asked.job.config, one, asked.model)
 
 
 def _list_files(before: Before) -> tuple[Artifact[Any], ...]:

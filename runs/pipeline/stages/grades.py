@@ -3,49 +3,66 @@
 `stages/rounds.py` has the same for runs that search again for what the grades leave open.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
-from keystone.generation.grading.grade import GradedTopic
+from keystone.generation.context.topic import TopicContext, read_context
+from keystone.generation.grading.grade import SELECTIONS, Beyond, Candidates, FindNeighbours, GradedTopic, grade_topic
 from keystone.generation.grading.umbrela import request_grades
 from keystone.generation.llm.model import Model, run_together
-from keystone.retrieval.types import Rankings
+from keystone.retrieval.types import Query, Rankings
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen, foresee
-from keystone.runs.pipeline.grading.grade_files import (
-    GradeRecord,
-    make_grade_records,
-    make_judgments,
-    read_judgments,
-    write_judgments,
-)
-from keystone.runs.pipeline.grading.rounds import Found, find_candidates
+from keystone.runs.pipeline import file_names, grade_files
+from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic
 from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job
 from keystone.runs.pipeline.model_runner import describe_model
+from keystone.runs.pipeline.ranking.fuse import round_scores
+from keystone.runs.pipeline.ranking.rank import choose_pool, find_graded_places, get_hybrid_scores
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.hybrid import HYBRID_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
 from keystone.runs.pipeline.stages.rerank import KEYSTONE_FILE
-from keystone.runs.pipeline.topic_steps import (
-    Pool,
-    SearchedTopic,
-    grade_candidates,
-    list_grading_steps,
-    rank_graded,
-)
 from keystone.runs.pipeline.values import Artifact, make_records_artifact, rank_topics_in
 
 ASKS = ("grading.method",)
+RELEVANT_GRADE = 2
+"""A query with a document of this grade or above is not searched again."""
+FIRST_GRADED = 5
+"""With a budget, this number of documents of every topic is graded before any further one."""
 
-GRADES_FILE = make_records_artifact(file_names.GRADES, GradeRecord)
+GRADES_FILE = make_records_artifact(file_names.GRADES, grade_files.GradeRecord)
 QRELS_FILE = Artifact(
-    file_names.QRELS, lambda path, _: read_judgments(path), lambda path, found, _: write_judgments(path, found)
+    file_names.QRELS,
+    lambda path, _: grade_files.read_judgments(path),
+    lambda path, found, _: grade_files.write_judgments(path, found),
 )
 GRADED_FILE = rank_topics_in(file_names.GRADED)
 """The ranking that grades make of each narrative, if a reranker follows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The hybrid ranking of each query, and the candidates, of a run before or after a round."""
+
+    queries: Sequence[Query]
+    hybrid: Rankings
+    pools: dict[str, list[int]]
+    """The rows of each topic's candidates, by topic id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates of a topic, and its whole ranking, down which grading may go on: rows of the store, best first.
+
+    If the ranking is empty, only the candidates are graded.
+    """
+
+    rows: Sequence[int]
+    ranking: Sequence[int]
 
 
 def choose_ranking_file(config: RunConfig) -> Artifact[Rankings]:
@@ -61,9 +78,13 @@ def grade_first_candidates(work: Work) -> None:
 
 def find_first_candidates(work: Work) -> Found:
     """Find the candidates of each narrative, from the rankings before the grades."""
-    values = work.values
-    narrative = values.get(work.before.narrative_ranking)
-    return find_candidates(work.job, get_queries(values), values.get(HYBRID_FILE), narrative)
+    job, values = work.job, work.values
+    queries, hybrid, narrative = get_queries(values), values.get(HYBRID_FILE), values.get(work.before.narrative_ranking)
+    pools = {
+        topic.id: choose_pool(job, topic.id, queries, hybrid, narrative.of(place).tolist())
+        for place, topic in enumerate(job.topics)
+    }
+    return Found(queries, hybrid, pools)
 
 
 def grade_all(work: Work, found: Found) -> list[GradedTopic]:
@@ -74,12 +95,12 @@ def grade_all(work: Work, found: Found) -> list[GradedTopic]:
     has_budget = job.config.model is not None and job.config.model.budget is not None
 
     async def grade(model: Model | None) -> list[GradedTopic]:
-        searched = [SearchedTopic(topic, found.queries, found.hybrid) for topic in job.topics]
+        assert model is not None  # the configuration has been checked
         graded: list[GradedTopic] = []
-        for step in list_grading_steps(pools) if has_budget else [pools]:
+        for step in _list_grading_steps(pools) if has_budget else [pools]:
             topics = [
-                partial(grade_candidates, job, model, one, pool, find_neighbours)
-                for one, pool in zip(searched, step, strict=True)
+                partial(_grade_candidates, job, model, topic.id, found, pool, find_neighbours)
+                for topic, pool in zip(job.topics, step, strict=True)
             ]
             graded = await run_together(topics, TOPICS_AT_ONCE)
         return graded
@@ -87,14 +108,51 @@ def grade_all(work: Work, found: Found) -> list[GradedTopic]:
     return work.run_with_model(grade)
 
 
+def _list_grading_steps(pools: Sequence[Pool]) -> Iterator[Sequence[Pool]]:
+    """List the steps in which a budget is spent on grades: the first 5 documents of all pools, 10, 20, and so on.
+
+    The last step is the pools as they are. Replies to the steps before are kept, so no document costs twice.
+    """
+    most = FIRST_GRADED
+    while any(len(pool.rows) > most for pool in pools):
+        yield [Pool(pool.rows[:most], ()) for pool in pools]
+        most *= 2
+    yield pools
+
+
+async def _grade_candidates(
+    job: Job, model: Model, topic_id: str, found: Found, pool: Pool, find_near: FindNeighbours
+) -> GradedTopic:
+    places = find_graded_places(job.config, topic_id, found.queries)
+    queries = [found.queries[place] for place in places]
+
+    async def read(rows: Sequence[int]) -> TopicContext:
+        return await asyncio.to_thread(read_context, job.sources, rows, queries)
+
+    most = job.config.grading.deeper
+    beyond = Beyond(pool.ranking, find_near, read, most) if most and pool.ranking else None
+    scores = get_hybrid_scores(found.hybrid, places, pool.rows)
+    return await grade_topic(model, Candidates(topic_id, await read(pool.rows), scores), job.grade_settings, beyond)
+
+
 def put_grades(work: Work, graded: Sequence[GradedTopic]) -> None:
     """Put the grades, the same as judgments, and the ranking that they make."""
     job, values = work.job, work.values
-    records = list(make_grade_records(graded, job.store, job.config.require_model().name))
+    records = list(grade_files.make_grade_records(graded, job.store, job.config.require_model().name))
     values.put(GRADES_FILE, records)
-    values.put(QRELS_FILE, list(make_judgments(records)))
-    ranking = rank_graded(job, graded, values.get(work.before.narrative_ranking))
+    values.put(QRELS_FILE, list(grade_files.make_judgments(records)))
+    ranking = _rank_graded(job, graded, values.get(work.before.narrative_ranking))
     values.put(choose_ranking_file(job.config), ranking)
+
+
+def _rank_graded(job: Job, graded: Sequence[GradedTopic], narrative: Rankings) -> Rankings:
+    """Rank the documents that the grades select first, and then the narrative ranking of each topic.
+
+    If a method selects a set, and the track allows any number of rows, nothing follows the set.
+    """
+    is_set = SELECTIONS[job.config.grading.select].is_set
+    alone = is_set and job.config.track is not None and job.track.rows is None
+    return round_scores(grade_files.make_keystone_rankings(graded, narrative, alone))
 
 
 def list_grade_files(before: Before) -> tuple[Artifact[Any], ...]:
@@ -113,14 +171,14 @@ def make_key(job: Job, _: Before) -> Any:
     return [job.identity, plain["grading"], describe_model(job.config), plain["track"]]
 
 
-def list_grade_asks(config: RunConfig, one: AskedTopic, documents: int) -> Iterator[Ask]:
-    """List the requests for the grades of one topic: of the pool, of documents beyond it, and of further rounds."""
-    settings = config.grading
+def foresee_grades(asked: Asked, one: AskedTopic) -> Iterator[Ask]:
+    """Foresee the requests for the grades of one topic: of the pool, of documents beyond it, and of further rounds."""
+    config, settings = asked.job.config, asked.job.config.grading
     whole = len(one.topic.narrative) if settings.narrative else 0
     queries, characters = one.queries + bool(whole), one.characters + whole
     lists = one.queries + 1 if settings.narrative or config.retrieval.runs else one.queries
     pool = lists * settings.pool + settings.rounds * settings.round_documents
-    graded = min(pool + (settings.rounds + 1) * settings.deeper, documents)
+    graded = min(pool + (settings.rounds + 1) * settings.deeper, asked.documents)
     in_one = queries if settings.method == "grid" else 1
     assert settings.method is not None
     request = request_grades([""] * in_one, "", settings.method, settings.expected)
@@ -129,21 +187,15 @@ def list_grade_asks(config: RunConfig, one: AskedTopic, documents: int) -> Itera
     yield Ask("grades", number, request, shown)
 
 
-def _foresee(asked: Asked) -> Iterator[Foreseen]:
-    for one in asked.topics:
-        for ask in list_grade_asks(asked.job.config, one, asked.documents):
-            yield foresee(ask, asked.model)
-
-
 def describe_grades(before: Before) -> Iterator[dict[str, Any]]:
     """Describe the grades as a step of the ranking."""
     config = before.config
     model = {} if config.model is None else {"model": config.model.name}
     yield {
-        "name": choose_ranking_file(config).name.removesuffix(".trec"),
+        "name": choose_ranking_file(config).stem,
         "method": f"UMBRELA, {config.grading.method}, {config.grading.select}",
         **model,
-        "reranks": before.narrative_ranking.name.removesuffix(".trec"),
+        "reranks": before.narrative_ranking.stem,
     }
 
 
@@ -156,7 +208,7 @@ STAGE = StageKind(
     work=grade_first_candidates,
     ranks_narratives=choose_ranking_file,
     asks=ASKS,
-    foresee=_foresee,
+    foresee=foresee_grades,
     notes=lambda _: (QRELS_FILE,),
     records=lambda _: (GRADES_FILE,),
     why_kept=lambda config: "searches the index" if config.grading.neighbours else "",

@@ -3,7 +3,6 @@
 Source: the guidelines of BioGen 2025, task A. Each topic of such a run is a sentence.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from keystone.generation.types import Failure, Fallback
 from keystone.indexing.io.json_values import digest
 from keystone.retrieval.types import Topic
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.foresight import Ask, Asked, Foreseen, foresee
+from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.pipeline.stage import Before, StageKind, Work
@@ -64,7 +63,6 @@ def ground_sentences(work: Work) -> None:
 
 
 def _list_grounds(verdicts: dict[str, Verdict]) -> Grounds:
-    """List the documents that support a sentence, and those that contradict it, best first."""
     supporting = [name for name, verdict in verdicts.items() if verdict == "supports"]
     return Grounds(supporting, [name for name, verdict in verdicts.items() if verdict == "contradicts"])
 
@@ -77,13 +75,10 @@ def _make_key(job: Job, _: Before) -> Any:
     return [job.identity, job.plain_topics, cited, job.plain_track, *settings]
 
 
-def _foresee(asked: Asked) -> Iterator[Foreseen]:
+def _foresee(asked: Asked, one: AskedTopic) -> list[Ask]:
     documents = min(asked.job.config.answer.documents, asked.documents)
     shown = documents * CHARACTERS_PER_TOKEN * asked.model.window // 2
-    for one in asked.topics:
-        yield foresee(
-            Ask("ground", documents, request_verdict(one.topic.narrative, "", asked.model.window), shown), asked.model
-        )
+    return [Ask("ground", documents, request_verdict(one.topic.narrative, "", asked.model.window), shown)]
 
 
 STAGE = StageKind(

@@ -16,7 +16,7 @@ from keystone.generation.types import Fallback, Usage
 from keystone.retrieval.types import Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen, foresee
+from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen
 from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job
 from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.pipeline.ranking.search import rank_by_place
@@ -88,8 +88,8 @@ def _describe_settings(settings: RerankSettings) -> dict[str, Any]:
     return found | ({"then": _describe_settings(settings.then)} if settings.then else {})
 
 
-def _list_asks(config: RunConfig, one: AskedTopic, asked: Asked) -> Iterator[Ask]:
-    """List the requests to the language model for one topic."""
+def _foresee(asked: Asked, one: AskedTopic) -> Iterator[Ask]:
+    config = asked.job.config
     deepest = min(config.rerank.depth, config.fusion.get_depth(one.topic.id), asked.documents)
     for settings in config.rerank.list_steps():
         depth = min(settings.depth, deepest)
@@ -103,11 +103,6 @@ def _list_asks(config: RunConfig, one: AskedTopic, asked: Asked) -> Iterator[Ask
         block = min(settings.block, depth)
         request = request_ranking(one.topic.narrative, [""] * block)
         yield Ask("rerank", number, request, number * block * CHARACTERS_PER_TOKEN * tokens)
-
-
-def _foresee(asked: Asked) -> Iterator[Foreseen]:
-    config = asked.job.config
-    yield from (foresee(ask, asked.model) for one in asked.topics for ask in _list_asks(config, one, asked))
 
 
 def _name_work(config: RunConfig) -> str:
@@ -147,11 +142,7 @@ def _make_stage(into: Artifact[Rankings]) -> StageKind:
         records=lambda _: (RERANKS_FILE,),
         why_kept=_name_work,
         describe=lambda before: [
-            {
-                "name": into.name.removesuffix(".trec"),
-                "method": before.config.rerank.method,
-                "reranks": before.narrative_ranking.name.removesuffix(".trec"),
-            }
+            {"name": into.stem, "method": before.config.rerank.method, "reranks": before.narrative_ranking.stem}
         ],
     )
 

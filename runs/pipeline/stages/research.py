@@ -1,8 +1,5 @@
 """The ranking after an agent's research: what it noted, then read, then saw, fused with the narrative's ranking."""
 
-from collections.abc import Iterator
-from typing import Any
-
 from keystone.fusion.fuse import fuse_reciprocal_ranks
 from keystone.generation.readers.settings import AgentSettings
 from keystone.generation.readers.write import NOTED
@@ -10,9 +7,8 @@ from keystone.generation.types import EvidenceSet
 from keystone.indexing.types import Store
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.ranking.search import rank_by_place
-from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.stage import StageKind, Work
 from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
 from keystone.runs.pipeline.values import rank_topics_in
 
@@ -47,24 +43,15 @@ def list_researched(evidence: EvidenceSet, store: Store) -> list[int]:
     return [int(row) for row in store.rows(list(dict.fromkeys(ids)))]
 
 
-def _make_key(job: Job, _: Before) -> Any:
-    return [job.identity, job.config.model_dump(mode="json")["fusion"]]
-
-
-def _describe(before: Before) -> Iterator[dict[str, Any]]:
-    yield {
-        "name": RESEARCHED_FILE.name.removesuffix(".trec"), "method": "agent",
-        "reranks": before.narrative_ranking.name.removesuffix(".trec"),
-    }  # fmt: skip
-
-
 STAGE = StageKind(
     name="research",
     wanted=has_research,
     makes=lambda _: (RESEARCHED_FILE,),
     reads=lambda before: (EVIDENCE_FILE, before.narrative_ranking),
-    key=_make_key,
+    key=lambda job, _: [job.identity, job.config.model_dump(mode="json")["fusion"]],
     work=rank_researched,
     ranks_narratives=lambda _: RESEARCHED_FILE,
-    describe=_describe,
+    describe=lambda before: [
+        {"name": RESEARCHED_FILE.stem, "method": "agent", "reranks": before.narrative_ranking.stem}
+    ],
 )

@@ -1,25 +1,50 @@
 """Grades with further rounds of search: for what they leave open, the model writes new texts to search by."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from keystone.fusion.fuse import fuse_groups
+from keystone.fusion.lists import Groups, group_queries_by_topic
 from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
+from keystone.generation.grading.grade import GradedTopic
 from keystone.generation.prompts.queries import MOST_TEXTS, SEARCH_AGAIN
-from keystone.generation.queries.enrich import SNIPPET_CHARACTERS, OpenQuery, request_search_texts
-from keystone.retrieval.types import Query, Rankings
-from keystone.runs.config.run_config import RunConfig
+from keystone.generation.queries.enrich import SNIPPET_CHARACTERS, OpenQuery, request_search_texts, write_search_texts
+from keystone.generation.types import Fallback
+from keystone.retrieval.types import Query, Rankings, ranked
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen, foresee
-from keystone.runs.pipeline.grading.rounds import SHOWN_DOCUMENTS, Round, search_again
+from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.model_runner import ask_model
+from keystone.runs.pipeline.ranking.fuse import fuse_each_query, round_scores
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages import grades
-from keystone.runs.pipeline.stages.grades import GRADES_FILE, QRELS_FILE, choose_ranking_file
+from keystone.runs.pipeline.stages.grades import GRADES_FILE, QRELS_FILE, RELEVANT_GRADE, Found, choose_ranking_file
 from keystone.runs.pipeline.stages.queries import rank_queries_in
 from keystone.runs.pipeline.stages.search import choose_texts
 from keystone.runs.pipeline.values import make_records_artifact
 
 TITLE_CHARACTERS = 500
 """The longest title of a document that is foreseen. Titles are the only texts of a prompt without a limit."""
+
+SHOWN_DOCUMENTS = 5
+"""How many documents of a query's ranking the model sees before it writes new search texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A further round of one topic: the new search texts of each open query, and the documents that they add."""
+
+    topic_id: str
+    number: int
+    texts: dict[str, list[str]]
+    """The new search texts by the query's id."""
+    documents: list[str]
+    """The ids of the documents that are graded next, best first."""
+    fallbacks: tuple[Fallback, ...] = ()
+
 
 ROUNDS_FILE = make_records_artifact(file_names.ROUNDS, Round)
 JOINED_FILE = rank_queries_in(file_names.JOINED)
@@ -28,27 +53,99 @@ JOINED_FILE = rank_queries_in(file_names.JOINED)
 
 def grade_in_rounds(work: Work) -> None:
     """Grade the candidates of each narrative, search again for queries without a relevant document, and grade again."""
-    job = work.job
-
-    def search(queries: Sequence[Query]) -> dict[str, Rankings]:
-        return work.means.search(job, queries, choose_texts(job, work.run_with_model))
-
-    found = grades.find_first_candidates(work)
+    found, rounds = grades.find_first_candidates(work), list[Round]()
     graded = grades.grade_all(work, found)
-    for _ in range(job.config.grading.rounds):
-        again = search_again(job, work.run_with_model, search, found, graded)
-        if again is None:
+    for _ in range(work.job.config.grading.rounds):
+        if (again := _search_again(work, found, rounds, graded)) is None:
             break
-        found = again
+        found, rounds = again
         graded = grades.grade_all(work, found)
     grades.put_grades(work, graded)
-    work.values.put(ROUNDS_FILE, list(found.rounds))
+    work.values.put(ROUNDS_FILE, rounds)
     work.values.put(JOINED_FILE, found.hybrid)
 
 
-def _list_asks(config: RunConfig, one: AskedTopic, documents: int) -> Iterator[Ask]:
-    yield from grades.list_grade_asks(config, one, documents)
-    settings = config.grading
+def find_open_queries(graded: Sequence[GradedTopic]) -> list[Query]:
+    """Find the queries without a document of grade 2 or above. A pair that was not graded counts as below."""
+    return [
+        query
+        for topic in graded
+        for query, grades in zip(topic.queries, topic.grades, strict=True)
+        if not (grades >= RELEVANT_GRADE).any()
+    ]
+
+
+def _search_again(
+    work: Work, found: Found, rounds: list[Round], graded: Sequence[GradedTopic]
+) -> tuple[Found, list[Round]] | None:
+    """Search open queries by new texts of the model, and note that beside the `rounds` before. None if none is open.
+
+    A query's new rankings are fused with the one it had. They add at most `grading.round_documents` candidates to a
+    topic's pool, the best by their fusion.
+    """
+    job = work.job
+    if not (asked := _open_queries(job, found, rounds, graded)):
+        return None
+    written, fallbacks = ask_model(work.run_with_model, lambda model: write_search_texts(model, asked))
+    number = len({one.number for one in rounds}) + 1
+    texts = {one.query.id: own for one, own in zip(asked, written, strict=True)}
+    new = [
+        replace(one.query, id=f"{one.query.id}+{number}.{place}", sparse_text=text, dense_text=text, passage="")
+        for one in asked
+        for place, text in enumerate(texts[one.query.id], start=1)
+    ]
+    searched = ranked([], [], [], 0)
+    if new:
+        texts_of = choose_texts(job, work.run_with_model)
+        searched = fuse_each_query(job.config, work.means.search(job, new, texts_of))
+    pools, noted = dict(found.pools), list(rounds)
+    added = _find_new_candidates(job, found, new, searched)
+    for topic_id in dict.fromkeys(one.query.topic_id for one in asked):
+        pools[topic_id] = [*pools[topic_id], *added[topic_id]]
+        own = {one.query.id: list(texts[one.query.id]) for one in asked if one.query.topic_id == topic_id}
+        missed = tuple(fallback for fallback in fallbacks if fallback.topic_id == topic_id)
+        noted.append(Round(topic_id, number, own, job.store.ids(added[topic_id]), missed))
+    return Found(found.queries, _join_rankings(job, found.hybrid, searched), pools), noted
+
+
+def _open_queries(job: Job, found: Found, rounds: Sequence[Round], graded: Sequence[GradedTopic]) -> list[OpenQuery]:
+    narratives = {topic.id: topic.narrative for topic in job.topics}
+    place_of = {query.id: place for place, query in enumerate(found.queries)}
+    return [
+        OpenQuery(
+            query,
+            narratives[query.topic_id],
+            (query.question, *(text for one in rounds for text in one.texts.get(query.id, ()))),
+            job.store.get(found.hybrid.of(place_of[query.id])[:SHOWN_DOCUMENTS]),
+        )
+        for query in find_open_queries(graded)
+    ]
+
+
+def _find_new_candidates(job: Job, found: Found, new: Sequence[Query], searched: Rankings) -> dict[str, list[int]]:
+    """Find the best documents of each topic's new rankings that are not in its pool yet."""
+    topics = [topic.id for topic in job.topics]
+    groups = group_queries_by_topic([query.topic_id for query in new], topics)
+    first = searched.top(job.config.grading.pool)
+    fused = fuse_groups([first], groups, job.config.fusion.k_narrative, len(first.docs))
+    fresh = [fused.of(i)[~np.isin(fused.of(i), found.pools[topic])] for i, topic in enumerate(topics)]
+    most = job.config.grading.round_documents
+    return {topic: rows[:most].tolist() for topic, rows in zip(topics, fresh, strict=True)}
+
+
+def _join_rankings(job: Job, hybrid: Rankings, searched: Rankings) -> Rankings:
+    """Fuse each query's ranking with the rankings of its new texts, by RRF."""
+    members = [[(0, place)] for place in range(len(hybrid))]
+    place_of = {query_id: place for place, query_id in enumerate(hybrid.query_ids)}
+    for place, query_id in enumerate(searched.query_ids):
+        members[place_of[query_id.rpartition("+")[0]]].append((1, place))
+    groups = Groups(hybrid.query_ids, members)
+    return round_scores(fuse_groups([hybrid, searched], groups, job.config.fusion.k, job.config.retrieval.depth))
+
+
+def _foresee(asked: Asked, one: AskedTopic) -> Iterator[Ask]:
+    yield from grades.foresee_grades(asked, one)
+    settings = asked.job.config.grading
     whole = len(one.topic.narrative) if settings.narrative else 0
     queries, characters = one.queries + bool(whole), one.characters + whole
     query = Query(one.topic.id, one.topic.id, "", "", "")
@@ -60,14 +157,8 @@ def _list_asks(config: RunConfig, one: AskedTopic, documents: int) -> Iterator[A
     yield Ask("grades", number, request, settings.rounds * 2 * characters + number * (written + found))
 
 
-def _foresee(asked: Asked) -> Iterator[Foreseen]:
-    for one in asked.topics:
-        for ask in _list_asks(asked.job.config, one, asked.documents):
-            yield foresee(ask, asked.model)
-
-
 def _describe(before: Before) -> Iterator[dict[str, Any]]:
-    grading, name = before.config.grading, JOINED_FILE.name.removesuffix(".trec")
+    grading, name = before.config.grading, JOINED_FILE.stem
     settings = {"rounds": grading.rounds, "documents": grading.round_documents}
     yield {"name": name, "method": "further rounds of search", **settings, "interpolates": ["hybrid"]}
     for step in grades.describe_grades(before):

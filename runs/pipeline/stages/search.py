@@ -13,7 +13,7 @@ from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
 from keystone.retrieval.types import Rankings
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.foresight import Ask, Asked, Foreseen, foresee
+from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model, describe_model
 from keystone.runs.pipeline.stage import Before, StageKind, Work
@@ -94,15 +94,15 @@ def _list_files(before: Before) -> tuple[Artifact[Any], ...]:
     return (*list_system_files(before.config), *summaries)
 
 
-def _foresee(asked: Asked) -> Iterator[Foreseen]:
-    """Foresee a summary of each candidate of any topic, of half the window at most."""
+def _foresee(asked: Asked, first: AskedTopic) -> Iterator[Ask]:
+    """Foresee a summary of each candidate of any topic, of half the window at most. The first topic pays for all."""
     config, model = asked.job.config, asked.model
-    if config.retrieval.summarise and asked.job.ranks_candidates:
+    if config.retrieval.summarise and asked.job.ranks_candidates and first is asked.topics[0]:
         texts = 1 + config.grading.rounds * MOST_TEXTS
         candidates = sum(1 + one.queries * texts for one in asked.topics) * config.retrieval.depth
         number, limit = min(asked.documents, candidates), min(model.window // 4, LONG_DOCUMENT_TOKENS - 1)
         shown = number * CHARACTERS_PER_TOKEN * (model.window // 2)
-        yield foresee(Ask("search", number, request_summary("", "", limit), shown), model)
+        yield Ask("search", number, request_summary("", "", limit), shown)
 
 
 def _describe(before: Before) -> Iterator[dict[str, Any]]:

@@ -1,15 +1,27 @@
-"""The ranking that is submitted: of documents, or of their segments, as the track and the configuration demand."""
+"""The ranking that is submitted: of documents, or of their segments, as the track and the configuration demand.
 
-from dataclasses import replace
+If `fusion.depth` lets the rows of each narrative be chosen, they are chosen here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
+
+from keystone.fusion import depth
 from keystone.generation.grading.grade import SELECTIONS
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import digest
 from keystone.retrieval.types import Rankings
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.config.sections import ChosenDepth
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.grading.grade_files import list_best_grades
+from keystone.runs.pipeline.grade_files import list_best_grades
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.ranking.cut import DepthRecord, Graded, choose_rows, identify_choice, list_read_systems
 from keystone.runs.pipeline.ranking.rank import rank_for_track
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
@@ -20,6 +32,37 @@ from keystone.runs.pipeline.values import Artifact, Values, make_records_artifac
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import Run, make_run
+
+UNCHOSEN_ROWS = 100
+"""The rows of a narrative whose scores no mixture fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class DepthRecord:
+    """How many rows of a topic are submitted, of how many, and why."""
+
+    topic_id: str
+    rows: int
+    ranked: int
+    why: str
+    expected_f1: float | None = None
+    probability: float | None = None
+    """That of the last row that is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a file of `keystone tune --calibrate` holds: the weight of each feature."""
+
+    features: list[str]
+    weights: list[float]
+
+    @property
+    def systems(self) -> list[str]:
+        """The systems whose lists it reads, beside the ranking; none if it was fitted with a single system."""
+        names = self.features[len(depth.FEATURES) :: len(depth.SYSTEM_FEATURES)]
+        return [name.removeprefix(f"{depth.SYSTEM_FEATURES[0]} by ") for name in names]
+
 
 DEPTHS_FILE = make_records_artifact(file_names.DEPTHS, DepthRecord)
 """How many rows of each topic are submitted, and why, if the rows are chosen."""
@@ -43,19 +86,126 @@ def _counts_grades(config: RunConfig) -> bool:
 
 
 def choose_depths(values: Values, ranking: Rankings) -> list[DepthRecord]:
-    """Choose the rows of each narrative of its last ranking, with the grades of the run, if it has any."""
-    job, graded = values.job, None
-    if _counts_grades(job.config):
-        own = {one.topic_id: one for one in values.get(GRADES_FILE)}
-        grades = [list_best_grades(own[topic.id], job.store) for topic in job.topics]
-        graded = Graded(values.get(NARRATIVE_FILE), grades)
-    systems = {name: values.get(file) for name, file in _list_read_files(job.config).items()}
-    return choose_rows(job.config, ranking, graded, systems)
+    """Choose the rows of each narrative of its last ranking. `fusion.choice` must be given.
+
+    `fusion.depths` has precedence. Scores that grades have made have no probability. So if there are grades, the scores
+    before them give the probabilities, and the grades change them.
+    """
+    job, config, choice = values.job, values.job.config, values.job.config.fusion.choice
+    assert choice is not None
+    counts_grades = _counts_grades(config)
+    scored = values.get(NARRATIVE_FILE) if counts_grades else ranking
+    scores = [scored.scores_of(i).astype(np.float64) for i in range(len(scored))]
+    found: list[NDArray[np.float64] | None]
+    if choice.calibration is None:
+        found = [depth.separate_scores(own) for own in scores]
+    else:
+        weights = np.array(read_calibration(choice.calibration).weights)
+        by_system = [list(_describe_topics(scored, values.get(file))) for file in _list_read_files(config)]
+        found = [depth.calibrate(own, weights, [one[i] for one in by_system]) for i, own in enumerate(scores)]
+    if counts_grades:
+        graded = {one.topic_id: one for one in values.get(GRADES_FILE)}
+        grades = [list_best_grades(graded[topic.id], job.store) for topic in job.topics]
+        found = [p if p is None else _weigh(p, scored.of(i), ranking.of(i), grades[i]) for i, p in enumerate(found)]
+    rankings = [ranking.of(i) for i in range(len(ranking))]
+    cuts = _cut(choice, found)
+    source = "a mixture of its scores" if choice.calibration is None else str(choice.calibration)
+    source += ", and by grades" if counts_grades else ""
+    records = []
+    for topic_id, own, p, rows in zip(ranking.query_ids, rankings, found, cuts, strict=True):
+        if topic_id in config.fusion.depths:
+            rows = min(config.fusion.depths[topic_id], len(own))
+            records.append(DepthRecord(topic_id, rows, len(own), "fusion.depths"))
+        elif p is None:
+            rows = min(UNCHOSEN_ROWS, len(own))
+            records.append(DepthRecord(topic_id, rows, len(own), "no mixture fits its scores"))
+        else:
+            why, last = f"{_name_goal(choice)}, by {source}", float(p[rows - 1]) if rows else None
+            expected = round(float(depth.expect_f1(p)[rows]), 6)
+            records.append(DepthRecord(topic_id, rows, len(own), why, expected, last and round(last, 6)))
+    return records
 
 
-def _list_read_files(config: RunConfig) -> dict[str, Artifact[Rankings]]:
-    """List the files of the systems that the calibration of `fusion.depth` reads, by name."""
-    return {name: rank_queries_in(file_names.name_system_file(name)) for name in list_read_systems(config)}
+def _describe_topics(ranking: Rankings, found: Rankings) -> Iterator[NDArray[np.float64]]:
+    """Describe the rows of each topic of a ranking by what a system found for its whole narrative."""
+    places = {query_id: place for place, query_id in enumerate(found.query_ids)}
+    for i, topic_id in enumerate(ranking.query_ids):
+        own = places[topic_id]
+        hits = zip(found.of(own).tolist(), found.scores_of(own).tolist(), strict=True)
+        yield depth.describe_by_system(ranking.of(i).tolist(), hits)
+
+
+def _weigh(
+    probabilities: NDArray[np.float64], scored: NDArray[np.int32], docs: NDArray[np.int32], grades: Mapping[int, float]
+) -> NDArray[np.float64]:
+    """Weigh the probabilities of the documents `scored` by grades, in the order of `docs`, the ranking after them."""
+    known = dict(zip(scored.tolist(), probabilities.tolist(), strict=True))
+    before = np.array([known.get(doc, depth.LEAST_PROBABILITY) for doc in docs.tolist()])
+    return depth.weigh_by_grades(before, np.array([grades.get(doc, np.nan) for doc in docs.tolist()]))
+
+
+def read_calibration(path: Path) -> Fitted:
+    """Read a file of `keystone tune --calibrate`. `UserError` for another file."""
+    try:
+        found = TypeAdapter(Fitted).validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"fusion.depth.calibration: {path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UserError(f"{path}: {where}: {first['msg']}; expected a file of keystone tune --calibrate") from error
+    expected = depth.name_features(found.systems)
+    if found.features != expected or len(found.weights) != len(expected) or not np.isfinite(found.weights).all():
+        raise UserError(f"{path}: features and weights: expected a finite weight for each of {', '.join(expected)}")
+    return found
+
+
+def _identify_choice(config: RunConfig) -> list[str]:
+    """Identify how rows are chosen, for the key of a stage; empty for a fixed depth."""
+    choice = config.fusion.choice
+    if choice is None:
+        return []
+    fitted = None if choice.calibration is None else read_calibration(choice.calibration)
+    weights = [] if fitted is None else [*fitted.weights, *fitted.systems]
+    return [digest([choice.model_dump(mode="json", exclude={"calibration"}), weights])]
+
+
+def _list_read_files(config: RunConfig) -> list[Artifact[Rankings]]:
+    """List the files of the systems that the calibration reads. `UserError` if the run lacks a system or its list."""
+    choice = config.fusion.choice
+    if choice is None or choice.calibration is None:
+        return []
+    systems, own = read_calibration(choice.calibration).systems, config.list_systems()
+    if not set(systems) <= set(own):
+        raise UserError(
+            f"{choice.calibration}: fitted with the systems {', '.join(systems)}; "
+            f"expected systems of the run, which are {', '.join(own)}"
+        )
+    if systems and not config.searches_narratives:
+        raise UserError(
+            f"{choice.calibration}: fitted with lists for whole narratives; "
+            "expected queries.narrative_weight above 0, so that the run has them"
+        )
+    return [rank_queries_in(file_names.name_system_file(name)) for name in systems]
+
+
+def _cut(choice: ChosenDepth, found: Sequence[NDArray[np.float64] | None]) -> list[int]:
+    rankings = [np.zeros(0) if p is None else p for p in found]
+    if choice.choose == "threshold":
+        return [int(np.count_nonzero(p >= choice.threshold)) for p in rankings]
+    if choice.budget is not None:
+        return depth.cut_by_budget(rankings, choice.budget)
+    if choice.precision is not None:
+        return [depth.cut_by_precision(p, choice.precision) for p in rankings]
+    return [depth.cut_by_f1(p) for p in rankings]
+
+
+def _name_goal(choice: ChosenDepth) -> str:
+    if choice.choose == "threshold":
+        return f"probability of {choice.threshold:g} or more"
+    if choice.budget is not None:
+        return f"the most probable {choice.budget} rows of all"
+    return "best expected F1" if choice.precision is None else f"expected precision of {choice.precision:g} or more"
 
 
 def rank_units(work: Work) -> None:
@@ -73,28 +223,21 @@ def rank_units(work: Work) -> None:
 
 def _list_inputs(before: Before) -> tuple[Artifact[Any], ...]:
     graded = (NARRATIVE_FILE, GRADES_FILE) if _counts_grades(before.config) else ()
-    lists = _list_read_files(before.config).values()
+    lists = _list_read_files(before.config)
     queries = (QUERIES_FILE,) if before.config.ranks_segments or lists else ()
     return (before.narrative_ranking, *graded, *lists, *queries)
 
 
 def _make_key(job: Job, _: Before) -> Any:
-    depths = [job.config.fusion.depths] if job.config.fusion.depths else []
-    return [
-        job.identity,
-        job.plain_topics,
-        job.plain_track,
-        *job.segment_settings,
-        *depths,
-        *identify_choice(job.config),
-    ]
+    choice = [*([job.config.fusion.depths] if job.config.fusion.depths else []), *_identify_choice(job.config)]
+    return [job.identity, job.plain_topics, job.plain_track, *job.segment_settings, *choice]
 
 
 STAGE = StageKind(
     name="segments",
     wanted=lambda config: config.track is not None and not has_research(config),
     makes=lambda before: (get_retrieval_file(before.config), *_list_depths(before)),
-    notes=lambda before: _list_depths(before),
+    notes=_list_depths,
     reads=_list_inputs,
     key=_make_key,
     work=rank_units,

@@ -5,8 +5,7 @@ from typing import Any
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.stage import StageKind, Work
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.values import Artifact
 from keystone.runs.track_rules import TRACKS
@@ -30,16 +29,12 @@ def write_submission(work: Work) -> None:
     work.values.put(get_submission_file(job.config), make_answer_records(job.topics, made, job.track, job.author))
 
 
-def _make_key(job: Job, _: Before) -> Any:
-    return [job.identity, job.plain_topics, job.plain_track, job.author.as_json()]
-
-
 STAGE = StageKind(
     name="submission",
     wanted=lambda config: config.has_answers,
     makes=lambda before: (get_submission_file(before.config),),
     reads=lambda _: (ANSWERS_FILE,),
-    key=_make_key,
+    key=lambda job, _: [job.identity, job.plain_topics, job.plain_track, job.author.as_json()],
     work=write_submission,
     answers_need=lambda _: False,
 )

@@ -1,9 +1,9 @@
 """The operations of the REST interface: each makes the bytes of its reply, in the form of Pyserini's servers."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import orjson
@@ -19,7 +19,7 @@ from keystone.runs.serving import service as operations
 from keystone.runs.serving.bm25 import Batches
 from keystone.runs.serving.call_log import Call, Reply
 from keystone.runs.serving.server.json_replies import make_error
-from keystone.runs.serving.service import Hit, Service
+from keystone.runs.serving.service import Service
 
 Form = Literal["parsed", "object", "raw", "contents"]
 """A document as its object without its id, as the string that the index stores, or as its text alone.
@@ -35,12 +35,13 @@ MOST_REQUESTS = 64
 
 
 class StoredDocuments:
-    """The documents of a service by id, each encoded once as long as the cache has room. Only one event loop may ask.
+    """A service, and its documents by id, each encoded once as long as the cache has room. Only one event loop may ask.
 
     The cache holds at most `CACHE_BYTES` of JSON. If it is full, the document that was used longest ago leaves it.
     """
 
     def __init__(self, service: Service) -> None:
+        self.service = service
         self._batches: Batches[Sequence[str], list[str | None]] = Batches(_open_reading(service), MOST_REQUESTS)
         self._encoded: OrderedDict[tuple[Form, str], bytes] = OrderedDict()
         self._bytes = 0
@@ -171,15 +172,7 @@ ENCODERS: dict[Form, Callable[[str], bytes]] = {
 Arguments = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """A service with its encoded documents."""
-
-    service: Service
-    documents: StoredDocuments
-
-
-async def perform(rest: Rest, call: Call) -> Reply:
+async def perform(rest: StoredDocuments, call: Call) -> Reply:
     """Perform a call. An error that the client can cause becomes a reply, too."""
     key = "detail" if call.operation.startswith("indexes.") else "error"
     try:
@@ -190,7 +183,7 @@ async def perform(rest: Rest, call: Call) -> Reply:
         return make_error(str(error), 404 if key == "detail" else 400, key)
 
 
-async def _search(rest: Rest, asked: Arguments) -> Reply:
+async def _search(rest: StoredDocuments, asked: Arguments) -> Reply:
     """Pyserini 2: `GET /v1/INDEX/search`. The scores are those of the index, unrounded.
 
     Beyond Pyserini, the reply tells the languages of an index that was made with `--language`.
@@ -202,21 +195,26 @@ async def _search(rest: Rest, asked: Arguments) -> Reply:
     doc_ids = [hit.doc_id for hit in hits]
     form: Form = "parsed" if asked["parse"] else "raw"
     if most is None:
-        payloads = await rest.documents.encode(doc_ids, form)
+        payloads = await rest.encode(doc_ids, form)
     else:
-        raws = await rest.documents.read(doc_ids)
+        raws = await rest.read(doc_ids)
         payloads = [None if raw is None else orjson.dumps(cut_payload(parse_payload(raw), most)) for raw in raws]
-    candidates = b",".join(
+    candidates = (
         b'{"docid":%b,"score":%a,"rank":%d,"doc":%b}'
         % (orjson.dumps(hit.doc_id), hit.score, hit.rank, payload or b"null")
         for hit, payload in zip(hits, payloads, strict=True)
     )
     told = describe_languages(service.index)
-    head = orjson.dumps({"api": "v1", "index": asked["index"], **told, "query": {"text": asked["query"]}})
-    return Reply(b'%b,"candidates":[%b]}' % (head[:-1], candidates), surfaced=doc_ids)
+    head = {"api": "v1", "index": asked["index"], **told, "query": {"text": asked["query"]}}
+    return _reply_with(candidates, head, doc_ids)
 
 
-async def _fetch_document(rest: Rest, asked: Arguments) -> Reply:
+def _reply_with(candidates: Iterable[bytes], head: Mapping[str, Any], doc_ids: list[str]) -> Reply:
+    """Make the reply of a search, whose candidates are encoded already."""
+    return Reply(b'%b,"candidates":[%b]}' % (orjson.dumps(head)[:-1], b",".join(candidates)), surfaced=doc_ids)
+
+
+async def _fetch_document(rest: StoredDocuments, asked: Arguments) -> Reply:
     """Pyserini 2: `GET /v1/INDEX/doc/DOCID`."""
     raw = await _read(rest, asked["docid"])
     if raw is None:
@@ -228,7 +226,7 @@ async def _fetch_document(rest: Rest, asked: Arguments) -> Reply:
     return Reply(orjson.dumps(found), read=[asked["docid"]])
 
 
-async def _list_segments(rest: Rest, asked: Arguments) -> Reply:
+async def _list_segments(rest: StoredDocuments, asked: Arguments) -> Reply:
     """Beyond Pyserini: `GET /v1/INDEX/segments/DOCID`."""
     found = await operations.list_segments(rest.service, asked["docid"])
     shown = [_show_passage(one) for one in found]
@@ -236,52 +234,47 @@ async def _list_segments(rest: Rest, asked: Arguments) -> Reply:
     return Reply(orjson.dumps(reply), read=[one.id for one in found])
 
 
-async def _fetch_segment(rest: Rest, asked: Arguments) -> Reply:
+async def _fetch_segment(rest: StoredDocuments, asked: Arguments) -> Reply:
     """Beyond Pyserini: `GET /v1/INDEX/segment/ID`."""
     found = await operations.fetch_segment(rest.service, asked["id"])
     reply = {"api": "v1", "index": asked["index"], "segment": _show_passage(found)}
     return Reply(orjson.dumps(reply), read=[found.id])
 
 
-async def _decompose(rest: Rest, asked: Arguments) -> Reply:
+async def _decompose(rest: StoredDocuments, asked: Arguments) -> Reply:
     """Beyond Pyserini: `GET /v1/INDEX/queries`."""
     queries = await operations.decompose(rest.service, asked["query"])
     shown = [{"id": query.id, "question": query.question} for query in queries]
     return Reply(orjson.dumps({"api": "v1", "index": asked["index"], "queries": shown}))
 
 
-async def _search_first(rest: Rest, asked: Arguments) -> Reply:
+async def _search_first(rest: StoredDocuments, asked: Arguments) -> Reply:
     """Anserini's first server: `GET /api/v1.0/indexes/INDEX/search`."""
     hits = await operations.search(rest.service, asked["query"], asked["hits"])
     doc_ids = [hit.doc_id for hit in hits]
-    objects = await rest.documents.encode(doc_ids, "object")
-    candidates = b",".join(
+    objects = await rest.encode(doc_ids, "object")
+    candidates = (
         b'{"docid":%b,"score":%a,"doc":%b}' % (orjson.dumps(hit.doc_id), hit.score, found or b"null")
         for hit, found in zip(hits, objects, strict=True)
     )
-    head = orjson.dumps({"query": {"text": asked["query"], "qid": asked["qid"]}})
-    return Reply(b'%b,"candidates":[%b]}' % (head[:-1], candidates), surfaced=doc_ids)
+    return _reply_with(candidates, {"query": {"text": asked["query"], "qid": asked["qid"]}}, doc_ids)
 
 
-async def _search_index(rest: Rest, asked: Arguments) -> Reply:
+async def _search_index(rest: StoredDocuments, asked: Arguments) -> Reply:
     """Pyserini 1: `POST /v1/indexes/INDEX/search`."""
     hits = await operations.search(rest.service, asked["query"], asked["hits"])
     doc_ids = [hit.doc_id for hit in hits]
-    texts = await rest.documents.encode(doc_ids, "contents")
-    query = {"qid": asked["qid"], "query_txt": asked["query"], "query_img_path": None, "query_modality": "text"}
-    head = orjson.dumps({"query": {**query, "fp16": False}})
-    return Reply(b'%b,"candidates":[%b]}' % (head[:-1], b",".join(_list_candidates(hits, texts))), surfaced=doc_ids)
-
-
-def _list_candidates(hits: Sequence[Hit], texts: Sequence[bytes | None]) -> list[bytes]:
-    return [
+    texts = await rest.encode(doc_ids, "contents")
+    candidates = (
         b'{"docid":%b,"score":%a,"document_txt":%b,"document_img_path":null,"encoded_img":null}'
         % (orjson.dumps(hit.doc_id), hit.score, text or b'""')
         for hit, text in zip(hits, texts, strict=True)
-    ]
+    )
+    query = {"qid": asked["qid"], "query_txt": asked["query"], "query_img_path": None, "query_modality": "text"}
+    return _reply_with(candidates, {"query": {**query, "fp16": False}}, doc_ids)
 
 
-async def _fetch_index_document(rest: Rest, asked: Arguments) -> Reply:
+async def _fetch_index_document(rest: StoredDocuments, asked: Arguments) -> Reply:
     """Pyserini 1: `GET /v1/indexes/INDEX/documents/DOCID`."""
     raw = await _read(rest, asked["docid"])
     if raw is None:
@@ -290,12 +283,12 @@ async def _fetch_index_document(rest: Rest, asked: Arguments) -> Reply:
     return Reply(payload.encode(), read=[asked["docid"]])
 
 
-async def _read(rest: Rest, name: str) -> str | None:
+async def _read(rest: StoredDocuments, name: str) -> str | None:
     """Read the document with an id as it is stored, or else the segment with it; None if the index has neither.
 
     Answers cite segments, and an index of segments in Pyserini has each of them as a document.
     """
-    (raw,) = await rest.documents.read([name])
+    (raw,) = await rest.read([name])
     if raw is not None or document_id(name) == name:
         return raw
     with suppress(NotFound):
@@ -307,7 +300,7 @@ def _show_passage(passage: Passage) -> dict[str, str]:
     return {"id": passage.id, "docid": passage.document, "title": passage.title, "text": passage.text}
 
 
-OPERATIONS: dict[str, Callable[[Rest, Arguments], Awaitable[Reply]]] = {
+OPERATIONS: dict[str, Callable[[StoredDocuments, Arguments], Awaitable[Reply]]] = {
     "search": _search,
     "document": _fetch_document,
     "segments": _list_segments,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import orjson
@@ -23,10 +23,11 @@ from keystone.indexing.io.json_values import parse_json
 from keystone.retrieval.bm25 import METHODS
 from keystone.runs.report.html.markup import Html, element, join, make_policy, read_parts
 from keystone.runs.serving.call_log import Call, Front, Reply, log_call
-from keystone.runs.serving.rest.calls import Rest, StoredDocuments, perform
+from keystone.runs.serving.rest.calls import StoredDocuments, perform
 from keystone.runs.serving.server.json_replies import make_error, send_json
 from keystone.runs.serving.service import MOST_HITS, Service
 
+N = TypeVar("N", int, float)
 LARGEST_K1 = 3.4e38
 """Lucene holds k1 as a float of 32 bits."""
 LARGEST_CUT = 2**31 - 1
@@ -42,7 +43,7 @@ def parse_search(found: Mapping[str, str], index: str, methods: Sequence[str] = 
     if not query.strip():
         raise UserError("Parameter 'query' is required")
     hits = _parse_positive(found, "hits", MOST_HITS)
-    k1, b = _parse_number(found, "k1"), _parse_number(found, "b")
+    k1, b = (_parse_number(found, name, float, "a number") for name in ("k1", "b"))
     if (k1 is None) != (b is None):
         raise UserError("BM25 parameters k1 and b must be set together")
     if k1 is not None and not 0 <= k1 <= LARGEST_K1:
@@ -111,22 +112,19 @@ def _parse_form(found: Mapping[str, str]) -> dict[str, Any]:
     return {"parse": parse == "true", "max_doc_length": most}
 
 
-def _parse_number(found: Mapping[str, str], name: str) -> float | None:
+def _parse_number(found: Mapping[str, str], name: str, kind: type[N], expected: str) -> N | None:
     if not (text := found.get(name, "").strip()):
         return None
     try:
-        return float(text)
+        return kind(text)
     except ValueError:
-        raise UserError(f"Parameter '{name}' must be a number") from None
+        raise UserError(f"Parameter '{name}' must be {expected}") from None
 
 
 def _parse_positive(found: Mapping[str, str], name: str, most: int) -> int | None:
-    if not (text := found.get(name, "").strip()):
+    value = _parse_number(found, name, int, "an integer")
+    if value is None:
         return None
-    try:
-        value = int(text)
-    except ValueError:
-        raise UserError(f"Parameter '{name}' must be an integer") from None
     if value <= 0:
         raise UserError(f"Parameter '{name}' must be positive")
     if value > most:
@@ -197,7 +195,7 @@ SETTINGS = {"efSearch": None, "encoder": None, "queryGenerator": None}
 
 def open_front(service: Service) -> Front:
     """Open the REST interface of a service."""
-    rest = Rest(service, StoredDocuments(service))
+    rest = StoredDocuments(service)
     endpoint = _Endpoint(rest)
     routes = [
         Route("/openapi.yaml", _show_description),
@@ -228,7 +226,7 @@ async def _show_paths(_request: Request) -> Response:
 class _Endpoint:
     """The ASGI application of all paths. It works on the bare scope, since a search takes no longer than a router."""
 
-    def __init__(self, rest: Rest) -> None:
+    def __init__(self, rest: StoredDocuments) -> None:
         self._rest, self._names = rest, _list_names(rest.service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -78,16 +78,12 @@ def is_local(host: str) -> bool:
 
 
 class _Refusal(Exception):
-    """A request that is refused, with the status of its reply."""
-
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
 
 
 class _Body:
-    """The body of a request, as long as parts of it may come."""
-
     def __init__(self, scope: Scope, headers: Headers, receive: Receive, seconds: float) -> None:
         self.unread = b"content-length" in headers or b"transfer-encoding" in headers
         self._scope, self._receive = scope, receive

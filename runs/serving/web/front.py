@@ -26,38 +26,23 @@ from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.store import sample_documents
 from keystone.indexing.types import Span
 from keystone.retrieval.ties import decrease_strictly
-from keystone.retrieval.types import Query, Topic
+from keystone.retrieval.types import Topic
 from keystone.runs.pipeline.answering import make_record
-from keystone.runs.pipeline.grading.grade_files import Judgment
+from keystone.runs.pipeline.grade_files import Judgment
 from keystone.runs.pipeline.ranking.rank import Hits
 from keystone.runs.pipeline.stage import Step
 from keystone.runs.report.html.markup import make_policy, read_parts
+from keystone.runs.serving import service as operations
 from keystone.runs.serving.call_log import Call, Front, Reply, log_call
 from keystone.runs.serving.server.json_replies import make_error, run_until_left, start
 from keystone.runs.serving.server.listen import STOP_S
-from keystone.runs.serving.service import (
-    TOPIC_ID,
-    Service,
-    Titled,
-    answer,
-    check_text,
-    doubt,
-    fetch_document,
-    find_quotes,
-    find_titles,
-)
 from keystone.runs.trec.render import render_rows
 from keystone.runs.trec.types import make_run
 
-Titles: TypeAlias = Mapping[str, Titled]
+Titles: TypeAlias = Mapping[str, operations.Titled]
 """The documents, each by its own id and by the ids of its cited segments."""
 TITLED_HITS = 20
 """How many documents of the narrative's ranking have titles. To read a title, Keystone reads the document."""
-
-
-def describe_queries(queries: Sequence[Query], _titles: Titles) -> dict[str, Any]:
-    """Describe the queries of a narrative."""
-    return {"queries": [{"id": query.id, "question": query.question} for query in queries]}
 
 
 def describe_rankings(found: tuple[Mapping[str, Hits], Hits], titles: Titles) -> dict[str, Any]:
@@ -75,11 +60,6 @@ def describe_grades(judgments: Sequence[Judgment], titles: Titles) -> dict[str, 
     """Describe the grades of documents for queries."""
     grades = [{"query": one.query_id, "document": one.doc_id, "grade": one.grade} for one in judgments]
     return {"grades": grades, "documents": _name((one.doc_id for one in judgments), titles)}
-
-
-def describe_chosen(doc_ids: Sequence[str], titles: Titles) -> dict[str, Any]:
-    """Describe the documents that the answer is made from."""
-    return {"documents": _name(doc_ids, titles)}
 
 
 def describe_research(step: ReaderStep, _titles: Titles) -> dict[str, Any]:
@@ -106,20 +86,15 @@ def add_quotes(described: dict[str, Any], quotes: Sequence[tuple[Span, str] | No
         citation["quote"] = quote and {"start": quote[0].start, "end": quote[0].end, "text": quote[1]}
 
 
-def list_shown_ids(step: str, value: Any) -> list[str]:
-    """List the ids of the documents and the cited segments whose titles an event shows, each once."""
-    return list(dict.fromkeys(SHOWN_IDS[step](value))) if step in SHOWN_IDS else []
-
-
 def _name(doc_ids: Iterable[str], titles: Titles) -> list[dict[str, str]]:
     return [{"id": doc_id, "title": titles[doc_id].title} for doc_id in dict.fromkeys(doc_ids)]
 
 
 DESCRIPTIONS: Mapping[str, Callable[[Any, Titles], dict[str, Any]]] = {
-    "queries": describe_queries,
+    "queries": lambda queries, _: {"queries": [{"id": one.id, "question": one.question} for one in queries]},
     "rankings": describe_rankings,
     "grades": describe_grades,
-    "chosen": describe_chosen,
+    "chosen": lambda doc_ids, titles: {"documents": _name(doc_ids, titles)},
     "research": describe_research,
     "sentence": describe_sentence,
 }
@@ -130,18 +105,19 @@ SHOWN_IDS: Mapping[str, Callable[[Any], Iterable[str]]] = {
     "chosen": lambda doc_ids: doc_ids,
     "sentence": lambda sentence: sentence.citations,
 }
+"""The ids of the documents and the cited segments whose titles an event shows."""
 
 
-def make_reply(service: Service, narrative: str, found: Answer) -> Reply:
+def make_reply(service: operations.Service, narrative: str, found: Answer) -> Reply:
     """Make the JSON object of an answer: a line of the track's answer file, and the model's missing replies."""
     fallbacks = [asdict(one) for one in found.fallbacks]
-    record = make_record(service.engine.job, Topic(TOPIC_ID, narrative), found)
+    record = make_record(service.engine.job, Topic(operations.TOPIC_ID, narrative), found)
     body = orjson.dumps({"answer": record, "fallbacks": fallbacks})
     cited = dict.fromkeys(citation for sentence in found.sentences for citation in sentence.citations)
     return Reply(body, cited=list(cited))
 
 
-async def stream_events(service: Service, call: Call) -> AsyncIterator[ServerSentEvent]:
+async def stream_events(service: operations.Service, call: Call) -> AsyncIterator[ServerSentEvent]:
     """Answer the narrative of a call, and yield an event for each step as it is made; then log the call.
 
     Each event has the seconds since the start. If the caller closes the stream, the work is cancelled.
@@ -149,12 +125,12 @@ async def stream_events(service: Service, call: Call) -> AsyncIterator[ServerSen
     narrative, began = call.arguments["narrative"], time.monotonic()
     arrived: asyncio.Queue[tuple[str, Any, float] | None] = asyncio.Queue()
     run: Hits = []
-    titles: dict[str, Titled] = {}
+    titles: dict[str, operations.Titled] = {}
 
     def watch(step: Step, value: Any) -> None:
         arrived.put_nowait((step, value, time.monotonic() - began))
 
-    with start(answer(service, narrative, watch)) as work:
+    with start(operations.answer(service, narrative, watch)) as work:
         work.add_done_callback(lambda _: arrived.put_nowait(None))
         try:
             while one := await arrived.get():
@@ -162,11 +138,12 @@ async def stream_events(service: Service, call: Call) -> AsyncIterator[ServerSen
                 if step == "run":
                     run = value
                     continue
-                if missing := [name for name in list_shown_ids(step, value) if name not in titles]:
-                    titles.update(zip(missing, await find_titles(service, missing), strict=True))
+                shown = SHOWN_IDS[step](value) if step in SHOWN_IDS else ()
+                if missing := [name for name in dict.fromkeys(shown) if name not in titles]:
+                    titles.update(zip(missing, await operations.find_titles(service, missing), strict=True))
                 told = DESCRIPTIONS[step](value, titles)
                 if step == "sentence":
-                    add_quotes(told, await find_quotes(service, value))
+                    add_quotes(told, await operations.find_quotes(service, value))
                 yield _make_event(step, seconds, told)
             found = await work
         except UserError as error:
@@ -177,18 +154,18 @@ async def stream_events(service: Service, call: Call) -> AsyncIterator[ServerSen
         done = {
             "files": make_files(service, narrative, found, run),
             "fallbacks": [asdict(f) for f in found.fallbacks],
-            "doubt": DOUBT if await doubt(service, narrative, found) else None,
+            "doubt": DOUBT if await operations.doubt(service, narrative, found) else None,
         }
         yield _make_event("done", time.monotonic() - began, done)
 
 
-def make_files(service: Service, narrative: str, found: Answer, hits: Hits) -> list[dict[str, str]]:
+def make_files(service: operations.Service, narrative: str, found: Answer, hits: Hits) -> list[dict[str, str]]:
     """Make the run file, the answer file and the topics file of one narrative: names and texts."""
     track = service.engine.job.track
-    run = make_run(service.config.run_id, {TOPIC_ID: hits})
+    run = make_run(service.config.run_id, {operations.TOPIC_ID: hits})
     rows = render_rows(replace(run, scores=decrease_strictly(run.scores, run.offsets)))
-    record = make_record(service.engine.job, Topic(TOPIC_ID, narrative), found)
-    topic = {"id": TOPIC_ID, "narrative": narrative}
+    record = make_record(service.engine.job, Topic(operations.TOPIC_ID, narrative), found)
+    topic = {"id": operations.TOPIC_ID, "narrative": narrative}
     return [
         {"name": track.retrieval_file, "text": bytes(rows).decode()},
         {"name": track.answer_file, "text": _encode_line(record)},
@@ -243,7 +220,7 @@ def show_page(has_model: bool) -> HTMLResponse:
     return HTMLResponse(page, headers=headers)
 
 
-def describe_index(service: Service) -> dict[str, Any]:
+def describe_index(service: operations.Service) -> dict[str, Any]:
     """Describe the index of a service, as the JSON object of `/page/index`.
 
     An index whose documents are on another server may have no languages and no narratives, because nobody knows the ids
@@ -257,7 +234,7 @@ def describe_index(service: Service) -> dict[str, Any]:
         "documents": service.index.documents,
         "languages": languages,
         "model": model and model.name,
-        "answers": service.answers,
+        "answers": service.config.has_answers,
         "narratives": make_narratives(documents, NARRATIVES, not languages or languages[0] == "English"),
     }
 
@@ -267,7 +244,7 @@ EVENTS = "text/event-stream"
 REPLACED = "the index has been replaced since the answer: ask again to read its documents"
 
 
-def open_front(service: Service) -> Front:
+def open_front(service: operations.Service) -> Front:
     """Open the web page of a service."""
 
     async def reply(request: Request, call: Call) -> Response:
@@ -309,20 +286,20 @@ def open_front(service: Service) -> Front:
     return Front(routes, partial(perform, service), direct={"/v1/answers": request_response(answer_narrative)})
 
 
-async def perform(service: Service, call: Call) -> Reply:
+async def perform(service: operations.Service, call: Call) -> Reply:
     """Perform a call. An error that the client can cause becomes a reply, too."""
     try:
         if call.operation == "answer":
             narrative = call.arguments["narrative"]
-            return make_reply(service, narrative, await answer(service, narrative))
+            return make_reply(service, narrative, await operations.answer(service, narrative))
         return await {"document": _read_document}[call.operation](service, call.arguments["id"])
     except UserError as error:
         return make_error(str(error), 404 if isinstance(error, NotFound) else 400)
 
 
-async def _read_document(service: Service, doc_id: str) -> Reply:
+async def _read_document(service: operations.Service, doc_id: str) -> Reply:
     """Read a document with the places of its segments, in characters of its text."""
-    document = await fetch_document(service, doc_id)
+    document = await operations.fetch_document(service, doc_id)
     segments = [{"id": one.id, "start": one.span.start, "end": one.span.end} for one in document.segments]
     value = {"id": doc_id, "title": document.title, "url": document.url, "text": document.text, "segments": segments}
     return Reply(orjson.dumps(value), read=[doc_id])
@@ -336,7 +313,7 @@ def _parse_narrative(body: bytes) -> str:
         raise UserError(f"body: expected JSON: {error}") from error
     if not isinstance(value, dict) or set(value) != {"narrative"} or not isinstance(value["narrative"], str):
         raise UserError('body: expected an object with only the key narrative and a text, such as {"narrative": "..."}')
-    check_text("narrative", value["narrative"])
+    operations.check_text("narrative", value["narrative"])
     return str(value["narrative"])
 
 

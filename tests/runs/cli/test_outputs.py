@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.runs.cli.outputs import check_outputs
+from keystone.runs.cli.options import check_outputs
 from tests.support.indexes.small_corpus import write_corpus, write_topics
 from tests.support.runs.command_line import keystone, keystone_here
 

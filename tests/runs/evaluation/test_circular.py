@@ -12,7 +12,7 @@ from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.circular import JudgeRecord, PooledRun, count_circular_rows, name_record, write_record
 from keystone.runs.evaluation.evaluate import evaluate_files
 from keystone.runs.evaluation.measures import parse_measure
-from keystone.runs.pipeline.grading.grade_files import Judgment
+from keystone.runs.pipeline.grade_files import Judgment
 from keystone.runs.trec.types import make_run
 from tests.support.runs.command_line import keystone
 

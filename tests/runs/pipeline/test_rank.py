@@ -23,7 +23,7 @@ from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.pipeline import answering
 from keystone.runs.pipeline.file_names import NARRATIVE
-from keystone.runs.pipeline.grading.grade_files import make_keystone_rankings
+from keystone.runs.pipeline.grade_files import make_keystone_rankings
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, round_scores
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.stages import narrative

@@ -20,8 +20,8 @@ from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.answering import answer_to_file
 from keystone.runs.pipeline.file_names import JOINED, ROUNDS
-from keystone.runs.pipeline.grading.rounds import find_open_queries
 from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.stages.rounds import find_open_queries
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import write_topics

@@ -14,6 +14,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.types import document_id
 from keystone.runs.config.read import make_config
+from keystone.runs.pipeline.stages.queries import STAGE, get_queries
 from keystone.runs.serving import service as operations
 from keystone.runs.serving.call_log import Call, CallLog
 from keystone.runs.serving.service import Engine, open_service
@@ -129,7 +130,8 @@ def test_a_long_narrative_has_few_queries_and_lets_others_search_between_them(in
 @pytest.mark.slow
 def test_a_cancelled_search_leaves_the_others_of_its_batch(index: Index) -> None:
     async def work(engine: Engine) -> None:
-        queries, searches = await engine.decompose(keystone.Topic("1", NARRATIVES["1"])), engine.searches
+        queries = await engine.perform(keystone.Topic("1", NARRATIVES["1"]), [STAGE], get_queries)
+        searches = engine.searches
         async with searches.java:  # so that both wait for one batch
             first, second = (asyncio.create_task(searches.search(engine.job, queries)) for _ in range(2))
             await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.vectors.types import Effort
 from keystone.retrieval.backends import open_store
-from keystone.runs.cli.outputs import check_run_outputs
+from keystone.runs.cli.options import check_run_outputs
 from keystone.runs.config.read import read_config
 from keystone.runs.exchange.bundle.reproduce import reproduce
 from keystone.runs.exchange.bundle.write import write_bundle

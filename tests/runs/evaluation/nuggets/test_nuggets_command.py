@@ -14,7 +14,7 @@ from keystone.generation.types import Request
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
-from keystone.runs.cli.commands.nuggets_commands import NuggetForm, assign, convert, create, support
+from keystone.runs.cli.commands.nuggets_commands import assign, convert, create, support
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.diagnosis.wanted import list_nuggets
 from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank, read_nuggets, read_texts, write_nuggets
@@ -77,7 +77,7 @@ def test_the_commands_go_from_judgments_to_scores_and_ask_once(
 
         def make_all() -> list[bytes]:
             create(config, made, qrels, None, 2, quiet=True)
-            create(config, tmp_path / "kept.jsonl", qrels, None, 2, NuggetForm.NUGGETBANK, quiet=True)
+            create(config, tmp_path / "kept.jsonl", qrels, None, 2, "nuggetbank", quiet=True)
             assign([answers], made, assigned, config, None, quiet=True)
             support([answers], config, rated, None, quiet=True)
             return [path.read_bytes() for path in (made, assigned, rated)]
@@ -104,7 +104,7 @@ def test_the_commands_go_from_judgments_to_scores_and_ask_once(
         **dict.fromkeys(CITATION_MEASURES, 0.5),
         "cited": 1.0,
     }
-    convert(made, NuggetForm.NUGGETBANK, tmp_path / "bank.jsonl")
+    convert(made, "nuggetbank", tmp_path / "bank.jsonl")
     assert json.loads((tmp_path / "bank.jsonl").read_bytes())["claim_bank"]["Bees"]["importance"] == "vital"
     wanted = list_nuggets(read_nuggets(tmp_path / "kept.jsonl"))
     assert ("1", "Bees", "bees") in {(one.topic_id, one.text, one.doc_id) for one in wanted}
@@ -188,7 +188,7 @@ def test_a_run_without_judgments_gives_a_nugget_bank_of_ragtime(index: Index, to
         places = {"index": str(index.folder), "topics": str(topics), "out": str(tmp_path / "out")}
         said = {"run_id": "r1", "team_id": "us", "run_desc": "Ours.", "track": "ragtime26", "model": model}
         config.write_text(json.dumps(said | places))
-        create(config, made, to=NuggetForm.RAGTIME, run=ranked, quiet=True)
+        create(config, made, to="ragtime", run=ranked, quiet=True)
     (record,) = [json.loads(line) for line in made.read_text().splitlines()]
     assert record["metadata"] == {"team_id": "us", "topic_id": "1", "run_id": "r1", "run_desc": "Ours."}
     cited = {name for one in record["nugget_bank"] for answer in one["answers"] for name in answer["references"]}

@@ -30,11 +30,12 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.builds.update import update_index
 from keystone.runs.config.read import make_config
+from keystone.runs.pipeline.answering import answer_topic
 from keystone.runs.serving.app import make_app
 from keystone.runs.serving.call_log import Call, Reply, open_call_log
 from keystone.runs.serving.served import Served
 from keystone.runs.serving.server.guard import Guard
-from keystone.runs.serving.service import Engine, Service, open_service
+from keystone.runs.serving.service import Service, open_service
 from keystone.runs.serving.web.front import REPLACED, make_files, open_front, stream_events
 from tests.support.browser import list_console, list_requests, open_address, open_browser
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus
@@ -66,7 +67,7 @@ class Site:
     def count_answers(self) -> int:
         """Count the answers under way. A request to the model goes on without its answer, so that its reply is kept."""
         coroutines = [task.get_coro() for task in asyncio.all_tasks(self.service.engine.loop)]
-        return sum(getattr(one, "__qualname__", "") == Engine.answer.__qualname__ for one in coroutines)
+        return sum(getattr(one, "__qualname__", "") == answer_topic.__qualname__ for one in coroutines)
 
 
 @contextmanager

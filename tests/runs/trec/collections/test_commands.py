@@ -19,7 +19,7 @@ from keystone.runs.cli.commands.file_commands import validate
 from keystone.runs.cli.commands.report_command import diagnose
 from keystone.runs.cli.commands.run_commands import answer
 from keystone.runs.cli.commands.tune_commands import tune
-from keystone.runs.cli.outputs import check_outputs
+from keystone.runs.cli.options import check_outputs
 from keystone.runs.config.read import read_config
 from keystone.runs.exchange.bundle.reproduce import reproduce
 from keystone.runs.exchange.bundle.write import write_bundle

@@ -20,7 +20,7 @@ from ir_datasets.formats import (
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
 from keystone.runs.evaluation.circular import read_judgment_lines
-from keystone.runs.pipeline.grading.grade_files import Judgment
+from keystone.runs.pipeline.grade_files import Judgment
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.topics import read_topics
 from tests.support.runs.qrels import grades_of
