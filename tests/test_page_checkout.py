@@ -1,8 +1,8 @@
 """The commands of the pages for a checkout run in a copy of it, by the real `make`.
 
-Its programs do their work; tests/test_site.py runs `make docs`. So that this takes seconds, pytest runs one file where
-a target runs all, and mypy reads one module. No benchmark, demo (tests/runs/demo) or installation begins: the test only
-sees that they are asked for.
+Its programs do their work; tests/test_site.py runs `make docs`. So that this takes seconds, pytest runs one file in one
+process where a target runs all, mypy reads one module, and the linters work only under `make lint`. No benchmark, demo
+(tests/runs/demo) or installation begins: the test only sees that they are asked for.
 """
 
 import re
@@ -17,7 +17,10 @@ from tests.support.pages import list_commands
 pytestmark = pytest.mark.slow
 
 FILE = "tests/fusion/test_rrf.py"
-ONE_FILE = f'case "$*" in *tests/*) ;; *) set -- "$@" {FILE} ;; esac\n{call_real("pytest", "-p", "no:cacheprovider")}'
+ONE_FILE = (
+    f'case "$*" in *tests/*) ;; *) set -- "$@" {FILE} -n 1 ;; esac\n{call_real("pytest", "-p", "no:cacheprovider")}'
+)
+LINT = 'test -z "$LINTED" || exit 0\n'
 LINTERS = ["ruff check .", "ruff format --check --quiet .", "mypy", "lint-imports"]
 COMMANDS = {re.sub(r" *#.*", "", command): command for command in list_commands(r"make (?!docs)|\.venv/bin/")}
 """Each command by itself, without the comment after it."""
@@ -44,10 +47,10 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_checkout(
         tmp_path_factory.mktemp("checkout"),
         pytest=ONE_FILE,
-        ruff=call_real("ruff"),
-        mypy=call_real("mypy", "keystone/indexing/languages.py"),
+        ruff=LINT + call_real("ruff"),
+        mypy=LINT + call_real("mypy", "keystone/indexing/languages.py"),
         uv=f'test "$1" = build || exit 0\nshift\n{call_real("uv", "build", "--offline", "--no-build-isolation")}',
-        **{"lint-imports": call_real("lint-imports")},
+        **{"lint-imports": LINT + call_real("lint-imports")},
     )
 
 
@@ -56,7 +59,7 @@ def test_a_command_of_a_checkout_runs(name: str, checkout: Path) -> None:
     if name == "make setup":
         (checkout / ".venv/.ready-cpu").unlink()
     few = {"PYTEST_ADDOPTS": "--collect-only"} if "opensearch" in name or "runs/evaluation" in name else {}
-    done, calls = run_there(checkout, COMMANDS[name], **few)
+    done, calls = run_there(checkout, COMMANDS[name], LINTED="" if name == "make lint" else "1", **few)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     expected = CALLS.get(name, [])
     assert [call for call in expected if not any(found.startswith(call) for found in calls)] == [], calls

@@ -108,7 +108,7 @@ def test_a_test_that_hangs_fails_alone(tmp_path: Path) -> None:
     """The tests run with this project's settings, apart from time limits, in separate processes as in `make test`."""
     path = tmp_path / "test_hangs.py"
     path.write_text(HANGS)
-    limits: list[str | Path] = ["--override-ini=timeout=10", "--override-ini=faulthandler_timeout=25"]
+    limits: list[str | Path] = ["--override-ini=timeout=4", "--override-ini=faulthandler_timeout=10"]
     arguments = ["-n", "1", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, *limits, path]
     shown = programs.run([sys.executable, "-m", "pytest", *arguments], capture_output=True, text=True, cwd=tmp_path)
     assert "test_that_waits_without_end - Failed: Timeout" in shown.stdout

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from tests.support.servers.opensearch import Cluster
 
 WORDS = sorted({word.strip(".,").lower() for _, text in CORPUS.values() for word in text.split()})
 
+QUERIES = 8
+
 
 def write_texts(path: Path, ids: range, seed: int) -> Path:
     choose = random.Random(seed)
@@ -40,25 +43,38 @@ def server(request: pytest.FixtureRequest) -> Cluster:
     return node
 
 
+def index_texts(folder: Path, out: str, *place: str) -> None:
+    given = ("--impacts", f"splade={find_splade()}", "-q", *place)
+    shown = keystone("index", folder / "corpus.jsonl", "--out", folder / out, *given)
+    assert shown.returncode == 0, shown.stderr
+
+
 @pytest.fixture(scope="module")
-def folder(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same documents with BM25, vectors and impacts: in the folder `local`, and in two shards of the cluster."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents with BM25, vectors and impacts in the folder `local`."""
     made = tmp_path_factory.mktemp("impacts")
-    corpus = write_texts(made / "corpus.jsonl", range(300), 0)
-    given = ("--impacts", f"splade={find_splade()}", "-q")
-    for out, place in (("local", []), ("cluster", ["--opensearch", f"{server.url}/impacts", "--shards", "2"])):
-        shown = keystone("index", corpus, "--out", made / out, *given, *place)
-        assert shown.returncode == 0, shown.stderr
+    write_texts(made / "corpus.jsonl", range(300), 0)
+    index_texts(made, "local")
     return made
+
+
+@pytest.fixture(scope="module")
+def folder(made: Path, server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same documents in the folder `local`, and in two shards of the cluster."""
+    folder = shutil.copytree(made, tmp_path_factory.mktemp("cluster"), dirs_exist_ok=True)
+    index_texts(folder, "cluster", "--opensearch", f"{server.url}/impacts", "--shards", "2")
+    return folder
 
 
 def search(index: Index, depth: int = 1000, tokens: int = 40) -> list[list[tuple[str, float]]]:
     """Rankings of random queries of so many tokens each, from ids and scores."""
     vocabulary, choose = open_impact_encoder(index.impacts["splade"]).vocabulary, random.Random(tokens)
-    queries = [{token: float(choose.randint(1, 255)) for token in choose.sample(vocabulary, tokens)} for _ in range(20)]
-    found = open_impacts(index, "splade").search([str(n) for n in range(20)], queries, depth)
+    queries = [
+        {token: float(choose.randint(1, 255)) for token in choose.sample(vocabulary, tokens)} for _ in range(QUERIES)
+    ]
+    found = open_impacts(index, "splade").search([str(n) for n in range(QUERIES)], queries, depth)
     store = open_store(index)
-    return [list(zip(store.ids(found.of(n)), found.scores_of(n).tolist(), strict=True)) for n in range(20)]
+    return [list(zip(store.ids(found.of(n)), found.scores_of(n).tolist(), strict=True)) for n in range(QUERIES)]
 
 
 @pytest.mark.slow

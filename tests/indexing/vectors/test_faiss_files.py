@@ -88,7 +88,7 @@ def _flat(rows: Vectors) -> Any:
         ("IVF16,PQ8x4", "nprobe=5"),
         ("SQ8", ""),
         ("PQ8x4", ""),
-        pytest.param("OPQ8,IVF16,PQ8x4", "", marks=pytest.mark.slow),
+        ("PCA16,IVF16,PQ8x4", ""),
     ],
 )
 def test_files_of_any_size_find_what_the_single_file_finds(

@@ -139,7 +139,7 @@ def test_the_smallest_kind_reaches_the_recall_for_vectors_that_the_index_lacks(
         ("HNSW16", 0.97, 900),
         ("RaBitQ,RFlat", 0.97, None),
         ("PQ16x4fs,Refine(SQ8)", 0.9, 1_000),
-        ("OPQ8,IVF16,PQ8x4fs,RFlat", 0.9, None),
+        ("PCA16,IVF16,PQ8x4fs,RFlat", 0.9, None),
         ("RaBitQfs,Refine(SQfp16)", 0.99, None),
     ],
 )

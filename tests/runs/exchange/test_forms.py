@@ -17,10 +17,10 @@ from keystone.runs.exchange.convert import Losses, compare, recognise
 from keystone.runs.exchange.table import FORMS
 from tests.runs.exchange.contents import CONTENTS
 from tests.runs.exchange.examples import EXAMPLES
-from tests.support.mutation import mutate
+from tests.support.mutation import FUZZ_CASES, mutate
 from tests.support.places import ROOT, SHARED
 
-DAMAGED = 10_000
+DAMAGED = FUZZ_CASES or 1_000
 WRITTEN = 20
 """One in so many values is written again."""
 
@@ -109,7 +109,7 @@ def test_some_damaged_files_give_a_value_or_name_their_fault(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_ten_thousand_damaged_files_give_a_value_or_name_their_fault(
+def test_many_damaged_files_give_a_value_or_name_their_fault(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_damaged(name, tmp_path, monkeypatch, range(DAMAGED))

@@ -64,6 +64,7 @@ def test_a_server_without_tool_calls_is_asked_for_json(
     assert not any("schema" in note for note in notes)
 
 
+@pytest.mark.nightly  # with a server of its own; test_tool_calls.py has the agent on servers that take tool calls
 def test_a_server_with_a_parser_is_asked_for_tool_calls(
     calling: Server, index: Index, topics: Path, tmp_path: Path
 ) -> None:

@@ -13,8 +13,10 @@ from keystone.generation.prompts.readers import DISCORAG
 from keystone.generation.readers.discorag.tools import NAMES, TOOLS, Action, State, Vector, World, disarm, read_action
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
-from tests.support.mutation import mutate
+from tests.support.mutation import FUZZ_CASES, mutate
 from tests.support.structures.discourse_trees import draw_chain, make_discourse
+
+DAMAGED = FUZZ_CASES or 1_000
 
 REPLIES = {
     "the form of the prompt": ("Thought: I look.\nAction: Move[40]", "Move[40]"),
@@ -81,10 +83,10 @@ def test_other_words_of_a_document_stay() -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_damaged_replies_give_an_action_or_a_reason() -> None:
+def test_many_damaged_replies_give_an_action_or_a_reason() -> None:
     seeds = [text.encode() for text, _ in REPLIES.values()]
     refused = 0
-    for number in range(10_000):
+    for number in range(DAMAGED):
         chance = Random(number)
         text = mutate(chance.choice(seeds), chance).decode("utf-8", chance.choice(["replace", "surrogateescape"]))
         try:
@@ -94,7 +96,7 @@ def test_ten_thousand_damaged_replies_give_an_action_or_a_reason() -> None:
         else:
             assert found.tool
             found.argument.encode()
-    assert 500 < refused < 9_500
+    assert DAMAGED / 20 < refused < DAMAGED * 19 / 20
 
 
 @pytest.mark.slow

@@ -8,7 +8,9 @@ import pytest
 from keystone.generation.readers.rdr2.view import Choice, View, read_choice
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
-from tests.support.mutation import mutate
+from tests.support.mutation import FUZZ_CASES, mutate
+
+DAMAGED = FUZZ_CASES or 1_000
 
 CONTENT = {
     19: "Ring of Fire opened in 2006.",
@@ -107,10 +109,10 @@ VALID = [
 
 
 @pytest.mark.slow
-def test_ten_thousand_damaged_replies_are_read_or_unusable() -> None:
+def test_many_damaged_replies_are_read_or_unusable() -> None:
     chance = Random(13)
     usable = 0
-    for number in range(10_000):
+    for number in range(DAMAGED):
         text = mutate(VALID[number % len(VALID)].encode(), chance).decode("utf-8", "replace")
         reply = Reply(text, chance.choice(["stop", "stop", "length"]))
         try:
@@ -120,7 +122,7 @@ def test_ten_thousand_damaged_replies_are_read_or_unusable() -> None:
         usable += 1
         assert set(choice.answers) <= set(VIEW.content)
         assert set(choice.expands) <= set(VIEW.headings)
-    assert 1000 < usable < 9900
+    assert DAMAGED / 10 < usable < DAMAGED * 99 / 100
 
 
 @pytest.mark.parametrize(
