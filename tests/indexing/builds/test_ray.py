@@ -307,14 +307,37 @@ def _written(out: Path, name: str) -> int:
     return (out.parent / f".{out.name}.partial" / "vectors" / name).stat().st_mtime_ns
 
 
+IDLE = """if True:
+    import sys
+    from keystone.indexing.builds.ray import cluster
+    with cluster(1):
+        print("started", flush=True)
+        sys.stdin.read()
+"""
+
+
+@pytest.mark.timeout(1800)
+def test_an_idle_local_ray_listens_only_on_the_loopback_and_ends_with_its_process() -> None:
+    soon = {"RAY_gcs_rpc_server_reconnect_timeout_s": "5"}  # a minute otherwise
+    environment = {**os.environ, **soon, "PYTHONPATH": str(ROOT), "RAY_ADDRESS": ""}
+    with programs.started([sys.executable, "-c", IDLE], stdin=-1, stdout=-1, env=environment, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "started\n"
+        family = _family(process.pid)
+        assert len(family) >= 3
+        check_hosts(family)
+        process.kill()
+        assert process.wait(LIMIT_S) == -signal.SIGKILL
+        wait_until(partial(_gone, family), "the end of Ray", 2 * LIMIT_S)
+
+
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)  # Ray's last process ends a minute after the build, later on a busy machine
-@pytest.mark.parametrize(
-    "end", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)], ids=lambda one: one.name
-)
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=lambda one: one.name)
 def test_a_local_ray_listens_only_on_the_loopback_and_ends_with_the_command(
     corpus: Path, tmp_path: Path, end: signal.Signals
 ) -> None:
-    """Without Ray, `test_interrupts.py` interrupts a thread at work also in `make test`."""
+    """In `make test`, an idle Ray ends with its process, and `test_interrupts.py` interrupts a thread at work."""
     out, goes_on = tmp_path / "index", Event()
     with serving() as server:
         server.always = held(out, goes_on)
@@ -322,14 +345,18 @@ def test_a_local_ray_listens_only_on_the_loopback_and_ends_with_the_command(
             wait_until(partial(_begun, out, 2), "two shards")
             family = _family(process.pid)
             assert len(family) >= 2 + WORKERS
-            hosts = _listening(family)
-            assert hosts
-            assert hosts <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+            check_hosts(family)
             os.killpg(process.pid, end) if end == signal.SIGINT else process.kill()
             assert process.wait(LIMIT_S) == (130 if end == signal.SIGINT else -end)
         goes_on.set()
         # the last of them look for their parent now and then
         wait_until(partial(_gone, family), "the end of Ray", 2 * LIMIT_S)
+
+
+def check_hosts(family: set[int]) -> None:
+    hosts = _listening(family)
+    assert hosts
+    assert hosts <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
 def _gone(pids: set[int]) -> bool:
