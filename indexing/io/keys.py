@@ -126,7 +126,9 @@ def remove_key(body: bytes, key: str) -> bytes:
 def _escaped_pattern(key: str) -> re.Pattern[bytes]:
     """A pattern of the key at any depth of JSON strings. Its quantifiers are possessive, for linear time."""
     escapes = r"(?:\\|u005[cC])"
-    characters = (
-        f"{escapes}++" if one == "\\" else f"{escapes}*+(?:(?i:u00{ord(one):02x})|{re.escape(one)})" for one in key
+    runs = re.findall(r"\\+|[^\\]", key)  # backslashes in a row stand together, since a possessive match takes all
+    parts = (
+        f"{escapes}{{{len(one)},}}+" if one[0] == "\\" else f"{escapes}*+(?:(?i:u00{ord(one):02x})|{re.escape(one)})"
+        for one in runs
     )
-    return re.compile((r"(?<!\\)(?<!u005[cC])" + "".join(characters)).encode())
+    return re.compile((r"(?<!\\)(?<!u005[cC])" + "".join(parts)).encode())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keystone.generation.answers.sentences import MOST_SENTENCES, make_sentences
@@ -270,6 +270,7 @@ def written(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @given(written(), st.text(st.characters(codec="ascii")))
+@example(("00000\\\\0", "00000\\\\\\\\0"), "")
 def test_a_key_is_removed_at_any_depth_of_json_escapes(case: tuple[str, str], before: str) -> None:
     key, text = case
     body = f'{{"text": {json.dumps(before)}, "key": "{text}"}}'.encode()
