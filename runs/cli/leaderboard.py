@@ -6,8 +6,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.options import find_run_files
 from keystone.runs.report.say import say, say_report, say_warnings
@@ -162,6 +160,8 @@ def say_as_json(command: str, files: Sequence[Path], report: dict[str, Any], for
     if json:
         say_report(command, files, report)
     elif form == "json":
+        import orjson
+
         say(orjson.dumps(report).decode())
     return json or form == "json"
 
@@ -289,6 +289,8 @@ def show_scores(
 
 def write_json(report: dict[str, Any], out: Path | None) -> None:
     """Write a report to a file, if one is asked for."""
+    import orjson
+
     from keystone.indexing.io.writing import write_whole
 
     if out:
