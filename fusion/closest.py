@@ -21,7 +21,10 @@ def find_closest_segments(texts: Vectors, segments: Vectors) -> tuple[NDArray[np
 
 
 def choose_closest_segments(texts: Vectors, segments: Vectors, most: int) -> list[int]:
-    """Choose the `most` segments (float32[s, d]) closest to any text (float32[t, d]); the earlier one wins a tie."""
+    """Choose the numbers of the `most` segments (float32[s, d]) closest to any text (float32[t, d]), closest first.
+
+    If two segments tie, the earlier one comes first.
+    """
     order: list[int] = np.argsort(-(texts @ segments.T).max(axis=0), kind="stable").tolist()
     return order[:most]
 

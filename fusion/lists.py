@@ -78,7 +78,7 @@ class Lists:
 
 
 def lay_out(rankings: Sequence[Ranked], groups: Groups) -> Lists:
-    """Lay out each group's lists by weight, without weight 0. `ValueError` for a negative or infinite weight."""
+    """Lay out each group's lists by weight, without weight 0. `ValueError` if a weight is negative or not finite."""
     sizes = [len(own) for own in groups.members]
     members = np.array([member for own in groups.members for member in own], dtype=np.int64).reshape(-1, 2)
     weights = (

@@ -186,10 +186,13 @@ def _sort_by_document(queries: NDArray[np.intp], documents: NDArray[np.intp]) ->
     return queries[order].astype(np.int64), documents[order].astype(np.int64)
 
 
-def choose(
+def choose_covering(
     utility: NDArray[np.float64], costs: Sequence[int], budget: int, cap: float = math.inf, per_cost: bool = False
 ) -> list[int]:
     """Choose items greedily, and return their numbers in the order of choice.
+
+    It maximises `sum_q log(1 + sum_{i in set} u(q, i))`, which is submodular with a cap or without. With costs of 1 it
+    reaches at least 1 - 1/e of the optimum (Nemhauser, Wolsey and Fisher 1978). One item is Parasol's first document.
 
     `utility[q, i]` (float64[queries, items], not negative) is the use of item i to query q. NaN marks an absent grade
     and counts 0. `costs[i]` is the cost of item i in the unit of `budget`: 1 to count items, or a number of tokens.

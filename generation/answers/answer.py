@@ -61,7 +61,7 @@ def request_shorter(sentences: Sequence[Sentence], words: WordRange) -> Request:
 
 
 def read_shorter(reply: Reply, sentences: Sequence[Sentence], words: WordRange) -> tuple[Sentence, ...]:
-    """Read the sentences that stay. `Unusable` unless they have fewer words than before, and the fewest of `words`."""
+    """Read the sentences that stay. `Unusable` unless they have fewer words than before, and at least `words[0]`."""
     found = read_rewritten(reply, sentences, may_drop=True)
     if not words[0] <= count_words(found) < count_words(sentences):
         raise Unusable(f"it has {count_words(found)} words, wanted are {words[0]} to {words[1]}")

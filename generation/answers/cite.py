@@ -21,7 +21,8 @@ from keystone.generation.context.topic import TopicContext
 from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_parts
-from keystone.generation.rules.support import find_terms, make_weigher, tells_gap
+from keystone.generation.rules.support import tells_gap
+from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import MOST_CITATIONS, Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.corpora.languages import differ_in_language
 from keystone.indexing.languages import LANGUAGES

@@ -16,7 +16,7 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.fusion.parasol import choose, log_terms
+from keystone.fusion.parasol import choose_covering, log_terms
 from keystone.generation.answers.quotes import (
     find_names,
     find_naming_segments,
@@ -232,7 +232,7 @@ def choose_claims(claims: Sequence[Claim], queries: int, words: int) -> list[Cla
     """
     utility = compute_claim_utilities(claims, queries)
     costs = [len(claim.text.split()) for claim in claims]
-    sets = [choose(utility, costs, words, per_cost=per_cost) for per_cost in (False, True)]
+    sets = [choose_covering(utility, costs, words, per_cost=per_cost) for per_cost in (False, True)]
     best = max(sets, key=lambda chosen: float(log_terms(utility[:, chosen].sum(axis=1)).sum()))
     return sorted((claims[number] for number in best), key=lambda claim: claim.uses[0])
 

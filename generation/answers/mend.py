@@ -19,7 +19,7 @@ from keystone.generation.answers.sentences import (
 from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_parts
-from keystone.generation.rules.support import find_names, find_numbers, find_terms, find_word_forms
+from keystone.generation.rules.words import find_names, find_numbers, find_terms, find_word_forms
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from keystone.generation.context.texts import delimit, neutralise, strip_delimiters
 from keystone.generation.prompts.answers import CitedText, NewText
 from keystone.generation.replies import read_parts, strip_thought
-from keystone.generation.rules.support import find_numbers
+from keystone.generation.rules.words import find_numbers
 from keystone.generation.types import Answer, Fallback, Reply, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Span

@@ -23,21 +23,12 @@ from keystone.generation.answers.sentences import (
     read_places,
     read_text,
 )
-from keystone.generation.context.texts import clip, delimit, neutralise
-from keystone.generation.context.topic import share_window
+from keystone.generation.context.texts import clip, delimit, neutralise, share_window
 from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_parts
-from keystone.generation.rules.support import (
-    denies_sources,
-    find_added,
-    find_numbers,
-    find_terms,
-    find_word_forms,
-    rate_support,
-    says_nothing,
-    tells_gap,
-)
+from keystone.generation.rules.support import denies_sources, find_added, rate_support, says_nothing, tells_gap
+from keystone.generation.rules.words import find_numbers, find_terms, find_word_forms
 from keystone.generation.types import (
     MOST_CITATIONS,
     Answer,

@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from keystone.fusion.parasol import choose
+from keystone.fusion.parasol import choose_covering
 from keystone.generation.answers.answer import request_answers, shorten_and_cite
 from keystone.generation.answers.sentences import (
     Draft,
@@ -34,7 +34,7 @@ from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_list
 from keystone.generation.rules.sentences import SAME_COSINE, compute_utilities
-from keystone.generation.rules.support import find_numbers, find_terms
+from keystone.generation.rules.words import find_numbers, find_terms
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.vectors.types import Vectors
@@ -103,7 +103,7 @@ def select_sentences(task: SynthesisTask, query_vectors: Vectors, sentence_vecto
         replace(sentences[group[0]], citations=tuple(dict.fromkeys(c for n in group for c in sentences[n].citations)))
         for group in groups
     ]
-    chosen = choose(utility, [count_words([sentence]) for sentence in merged], task.words[1])
+    chosen = choose_covering(utility, [count_words([sentence]) for sentence in merged], task.words[1])
     return tuple(merged[place] for place in sorted(chosen))
 
 

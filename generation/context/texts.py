@@ -93,3 +93,8 @@ def clip(text: str, limit: int) -> str:
         if left < 0:
             return start[:place]
     return start
+
+
+def share_window(window: int, documents: int) -> int:
+    """Share half of a window between documents; returns the tokens of each."""
+    return window // 2 // max(documents, 1)

@@ -146,7 +146,7 @@ def make_passage(
 def choose_best_spans(
     document: Document, cosines: Vectors, top: int | None, limit: int | None
 ) -> list[tuple[int, int]]:
-    """Choose (start, end) for `make_passage`. `ValueError` unless `cosines` has one column for each segment."""
+    """Choose (start, end) for `make_passage`, in order. `ValueError` unless `cosines` has a column for each segment."""
     rows = np.atleast_2d(cosines)
     if rows.shape[1] != len(document.segments):
         raise ValueError(f"{rows.shape[1]} cosines for {len(document.segments)} segments of {document.id}")
@@ -276,11 +276,6 @@ def _show_document(context: TopicContext, row: int, queries: slice, limit: int) 
         Evidence(Span(document.id, start, end), document.text[start:end], float(cosines.max()), query.id)
         for start, end in spans
     ]
-
-
-def share_window(window: int, documents: int) -> int:
-    """Share half of a window between documents; returns the tokens of each."""
-    return window // 2 // max(documents, 1)
 
 
 _PART = re.compile(r"[ \t]*(?:[-*+\u2022\u00b7]\s|\(?(?:\d{1,3}|[a-z])[.)]\s|[|+]|>>>|\.\.\.|\$ )|(?: {4}|\t)\s*\S")

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, choose, extend_top, find_top
+from keystone.fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, choose_covering, extend_top, find_top
 from keystone.generation.context.texts import clip, count_tokens
 from keystone.generation.context.topic import TopicContext, choose_best_spans, join_spans
 from keystone.generation.grading.umbrela import GradeForm, Mode, Pair, grade_pairs
@@ -221,9 +221,9 @@ def choose_graded_spans(context: TopicContext, settings: GradeSettings) -> list[
 def _select_by_coverage(top: Top, texts: Sequence[str], settings: GradeSettings) -> tuple[list[int], list[float]]:
     costs = [1 if settings.budget is None else count_tokens(text) for text in texts]
     budget = settings.documents if settings.budget is None else settings.budget
-    chosen = choose(top.grades, costs, budget, settings.cap)
+    chosen = choose_covering(top.grades, costs, budget, settings.cap)
     if not chosen:  # the documents without a grade, in the order of their fusion
-        chosen = choose(np.isnan(top.grades).astype(np.float64), costs, budget, settings.cap)
+        chosen = choose_covering(np.isnan(top.grades).astype(np.float64), costs, budget, settings.cap)
     selected = chosen[: settings.documents]
     return selected, [float(len(selected) - place) for place in range(len(selected))]
 

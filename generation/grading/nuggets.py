@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, TypeVar, get_args
 
-from keystone.generation.context.texts import clip, delimit, neutralise
-from keystone.generation.context.topic import share_window
+from keystone.generation.context.texts import clip, delimit, neutralise, share_window
 from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import evaluation as prompts
 from keystone.generation.replies import read_parts, read_strings
-from keystone.generation.rules.support import find_terms, make_weigher, rate_support
+from keystone.generation.rules.support import rate_support
+from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import Failure, Reply, Request, Support
 from keystone.indexing.errors import Unusable
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from keystone.generation.context.texts import clip, delimit, neutralise
-from keystone.generation.context.topic import share_window
+from keystone.generation.context.texts import clip, delimit, neutralise, share_window
 from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import evaluation as prompts
 from keystone.generation.prompts.evaluation import RATE_CITATION, Rating

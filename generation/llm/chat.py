@@ -7,7 +7,7 @@ pure.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
@@ -93,7 +93,7 @@ class Dialect:
         return usable and schema is not None and digest(schema) not in self.refused
 
 
-FLAGS = ("schemas", "tools", "system", "temperature", "logprobs", "seed")
+FLAGS = tuple(part.name for part in fields(Dialect) if part.type is bool)
 """The parts that an endpoint takes or not."""
 
 
@@ -358,6 +358,7 @@ class _Token(NamedTuple):
 
 
 def _read_logprobs(found: Any) -> list[_Token] | None:
+    """Read log-probabilities; None if they have another form. A null or infinite one is left out: it is impossible."""
     listed = found.get("content", found) if isinstance(found, dict) else found
     if not listed:
         return []

@@ -30,7 +30,10 @@ MOST_READY_OUTCOMES = 256
 async def open_client(
     settings: ModelSettings, folder: Path, backend: Callable[[], Backend], retry: bool = False
 ) -> AsyncIterator["Client"]:
-    """Open the model of a backend of single requests. With `retry`, it asks again where no reader could use a reply."""
+    """Open the model of a backend of single requests, with the cache of the settings.
+
+    With `retry`, it asks again where no reader could use a reply.
+    """
     with closing(Cache(settings.replies_in(folder), retry)) as cache:
         client = Client(make_keyed_name(settings.name, settings.extra), backend(), cache, settings.run_seconds)
         try:

@@ -96,7 +96,10 @@ class EndpointPool:
         self._hand_out()
 
     def note_busy(self, endpoint: Endpoint, error: TurnedAway, sent: float) -> None:
-        """Note that an endpoint turned away a request sent at the time `sent`. It rests as long as it says."""
+        """Note that an endpoint turned away a request sent at the time `sent`. It rests as long as it says.
+
+        A failure is counted as well.
+        """
         now = self._loop.time()
         if error.reached:
             endpoint.limit.overloaded(sent, now)

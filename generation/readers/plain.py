@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from keystone.generation.answers.answer import AnswerTask, check_evidence
 from keystone.generation.context.topic import (
@@ -55,15 +56,19 @@ class Plain:
 def gather(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
     """Gather evidence for the method of the answer: sentences, whole documents, or their parts for the queries."""
     method, tokens = tools.settings.method, tools.evidence_tokens
-    if method == "rules":
-        return gather_all_sentences(tools, task)
-    if method == "whole":
-        return [item for rows in hits for item in show_whole_documents(task.context, rows, tokens)]
-    found = []
-    for number, rows in enumerate(hits):
-        queries = slice(number, number + 1) if tools.settings.is_by_query else slice(None)
-        found += show_documents(task.context, rows, queries, tokens)
-    return found
+    match method:
+        case "rules":
+            return gather_all_sentences(tools, task)
+        case "whole":
+            return [item for rows in hits for item in show_whole_documents(task.context, rows, tokens)]
+        case "retrieval" | "answers" | "claims":
+            found = []
+            for number, rows in enumerate(hits):
+                queries = slice(number, number + 1) if tools.settings.is_by_query else slice(None)
+                found += show_documents(task.context, rows, queries, tokens)
+            return found
+        case _:
+            assert_never(method)
 
 
 ADDED_DOCUMENTS: Mapping[str, int] = {"answered": 0, "partly": 1, "not": 2}

@@ -40,9 +40,9 @@ class Question:
         """The documents to read, best first."""
         return [self.context.documents[row] for row in self.rows]
 
-    def quote(self, span: Span, score: float = 0.0, why: str = "", heading: str = "") -> Evidence:
+    def quote(self, span: Span, score: float = 0.0, heading: str = "", why: str = "") -> Evidence:
         """Make evidence of a stretch of one of the documents."""
-        text = next(document.text for document in self.documents if document.id == span.doc_id)
+        text = {one.id: one.text for one in self.documents}[span.doc_id]
         return Evidence(span, text[span.start : span.end], score, self.query_id, heading, why)
 
     def find_closest_segments(self, row: int, most: int) -> list[Span]:

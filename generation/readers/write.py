@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import assert_never
 
 from keystone.generation.answers.answer import AnswerTask, draft_answer, write_sub_answers, write_whole
 from keystone.generation.answers.cite import cite_segments, limit_references, list_segments
@@ -17,8 +18,8 @@ from keystone.generation.answers.mend import mend_answer, strip_marks
 from keystone.generation.answers.sentences import Draft, Passage, QueryTask, WordRange, count_words
 from keystone.generation.answers.support import check_by_model, check_by_rules, drop_fillers, list_unchecked
 from keystone.generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
-from keystone.generation.context.texts import clip, count_tokens
-from keystone.generation.context.topic import TopicContext, join_spans, keep_language, share_window
+from keystone.generation.context.texts import clip, count_tokens, share_window
+from keystone.generation.context.topic import TopicContext, join_spans, keep_language
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import MOST_MISSING_WORDS
 from keystone.generation.queries.compose import is_narrative_query
@@ -224,9 +225,11 @@ async def _synthesise(tools: Tools, task: Task, synthesis: SynthesisTask, passag
         limit = share_window(tools.settings.window, len(by_id))
         shown = [passage._replace(text=clip(passage.text, limit)) for passage in by_id.values()]
         return await resynthesise(model, synthesis, shown)
-    texts = [sentence.text for sentence in join_sub_answers(synthesis)]
-    vectors = await asyncio.to_thread(embed_passages, sources.embedding, texts, sources.threads)
-    return await select_edit(model, synthesis, task.context.query_vectors, vectors)
+    if way == "select_edit":
+        texts = [sentence.text for sentence in join_sub_answers(synthesis)]
+        vectors = await asyncio.to_thread(embed_passages, sources.embedding, texts, sources.threads)
+        return await select_edit(model, synthesis, task.context.query_vectors, vectors)
+    assert_never(way)
 
 
 def _list_query_tasks(task: Task, evidence: EvidenceSet) -> list[QueryTask]:

@@ -16,8 +16,8 @@ from pkgutil import resolve_name
 import numpy as np
 
 from keystone.fusion.blocks import list_windows, make_blocks, merge_blocks
-from keystone.generation.context.texts import clip, delimit, neutralise
-from keystone.generation.context.topic import TopicContext, choose_best_spans, join_spans, share_window
+from keystone.generation.context.texts import clip, delimit, neutralise, share_window
+from keystone.generation.context.topic import TopicContext, choose_best_spans, join_spans
 from keystone.generation.llm.model import Model, ask
 from keystone.generation.prompts.grading import RANK, allow_number_tokens, make_rank_schema
 from keystone.generation.replies import HELD_DRAFTS, note_drafts, read_list
@@ -106,7 +106,7 @@ METHODS: Mapping[str, str] = {
     "listwise": "keystone.generation.rerank.open:open_listwise",
     "sliding": "keystone.generation.rerank.open:open_listwise",
 }
-"""The import paths of the openers, `MODULE:FUNCTION`, by `rerank.method`. Keystone imports the one that a run uses."""
+"""The import paths of the openers, `MODULE:FUNCTION`, by `rerank.method`. Other modules are imported only when used."""
 
 
 @asynccontextmanager
@@ -155,6 +155,7 @@ async def open_listwise(settings: RerankSettings, means: Means) -> AsyncIterator
         if settings.method == "listwise":
             orders, fallbacks = await ask_blocks(make_blocks(number, settings.block))
             return Reranked(merge_blocks(number, orders), fallbacks)
+        assert settings.method == "sliding"  # the table of openers
         ranking, missed = list(range(number)), list[Fallback]()
         for window in list_windows(number, settings.block, settings.stride):
             (order,), fallbacks = await ask_blocks([[ranking[place] for place in window]])

@@ -1,6 +1,7 @@
-"""Judgments of English answers by rules: gaps, openings, sentences that point back, repetition, and battles.
+"""Judgments of answers by rules: gaps, openings, sentences that point back, repetition, and battles.
 
-A battle goes to the answer that says more about the words of the request. Rules cannot tell what is true.
+All but battles are for English. A battle goes to the answer that says more about the words of the request. Rules cannot
+tell what is true.
 """
 
 import re

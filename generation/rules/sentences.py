@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from keystone.generation.context.topic import Sources, TopicContext
 from keystone.generation.rules.queries import split_into_questions
 from keystone.generation.rules.stands_alone import can_be_read, continues, explains_entry, find_name, lacks_subject
-from keystone.generation.rules.support import make_weigher
+from keystone.generation.rules.words import make_weigher
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.types import Document, Span
 from keystone.indexing.vectors.embed import embed_queries

@@ -25,8 +25,7 @@ import orjson
 from keystone.generation.llm.client import open_model
 from keystone.generation.llm.model import CutPrompt, Model, OpenModel, tell_outcome
 from keystone.generation.llm.usage import add_usage, report_usage
-from keystone.generation.prompts import answers, grading, queries, readers
-from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.generation.types import Failure, Prompt, Reply, Request, Usage
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.writing import write_whole
@@ -92,8 +91,8 @@ RANKING_SHARE = 0.75
 """The share of a budget up to which calls for the ranking are paid, if the model writes answers after them."""
 GRADING_SHARE = 2 / 3
 """The part of this share up to which grades and further rounds are paid, if a reranker follows them."""
-OWN_KEYS = ("GROUND", "TRANSLATE")
-"""Prompts whose stages digest them themselves."""
+OWN_KEYS = ("ground", "translate")
+"""The purposes of prompts whose stages digest them themselves."""
 CLOSE_TIMEOUT_S = 1.0
 """How long closing a model may take after an error or an interrupt."""
 
@@ -131,14 +130,18 @@ def describe_model(config: RunConfig, asks: Collection[str] | None = None) -> An
 
 @cache
 def _digest_prompts() -> str:
-    """Digest what all prompts of stages say, with their schemas and limits. Functions of their modules do not count."""
-    constants = {
-        f"{module.__name__}.{name}": list(value) if isinstance(value, tuple) else value
+    """Digest what all prompts of stages say, with their schemas and limits. Names and functions do not count."""
+    from keystone.generation.prompts import answers, grading, queries, readers  # only for runs with a model
+
+    values = [
+        value._replace(purpose="") if isinstance(value, Prompt) else value
         for module in (answers, grading, queries, readers)
         for name, value in vars(module).items()
-        if name.isupper() and name not in OWN_KEYS and isinstance(value, str | int | float | dict | list | tuple)
-    }
-    return digest(constants)
+        if name.isupper() and not (isinstance(value, Prompt) and value.purpose in OWN_KEYS)
+    ]
+    said = (list(one) if isinstance(one, tuple) else one for one in values)
+    texts = {digest(one) for one in said if isinstance(one, str | dict | list)}
+    return digest([sorted(texts), sorted(one for one in values if isinstance(one, int | float))])
 
 
 def list_shares(config: RunConfig) -> dict[str, float]:

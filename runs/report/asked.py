@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from keystone.generation.rules.support import DOUBT, find_quote
+from keystone.generation.rules.support import DOUBT
+from keystone.generation.rules.words import find_quote
 from keystone.generation.types import Answer
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.types import Store

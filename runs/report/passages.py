@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from keystone.generation.rules.support import find_terms
+from keystone.generation.rules.words import find_terms
 from keystone.generation.types import Answer, Fallback
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import UserError

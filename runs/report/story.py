@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from keystone.generation.rules.support import find_quote
+from keystone.generation.rules.words import find_quote
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.types import Document, Store, document_id

@@ -15,7 +15,8 @@ from starlette.types import ASGIApp
 from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import make_narrative_query
 from keystone.generation.rerank.open import Rerank
-from keystone.generation.rules.support import find_quote, is_doubtful
+from keystone.generation.rules.support import is_doubtful
+from keystone.generation.rules.words import find_quote
 from keystone.generation.types import Answer, Sentence
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import NotFound, UserError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from keystone.fusion.closest import find_closest_segments
 from keystone.fusion.fuse import fuse_groups, fuse_systems
 from keystone.fusion.lists import Groups, group_queries_by_topic
-from keystone.fusion.parasol import choose, parasol
+from keystone.fusion.parasol import choose_covering, parasol
 from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.types import Rankings, offsets_of
 
@@ -163,7 +163,7 @@ def test_coverage_takes_the_largest_gain_that_fits(
     items: list[list[float]], costs: list[int], budget: int, cap: float
 ) -> None:
     utility = np.array(items, dtype=np.float64).T
-    chosen = choose(utility, costs[: len(items)], budget, cap)
+    chosen = choose_covering(utility, costs[: len(items)], budget, cap)
 
     def add_up_coverage(taken: list[int]) -> float:
         sums = [sum(items[i][q] for i in taken if not math.isnan(items[i][q])) for q in range(len(items[0]))]
@@ -186,7 +186,7 @@ def test_coverage_takes_the_largest_gain_that_fits(
 @given(UTILITIES, st.sampled_from([3, math.inf]))
 def test_a_set_of_one_item_is_the_first_by_parasol(items: list[list[float]], cap: float) -> None:
     scores = parasol(grades := np.array(items, dtype=np.float64).T)
-    assert choose(grades, [1] * len(items), 1, cap) == ([int(np.argmax(scores))] if scores.any() else [])
+    assert choose_covering(grades, [1] * len(items), 1, cap) == ([int(np.argmax(scores))] if scores.any() else [])
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_a_set_of_one_item_is_the_first_by_parasol(items: list[list[float]], cap
 def test_the_set_ends_when_no_item_can_cover_another_query(
     grades: list[list[float]], cap: float, chosen: list[int]
 ) -> None:
-    assert choose(np.array(grades, dtype=np.float64), [1] * len(grades[0]), 10, cap) == chosen
+    assert choose_covering(np.array(grades, dtype=np.float64), [1] * len(grades[0]), 10, cap) == chosen
 
 
 def test_without_items_the_set_is_empty() -> None:
-    assert choose(np.empty((3, 0)), [], 10) == []
+    assert choose_covering(np.empty((3, 0)), [], 10) == []

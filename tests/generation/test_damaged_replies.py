@@ -31,7 +31,7 @@ from keystone.generation.readers.disco_rag import read as disco_rag
 from keystone.generation.readers.disco_rag import tree_reply
 from keystone.generation.readers.disco_rag.relations import read_graph
 from keystone.generation.readers.discorag.tools import read_action
-from keystone.generation.readers.graphreader import start as graphreader
+from keystone.generation.readers.graphreader import replies as graphreader
 from keystone.generation.readers.rdr2.view import View, read_choice
 from keystone.generation.replies import note_drafts
 from keystone.generation.rerank.endpoint import FORMS, read_scores

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.rules.support import find_quote, is_doubtful
+from keystone.generation.rules.support import is_doubtful
+from keystone.generation.rules.words import find_quote
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.types import MINILM, Document, Embedding, Segment, Span
 

@@ -236,7 +236,10 @@ def find_ancestors(world: World, state: State, argument: str) -> tuple[State, st
 
 
 def retrieve(world: World, state: State, argument: str) -> tuple[State, str]:
-    """Show the leaves below the focus that are closest to a query; those of the whole document if there are too few."""
+    """Show the leaves below the focus that are closest to a query.
+
+    At a leaf, or where all leaves would be found, the whole document is searched.
+    """
     if not argument:
         raise Unusable("Retrieve needs words to search for")
     discourse = world.discourse

@@ -167,7 +167,7 @@ def _rank_documents(material: Material) -> dict[str, int]:
 def _make_items(material: Material, found: Sequence[tuple[Span, float, str]]) -> list[Evidence]:
     """Make evidence of stretches, each with its score and reason. A text that repeats is taken once."""
     items: dict[str, Evidence] = {}
-    for one in found:
-        item = material.question.quote(*one)
+    for span, score, why in found:
+        item = material.question.quote(span, score, why=why)
         items.setdefault(" ".join(item.text.split()), item)
     return list(items.values())

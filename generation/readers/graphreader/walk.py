@@ -16,14 +16,8 @@ from keystone.generation.context.texts import count_tokens, delimit, neutralise
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.graphreader.material import ChunkFact, Material, find_parts, find_support
-from keystone.generation.readers.graphreader.start import (
-    THOUGHT_TOKENS,
-    Call,
-    cap_notebook,
-    disarm,
-    find_chunk_numbers,
-    read_step,
-)
+from keystone.generation.readers.graphreader.replies import Call, cap_notebook, disarm, find_chunk_numbers, read_step
+from keystone.generation.readers.graphreader.start import THOUGHT_TOKENS
 from keystone.generation.readers.loop import Allowance, Asked, Taken, Walk, ask_within, walk
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import Failure, Reply, Request, Step

@@ -270,7 +270,7 @@ def _rank(tools: Tools, question: Question, found: Sequence[Sequence[Chosen]]) -
     cosines = dict(
         zip(spans, (embed_spans(tools.sources, question.context, spans) @ question.vector).tolist(), strict=True)
     )
-    items = ([question.quote(span, cosines[span], why, heading) for span, heading, why in own] for own in found)
+    items = ([question.quote(span, cosines[span], heading, why) for span, heading, why in own] for own in found)
     return tuple(interleave([sorted(own, key=lambda item: (-item.score, item.span.start)) for own in items]))
 
 

@@ -12,7 +12,7 @@ from keystone.generation.grading.rate_answers import (
     ShownPair,
     format_instruction,
     judge_shown_pairs,
-    request_verdict,
+    request_arena_verdict,
 )
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.prompts.evaluation import ARENA_NAME
@@ -328,5 +328,5 @@ def foresee_battles(
     number = int(len(tasks) * share)
     if model is None or not number:
         return number, None
-    longest = max((request_verdict(shown.show(task)) for task in tasks), key=lambda one: len(one.messages[0][1]))
+    longest = max((request_arena_verdict(shown.show(task)) for task in tasks), key=lambda one: len(one.messages[0][1]))
     return number, foresee(Ask("battles", number, longest), model)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from keystone.generation.readers.write import NOTED
-from keystone.generation.rules.support import find_added, find_terms, make_weigher, rate_support
+from keystone.generation.rules.support import find_added, rate_support
+from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import Answer, EvidenceSet, Sentence
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Document, Span, Store, document_id

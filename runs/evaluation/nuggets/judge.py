@@ -13,7 +13,8 @@ from typing import Any
 from keystone.generation.grading.nuggets import assign_nuggets, create_nuggets, rate_importance
 from keystone.generation.grading.rate_sentences import Citation, rate_citations
 from keystone.generation.llm.model import Model, run_together
-from keystone.generation.rules.support import find_terms, make_weigher, rate_support
+from keystone.generation.rules.support import rate_support
+from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import Failure, Support
 from keystone.indexing.errors import NoCitedTexts, UserError
 from keystone.indexing.index import open_index

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from keystone.generation.llm.model import Model
-from keystone.generation.rules.support import find_terms
+from keystone.generation.rules.words import find_terms
 from keystone.generation.types import Answer, EvidenceSet, Sentence
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.job import Job

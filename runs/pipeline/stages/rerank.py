@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from keystone.fusion.blocks import list_windows, make_blocks
-from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
-from keystone.generation.context.topic import share_window
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN, share_window
 from keystone.generation.llm.model import Model, run_together
 from keystone.generation.rerank.endpoint import BATCH_PASSAGES
 from keystone.generation.rerank.open import request_ranking

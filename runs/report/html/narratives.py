@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from keystone.generation.rules.support import find_quote
+from keystone.generation.rules.words import find_quote
 from keystone.generation.types import Step
 from keystone.indexing.corpora.segments import SHORT_LINE_CHARACTERS
 from keystone.indexing.types import Document

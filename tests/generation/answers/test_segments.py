@@ -17,7 +17,7 @@ from keystone.generation.answers.cite import (
     list_segments,
 )
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.rules.support import find_terms
+from keystone.generation.rules.words import find_terms
 from keystone.generation.types import MOST_CITATIONS, Answer, Sentence
 from tests.support.structures.topic_segments import SEGMENTS, make_context, toward
 

@@ -24,14 +24,8 @@ from keystone.generation.answers.support import (
     read_verdicts,
 )
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.rules.support import (
-    find_names,
-    find_numbers,
-    make_weigher,
-    rate_support,
-    says_nothing,
-    tells_gap,
-)
+from keystone.generation.rules.support import rate_support, says_nothing, tells_gap
+from keystone.generation.rules.words import find_names, find_numbers, make_weigher
 from keystone.generation.types import MOST_CITATIONS, Answer, Failure, Reply, Request, Sentence, SupportCheck
 from keystone.indexing.errors import Unusable
 from keystone.retrieval.types import Query

@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from keystone.generation.prompts import queries, readers
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.json_values import digest
@@ -20,6 +21,7 @@ from keystone.runs.exchange.bundle.write import describe_run, write_bundle
 from keystone.runs.pipeline import table
 from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.job import open_job
+from keystone.runs.pipeline.model_runner import _digest_prompts
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.stage import StageKind, Work
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
@@ -65,6 +67,21 @@ def test_the_keys_of_all_stages_are_those_of_stored_runs(
         stages = [[one.name, one.artifacts, one.inputs, one.settings] for one in table.bind_stages(job)]
         found[" ".join([preset or "", *settings]).strip()] = digest(stages)
     assert found == stored
+
+
+def test_a_prompt_counts_by_its_words_and_not_by_its_name_or_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    digest_anew = _digest_prompts.__wrapped__
+    before, moved = digest_anew(), readers.AGENT
+    monkeypatch.delattr(readers, "AGENT")
+    assert digest_anew() != before
+    monkeypatch.setattr(queries, "RESEARCH", moved, raising=False)
+    assert digest_anew() == before
+    for other in (moved._replace(user=f"{moved.user} Be brief."), moved._replace(schema=None)):
+        monkeypatch.setattr(queries, "RESEARCH", other)
+        assert digest_anew() != before
+    monkeypatch.setattr(queries, "RESEARCH", moved)
+    monkeypatch.setattr(readers, "MOST_NOTES", readers.MOST_SEARCHES)
+    assert digest_anew() != before
 
 
 TRIMMED_FILE = rank_topics_in("trimmed.trec")

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.fusion.parasol import choose
+from keystone.fusion.parasol import choose_covering
 from keystone.generation.answers.claims import (
     Claim,
     choose_claims,
@@ -67,7 +67,7 @@ def test_short_claims_win_where_a_long_one_would_fill_the_answer() -> None:
     long = claim("word " * 20, (0, 0), (1, 1))
     short = [claim(f"short {n}", (n, 1)) for n in range(4)]
     assert choose_claims([long, *short], 4, 20) == short
-    by_gain = choose(compute_claim_utilities([long, *short], 4), [20, 2, 2, 2, 2], 20)
+    by_gain = choose_covering(compute_claim_utilities([long, *short], 4), [20, 2, 2, 2, 2], 20)
     assert by_gain == [0], "the plain greedy choice takes the long one"
 
 

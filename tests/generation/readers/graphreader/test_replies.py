@@ -8,7 +8,7 @@ import pytest
 
 from keystone.generation.context.texts import count_tokens
 from keystone.generation.readers.graphreader.material import find_parts, find_support
-from keystone.generation.readers.graphreader.start import (
+from keystone.generation.readers.graphreader.replies import (
     Call,
     cap_notebook,
     disarm,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from keystone.generation.context.texts import count_tokens
 from keystone.generation.readers.graphreader.material import Material, list_chunks, split_chunks
-from keystone.generation.readers.graphreader.start import Call, make_rule_facts, rate_keys
+from keystone.generation.readers.graphreader.replies import Call
+from keystone.generation.readers.graphreader.start import make_rule_facts, rate_keys
 from keystone.generation.readers.graphreader.walk import (
     FUNCTIONS,
     Move,
