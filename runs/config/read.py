@@ -36,17 +36,20 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
     """Read the run that a preset, a YAML file and `key.key=value` overrides (values in YAML) describe.
 
     A folder stands for the one YAML file in it, as a run directory does. The file's values are laid over the preset's,
-    and the overrides over both. `UserError` names every key that is unknown or has an impossible value, and the file or
-    the override that holds it.
+    and the overrides over both. A file may name the preset itself, by the key `preset`. `UserError` names every key
+    that is unknown or has an impossible value, and the file or the override that holds it.
     """
     values: dict[str, Any] = {}
-    if preset is not None:
-        if preset not in PRESETS:
-            raise UserError(f"--preset {preset}: unknown; expected one of {', '.join(PRESETS)}")
-        values = _read_preset(preset)
+    if preset is not None and preset not in PRESETS:
+        raise UserError(f"--preset {preset}: unknown; expected one of {', '.join(PRESETS)}")
     if path is not None:
         path = _find_file(path)
-        _merge(values, _read_yaml(path))
+        values = _read_yaml(path)
+    if preset is not None:
+        if "preset" in values:
+            raise UserError(f"{path}: preset: found with --preset {preset}, expected one of them")
+        values["preset"] = preset
+    values = _lay_over_preset(values, str(path))
     layers = [("", deepcopy(values))]
     for override in overrides or []:
         lay_over(values, override)
@@ -60,11 +63,19 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
         raise UserError("\n".join(_format_error(*one, blamed[one[0]], source) for one in found.items())) from error
 
 
-def _read_preset(name: str) -> dict[str, Any]:
-    values: dict[str, Any] = yaml.safe_load(find_presets()[name].read_text(encoding="utf-8"))
-    if (base := values.pop("preset", None)) is None:
+def _lay_over_preset(values: dict[str, Any], source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Lay the values of a file over the preset that its key `preset` names, if it has that key.
+
+    `above` names the presets that are laid over this file. `UserError` for one of them, and for an unknown preset.
+    """
+    if "preset" not in values:
         return values
-    whole = _read_preset(base)
+    name = values.pop("preset")
+    if name not in PRESETS or name in above:
+        found = f"{shorten_value(name)}{', which is laid over this file' if name in above else ''}"
+        raise UserError(f"{source}: preset: found {found}; expected one of {', '.join(PRESETS)}")
+    preset = find_presets()[name]
+    whole = _lay_over_preset(yaml.safe_load(preset.read_text(encoding="utf-8")), str(preset), (*above, name))
     _merge(whole, values)
     return whole
 

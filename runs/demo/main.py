@@ -18,7 +18,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import NotRecorded, NotWritten
 from keystone.indexing.index import Index
 from keystone.indexing.io.reading import read_json_lines
-from keystone.indexing.io.writing import write_json_lines
+from keystone.indexing.io.writing import reason_of, write_json_lines
 from keystone.indexing.types import Progress
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.read import read_config
@@ -136,7 +136,7 @@ def make_index(out: Path, threads: int, progress: Progress) -> Index:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise NotWritten(out, error.strerror or "") from error
+        raise NotWritten(out, reason_of(error)) from error
     corpus = out / "corpus.jsonl"
     if not corpus.exists():
         with progress("Fetching and cutting the documentation of Django", None):

@@ -86,7 +86,7 @@ class Record(dict[str, Any]):
     def get_objects(self, key: str, required: bool = False) -> "Iterator[Record]":
         """Get the objects in the list under a key. `ValueError`, too, if a `required` key is missing."""
         if required and key not in self:
-            raise ValueError(f"{key}: expected a list, found the keys {', '.join(self) or 'none'}")
+            raise ValueError(f"{self.where}{key}: expected a list, found the keys {', '.join(self) or 'none'}")
         for number, one in enumerate(self.get_list(key)):
             place = f"{self.where}{key}[{number}]"
             if not isinstance(one, dict):

@@ -71,7 +71,7 @@ class Engine:
     loop: asyncio.AbstractEventLoop
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run one of the methods for a caller in another event loop. If the caller is cancelled, so is the work."""
+        """Run work for a caller in another event loop. If the caller is cancelled, so is the work."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     async def perform(self, topic: Topic, stages: Sequence[StageKind], take: Callable[[Values], T]) -> T:

@@ -164,7 +164,6 @@ def _tell_agreement(
     taus: "Sequence[BoardAgreement]" = (),
     noun: str = "document",
 ) -> None:
-    """Tell the agreement of two judges, and of the leaderboards that they make."""
     from keystone.runs.report.judging import list_kappas, print_agreement, print_board_agreement
 
     if json:

@@ -109,7 +109,7 @@ def read_grounded(path: Path) -> Handover:
     lost = Counter[str]()
 
     def parse(record: Record, place: str) -> CitedAnswer:
-        metadata = Record(record.get_object(next((key for key in METADATA if key in record), METADATA[0])))
+        metadata = record.get_object(next((key for key in METADATA if key in record), METADATA[0]))
         topic_id = metadata.get_name("qa_id", "topic_id")
         if not topic_id:
             raise ValueError(f"metadata.qa_id: expected an id, found the keys {', '.join(metadata) or 'none'}")

@@ -71,7 +71,7 @@ def read_pairs(path: Path) -> Handover:
     """
 
     def parse(record: Record, place: str) -> tuple[tuple[str, str], int, str, Citation, str, str]:
-        metadata, task_id = Record(record.get_object("metadata")), record.get_name("task_id")
+        metadata, task_id = record.get_object("metadata"), record.get_name("task_id")
         topic_id, doc_id = (metadata.get_name(key) or task_id for key in ("topic_id", "docid"))
         number = metadata.get_integer("sentence_index") or 0
         if not topic_id or not doc_id:

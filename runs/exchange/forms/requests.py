@@ -72,8 +72,8 @@ def _parse_candidate(value: Any, where: str) -> Candidate:
     subtopics = own.get_object("subtopics")
     if other := [grade for grade in subtopics.values() if not is_integer(grade)]:
         raise ValueError(f"{where}.subtopics: expected whole numbers, found {shorten_value(other[0])}")
-    parts.pop("docid", None)
-    return Candidate(doc_id, own.get_number("score"), own.get_integer("judgment"), parts, tuple(subtopics.items()))
+    texts = {key: part for key, part in parts.items() if key != "docid"}
+    return Candidate(doc_id, own.get_number("score"), own.get_integer("judgment"), texts, tuple(subtopics.items()))
 
 
 def write_requests(path: Path, content: Handover) -> None:

@@ -16,7 +16,6 @@ from keystone.generation.llm.model import Model
 from keystone.generation.prompts.queries import CONTRACT, DECOMPOSE, TOPIC, TRANSLATE
 from keystone.generation.queries import enrich, understand
 from keystone.generation.queries.compose import compose_queries, make_narrative_query
-from keystone.generation.queries.understand import keep_held_terms, understand_by_contract
 from keystone.generation.rules.queries import UnderstandingRules, understand_by_rules
 from keystone.generation.types import Fallback, Understanding
 from keystone.indexing.errors import UserError
@@ -128,9 +127,9 @@ async def _understand_by_rules(job: Job, _model: Model | None, lock: SearchLock)
 
 async def _understand_by_contract(job: Job, model: Model | None, lock: SearchLock) -> list[UnderstoodTopic]:
     assert model is not None  # the configuration has been checked
-    found, fallbacks = await understand_by_contract(model, job.topics, job.config.queries.questions)
+    found, fallbacks = await understand.understand_by_contract(model, job.topics, job.config.queries.questions)
     async with lock:
-        return _compose_topics(job, keep_held_terms(found, partial(_find_held, job)), fallbacks)
+        return _compose_topics(job, understand.keep_held_terms(found, partial(_find_held, job)), fallbacks)
 
 
 def _find_held(job: Job, terms: Sequence[str]) -> list[bool]:

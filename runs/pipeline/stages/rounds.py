@@ -70,8 +70,8 @@ def find_open_queries(graded: Sequence[GradedTopic]) -> list[Query]:
     return [
         query
         for topic in graded
-        for query, grades in zip(topic.queries, topic.grades, strict=True)
-        if not (grades >= RELEVANT_GRADE).any()
+        for query, own in zip(topic.queries, topic.grades, strict=True)
+        if not (own >= RELEVANT_GRADE).any()
     ]
 
 

@@ -94,12 +94,12 @@ def _list_files(before: Before) -> tuple[Artifact[Any], ...]:
     return (*list_system_files(before.config), *summaries)
 
 
-def _foresee(asked: Asked, first: AskedTopic) -> Iterator[Ask]:
+def _foresee(asked: Asked, one: AskedTopic) -> Iterator[Ask]:
     """Foresee a summary of each candidate of any topic, of half the window at most. The first topic pays for all."""
     config, model = asked.job.config, asked.model
-    if config.retrieval.summarise and asked.job.ranks_candidates and first is asked.topics[0]:
+    if config.retrieval.summarise and asked.job.ranks_candidates and one is asked.topics[0]:
         texts = 1 + config.grading.rounds * MOST_TEXTS
-        candidates = sum(1 + one.queries * texts for one in asked.topics) * config.retrieval.depth
+        candidates = sum(1 + topic.queries * texts for topic in asked.topics) * config.retrieval.depth
         number, limit = min(asked.documents, candidates), min(model.window // 4, LONG_DOCUMENT_TOKENS - 1)
         shown = number * CHARACTERS_PER_TOKEN * (model.window // 2)
         yield Ask("search", number, request_summary("", "", limit), shown)

@@ -172,32 +172,32 @@ ENCODERS: dict[Form, Callable[[str], bytes]] = {
 Arguments = Mapping[str, Any]
 
 
-async def perform(rest: StoredDocuments, call: Call) -> Reply:
+async def perform(documents: StoredDocuments, call: Call) -> Reply:
     """Perform a call. An error that the client can cause becomes a reply, too."""
     key = "detail" if call.operation.startswith("indexes.") else "error"
     try:
-        return await OPERATIONS[call.operation](rest, call.arguments)
+        return await OPERATIONS[call.operation](documents, call.arguments)
     except NotFound as error:
         return make_error(str(error), 404, key)
     except UserError as error:
         return make_error(str(error), 404 if key == "detail" else 400, key)
 
 
-async def _search(rest: StoredDocuments, asked: Arguments) -> Reply:
+async def _search(documents: StoredDocuments, asked: Arguments) -> Reply:
     """Pyserini 2: `GET /v1/INDEX/search`. The scores are those of the index, unrounded.
 
     Beyond Pyserini, the reply tells the languages of an index that was made with `--language`.
     """
     given = {key: asked[key] for key in ("k1", "b", "feedback") if asked.get(key) is not None}
-    bm25, most = replace(rest.service.bm25.default, **given), asked.get("max_doc_length")
-    service, language = rest.service, asked.get("language")
+    bm25, most = replace(documents.service.bm25.default, **given), asked.get("max_doc_length")
+    service, language = documents.service, asked.get("language")
     hits = await operations.search(service, asked["query"], asked["hits"], asked["method"], bm25, language)
     doc_ids = [hit.doc_id for hit in hits]
     form: Form = "parsed" if asked["parse"] else "raw"
     if most is None:
-        payloads = await rest.encode(doc_ids, form)
+        payloads = await documents.encode(doc_ids, form)
     else:
-        raws = await rest.read(doc_ids)
+        raws = await documents.read(doc_ids)
         payloads = [None if raw is None else orjson.dumps(cut_payload(parse_payload(raw), most)) for raw in raws]
     candidates = (
         b'{"docid":%b,"score":%a,"rank":%d,"doc":%b}'
@@ -214,9 +214,9 @@ def _reply_with(candidates: Iterable[bytes], head: Mapping[str, Any], doc_ids: l
     return Reply(b'%b,"candidates":[%b]}' % (orjson.dumps(head)[:-1], b",".join(candidates)), surfaced=doc_ids)
 
 
-async def _fetch_document(rest: StoredDocuments, asked: Arguments) -> Reply:
+async def _fetch_document(documents: StoredDocuments, asked: Arguments) -> Reply:
     """Pyserini 2: `GET /v1/INDEX/doc/DOCID`."""
-    raw = await _read(rest, asked["docid"])
+    raw = await _read(documents, asked["docid"])
     if raw is None:
         raise NotFound(f"Document not found: {asked['docid']}")
     payload: Any = parse_payload(raw) if asked["parse"] else raw
@@ -226,33 +226,33 @@ async def _fetch_document(rest: StoredDocuments, asked: Arguments) -> Reply:
     return Reply(orjson.dumps(found), read=[asked["docid"]])
 
 
-async def _list_segments(rest: StoredDocuments, asked: Arguments) -> Reply:
+async def _list_segments(documents: StoredDocuments, asked: Arguments) -> Reply:
     """Beyond Pyserini: `GET /v1/INDEX/segments/DOCID`."""
-    found = await operations.list_segments(rest.service, asked["docid"])
+    found = await operations.list_segments(documents.service, asked["docid"])
     shown = [_show_passage(one) for one in found]
     reply = {"api": "v1", "index": asked["index"], "docid": asked["docid"], "segments": shown}
     return Reply(orjson.dumps(reply), read=[one.id for one in found])
 
 
-async def _fetch_segment(rest: StoredDocuments, asked: Arguments) -> Reply:
+async def _fetch_segment(documents: StoredDocuments, asked: Arguments) -> Reply:
     """Beyond Pyserini: `GET /v1/INDEX/segment/ID`."""
-    found = await operations.fetch_segment(rest.service, asked["id"])
+    found = await operations.fetch_segment(documents.service, asked["id"])
     reply = {"api": "v1", "index": asked["index"], "segment": _show_passage(found)}
     return Reply(orjson.dumps(reply), read=[found.id])
 
 
-async def _decompose(rest: StoredDocuments, asked: Arguments) -> Reply:
+async def _decompose(documents: StoredDocuments, asked: Arguments) -> Reply:
     """Beyond Pyserini: `GET /v1/INDEX/queries`."""
-    queries = await operations.decompose(rest.service, asked["query"])
+    queries = await operations.decompose(documents.service, asked["query"])
     shown = [{"id": query.id, "question": query.question} for query in queries]
     return Reply(orjson.dumps({"api": "v1", "index": asked["index"], "queries": shown}))
 
 
-async def _search_first(rest: StoredDocuments, asked: Arguments) -> Reply:
+async def _search_first(documents: StoredDocuments, asked: Arguments) -> Reply:
     """Anserini's first server: `GET /api/v1.0/indexes/INDEX/search`."""
-    hits = await operations.search(rest.service, asked["query"], asked["hits"])
+    hits = await operations.search(documents.service, asked["query"], asked["hits"])
     doc_ids = [hit.doc_id for hit in hits]
-    objects = await rest.encode(doc_ids, "object")
+    objects = await documents.encode(doc_ids, "object")
     candidates = (
         b'{"docid":%b,"score":%a,"doc":%b}' % (orjson.dumps(hit.doc_id), hit.score, found or b"null")
         for hit, found in zip(hits, objects, strict=True)
@@ -260,11 +260,11 @@ async def _search_first(rest: StoredDocuments, asked: Arguments) -> Reply:
     return _reply_with(candidates, {"query": {"text": asked["query"], "qid": asked["qid"]}}, doc_ids)
 
 
-async def _search_index(rest: StoredDocuments, asked: Arguments) -> Reply:
+async def _search_index(documents: StoredDocuments, asked: Arguments) -> Reply:
     """Pyserini 1: `POST /v1/indexes/INDEX/search`."""
-    hits = await operations.search(rest.service, asked["query"], asked["hits"])
+    hits = await operations.search(documents.service, asked["query"], asked["hits"])
     doc_ids = [hit.doc_id for hit in hits]
-    texts = await rest.encode(doc_ids, "contents")
+    texts = await documents.encode(doc_ids, "contents")
     candidates = (
         b'{"docid":%b,"score":%a,"document_txt":%b,"document_img_path":null,"encoded_img":null}'
         % (orjson.dumps(hit.doc_id), hit.score, text or b'""')
@@ -274,25 +274,25 @@ async def _search_index(rest: StoredDocuments, asked: Arguments) -> Reply:
     return _reply_with(candidates, {"query": {**query, "fp16": False}}, doc_ids)
 
 
-async def _fetch_index_document(rest: StoredDocuments, asked: Arguments) -> Reply:
+async def _fetch_index_document(documents: StoredDocuments, asked: Arguments) -> Reply:
     """Pyserini 1: `GET /v1/indexes/INDEX/documents/DOCID`."""
-    raw = await _read(rest, asked["docid"])
+    raw = await _read(documents, asked["docid"])
     if raw is None:
         raise NotFound(f"Document {asked['docid']} not found in index {asked['index']}")
     payload = raw if raw.lstrip().startswith("{") else orjson.dumps({"id": asked["docid"], "contents": raw}).decode()
     return Reply(payload.encode(), read=[asked["docid"]])
 
 
-async def _read(rest: StoredDocuments, name: str) -> str | None:
+async def _read(documents: StoredDocuments, name: str) -> str | None:
     """Read the document with an id as it is stored, or else the segment with it; None if the index has neither.
 
     Answers cite segments, and an index of segments in Pyserini has each of them as a document.
     """
-    (raw,) = await rest.read([name])
+    (raw,) = await documents.read([name])
     if raw is not None or document_id(name) == name:
         return raw
     with suppress(NotFound):
-        return make_segment_raw(await operations.fetch_document(rest.service, document_id(name)), name)
+        return make_segment_raw(await operations.fetch_document(documents.service, document_id(name)), name)
     return None
 
 

@@ -195,14 +195,14 @@ SETTINGS = {"efSearch": None, "encoder": None, "queryGenerator": None}
 
 def open_front(service: Service) -> Front:
     """Open the REST interface of a service."""
-    rest = StoredDocuments(service)
-    endpoint = _Endpoint(rest)
+    documents = StoredDocuments(service)
+    endpoint = _Endpoint(documents)
     routes = [
         Route("/openapi.yaml", _show_description),
         Route("/openapi.json", _show_description_as_json),
         Route("/docs", _show_paths),
     ]
-    return Front(routes, partial(perform, rest), direct={"/v1/": endpoint, "/api/v1.0/": endpoint})
+    return Front(routes, partial(perform, documents), direct={"/v1/": endpoint, "/api/v1.0/": endpoint})
 
 
 @cache
@@ -226,8 +226,8 @@ async def _show_paths(_request: Request) -> Response:
 class _Endpoint:
     """The ASGI application of all paths. It works on the bare scope, since a search takes no longer than a router."""
 
-    def __init__(self, rest: StoredDocuments) -> None:
-        self._rest, self._names = rest, _list_names(rest.service)
+    def __init__(self, documents: StoredDocuments) -> None:
+        self._documents, self._names = documents, _list_names(documents.service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         api, *parts = [unquote(part) for part in scope["raw_path"].decode("latin-1").split("/")[1:]]
@@ -237,8 +237,8 @@ class _Endpoint:
         except UserError as error:
             found = make_error(str(error), 422, "detail") if parts[0] == "indexes" else make_error(str(error), 400)
         if isinstance(found, Call):
-            call, found = found, await perform(self._rest, found)
-            log_call(self._rest.service.log, call, found)
+            call, found = found, await perform(self._documents, found)
+            log_call(self._documents.service.log, call, found)
         await send_json(send, found)
 
     async def _find(self, parts: list[str], scope: Scope, receive: Receive) -> Call | Reply:
@@ -255,7 +255,7 @@ class _Endpoint:
         asked, session = _parse_query(scope["query_string"])
         if asks_text:
             index = self._name("/".join(parts[:-1]))
-            arguments = parse_search(asked, index, self._rest.service.methods)
+            arguments = parse_search(asked, index, self._documents.service.methods)
             return self._known(index) or Call(NAME, parts[-1], arguments, session)
         if at is not None:
             index, kind, name = self._name("/".join(parts[:at])), parts[at], "/".join(parts[at + 1 :])
@@ -277,7 +277,7 @@ class _Endpoint:
         return make_error(ROUTE_ERROR, 404)
 
     async def _find_for_pyserini_1(self, parts: list[str], scope: Scope, receive: Receive) -> Call | Reply:
-        service, method = self._rest.service, scope["method"]
+        service, method = self._documents.service, scope["method"]
         if parts in ([], [""]):
             return _show([service.name]) if method == "GET" else make_error("Method Not Allowed", 405, "detail")
         if parts[0] not in self._names:

@@ -1,6 +1,7 @@
 """Configuration: defaults fill a minimal file. Every error names file, key, value found and allowed values."""
 
 import re
+from importlib.resources import as_file
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
-from keystone.runs.config.read import read_config
+from keystone.runs.config import read
+from keystone.runs.config.presets import find_presets
+from keystone.runs.config.read import PRESETS, read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.config.sections import Answer, Fusion, Queries, Retrieval
 
@@ -46,6 +49,26 @@ def test_a_run_directory_stands_for_its_configuration(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text(MINIMAL)
     with pytest.raises(UserError, match=r"found config\.yaml, other\.yaml in it"):
         read_config(tmp_path)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_file_of_a_preset_is_a_configuration(tmp_path: Path, name: str) -> None:
+    given = ["index=i", "topics=t", "model={name: m, urls: ['http://localhost:8000/v1'], window: 8192}"]
+    whole = read_config(None, given, name)
+    with as_file(find_presets()[name]) as path:
+        assert read_config(path, given) == whole
+    path = put(tmp_path, f"preset: {name}\nteam_id: mine\n")
+    assert read_config(path, given) == whole.model_copy(update={"team_id": "mine"})
+
+
+def test_a_preset_that_a_file_cannot_be_laid_over_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path, MINIMAL + "preset: [bm25]\n")
+    assert error_of(path) == f"{path}: preset: found ['bm25']; expected one of {', '.join(PRESETS)}"
+    path = put(tmp_path, MINIMAL + "preset: bm25\n")
+    with pytest.raises(UserError, match=r"run\.yaml: preset: found with --preset keystone, expected one of them"):
+        read_config(path, preset="keystone")
+    monkeypatch.setattr(read, "find_presets", lambda: {"bm25": path})
+    assert error_of(path).startswith(f"{path}: preset: found 'bm25', which is laid over this file; expected one of ")
 
 
 def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:

@@ -136,6 +136,7 @@ def test_a_conversion_tells_all_that_its_target_cannot_hold(case: str, tmp_path:
         ('{"query":{"qid":"#1"},"candidates":[{"docid":"a","judgment":1}]}\n', "qrels", "found '#1'"),
         ('{"query":{"qid":"1"},"candidates":[7]}\n', "run", r"in:1: candidates\[0\]: expected a text or an object"),
         ('{"metadata":{"qa_id":1},"answer":[{"supported_citations":[1.5]}]}\n', "rag25", r"supported_citations\[0\]"),
+        ('{"metadata":{"qa_id":1.5},"answer":[{"supported_citations":[]}]}\n', "rag25", r"metadata\.qa_id: .* 1\.5"),
         (
             '{"topic_id":"1","answer":[{"text":"A.","citations":[2]}],"references":["d"]}',
             "rag25",
