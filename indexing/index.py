@@ -121,9 +121,11 @@ class Index:
     passages: bool = False
     """Whether each segment has a vector of its own, a passage; otherwise each document has one."""
     vectors: dict[str, VectorSet] = field(default_factory=dict)
+    """The further sets of vectors by their names."""
     faiss_shard: int | None = None
     """The number of vectors in each of these files; None for a single file, and if an older version built them."""
     impacts: dict[str, ImpactSet] = field(default_factory=dict)
+    """The sets of impacts by their names."""
     set_name: str = ""
     """The name of the set of vectors that `embedding` and the files of vectors belong to; empty for the main set."""
     recall: Recall | None = None
@@ -137,6 +139,7 @@ class Index:
     device: str = "cpu"
     """Where the models of vectors ran when the index was built: `cpu` or `cuda`."""
     plaid: dict[str, PlaidSet] = field(default_factory=dict)
+    """The PLAID indexes by their names."""
     parts: OpenParts | None = field(default=None, compare=False, repr=False)
     """The parts that stay open, as `hold_open` says; None if each use opens its parts."""
 
@@ -309,7 +312,10 @@ def describe_languages(index: Index) -> dict[str, Any]:
 
 
 def hold_open(index: Index) -> Index:
-    """Return the same index, whose parts stay open once opened, unless its documents are elsewhere."""
+    """Return the same index, whose parts stay open once opened, also when the folder holds another index.
+
+    An index whose documents are elsewhere is returned as it is.
+    """
     return index if index.at else replace(index, parts=OpenParts())
 
 
@@ -318,7 +324,10 @@ def _read_recall(found: Mapping[str, Any]) -> Recall | None:
 
 
 def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
-    """Guard a function that opens a part. `UserError` if the folder no longer holds the index afterwards."""
+    """Guard a function that opens a part of an index, so that nobody uses parts of two indexes together.
+
+    `UserError` if the folder no longer holds the index afterwards, whatever the function returns or raises.
+    """
 
     @wraps(open_part)
     def opened(index: Index, /, *arguments: P.args, **named: P.kwargs) -> T:

@@ -67,7 +67,10 @@ def open_plaid_encoder(one: PlaidSet) -> LateEncoder:
 
 
 def write_plaid(texts: Texts, one: PlaidSet, folder: Path, effort: Effort) -> None:
-    """Encode texts for a PLAID index, except those of an earlier try. `UserError` for too few tokens."""
+    """Encode texts for a PLAID index, except those of an earlier try.
+
+    `UserError` for too few tokens; errors also as from `import_plaid` and `open_plaid_encoder`.
+    """
     import_plaid()
     encoder, shards = open_plaid_encoder(one), folder.with_name(f"{folder.name}.shards")
     shards.mkdir(parents=True, exist_ok=True)

@@ -69,7 +69,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document: a heading in each line, segments by position, and its `file:line`, which no store keeps."""
+    """A document: `headings` in lines, `segments` by position, and its `place`, `file:line`, which no store keeps."""
 
     id: str
     text: str
@@ -155,7 +155,7 @@ WORDS = Embedding("weighted words")
 """Stands for a model where an index has none: vectors of words, by which texts are compared, but no search is made."""
 
 
-BATCH_DOCUMENTS = 2**10
+BATCH_DOCUMENTS = 2**11
 """The number of documents that an iteration fetches at once."""
 
 

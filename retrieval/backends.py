@@ -144,7 +144,10 @@ def renew_store(index: Index, store: Store) -> Store:
 
 @of_one_index
 def open_sparse(index: Index, store: Store, bm25: Bm25 = BM25) -> Sparse:
-    """Open the BM25 search of an index and its `store`. `UserError` if the backend cannot, or not with `bm25`."""
+    """Open the BM25 search of an index and its `store`, to which a REST search adds what it finds.
+
+    `UserError` if the backend cannot, or not with `bm25`.
+    """
     opener = _resolve(index, "sparse")
     made_here = BACKENDS[index.backend].counts_words
     found: Sparse = opener(index, store, replace(bm25, feedback=None) if made_here else bm25)

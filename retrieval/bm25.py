@@ -163,7 +163,10 @@ _STEM_OF_ANY_SCRIPT = re.compile(r"\S{2,20}")
 
 
 def serves(stem: str, documents_with_it: int, documents: int, any_script: bool = False) -> bool:
-    """Tell whether feedback may add a stem: rare, of 2 to 20 ASCII letters or digits, or of any characters."""
+    """Tell whether feedback may add a stem, which must be rare.
+
+    For English, as in Anserini, it has 2 to 20 ASCII letters or digits; with `any_script`, 2 to 20 characters.
+    """
     form = _STEM_OF_ANY_SCRIPT if any_script else _STEM
     return bool(form.fullmatch(stem)) and documents_with_it <= COMMON_SHARE * documents
 
@@ -185,7 +188,10 @@ def rm3(query: Mapping[str, float], documents: Sequence[Mapping[str, float]], sc
 
 
 def rocchio(query: Mapping[str, float], documents: Sequence[Mapping[str, float]], scores: Sequence[float]) -> Vector:
-    """Expand term frequencies by Rocchio (1971): plus 0.75 of the mean of the documents, at unit length."""
+    """Expand term frequencies by Rocchio (1971): plus 0.75 of the mean of the documents, at unit length.
+
+    Each document counts alike, whatever its score.
+    """
     mean: Vector = {}
     for document, _ in zip(documents, scores, strict=True):
         _add(mean, _largest(_divide(document, math.hypot(*document.values()))), 1 / len(documents))

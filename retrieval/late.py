@@ -1,7 +1,7 @@
 """Late interaction: systems of the kind `late`, exact among what another system finds, and `plaid`, over all documents.
 
 The score of a document is MaxSim divided by the number of the query's vectors, so that it is at most 1. In an index of
-passages it is that of the document's best segment. PLAID scores compressed vectors; `late` can rank what it finds.
+passages it is that of the document's best segment. PLAID scores compressed vectors; `late` can rank its finds exactly.
 
 The vectors of documents are kept in the index's `tokens.sqlite`. The texts of a document are encoded as one batch, so
 that its vectors do not depend on the search that made them.

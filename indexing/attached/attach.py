@@ -95,7 +95,10 @@ def adopt(
 
 
 def limit_rate(index: Index, rate: float) -> Index:
-    """Limit the requests a second to a REST server; 0 keeps its limit. `UserError` for any other index."""
+    """Return the index with at most `rate` requests a second; 0 returns it as it is.
+
+    `UserError` for a rate if the index is not on a REST server.
+    """
     if rate and index.backend != REST:
         raise UserError(
             f"retrieval.max_rate: found {rate:g} for {index.folder}, expected an index on a REST server, or 0"

@@ -173,7 +173,10 @@ class Server:
         return [found[place] for place in range(len(queries))]
 
     def languages(self) -> dict[str, Any]:
-        """Language and documents by language, as Keystone's server tells them; nothing for English alone."""
+        """Language and documents by language, as Keystone's server tells them.
+
+        Nothing for English alone, and from other servers.
+        """
         request = self._form.search_request(self.name, "document", 1, {})
         return self._ask(request, languages_of, Event())
 

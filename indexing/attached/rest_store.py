@@ -117,7 +117,10 @@ class RestStore(Store):
         return len(self._numberings[-1].ids)
 
     def ids(self, rows: ArrayLike) -> list[str]:
-        """Return ids of rows (int[n]), of any numbering. `IndexError` for an unknown row, `UserError` for -1."""
+        """Return ids of rows (int[n]), of any numbering. `IndexError` for a row that the store has never given.
+
+        `UserError` for -1, by which `rows` says that the registry lacks a document that a run has found.
+        """
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise UserError(f"{self._path}: lacks documents that the run has found: make the run anew, in another out")
@@ -174,7 +177,7 @@ class RestStore(Store):
             yield place, found
 
     def takes_parameters(self, query: str, keys: tuple[str, ...]) -> bool | None:
-        """Whether the server scores by parameters of `PROBES`, as one query shows; None if it finds nothing."""
+        """Whether the server scores by parameters of `PROBES`, as one query shows; asked once. None without hits."""
         key = self._key("takes " + " and ".join(keys))
         with open_kept(self._searches) as kept:
             known = kept.get([key])

@@ -74,7 +74,10 @@ class Changes:
 def replace_index(
     out: Path, older: Index, key: str, parts: Collection[str], settings: BuildSettings
 ) -> Iterator[tuple[Path, Engine]]:
-    """Make an index that takes the place of the older one at the end. `UserError` if `out` has another by then."""
+    """Make an index that takes the place of the older one at the end; yields its folder and its engine.
+
+    It keeps the older one's files of structures and replies. `UserError` if `out` has another index by then.
+    """
     with (
         lock_folder(out),
         partial_folder(out, key, parts, replaces=True) as folder,

@@ -149,7 +149,10 @@ def open_ray(threads: int) -> Iterator[Engine]:
 
 
 def read_files(files: Sequence[CorpusFile], extract: str, report: Report = stop) -> Iterator[Document]:
-    """Read and segment files in order, as `read_here` does, by Ray's workers. `UserError` also if Ray fails."""
+    """Read and segment files in order, as `read_here` does, by Ray's workers; `report` receives bad records.
+
+    `UserError` if a file cannot be read or Ray fails.
+    """
     if any(file.form in LOCAL_FORMATS for file in files):
         yield from read_here(files, extract, report)
         return
@@ -168,7 +171,10 @@ def read_files(files: Sequence[CorpusFile], extract: str, report: Report = stop)
 def embed_shards(
     store: Texts, embedding: Embedding, shards: Sequence[range], _threads: int = 1, tick: Tick = lambda _: None
 ) -> Iterator[EmbeddedShard]:
-    """Embed shards by Ray; an error waits for the shards before its own, so that it is that of the local engine."""
+    """Embed shards by Ray, and yield them in the order in which they are done.
+
+    An error waits for the shards before its own, so that it is that of the local engine.
+    """
     ray = import_ray()
     cpus = int(ray.cluster_resources().get("CPU", 1))
     pool = ray.data.ActorPoolStrategy(size=max(1, min(len(shards), cpus)))

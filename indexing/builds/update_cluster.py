@@ -17,11 +17,11 @@ from keystone.indexing.index import FORMAT, Index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.staged import stage, write_description
-from keystone.indexing.opensearch.build import replace_documents
+from keystone.indexing.opensearch.build import replace_documents, write_numbers
 from keystone.indexing.opensearch.cluster import place_at
 from keystone.indexing.opensearch.index import Target
 from keystone.indexing.opensearch.load import Upload
-from keystone.indexing.opensearch.search import MOST_ROWS, NUMBERS, load_numbers, write_numbers
+from keystone.indexing.opensearch.search import MOST_ROWS, NUMBERS, load_numbers
 from keystone.indexing.store import DocumentStore, build_store, from_record
 from keystone.indexing.types import Document, Progress
 from keystone.indexing.vectors.passages import Passages

@@ -11,6 +11,7 @@ from keystone.indexing.io.fields import find_names
 BATCH_ROWS = 64
 
 BUFFER_BYTES = 2**20
+"""The bytes of each column of a Parquet file that are read at once."""
 
 DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 """The errors of `pyarrow` for a damaged file. Sizes can be damaged too, so it may ask for more memory than there is."""

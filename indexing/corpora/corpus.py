@@ -33,7 +33,10 @@ Read = Callable[[Sequence[CorpusFile], str, Report], Iterator[Document]]
 
 
 def read_files(files: Sequence[CorpusFile], extract: str = MAIN, report: Report = stop) -> Iterator[Document]:
-    """The documents of files, in order; unwritable ones are reported. `UserError` if a file cannot be read."""
+    """The documents of files, in order; unwritable ones are reported and skipped. `extract` is `MAIN` or `ALL`.
+
+    `UserError` if a file cannot be read.
+    """
     for file in files:
         found = _read_archive(file, extract, report) if file.form == ARCHIVE else _read_file(file, extract, report)
         for document in found:

@@ -38,7 +38,10 @@ _RAW_ENDS = {name: re.compile(rf"</{name}(?=[ \t\n\r\f/>])", re.IGNORECASE) for 
 
 
 class Tag(NamedTuple):
-    """`source[start:end]`: a tag by its name, CDATA by `CDATA`; comments and declarations have an empty name."""
+    """`source[start:end]`: a tag by its name, CDATA by `CDATA`; comments and declarations have an empty name.
+
+    The text of CDATA is `source[start + 9 : end - 3]`. Other names are in lower case.
+    """
 
     start: int
     end: int

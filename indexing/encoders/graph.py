@@ -106,7 +106,10 @@ def round_weights(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArr
 
 
 def build_graph(weights: Weights, layout: Layout, head: Head, integers: bool = False) -> bytes:
-    """Build the graph from rows, float32[texts, tokens, width], to a head. With `integers`, layers multiply these."""
+    """Build the graph from sums of word, place and type, float32[texts, tokens, width], to what a head computes.
+
+    With `integers`, its layers multiply integers, rounded by the range of the whole batch: so a batch is one text.
+    """
     from onnx import TensorProto, helper
 
     own = _Graph(weights, layout, integers)

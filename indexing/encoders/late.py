@@ -46,6 +46,7 @@ class Layout:
     skipped: frozenset[int]
     """The tokens of passages whose vectors are left out, such as punctuation."""
     first: int = 0
+    """The first token that has a vector."""
 
 
 class LateEncoder:

@@ -2,7 +2,7 @@
 
 ONNX Runtime computes a network of BERT's family from its weights, and any other from the checkpoint's own graph. What
 has neither is computed by PyTorch, if that is installed. On a machine with CUDA, each picks it, and PyTorch computes in
-half precision.
+the precision of the checkpoint, mostly half.
 
 All texts of a batch have one number of tokens, so that no text is padded or masked, and one thread computes a batch. On
 a processor, ONNX Runtime computes each row of a matrix product in the same order, however many rows there are. So what
@@ -36,7 +36,10 @@ Ids = NDArray[np.int64]
 
 
 class Run(Protocol):
-    """Runs a network on tokens and their types. With the head `late`, all see the first `seen` ones alone."""
+    """Runs a network on tokens and their types; what it returns depends on its `Head`.
+
+    With the head `late`, all tokens see the first `seen` ones alone, or all if it is None.
+    """
 
     def __call__(self, ids: Ids, types: Ids, seen: int | None = None) -> NDArray[np.float32]:
         """Run the network."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, read_checkpoint, refuse
 from keystone.indexing.encoders.late import check_scores, is_late, open_late_encoder
-from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
+from keystone.indexing.encoders.network import Network, Tokens, open_answers, open_network, run_batches
 from keystone.indexing.encoders.vllm import ask_pooling_engine, import_vllm
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import VLLM
@@ -175,8 +175,6 @@ def _open_torch_weigher(
     checkpoint: Checkpoint, is_causal: bool, words: Sequence[int | None]
 ) -> tuple[Weigh, list[int]]:
     """Open a model by PyTorch, with the words for no and for yes. Also returns the tokens at the end of a text."""
-    from keystone.indexing.encoders.network import open_answers
-
     (no, yes), (answers, end) = words, open_answers(checkpoint, is_causal)
 
     def weigh(texts: Sequence[list[int]]) -> list[float]:

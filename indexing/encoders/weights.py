@@ -1,6 +1,8 @@
-"""The weights of networks: those of BERT's family by BERT's names, with the sizes that a graph needs; and their memory.
+"""The weights of networks: those of BERT's family by BERT's names, with the sizes that a graph needs.
 
 RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT have the layers of BERT (Devlin et al., 2019) under other names.
+
+Here is also what a model takes in memory and on disk. The hub is asked for the sizes of files that are not here.
 """
 
 import math
@@ -243,6 +245,7 @@ class Footprint:
     """The folder of its files; None if they would be fetched."""
     disk: int | None
     memory: int | None
+    """The size of its weights in memory."""
 
 
 def measure_footprint(use: str, model: str) -> Footprint:

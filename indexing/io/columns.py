@@ -15,6 +15,7 @@ from keystone.indexing.errors import BadRecord, Report, stop
 from keystone.indexing.io.fields import find_names, reads_as_id
 
 MOST_LINES = 10_000
+"""The most lines of a value in quotes."""
 
 _FIELD = {by: re.compile(rf'(?:\A|{by})("(?:[^"]++|"")*+"(?={by}|\Z)|[^{by}]*+)', re.DOTALL) for by in ("\t", ",", ";")}
 

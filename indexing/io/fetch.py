@@ -26,7 +26,10 @@ CHUNK_BYTES = 1 << 20
 
 
 def fetch(project: str, archive: str, path: Path) -> None:
-    """Load an archive from the index, going on after a break. `UserError` if it has none; `OSError` for the disk."""
+    """Load an archive from the index, going on after a break.
+
+    `UserError` if the index cannot be reached or lacks it; `OSError` for the disk.
+    """
     index = next((os.environ[name] for name in INDEX_VARIABLES if os.environ.get(name)), PUBLIC_INDEX)
     index = re.sub(r"^[\w.-]+=(?=https?://)", "", index)  # uv may give it a name
     page = f"{index.rstrip('/')}/{project}/"

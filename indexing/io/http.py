@@ -115,7 +115,10 @@ def check_url(url: str) -> URL:
 
 
 class Sender:
-    """Kept connections to one base URL for many threads; `ca` is a file of certificates, or the system's."""
+    """Connections to one base URL for many threads, `at_once` of them kept.
+
+    `authorization` is the header of that name. `ca` is a file of certificates, or None for the system's.
+    """
 
     def __init__(self, url: str, authorization: str | None = None, at_once: int = 8, ca: str | None = None) -> None:
         parts = check_url(url)
@@ -129,7 +132,10 @@ class Sender:
         )
 
     def send(self, request: HttpRequest, seconds: float) -> Received:
-        """The reply. `Unreached` if it is not whole in time, `TooLarge` beyond its limit, `Untrusted` by its server."""
+        """The reply to a request.
+
+        `Unreached` beyond `seconds`; `TooLarge` beyond `request.limit`; `Untrusted` for the server's certificate.
+        """
         kind = {} if request.body is None else {"Content-Type": request.kind}
         headers = {**self._headers, **kind, **request.headers}
         timeout = urllib3.Timeout(connect=min(seconds, CONNECT_TIMEOUT_S), read=seconds)

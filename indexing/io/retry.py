@@ -70,7 +70,10 @@ def choose_pause(tries: int, asked_s: float | None = None) -> float:
 
 
 def draw_pause(tries: int, longest_s: float) -> float:
-    """Random seconds below a bound that doubles ("full jitter", M. Brooker, Exponential Backoff and Jitter, 2015)."""
+    """Random seconds below a bound that doubles with each of the `tries`, at most `longest_s`.
+
+    This is "full jitter" (M. Brooker, Exponential Backoff and Jitter, 2015).
+    """
     return random.uniform(0, min(longest_s, FIRST_PAUSE_S * 2.0 ** min(tries - 1, 64)))
 
 

@@ -1,10 +1,10 @@
-"""What Windows lacks or does by other means: locks of files and folders, groups of processes, modes, the C library.
+"""What Windows lacks or does by other means, and how an interrupt (Ctrl-C) ends the process within a time.
 
-No other module may use these directly, and a test checks that. The branches for Windows are tested with a stand-in of
-its module `msvcrt`, and not on Windows itself. An interrupt (Ctrl-C) is here too, which ends the process within a time.
+Windows differs in locks of files and folders, groups of processes, modes and the C library. No other module may use
+these directly, and a test checks that. The branches for Windows are tested with a stand-in of its module `msvcrt`, and
+not on Windows itself.
 """
 
-import ctypes
 import os
 import signal
 import socket
@@ -15,6 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ctypes
 
 LOCKED_BYTE = 2**31 - 2
 """The place of the byte that is locked on Windows, where others cannot read a locked byte: behind all content."""
@@ -81,8 +85,10 @@ def allow_open_files(number: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def load_c_library() -> ctypes.CDLL | None:
+def load_c_library() -> "ctypes.CDLL | None":
     """Load the C library of this process; None on Windows, which has several."""
+    import ctypes  # not at the start of each command
+
     return None if sys.platform == "win32" else ctypes.CDLL(None, use_errno=True)
 
 

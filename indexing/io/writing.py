@@ -166,7 +166,10 @@ def _compress(file: IO[bytes], path: Path) -> AbstractContextManager[Any]:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Make a folder if need be, and hold its lock. `UserError` if another process holds it, else `NotWritten`."""
+    """Make a folder if need be, and hold its lock.
+
+    `UserError` if another process holds it; `NotWritten` if the folder cannot be made or opened.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = find_lock(folder)

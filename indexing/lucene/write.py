@@ -108,7 +108,10 @@ class _Fields:
 
 
 def make_analyzer(language: str = DEFAULT_LANGUAGE) -> Any:
-    """Anserini's analyzer for a language. `UserError` without its file of word pieces, or data of Thai in Java."""
+    """Anserini's analyzer for a language. That for English: standard tokens, lower case, no stop words, Porter stems.
+
+    `UserError` without its file of word pieces, or data of Thai in Java.
+    """
     if language == DEFAULT_LANGUAGE:
         return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
     if language.startswith(PIECES_PREFIX):

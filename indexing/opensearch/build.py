@@ -11,15 +11,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from keystone.indexing.attached.attach import AttachSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, ImpactSet, Index, open_index
 from keystone.indexing.io.error_text import show_value
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import partial_folder, write_description
+from keystone.indexing.io.writing import reserve_array
 from keystone.indexing.opensearch.analysis import check_analyzers
 from keystone.indexing.opensearch.cluster import Node, Place, as_expected, close, connect, place_of
 from keystone.indexing.opensearch.index import (
+    DOCID,
+    ROW,
     Held,
     Target,
     check_possible,
@@ -40,8 +45,9 @@ from keystone.indexing.opensearch.index import (
 )
 from keystone.indexing.opensearch.load import Upload, send_rows
 from keystone.indexing.opensearch.nodes import connect_to_all
-from keystone.indexing.opensearch.search import NUMBERS, Numbers, read_numbers, write_numbers
-from keystone.indexing.types import Embedding, Progress, silent
+from keystone.indexing.opensearch.requests import search_once
+from keystone.indexing.opensearch.search import NUMBERS, Numbers
+from keystone.indexing.types import LONGEST_DOCUMENT_ID, Embedding, Progress, is_id, silent
 from keystone.indexing.vectors.embed import load_embedder
 
 PREFIX = "opensearch:"
@@ -193,3 +199,38 @@ def _drop_deleted(nodes: Sequence[Node], new: Place, replicas: int) -> None:
             raise UserError(f"{new}: the cluster keeps {deleted} deleted documents, which would change rankings")
         time.sleep(PURGE_PAUSE_S)
         finish(nodes, new, replicas)
+
+
+PAGE_DOCUMENTS = 5_000
+"""The documents of which one request brings number and id."""
+
+
+def write_numbers(numbers: Numbers, folder: Path) -> None:
+    """Write the numbers of documents by row, int32[documents], into an index folder."""
+    file = reserve_array(folder / NUMBERS, np.int32, numbers.shape)
+    file[:] = numbers
+    file.flush()
+
+
+def read_numbers(nodes: Sequence[Node], place: Place, count: int) -> Numbers:
+    """Read the numbers of documents by row: int32[count]; memory 60 bytes each. `UserError` for another count."""
+    numbers, names = list[int](), list[bytes]()
+    after: list[int] = []
+    while True:
+        asked = {"size": PAGE_DOCUMENTS, "sort": [{ROW: "asc"}], "_source": False, "docvalue_fields": [DOCID]}
+        asked |= {"search_after": after} if after else {}
+        answer = search_once(nodes, place, asked)
+        with as_expected(place):
+            hits = answer["hits"]["hits"]
+            for hit in hits:
+                (number,), (name,) = hit["sort"], hit["fields"][DOCID]
+                if type(number) is not int or not is_id(name, LONGEST_DOCUMENT_ID) or [number] <= after:
+                    raise ValueError("found a document without a number and an id of its own")
+                after = [number]
+                numbers.append(number)
+                names.append(name.encode())
+        if len(hits) < PAGE_DOCUMENTS:
+            break
+    if len(set(names)) != count or len(names) != count:
+        raise UserError(f"{place}: holds {len(names)} documents, expected {count}: load the index again")
+    return np.array(numbers, np.int32)[np.argsort(np.array(names), kind="stable")]

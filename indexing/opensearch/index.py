@@ -246,7 +246,10 @@ def delete_documents(nodes: Sequence[Node], place: Place, numbers: Sequence[int]
 
 
 def purge(nodes: Sequence[Node], place: Place) -> None:
-    """Let the next merge drop deleted documents. An open index keeps them for half a minute after its last flush."""
+    """Let the next merge drop deleted documents, which would count in the statistics of BM25.
+
+    An open index keeps them for half a minute after its last flush, and drops that claim when it is closed.
+    """
     indices = administer(nodes).indices
     _check_all_shards(place, "flush", indices.flush(index=place.name, wait_if_ongoing=True))
     indices.close(index=place.name)

@@ -7,7 +7,6 @@ others. So the numbers are no longer in the order of ids. `numbers.npy` in the i
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,12 +17,12 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.retry import PATIENCE_S
-from keystone.indexing.io.writing import map_array, reserve_array
+from keystone.indexing.io.writing import map_array
 from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, place_at
 from keystone.indexing.opensearch.index import DOCID, PASSAGES, ROW, VECTOR, held_at, name_held
 from keystone.indexing.opensearch.nodes import connect_to_all
-from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, ask, search_once, send_parts
-from keystone.indexing.types import LONGEST_DOCUMENT_ID, Tick, is_id
+from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, ask, send_parts
+from keystone.indexing.types import Tick
 
 REQUEST_SEARCHES, REQUEST_HITS = 64, 16_384
 """The maximum numbers of searches and of hits in one request, so that an answer stays below a megabyte."""
@@ -226,9 +225,6 @@ def _batches(searches: Sequence[Search]) -> Iterator[list[int]]:
 
 
 NUMBERS = "numbers.npy"
-PAGE_DOCUMENTS = 5_000
-"""The documents of which one request brings number and id."""
-
 Numbers = NDArray[np.int32]
 
 
@@ -246,34 +242,3 @@ def load_numbers(index: Index) -> tuple[Numbers | None, Numbers | None]:
     rows = np.full(int(numbers.max()) + 1, -1, np.int32)
     rows[numbers] = np.arange(len(numbers), dtype=np.int32)
     return numbers, rows
-
-
-def write_numbers(numbers: Numbers, folder: Path) -> None:
-    """Write the numbers of documents by row, int32[documents], into an index folder."""
-    file = reserve_array(folder / NUMBERS, np.int32, numbers.shape)
-    file[:] = numbers
-    file.flush()
-
-
-def read_numbers(nodes: Sequence[Node], place: Place, count: int) -> Numbers:
-    """Read the numbers of documents by row: int32[count]; memory 60 bytes each. `UserError` for another count."""
-    numbers, names = list[int](), list[bytes]()
-    after: list[int] = []
-    while True:
-        asked = {"size": PAGE_DOCUMENTS, "sort": [{ROW: "asc"}], "_source": False, "docvalue_fields": [DOCID]}
-        asked |= {"search_after": after} if after else {}
-        answer = search_once(nodes, place, asked)
-        with as_expected(place):
-            hits = answer["hits"]["hits"]
-            for hit in hits:
-                (number,), (name,) = hit["sort"], hit["fields"][DOCID]
-                if type(number) is not int or not is_id(name, LONGEST_DOCUMENT_ID) or [number] <= after:
-                    raise ValueError("found a document without a number and an id of its own")
-                after = [number]
-                numbers.append(number)
-                names.append(name.encode())
-        if len(hits) < PAGE_DOCUMENTS:
-            break
-    if len(set(names)) != count or len(names) != count:
-        raise UserError(f"{place}: holds {len(names)} documents, expected {count}: load the index again")
-    return np.array(numbers, np.int32)[np.argsort(np.array(names), kind="stable")]

@@ -75,7 +75,10 @@ def read_facts(index: Index, documents: Sequence[Document]) -> list[tuple[Fact, 
 def read_structures(
     index: Index, kinds: Sequence[str], documents: Iterable[Document], threads: int = 1
 ) -> Iterator[dict[str, bytes]]:
-    """Yield for each document its structures by kind, as JSON, read or built. `UserError` for a damaged file."""
+    """Yield for each document its structures by kind, as JSON, read or built.
+
+    `KeyError` for a kind that `BUILDERS` lacks; `UserError` for a damaged file.
+    """
     left = iter(documents)
     with (
         open_kept(index.folder / "structures.sqlite") as kept,

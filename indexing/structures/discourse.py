@@ -164,7 +164,10 @@ def discourse_tree(sections: Tree, text: str) -> Tree:
 
 
 def relations_from(tree: Tree, id: int, most: int = MOST_RELATIONS) -> list[Related]:
-    """Siblings of a node and its ancestors, nearest first: `RelationsFrom` of DiscoRAG, as in Listing 1."""
+    """Siblings of a node and its ancestors, nearest first: `RelationsFrom` of DiscoRAG, as in Listing 1.
+
+    `KeyError` for an unknown id.
+    """
     depth = depths(tree)
     found: list[Related] = []
     node = tree[id]

@@ -67,10 +67,10 @@ class Encoder(_TextEncoder):
     """An `Embedder` of a checkpoint whose network runs here."""
 
     def __init__(self, checkpoint: Checkpoint, window: int | None = None, dimensions: int | None = None) -> None:
-        super().__init__(checkpoint, window)
-        self._steps = [_open_step(one) for one in checkpoint.modules]
+        self._steps = [_open_step(one) for one in checkpoint.modules]  # before other files, to name faults first
         if all(one.kind != "Pooling" for one in checkpoint.modules):
             self._steps.insert(0, partial(_pool, modes=["mean"]))
+        super().__init__(checkpoint, window)
         self._network = open_network(checkpoint, "states")
         self._cut_to = dimensions
         (states,) = self._network.run(np.zeros((1, 2), np.int64), np.zeros((1, 2), np.int64))
@@ -97,9 +97,9 @@ class EngineEncoder(_TextEncoder):
     """An `Embedder` by vLLM's engine in this process, which the first text loads. A text without tokens has zeros."""
 
     def __init__(self, checkpoint: Checkpoint, window: int | None = None, dimensions: int | None = None) -> None:
+        self._arguments = {"pooler_config": {"pooling_type": _name_pooling(checkpoint)}}
         super().__init__(checkpoint, window)
         self._checkpoint, self._window = checkpoint, window or checkpoint.window
-        self._arguments = {"pooler_config": {"pooling_type": _name_pooling(checkpoint)}}
         self.device = find_engine_device()
         width = checkpoint.config.get("hidden_size")
         if not isinstance(width, int):

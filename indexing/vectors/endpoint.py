@@ -42,6 +42,7 @@ REPLY_TIMEOUT_S = 120.0
 WINDOW_TOKENS = 8_192
 """The model's window, if neither the user nor the server states it."""
 TOKEN_CHARACTERS = 4
+"""The average length of a token."""
 SHORTEST_CUT_CHARACTERS = 100
 """If a server refuses a text of this length, its reason is not the length."""
 CUT_WINDOW_SHARE = 0.95

@@ -28,6 +28,7 @@ from keystone.indexing.vectors.types import Vectors
 
 SEED = 1234
 SAMPLE_VECTORS = 65_536
+"""The vectors that train an index."""
 LIST_SAMPLE_VECTORS = 256
 """The least training vectors for each list of an inverted file. FAISS uses no more."""
 MOST_GPU_HITS = 2_048
@@ -176,7 +177,10 @@ def load_dense(path: Path, parameters: str = "", mapped: bool = False, chosen: s
 
 
 def set_parameters(index: Any, parameters: str) -> None:
-    """Set search parameters, such as `nprobe=16,k_factor_rf=4`. `UserError` for one that the index cannot have."""
+    """Set search parameters, such as `nprobe=16,k_factor_rf=4`; an empty text changes none.
+
+    `UserError` for one that the index cannot have.
+    """
     faiss = import_faiss()
     if not parameters:
         return
@@ -273,7 +277,10 @@ def _reason_of(error: RuntimeError) -> str:
 
 
 def build_dense_shards(shards: Shards, factory: str, size: int, folder: Path, progress: Progress = silent) -> int:
-    """Build the index in files of `size` rows, one in memory at a time, as stages; returns their number."""
+    """Build the index in files of `size` rows, one in memory at a time, as stages; returns their number.
+
+    Errors are those of `build_dense`.
+    """
     faiss = import_faiss()
     files = shard_files(folder, -(-shards.documents // size))
     empty = folder / "trained.faiss"
@@ -294,9 +301,9 @@ def build_dense_shards(shards: Shards, factory: str, size: int, folder: Path, pr
     return len(files)
 
 
-def load_dense_shards(files: Sequence[Path], parameters: str = "", chosen: str = "") -> list[Any]:
+def load_dense_shards(files: Sequence[Path]) -> list[Any]:
     """The parts of an index, mapped: only searched pages take memory. Errors are those of `load_dense`."""
-    return [load_dense(file, parameters, mapped=True, chosen=chosen) for file in files]
+    return [load_dense(file, mapped=True) for file in files]
 
 
 def search_shards(parts: Iterable[Any], queries: Vectors, depth: int) -> tuple[Any, Any]:

@@ -79,7 +79,10 @@ class PassageIndex:
         return all(map(is_flat, self.parts))
 
     def view(self, first: int, last: int) -> Vectors:
-        """Vectors of documents `first` to before `last`, float32[passages, dimension], valid as long as the parts."""
+        """Vectors of documents `first` to before `last` of flat indexes, float32[passages, dimension].
+
+        They are valid as long as the parts. They are copied only where they lie in several parts.
+        """
         start, stop = self.offsets[[first, last]].tolist()
         found, begin = [], 0
         for part in self.parts:

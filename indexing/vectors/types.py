@@ -68,7 +68,10 @@ class Embedder(Protocol):
         ...
 
     def embed(self, texts: Sequence[str], threads: int = ..., tick: Tick = ..., cut: ReportCut = ...) -> Vectors:
-        """Vectors on the grid, float32[len(texts), dimension]. `TextRefused` if a text cannot be embedded."""
+        """Vectors on the grid, float32[len(texts), dimension], the same for any number of threads.
+
+        `TextRefused` if no part of a text can be embedded.
+        """
         ...
 
 

@@ -75,7 +75,10 @@ class PostingsSearcher(Sparse):
     def search(
         self, query_ids: Sequence[str], queries: Queries, depth: int, threads: int = 1, tick: Tick = lambda _: None
     ) -> Rankings:
-        """Rank the top `depth` by BM25; ties by row. `UserError` for damage, and beyond `MOST_WORDS`."""
+        """Rank the top `depth` by BM25; ties by row. Weights of stems are above 0.
+
+        `UserError` for damage, and beyond `MOST_WORDS`.
+        """
         if self._language != DEFAULT_LANGUAGE:  # Java reads the texts, in this thread alone
             queries = [Counter(self.stems(query)) if isinstance(query, str) else query for query in queries]
         chunks = [slice(start, start + CHUNK_QUERIES) for start in range(0, len(queries), CHUNK_QUERIES)]
@@ -158,7 +161,10 @@ class PostingsSearcher(Sparse):
         return counts, best[:, ::-1][np.arange(depth) < counts[:, None]]
 
     def _search_plainly(self, terms: _Terms, query: int, depth: int) -> NDArray[np.uint64]:
-        """Search one query without compiled loops, also for scores of 0; returns the keys of its hits, best first."""
+        """Search one query without compiled loops; returns the keys of its hits, best first.
+
+        Unless it `ranks_all`, documents that score 0 are hits, too. Memory: 9 bytes for each document of the index.
+        """
         own, part = self._postings, slice(terms.offsets[query], terms.offsets[query + 1])
         sums, is_found = np.zeros(len(own.lengths)), np.zeros(len(own.lengths), bool)
         for begin, end, weight in zip(terms.begins[part], terms.ends[part], terms.weights[part], strict=True):
@@ -166,7 +172,7 @@ class PostingsSearcher(Sparse):
             frequencies = own.frequencies[begin:end].astype(np.float32)
             sums[rows] += weight - weight / (np.float32(1) + frequencies * self._inverse[own.lengths[rows]])
             is_found[rows] = True
-        found = np.flatnonzero(is_found)
+        found = np.flatnonzero(sums > 0 if self.ranks_all else is_found)
         scores = sums[found].astype(np.float32).view(np.uint32).astype(np.uint64)
         keys = scores << np.uint64(32) | (np.uint64(0xFFFF_FFFF) - found.astype(np.uint64))
         if len(keys) > depth:

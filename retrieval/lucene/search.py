@@ -191,7 +191,7 @@ def open_attached(index: Index, _store: Store, bm25: Bm25) -> Sparse:
 
 
 class PrebuiltSearcher:
-    """BM25 over a Lucene index that Keystone did not build; `rows` translates Lucene's document numbers."""
+    """BM25 with Anserini's English analyzer over a Lucene index of others; `rows` translates its document numbers."""
 
     def __init__(self, folder: Path, rows: LuceneRows, bm25: Bm25 = BM25) -> None:
         self._rows, self._searcher = rows, open_searcher(folder, bm25)

@@ -27,6 +27,7 @@ from keystone.retrieval.opensearch.pages import HitReading, search_pages
 from keystone.retrieval.types import BEST_PASSAGE, PassageScore, Rankings
 
 QUERY_SCALE = 2.0**23
+"""The factor by which Keystone multiplies query vectors."""
 GRID_STEPS = 2.0**24
 """The number of steps of the grid in a unit of an inner product."""
 MOST_NEIGHBOURS = 10_000

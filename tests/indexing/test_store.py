@@ -15,7 +15,7 @@ from keystone.indexing import store as store_module
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.store import DocumentStore, build_store
-from keystone.indexing.types import Document, Segment, Span
+from keystone.indexing.types import Document, Segment, Span, document_id
 
 pytestmark = pytest.mark.slow
 
@@ -86,6 +86,13 @@ def test_an_unknown_id_has_row_minus_1_beside_known_ones(store: DocumentStore, n
 
 def test_ids_are_ordered_by_code_point(store: DocumentStore) -> None:
     assert store.ids(range(6)) == ["doc", "doc#1", "zebra", "\u00e9t\u00e9", "\ufb00", "\U0001d538"]
+
+
+@pytest.mark.parametrize(
+    ("segment", "document"), [("doc#8_5", "doc"), ("doc#1#w0_0", "doc#1"), ("#w1_0", ""), ("doc", "doc")]
+)
+def test_the_id_of_a_document_ends_before_the_last_number_sign(segment: str, document: str) -> None:
+    assert document_id(segment) == document
 
 
 def test_empty_requests_give_empty_results(store: DocumentStore) -> None:

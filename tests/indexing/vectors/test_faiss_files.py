@@ -20,7 +20,6 @@ from keystone.indexing.vectors import shards as vectors
 from keystone.indexing.vectors.faiss_index import (
     build_dense,
     build_dense_shards,
-    load_dense_shards,
     make_faiss_index,
     write_dense,
 )
@@ -109,10 +108,8 @@ def test_files_of_any_size_find_what_the_single_file_finds(
 
 
 def test_graphs_in_parts_find_nearly_all_hits(tmp_path: Path, shards: Shards) -> None:
-    parts = load_dense_shards(
-        shard_files(tmp_path, build_dense_shards(shards, "HNSW32", 700, tmp_path)), "efSearch=200"
-    )
-    found = search_dense(parts, NAMES, make_clustered_vectors(20, 2), 10)
+    files = shard_files(tmp_path, build_dense_shards(shards, "HNSW32", 700, tmp_path))
+    found = FaissSearcher(files, "efSearch=200", mapped=True).search(NAMES, make_clustered_vectors(20, 2), 10)
     exact = np.argsort(-(make_clustered_vectors(20, 2) @ make_clustered_vectors(COUNT, 1).T), axis=1, kind="stable")[
         :, :10
     ]
