@@ -39,7 +39,7 @@ from keystone.runs.report.say import say_output
 Rubrics = Annotated[Path, typer.Option(help="Rubrics, as rows of ResearchRubrics or of RAGDoll.")]
 
 RubricForm = Literal["ragdoll", "researchrubrics"]
-"""The forms of files of rubrics; `keystone.runs.evaluation.rubrics.files.FORMS` has them all."""
+"""The forms of files of rubrics; `keystone.runs.evaluation.rubrics.FORMS` has them all."""
 
 rubrics = typer.Typer(
     name="rubrics", help="Create weighted rubrics, grade answers by them, and score answers as the track does."
