@@ -37,7 +37,7 @@ def caution_about_judgments(qrels: Qrels, measures: Sequence[Measure]) -> list[s
 def caution_about_topics(
     name: str, asked: Sequence[str], judged: Sequence[str], row: str = "a row", judgment: str = "judgment"
 ) -> list[str]:
-    """Caution about topics that only the run, with `row`s, or only the judgments, each a `judgment`, have."""
+    """Caution about topics that only the run or only the judgments have; `row` and `judgment` name an entry of each."""
     missing, extra = sorted(set(judged) - set(asked)), sorted(set(asked) - set(judged))
     found = []
     if missing:
@@ -94,7 +94,7 @@ def caution_about_ids(name: str, run: Run, qrels: Qrels, places: Ints) -> list[s
     lengths = np.diff(run.offsets)
     head = np.arange(len(places)) - np.repeat(run.offsets[:-1], lengths) < HEAD_ROWS
     rows = list(zip(np.repeat(run.query_ids, lengths)[head].tolist(), run.docs[head].decode_ids(), strict=True))
-    judged = qrels.list_rows()
+    judged = list(qrels.list_rows())
     documents = {(topic, _strip_segment(doc)) for topic, doc, _ in judged}
     alike = sum((topic, _strip_segment(doc)) in documents for topic, doc in rows)
     ids = f"its ids look like {rows[0][1]!r}, those of the judgments like {judged[0][1]!r}"

@@ -33,7 +33,10 @@ TURN = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference of a later run from the first. p is two-sided, and corrected by Holm for all later runs."""
+    """The difference of a later run from the first by one measure.
+
+    Both p-values are two-sided, and corrected by Holm for the number of later runs.
+    """
 
     mean: float
     """The mean of the later run minus that of the first."""

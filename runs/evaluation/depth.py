@@ -85,9 +85,8 @@ def list_judged_topics(
         run, systems = drop_own_documents(run), [drop_own_documents(one) for one in systems]
     hits, found, lists = run.list_hits(), [], [one.list_hits() for one in systems]
     relevant_of: dict[str, set[str]] = {}
-    for topic, doc_id, grade in judged.list_rows():
-        if grade >= relevant_from:
-            relevant_of.setdefault(topic, set()).add(doc_id)
+    for topic, doc_id, _ in judged.list_rows(relevant_from):
+        relevant_of.setdefault(topic, set()).add(doc_id)
     for topic, good in relevant_of.items():
         if hits.get(topic):
             docs, scores = zip(*hits[topic], strict=True)
@@ -100,7 +99,10 @@ def list_judged_topics(
 
 
 def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5, seed: int = 0) -> Calibration:
-    """Fit a calibration on all topics, and test it on folds. `UserError` if there are fewer topics than folds."""
+    """Fit a calibration on all topics, and test each fold by one of the other folds.
+
+    `UserError` if there are fewer topics than folds.
+    """
     features = [one.describe() for one in topics]
     fold = draw_folds(len(topics), folds, seed)
 

@@ -93,7 +93,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command, by its words after `keystone`, with published names for unknown places, and what it lacks."""
+    """A command, by its words after `keystone`, with published names for unknown places.
+
+    `lacks` says what is missing; it is empty if the command can run.
+    """
 
     words: Sequence[str]
     lacks: str = ""

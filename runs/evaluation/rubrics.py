@@ -10,26 +10,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import fsum, isfinite, isnan, nan
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from keystone.generation.grading.nuggets import VERDICTS, Verdict, create_criteria, grade_by_rules, grade_criteria
 from keystone.generation.llm.model import Model, run_together
 from keystone.generation.prompts.evaluation import CriterionType
 from keystone.indexing.errors import UserError
-from keystone.indexing.index import open_index
 from keystone.indexing.io.writing import write_json_lines
-from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
-from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS, get_id, list_objects
-from keystone.runs.evaluation.nuggets.judge import Judgments, check_topics, read_passages, read_submissions
-from keystone.runs.evaluation.nuggets.score import score_runs
-from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.tracks.violations import parse_lines, tell_expected, write_csv
-from keystone.runs.trec.run_files import read_qrels
-from keystone.runs.trec.topics import read_topics
 from keystone.runs.wording import plural
+
+if TYPE_CHECKING:
+    from keystone.runs.config.run_config import RunConfig
+    from keystone.runs.evaluation.evaluate import Evaluation
+    from keystone.runs.pipeline.model_runner import RunWithModel
 
 TYPE_BY_AXIS: Mapping[str, str] = {
     "Explicit Criteria": "explicit",
@@ -185,12 +181,19 @@ def write_rubrics(path: Path, rubrics: Iterable[Rubric], form: str = "ragdoll") 
 
 
 def create_rubrics(
-    config: RunConfig, qrels_path: Path, relevant_from: int, run_with_model: RunWithModel
+    config: "RunConfig", qrels_path: Path, relevant_from: int, run_with_model: "RunWithModel"
 ) -> tuple[list[Rubric], list[str]]:
     """Create the rubric of each topic of a run from its relevant documents; also cautions about parts that are missing.
 
     A topic without a relevant document gets a rubric from its narrative alone. `UserError` without a model.
     """
+    from keystone.indexing.index import open_index  # the conversion of rubrics needs none of these
+    from keystone.retrieval.backends import open_store
+    from keystone.runs.evaluation.nuggets.judge import Judgments, read_passages
+    from keystone.runs.pipeline.model_runner import ask_model
+    from keystone.runs.trec.run_files import read_qrels
+    from keystone.runs.trec.topics import read_topics
+
     topics = read_topics(config.topics)
     window = config.require_model("rubrics: needs a language model; expected one under the key model").window
     judged = Judgments(str(qrels_path), read_qrels(qrels_path), relevant_from)
@@ -213,13 +216,16 @@ async def _create_rubric(model: Model, topic: Topic, passages: Sequence[str], wi
 
 
 def assign_rubrics(
-    paths: Sequence[Path], rubrics: Sequence[Rubric], name: str, run_with_model: RunWithModel | None
+    paths: Sequence[Path], rubrics: Sequence[Rubric], name: str, run_with_model: "RunWithModel | None"
 ) -> tuple[list[Rubric], list[str]]:
     """Grade the answers of files or run directories by the rubrics of their topics; also cautions about topics.
 
     Without a runner, rules grade: see `grade_by_rules`. A missing answer is not graded. `name` is that of the rubrics
     in messages. `UserError` without a model, for rubrics that have runs, and for a file without one of their topics.
     """
+    from keystone.runs.evaluation.nuggets.judge import check_topics, read_submissions
+    from keystone.runs.pipeline.model_runner import ask_model
+
     submissions, topics = read_submissions(paths), [one.topic_id for one in rubrics]
     if graded := next((one for one in rubrics if one.run_id), None):
         raise UserError(f"{name}: topic {graded.topic_id!r} has run {graded.run_id!r}, expected rubrics without runs")
@@ -250,12 +256,14 @@ RUBRIC_MEASURES = ("rubric", "rubric_binary")
 CREDIT: Mapping[Verdict | None, float] = {"satisfied": 1.0, "partially_satisfied": 0.5, "not_satisfied": 0.0}
 
 
-def score_rubrics(graded: Sequence[Rubric], topics: Collection[str] = ()) -> list[Evaluation]:
+def score_rubrics(graded: Sequence[Rubric], topics: Collection[str] = ()) -> "list[Evaluation]":
     """Score the runs of graded rubrics on these topics; a topic that a run lacks counts 0.
 
     Without topics, they are those of all rubrics, and a caution says so. `UserError` for a criterion without a verdict
     and for a rubric without a run.
     """
+    from keystone.runs.evaluation.nuggets.score import score_runs
+
     for rubric in graded:
         bare = next((one for one in rubric.criteria if one.verdict is None), None)
         if bare or not rubric.run_id:
@@ -287,7 +295,7 @@ def fails(criterion: Criterion) -> bool:
     return credit > 0 if criterion.weight < 0 else credit < 1
 
 
-def write_tables(folder: Path, graded: Sequence[Rubric], evaluations: Sequence[Evaluation]) -> None:
+def write_tables(folder: Path, graded: Sequence[Rubric], evaluations: "Sequence[Evaluation]") -> None:
     """Write RAGDoll's `cell_scores.csv`, `run_scores.csv` and `category_failures.csv` to a folder.
 
     A missing score is an empty cell. Means of runs are those of `evaluations`, where a missing narrative counts 0.

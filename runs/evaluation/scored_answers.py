@@ -205,7 +205,10 @@ def judge_answers(
 def _share_out(
     read: Sequence[tuple[Path, Record]], path: Path, files: Sequence[Path], kind: Kind
 ) -> tuple[Sequence[Record], Collection[str], list[str]]:
-    """Find the records of a judge, its topics if its files have plain items, and cautions. `UserError` for none."""
+    """Find the records of a judge, its topics if its files have plain items, and cautions.
+
+    `UserError` for a judge without any record.
+    """
     own, cautions = read_scored(files, kind)
     if any(label is not None for one in own for _, label in kind.list_items(one)):
         return own, (), cautions
@@ -246,7 +249,10 @@ class LabelAgreement:
     agreement: Agreement
 
     def report(self) -> dict[str, Any]:
-        """Report the number of items, the share with equal labels, and kappa, plain and linear; NaN by chance."""
+        """Report the number of items, the share with equal labels, and kappa, plain and with linear weights.
+
+        Kappa is NaN if chance alone agrees.
+        """
         total = int(self.agreement.counts.sum())
         return {
             self.kind.nouns: total,

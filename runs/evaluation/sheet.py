@@ -17,7 +17,7 @@ from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.answers.files import Submission, find_narratives, holds_texts
 from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_sets
-from keystone.runs.evaluation.arena.files import RULES, Tournament, foresee_battles, run_battles, write_arena
+from keystone.runs.evaluation.arena.play import RULES, Tournament, foresee_battles, run_battles, write_arena
 from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Settings
 from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.compare import collect_cautions

@@ -58,7 +58,10 @@ def _encode(one: UseRecord) -> dict[str, Any]:
 
 
 def read_use_records(path: Path) -> dict[str, UseRecord] | None:
-    """Read the judgments of a run directory or answer file by topic; None without any. `UserError` with the line."""
+    """Read the judgments of a run directory or answer file by topic; None without any.
+
+    `UserError` with file and line for a damaged one.
+    """
     file = name_use_file(path)
     if not file.is_file():
         return None
@@ -121,6 +124,9 @@ def has_agreement(use: Use) -> bool:
 
 
 def measure_agreement(use: Use) -> float:
-    """Measure the mean credit of an answer on questions whose answers references tell; NaN if there is none."""
+    """Measure how far an answer agrees with references: the mean credit of the questions whose answers they tell.
+
+    NaN if they tell the answer to none.
+    """
     credit = [CREDIT[one.agrees] for one in use.questions if one.agrees and one.agrees in CREDIT]
     return sum(credit) / len(credit) if credit else nan

@@ -11,11 +11,11 @@ from keystone.generation.grading.umbrela import JudgeSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.evaluation import rubrics as rubric_grading
+from keystone.runs.evaluation import rubrics as rubric_steps
 from keystone.runs.evaluation import tune as tuning
 from keystone.runs.evaluation.answers.files import find_narratives
 from keystone.runs.evaluation.arena.answers import read_answer_sets
-from keystone.runs.evaluation.arena.files import RULES, run_battles
+from keystone.runs.evaluation.arena.play import RULES, run_battles
 from keystone.runs.evaluation.arena.tournament import Leaderboard, Settings
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.judging.judge import judge_pool, pool_runs
@@ -165,24 +165,24 @@ def assign_rubrics(answers: Sequence[AnyPath], rubrics: Sequence[Rubric], config
     """Grade the answers of files or run directories by rubrics, by a model, or without a configuration by rules."""
     paths = [check_path(path, "answers") for path in answers]
     with open_model_runner(check_config(config), None) if config is not None else nullcontext() as ask:
-        return _warned(rubric_grading.assign_rubrics(paths, rubrics, "rubrics", ask))
+        return _warned(rubric_steps.assign_rubrics(paths, rubrics, "rubrics", ask))
 
 
 def score_rubrics(graded: Sequence[Rubric], topics: Collection[str] = ()) -> list[Evaluation]:
     """Score runs from graded rubrics, with three grades and with two. `topics` are as for `score_nuggets`."""
-    return rubric_grading.score_rubrics(graded, topics)
+    return rubric_steps.score_rubrics(graded, topics)
 
 
 def read_rubrics(path: AnyPath) -> list[Rubric]:
     """Read rubrics of ResearchRubrics or of RAGDoll. `UserError` names file and line of a bad row."""
-    return rubric_grading.read_rubrics(check_path(path, "path"))
+    return rubric_steps.read_rubrics(check_path(path, "path"))
 
 
 def write_rubrics(path: AnyPath, rubrics: Sequence[Rubric], form: str = "ragdoll") -> None:
     """Write rubrics as a file of `ragdoll` or `researchrubrics`. `UserError` for another form."""
-    if form not in rubric_grading.FORMS:
-        raise UserError(f"form: found {form!r}, expected one of {', '.join(rubric_grading.FORMS)}")
-    rubric_grading.write_rubrics(check_path(path, "path"), rubrics, form)
+    if form not in rubric_steps.FORMS:
+        raise UserError(f"form: found {form!r}, expected one of {', '.join(rubric_steps.FORMS)}")
+    rubric_steps.write_rubrics(check_path(path, "path"), rubrics, form)
 
 
 def _warned(found: tuple[list[T], list[str]]) -> list[T]:

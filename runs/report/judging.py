@@ -8,8 +8,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from keystone.generation.llm.usage import compute_cost
-from keystone.runs.evaluation.agreement import Agreement, BoardAgreement
-from keystone.runs.evaluation.pooling import LeftOutRun, PoolStatistics
 from keystone.runs.report.leaderboard import Rows, print_rows
 from keystone.runs.report.say import say
 from keystone.runs.report.terminal import format_mean, format_p_value, print_columns
@@ -17,10 +15,12 @@ from keystone.runs.wording import escape_controls, plural
 
 if TYPE_CHECKING:
     from keystone.generation.llm.usage import Prices
+    from keystone.runs.evaluation.agreement import Agreement, BoardAgreement
     from keystone.runs.evaluation.arena.tournament import Leaderboard
     from keystone.runs.evaluation.battles import Interval, Pair, Summary
     from keystone.runs.evaluation.judging.judge import Comparison
     from keystone.runs.evaluation.judging.redraw import JudgeInterval, NoisyMeans
+    from keystone.runs.evaluation.pooling import LeftOutRun, PoolStatistics
     from keystone.runs.pipeline.foresight import Foreseen
 
 
@@ -37,7 +37,7 @@ def print_comparison(comparison: "Comparison", against: Path, relevant_from: int
         say(f"Kendall's tau of {len(comparison.own_means)} runs by {measure}: {format_mean(comparison.tau)}")
 
 
-def _list_confusion(agreement: Agreement) -> Iterator[list[str]]:
+def _list_confusion(agreement: "Agreement") -> Iterator[list[str]]:
     yield ["", *map(str, agreement.grades)]
     for grade, counts in zip(agreement.grades, agreement.counts.tolist(), strict=True):
         yield [str(grade), *(f"{count:,}" for count in counts)]
@@ -178,7 +178,7 @@ def tell_foreseen(number: int, foreseen: "Foreseen | None", prices: "Prices | No
             yield f"{name}: {plural(usage.calls, 'call')}, {tokens}{cost}"
 
 
-def print_pool(found: PoolStatistics) -> None:
+def print_pool(found: "PoolStatistics") -> None:
     """Print the size of a pool, and what each run and each team brought."""
     sizes = list(found.topics.values())
     say(
@@ -193,7 +193,7 @@ def print_pool(found: PoolStatistics) -> None:
     print_rows(teams, "text", "Teams:")
 
 
-def print_left_out(found: Sequence[LeftOutRun], measure: str) -> None:
+def print_left_out(found: "Sequence[LeftOutRun]", measure: str) -> None:
     """Print each run before and after the judgments are taken away that only its team brought."""
     rows: Rows = [["team", "run", "judgments", "mean", "without", "rank", "without", "tau-b of all runs"]]
     for one in found:
@@ -202,7 +202,7 @@ def print_left_out(found: Sequence[LeftOutRun], measure: str) -> None:
     print_rows(rows, "text", f"{measure} without the judgments that only the team brought:")
 
 
-def list_kappas(agreement: Agreement) -> dict[str, float]:
+def list_kappas(agreement: "Agreement") -> dict[str, float]:
     """List Cohen's kappa, plain and weighted."""
     return {
         "kappa": agreement.compute_kappa(),
@@ -211,7 +211,7 @@ def list_kappas(agreement: Agreement) -> dict[str, float]:
     }
 
 
-def print_agreement(first: Path, second: Path, agreement: Agreement, noun: str = "document") -> None:
+def print_agreement(first: Path, second: Path, agreement: "Agreement", noun: str = "document") -> None:
     """Print the confusion of two judges, and Cohen's kappa. `noun` names what they judged."""
     documents = plural(int(agreement.counts.sum()), noun, "criteria" if noun == "criterion" else "")
     say(f"{documents} of both (a row for each grade of {first}, a column for each of {second}):")
@@ -221,7 +221,7 @@ def print_agreement(first: Path, second: Path, agreement: Agreement, noun: str =
         say(f"{label}: {format_mean(kappa)}")
 
 
-def print_board_agreement(found: Sequence[BoardAgreement]) -> None:
+def print_board_agreement(found: "Sequence[BoardAgreement]") -> None:
     """Print the agreement of two leaderboards by each measure."""
     rows: Rows = [["measure", "runs of both", "tau", "tau-b", "tau_AP"]]
     rows += [[one.measure, f"{one.runs:,}", one.tau, one.tau_b, one.tau_ap] for one in found]

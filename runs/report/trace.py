@@ -7,12 +7,14 @@ from itertools import groupby
 from pathlib import Path
 
 import orjson
+from pydantic import ValidationError
 
 from keystone.generation.types import Step
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.runs.pipeline.file_names import TRACE
 from keystone.runs.pipeline.stages.gather import TopicStep, decode_step
+from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.wording import plural
 
 PURPOSES = ("agent", "agent_judge")
@@ -81,9 +83,21 @@ def read_trace(path: Path) -> list[TopicStep]:
     for number, record in read_json_lines(file):
         try:
             steps.append(decode_step(record))
-        except (KeyError, TypeError, ValueError) as error:
-            raise BadRecord(f"{file}:{number}: expected a step of a trace: {error}", "no step of a trace") from error
+        except (KeyError, ValidationError) as error:
+            fault = f"{file}:{number}: expected a step of a trace: {_tell_fault(error)}"
+            raise BadRecord(fault, "no step of a trace") from error
     return steps
+
+
+def _tell_fault(error: KeyError | ValidationError) -> str:
+    """Tell the first key that is missing or has a wrong value."""
+    if isinstance(error, KeyError):
+        return f"{error.args[0]}: missing"
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"{place}: missing"
+    return f"{place}: {first['msg']}, found {shorten_value(first['input'])}"
 
 
 def format_trace(steps: Sequence[TopicStep], topic: str | None = None, brief: bool = False) -> Iterator[str]:

@@ -259,15 +259,15 @@ def _check_citations(
         if not isinstance(citation, str) and not is_integer(citation):
             yield make_error("citations", tell_expected(where, "a position or an id", citation))
             continue
-        name, shown = resolve_citation(citation, names), shorten_value(citation)
+        name = resolve_citation(citation, names)
         if is_integer(citation) and name == str(citation) and "positions" not in track.citations:
-            yield make_error("id as a number", f"{where}: expected text, found the number {shown}")
+            yield make_error("id as a number", f"{where}: expected text, found the number {shorten_value(citation)}")
         elif isinstance(citations, list) and find_citation_form(citation) not in track.citations:
-            yield make_error("citation form", f"{where}: expected {' or '.join(track.citations)}, found {shown}")
+            yield make_error("citation form", tell_expected(where, " or ".join(track.citations), citation))
         if name is None:
-            yield make_error("citation without reference", f"{where}: {shown} names no reference")
+            yield make_error("citation without reference", f"{where}: {shorten_value(citation)} names no reference")
         elif name in used:
-            message = f"{where}: {shown} names a reference that the sentence cites already"
+            message = f"{where}: {shorten_value(citation)} names a reference that the sentence cites already"
             yield make_warning("repeated citation", message)
         else:
             used.add(name)

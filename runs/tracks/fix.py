@@ -149,10 +149,12 @@ def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tupl
     If a file mixes forms of citations, all get the form that the track prefers. Unreadable lines stay as they are, and
     so do objects that need no repair.
     """
-    records = (parse_object(line) for _, line in content)
-    answers = (record.get(track.sentences) for record in records if record)
-    forms = {form for answer in answers if isinstance(answer, list) for form in collect_forms(answer)}
-    form = None if track.one_form != "file" else forms.pop() if len(forms) == 1 else track.citations[0]
+    form: CitationForm | None = None
+    if track.one_form == "file":
+        records = (parse_object(line) for _, line in content)
+        answers = (record.get(track.sentences) for record in records if record)
+        forms = {one for answer in answers if isinstance(answer, list) for one in collect_forms(answer)}
+        form = forms.pop() if len(forms) == 1 else track.citations[0]
     return fix_objects(content, lambda record: fix_record(record, track, topics, form), drops_repeated=True)
 
 
@@ -229,7 +231,7 @@ def fix_record(
 
 
 def _fix_metadata(metadata: dict[str, Any], track: Track, topics: Mapping[str, str], done: list[str]) -> str:
-    """Repair ids and narrative, and return the topic's id."""
+    """Repair ids, and a narrative that is missing, blank, or equal in words to the topic's; return the topic's id."""
     done += fix_ids(metadata, track)
     topic = read_id(metadata.get(track.topic_key))
     for key in track.keys:

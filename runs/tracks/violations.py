@@ -1,4 +1,4 @@
-"""Violations and repairs of submission files, and the reading and writing of their lines."""
+"""Violations and repairs of submission files; their lines, the parsed lines of any file, and tables as CSV."""
 
 import codecs
 import csv

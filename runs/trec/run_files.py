@@ -131,9 +131,9 @@ def arrange_qrels(rows: Qrels, second: Ids, refuse: Callable[[Ints, Ints], None]
 
 def write_qrels(path: Path, qrels: Qrels) -> None:
     """Write judgments in TREC form, with subtopics or 0 in the second column; all of them or nothing."""
-    rows = [(topic, "0", doc_id, grade) for topic, doc_id, grade in qrels.list_rows()]
+    rows = qrels.subtopics.list_rows() if qrels.subtopics else ((t, "0", d, g) for t, d, g in qrels.list_rows())
     with write_whole(path) as out:
-        for topic, second, doc_id, grade in rows if qrels.subtopics is None else qrels.subtopics.list_rows():
+        for topic, second, doc_id, grade in rows:
             out.write(f"{topic} {second} {doc_id} {grade}\n".encode())
 
 

@@ -195,7 +195,7 @@ class SubtopicGrades:
 
     def list_rows(self) -> list[tuple[str, str, str, int]]:
         """List topic, subtopic, document and grade of each judgment."""
-        topics = np.repeat(self.query_ids, np.diff(self.offsets)).tolist()
+        topics = np.repeat(np.array(self.query_ids, object), np.diff(self.offsets)).tolist()
         columns = topics, self.subtopics.decode_ids(), self.docs.decode_ids(), self.grades.tolist()
         return list(zip(*columns, strict=True))
 
@@ -247,10 +247,11 @@ class Qrels:
         subtopics = None if self.subtopics is None else self.subtopics.select(query_ids)
         return Qrels(tuple(query_ids), offsets, self.docs[rows], self.grades[rows], subtopics)
 
-    def list_rows(self) -> list[tuple[str, str, int]]:
-        """List topic, document and grade of each judgment."""
-        topics = np.repeat(self.query_ids, np.diff(self.offsets)).tolist()
-        return list(zip(topics, self.docs.decode_ids(), self.grades.tolist(), strict=True))
+    def list_rows(self, least: int | None = None) -> Iterator[tuple[str, str, int]]:
+        """List topic, document and grade of each judgment, or of those with at least the grade `least`."""
+        rows: Flags | slice = slice(None) if least is None else self.grades >= least
+        topics = np.repeat(np.array(self.query_ids, object), np.diff(self.offsets))[rows]
+        return zip(topics.tolist(), self.docs[rows].decode_ids(), self.grades[rows].tolist(), strict=True)
 
 
 def show_as_html(text: str) -> str:

@@ -81,7 +81,7 @@ def battles(
     from keystone.runs.config.run_config import MISSING_MODEL
     from keystone.runs.evaluation.answers.files import find_narratives, read_narratives
     from keystone.runs.evaluation.arena.answers import read_answer_sets
-    from keystone.runs.evaluation.arena.files import RULES, foresee_battles, read_arena, run_battles, write_arena
+    from keystone.runs.evaluation.arena.play import RULES, foresee_battles, read_arena, run_battles, write_arena
     from keystone.runs.evaluation.arena.tournament import Settings, make_leaderboard
     from keystone.runs.pipeline.model_runner import open_model_runner
     from keystone.runs.report.judging import describe_leaderboard, print_leaderboard, tell_foreseen

@@ -69,7 +69,7 @@ def report(
         raise UserError("expected --measure, --topics and --skip-bad with run files, scored answers, or many runs")
     board = None
     if battles is not None:
-        from keystone.runs.evaluation.arena.files import read_arena
+        from keystone.runs.evaluation.arena.play import read_arena
         from keystone.runs.evaluation.arena.tournament import make_leaderboard
 
         arena = read_arena(battles)

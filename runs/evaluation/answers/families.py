@@ -104,7 +104,10 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A measure of a topic, with a number for each column. It needs that the references have the fields `needs`."""
+    """A measure of a topic, with a number for each column.
+
+    If the references of a topic lack a field that `needs` names, the topic is not measured.
+    """
 
     columns: tuple[str, ...]
     needs: tuple[str, ...]

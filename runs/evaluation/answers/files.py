@@ -16,7 +16,6 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import unicode_name
-from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.use import UseRecord, keep_fresh, read_use_records
 from keystone.runs.pipeline.file_names import CONFIG, EVIDENCE, QUERIES
 from keystone.runs.track_rules import TRACKS, Track
@@ -313,6 +312,8 @@ def read_asked(paths: Sequence[Path], questions: Path | None = None, topics: Pat
 
 def read_narratives(paths: Sequence[Path], topics: Path | None = None) -> dict[str, str]:
     """Read the narratives of `topics`, else of the first run directory, by topic. `UserError` if there are none."""
+    from keystone.runs.config.read import read_config  # which loads YAML and all settings
+
     if topics is not None:
         return _read_narratives(topics)
     folder = next((path for path in paths if (path / CONFIG).is_file()), None)

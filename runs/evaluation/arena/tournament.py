@@ -228,7 +228,8 @@ def play(sets: Sequence[AnswerSet], judge: Judge, settings: Settings) -> list[Ju
         return judge_all(matches)
     run_ids, found, judged = [one.run_id for one in sets], list[Judgment](), set[Match]()
     matches.sort(key=_hash)
-    number = max(len(run_ids), -(-int(len(matches) * MOST_SHARE) // ROUNDS))  # at least one for each run
+    # A round has a twelfth of the matches that may be judged, and at least one for each run.
+    number = max(len(run_ids), -(-int(len(matches) * MOST_SHARE) // ROUNDS))
     counts = np.zeros((3, len(run_ids), len(run_ids)))
     while len(run_ids) > 1:
         chosen = choose_matches(matches, judged, run_ids, fit_ratings(counts, settings.both_orders), number)

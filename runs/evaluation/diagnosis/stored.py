@@ -82,7 +82,10 @@ class StoredRun:
         return list_rankings(self.config).query_ranking.name
 
     def find_best_ranks(self, names: Sequence[str], wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], int]:
-        """Find the best rank that each wanted document has, over its topic's queries, in these run files."""
+        """Find the best rank of each wanted document, over its topic's queries, in these run files.
+
+        A document that no list has is left out.
+        """
         asked = {query.id: docs for topic, docs in wanted.items() for query in self.queries[topic]}
         topic_of = {query.id: query.topic_id for own in self.queries.values() for query in own}
         return self._find_best(names, asked, topic_of)

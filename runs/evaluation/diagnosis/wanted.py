@@ -30,7 +30,7 @@ def read_relevant_documents(path: Path, relevant_from: int, store: Store) -> lis
     If the store has no document with a judged id, the id is that of a segment, and stands for its document. The
     document has the highest of its grades.
     """
-    relevant = [row for row in read_qrels(path).list_rows() if row[2] >= relevant_from]
+    relevant = list(read_qrels(path).list_rows(relevant_from))
     ids = [name for _, name, _ in relevant]
     doc_ids = [name if row >= 0 else document_id(name) for name, row in zip(ids, store.rows(ids).tolist(), strict=True)]
     grades: dict[tuple[str, str], int] = {}

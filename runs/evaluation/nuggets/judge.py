@@ -126,8 +126,8 @@ def read_passages(
     store: Store, topics: Sequence[Topic], judged: Judgments
 ) -> tuple[Mapping[str, dict[str, str]], list[str]]:
     """Read the texts of the relevant documents of each topic by id, best first, and caution about missing ones."""
-    rows = judged.qrels.select([topic.id for topic in topics]).list_rows()
-    relevant = [(topic_id, name) for topic_id, name, grade in rows if grade >= judged.relevant_from]
+    rows = judged.qrels.select([topic.id for topic in topics]).list_rows(judged.relevant_from)
+    relevant = [(topic_id, name) for topic_id, name, _ in rows]
     ids = {name for _, name in relevant}
     texts = read_texts(store, ids)
     found: dict[str, dict[str, str]] = {}

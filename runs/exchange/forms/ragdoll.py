@@ -11,8 +11,6 @@ from typing import Any
 from keystone.generation.types import Support
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
-from keystone.runs.evaluation.nuggets.judge import CitedAnswer as RatedAnswer
-from keystone.runs.evaluation.nuggets.judge import CitedSentence, read_cited_answers, write_cited_answers
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
 from keystone.runs.exchange.records import Record, count_unread, drop_repeated, has, read_form
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover, get_text
@@ -31,6 +29,8 @@ KEPT_PAIRS = (
 
 def read_ratings(path: Path) -> Handover:
     """Read answers with rated citations. Errors are those of `read_cited_answers`."""
+    from keystone.runs.evaluation.nuggets.judge import read_cited_answers  # which loads models and indexes
+
     answers = (
         CitedAnswer(
             one.topic_id,
@@ -47,6 +47,9 @@ def read_ratings(path: Path) -> Handover:
 
 def write_ratings(path: Path, content: Handover) -> None:
     """Write answers with the support of each citation; -1 stands for no rating."""
+    from keystone.runs.evaluation.nuggets.judge import CitedAnswer as RatedAnswer
+    from keystone.runs.evaluation.nuggets.judge import CitedSentence, write_cited_answers
+
     write_cited_answers(
         path,
         (

@@ -14,7 +14,7 @@ from keystone.indexing.corpora.segments import SHORT_LINE_CHARACTERS
 from keystone.indexing.types import Document
 from keystone.runs.report.html.markup import Html, element, isolate, join
 from keystone.runs.report.html.measures import Measures, render_plots, render_use
-from keystone.runs.report.html.read_run import AnswerView, CitedText, PlacedDocument, RunView, TopicView, shorten
+from keystone.runs.report.html.read_run import AnswerView, CitedText, PlacedDocument, RunView, TopicView
 from keystone.runs.report.html.settings import render_run_name
 from keystone.runs.report.story import COVERING_GRADE
 from keystone.runs.wording import plural
@@ -222,7 +222,7 @@ def _render_steps(steps: Sequence[Step]) -> Html:
     items = []
     for one in steps:
         about = one.query_id, one.doc_id, f"{one.prompt_tokens + one.reply_tokens:,} tokens"
-        texts = [isolate(shorten(text, STEP_CHARACTERS), "p") for text in (one.action, one.observation) if text]
+        texts = [isolate(text, "p") for text in (one.action, one.observation) if text]
         ended = element("p", f"ended: {one.stop}", class_="note") if one.stop else Html("")
         small = element("small", ", ".join(filter(None, about)))
         items.append(element("li", element("b", one.purpose), small, *texts, ended))
@@ -238,8 +238,6 @@ OPEN_SENTENCES = 4
 """How many sentences of the answer are shown at once. The further ones are folded."""
 AROUND_CHARACTERS = 160
 """How many characters of a cited text are shown before and after the sentence that supports."""
-STEP_CHARACTERS = 300
-"""The longest action or result of a reader's step that is shown whole."""
 
 
 def choose_answer(views: Sequence[RunView], values: Mapping[str, Mapping[str, float]]) -> tuple[int, TopicView] | None:

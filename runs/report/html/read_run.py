@@ -1,7 +1,7 @@
 """What the report shows of a run, and how a run directory is read for it: settings, costs and narratives."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,8 @@ from keystone.runs.pipeline.file_names import (
     name_system_file,
 )
 from keystone.runs.pipeline.model_runner import USAGE_FILE
-from keystone.runs.pipeline.stages.gather import decode_step
 from keystone.runs.pipeline.table import find_last_ranking, list_files
-from keystone.runs.report.trace import PURPOSES, tell_path
+from keystone.runs.report.trace import PURPOSES, read_trace, tell_path
 from keystone.runs.track_rules import Track
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, read_answer_file
 from keystone.runs.tracks.validate import detect_track, holds_answers
@@ -102,6 +101,7 @@ class TopicView:
     documents: tuple[PlacedDocument, ...]
     answer: AnswerView | None
     steps: tuple[Step, ...]
+    """The steps of a reader, with what the report shows of their texts."""
     use: UseRecord | None = None
     """The judgment of what use the answer is, if there is one."""
     path: tuple[str, ...] = ()
@@ -183,7 +183,10 @@ def _read_records(path: Path) -> Records:
 def _read_topic_views(
     folder: Path, config: RunConfig, narratives: Mapping[str, str], store: Store | None
 ) -> dict[str, TopicView]:
-    files = {name: _read_records(folder / name) for name in (QUERIES, GRADES, ANSWERS, TRACE)}
+    files = {name: _read_records(folder / name) for name in (QUERIES, GRADES, ANSWERS)}
+    steps: dict[str, list[Step]] = {}
+    for one in read_trace(folder) if (folder / TRACE).exists() else ():
+        steps.setdefault(one.topic_id, []).append(one.step)
     first = list_first(find_last_ranking(folder), MOST_DOCUMENTS)
     topics = {
         topic_id: Found(
@@ -192,7 +195,7 @@ def _read_topic_views(
             understood,
             next(iter(files[GRADES].get(topic_id, ())), None),
             next(iter(files[ANSWERS].get(topic_id, ())), None),
-            files[TRACE].get(topic_id, ()),
+            steps.get(topic_id, ()),
         )
         for topic_id, (understood,) in files[QUERIES].items()
     }
@@ -254,6 +257,8 @@ def _make_view(submitted: SubmittedAnswer, narrative: str) -> TopicView:
     )
 
 
+STEP_CHARACTERS = 300
+"""The longest action or result of a reader's step that is shown whole."""
 CITED_CHARACTERS = 1500
 """The longest cited text that is shown whole; a window of ten sentences has about as many characters."""
 
@@ -270,7 +275,7 @@ class Found:
     understood: Mapping[str, Any]
     graded: Mapping[str, Any] | None
     answered: Mapping[str, Any] | None
-    steps: Sequence[Mapping[str, Any]]
+    steps: Sequence[Step]
 
     def list_documents(self, first: Sequence[str]) -> list[str]:
         """List the ids of the documents to show: the first ones of the ranking, those chosen, and those cited."""
@@ -309,7 +314,6 @@ def make_topic_view(
         placed.append(
             PlacedDocument(document.id, document.title, fused, last, chosen.get(document.id, 0), tuple(places))
         )
-    steps = tuple(decode_step(dict(record)).step for record in found.steps)
     whole = next((query.question for query in queries if query.id == found.id), "")
     return TopicView(
         found.id,
@@ -318,9 +322,14 @@ def make_topic_view(
         tuple(queries),
         tuple(placed),
         _make_answer(found, documents),
-        steps,
-        path=tuple(tell_path(steps)) if all(step.purpose in PURPOSES for step in steps) else (),
+        tuple(map(_shorten_step, found.steps)),
+        path=tuple(tell_path(found.steps)) if all(step.purpose in PURPOSES for step in found.steps) else (),
     )
+
+
+def _shorten_step(step: Step) -> Step:
+    action, result = (shorten(text, STEP_CHARACTERS) for text in (step.action, step.observation))
+    return replace(step, shown="", reply="", action=action, observation=result, added=())
 
 
 def _make_answer(found: Found, documents: Mapping[str, Document]) -> AnswerView | None:

@@ -15,15 +15,17 @@ MODELS = "faiss onnx onnxruntime tokenizers keystone.generation.llm.client".spli
 COMPILED = ["numba", "scipy"]
 STAGES = "asyncio ssl keystone.generation.prompts keystone.runs.pipeline.stages".split()
 OTHERS = ["keystone.runs.cli.commands.run_commands", "keystone.runs.cli.commands.evaluate_command"]
+LIGHT = [*COMPILED, "yaml", "keystone.runs.evaluation.evaluate"]
 SEARCH = [*NEVER, *COMPILED, *STAGES, "keystone.generation.llm.client", "keystone.runs.python", "keystone.runs.trec"]
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A folder with a run, judgments, topics and an answer file."""
+    """A folder with a run, judgments, topics and rubrics."""
     (tmp_path / "run").write_text("1 Q0 bees 1 2.5 tag\n")
     (tmp_path / "qrels").write_text("1 0 bees 1\n")
     (tmp_path / "topics.jsonl").write_text('{"id": "1", "narrative": "bees"}\n')
+    (tmp_path / "rubrics.jsonl").write_text('{"qid": "1", "criteria": [{"text": "Bees.", "weight": 1}]}\n')
     return tmp_path
 
 
@@ -36,6 +38,7 @@ def files(tmp_path: Path) -> Path:
         ("show INDEX bees", [*SEARCH, *MODELS, *OTHERS, "yaml"]),
         ("validate FILES/run --topics FILES/topics.jsonl", [*NEVER, *MODELS, *STAGES]),
         ("fuse FILES/run FILES/run --out FILES/fused", [*NEVER, *MODELS, *STAGES]),
+        ("rubrics convert FILES/rubrics.jsonl --to ragdoll --out FILES/out.jsonl", [*NEVER, *MODELS, *LIGHT]),
         ("evaluate FILES/run --qrels FILES/qrels", ["jnius", "aiohttp", "openai", "opensearchpy", "uvicorn", *MODELS]),
     ],
 )

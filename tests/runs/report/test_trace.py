@@ -61,7 +61,7 @@ def test_a_trace_that_is_missing_or_damaged_or_lacks_the_topic_is_an_error(tmp_p
     with pytest.raises(UserError, match="no such file, expected the trace of a run"):
         read_trace(tmp_path)
     (tmp_path / "trace.jsonl").write_text('{"topic_id": "1"}\n')
-    with pytest.raises(UserError, match=r"trace\.jsonl:1: expected a step"):
+    with pytest.raises(UserError, match=r"trace\.jsonl:1: expected a step of a trace: query_id: missing$"):
         read_trace(tmp_path / "trace.jsonl")
     with pytest.raises(UserError, match="topic '9': not in the trace, expected one of 1, 2"):
         list(format_trace(read_trace(write_trace(tmp_path)), "9"))

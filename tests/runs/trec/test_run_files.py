@@ -436,6 +436,13 @@ def test_selected_queries_keep_their_rows() -> None:
     assert grades_of(make_qrels({"1": {"a": 0, "b": 2}}).select(["1"])) == {"1": {"b": 2, "a": 0}}
 
 
+def test_judgments_are_listed_from_a_grade_on() -> None:
+    judged = make_qrels({"1": {"a": 0, "b": 2}, "0": {"c": -1}, "2": {"d": 1}})
+    assert list(judged.list_rows()) == [("1", "b", 2), ("1", "a", 0), ("0", "c", -1), ("2", "d", 1)]
+    assert list(judged.list_rows(1)) == [("1", "b", 2), ("2", "d", 1)]
+    assert list(judged.select([]).list_rows(1)) == []
+
+
 @pytest.mark.skipif(not SHARED.exists(), reason="the real collections are not on this machine")
 def test_real_qrels_are_read_as_by_the_plain_reader() -> None:
     for path in sorted(SHARED.glob("*/qrels*")):

@@ -16,8 +16,8 @@ from keystone.generation.rules.answer_form import compare_coverage
 from keystone.generation.types import Failure, Reply
 from keystone.indexing.errors import Unusable, UserError
 from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_set, read_answer_sets
-from keystone.runs.evaluation.arena.files import Tournament, read_arena, run_battles, write_arena
 from keystone.runs.evaluation.arena.fit import fit_ratings
+from keystone.runs.evaluation.arena.play import Tournament, read_arena, run_battles, write_arena
 from keystone.runs.evaluation.arena.tournament import (
     Judgment,
     Settings,

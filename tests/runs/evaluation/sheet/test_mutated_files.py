@@ -11,7 +11,7 @@ import pytest
 
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.arena.answers import read_answer_sets
-from keystone.runs.evaluation.arena.files import read_arena
+from keystone.runs.evaluation.arena.play import read_arena
 from keystone.runs.evaluation.arena.tournament import make_leaderboard
 from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.evaluation.nuggets.judge import read_cited_answers

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from keystone.runs.evaluation.arena.answers import read_answer_sets
-from keystone.runs.evaluation.arena.files import run_battles
+from keystone.runs.evaluation.arena.play import run_battles
 from keystone.runs.evaluation.arena.tournament import Settings
 from keystone.runs.evaluation.nuggets.judge import read_cited_answers
 from keystone.runs.evaluation.nuggets.score import score_cited

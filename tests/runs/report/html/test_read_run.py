@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from keystone.indexing.errors import UserError
-from keystone.runs.report.html.narratives import STEP_CHARACTERS
-from keystone.runs.report.html.read_run import Place, QueryView, read_answer_view, read_view, shorten
+from keystone.runs.report.html.read_run import STEP_CHARACTERS, Place, QueryView, read_answer_view, read_view
 from keystone.runs.report.html.write import write_report
 from keystone.runs.trec.run_files import find_ranks, list_first
 from tests.runs.report.test_trace import RESEARCH
@@ -48,7 +47,8 @@ def test_a_view_has_the_queries_ranks_grades_answer_and_steps_of_a_topic(run: Pa
     assert [(one.id, one.text) for one in topic.answer.cited] == [(SEGMENT_IDS[1], TEXT), (SEGMENT_IDS[2], TEXT)]
     (step,) = topic.steps
     assert (step.prompt_tokens + step.reply_tokens, step.action) == (1020, HOSTILE)
-    assert len(shorten(step.observation, STEP_CHARACTERS)) == STEP_CHARACTERS + 2
+    assert step.observation == f"{'x' * STEP_CHARACTERS} …"
+    assert (step.shown, step.reply, step.added) == ("", "", ())
 
 
 def test_the_report_tells_the_path_of_an_agent_and_escapes_what_it_searched_for(run: Path, tmp_path: Path) -> None:
@@ -186,6 +186,10 @@ def test_a_folder_without_a_run_or_with_a_damaged_one_is_an_error(tmp_path: Path
     (tmp_path / "qrels.txt").write_text("77 0 a 1\n")
     with pytest.raises(UserError, match="none of its topics is judged in "):
         write_report([run], out, tmp_path / "qrels.txt")
+    (run / "trace.jsonl").write_text('{"topic_id": "1"}\n')
+    with pytest.raises(UserError, match=r"trace\.jsonl:1: expected a step of a trace: query_id: missing$"):
+        write_report([run], out)
+    (run / "trace.jsonl").unlink()
     (run / "queries.jsonl").write_text('{"topic_id": "1"}\n')
     with pytest.raises(UserError, match="one of its files is not of a run: KeyError"):
         write_report([run], out)
