@@ -64,7 +64,10 @@ def score_by_rank(hits: Hits) -> Hits:
 
 
 def score_by_borda(hits: Hits) -> Hits:
-    """Replace scores by Borda's points, divided by the group's documents. What a list lacks gets a score there, too."""
+    """Replace scores by Borda's points, divided by the group's documents.
+
+    A document gets points in a list that lacks it, too.
+    """
     points = hits.add_absent_documents()
     return replace(points, scores=points.scores / hits.candidates[hits.groups][points.document])
 
@@ -163,7 +166,7 @@ def isr(hits: Hits) -> Floats:
 
 
 def log_isr(hits: Hits) -> Floats:
-    """Logarithmic ISR: ln n times sum 1 / r^2 (Mourao et al., CMIG 2015). What only one list has scores 0."""
+    """Logarithmic ISR: ln n times sum 1 / r^2 (Mourao et al., CMIG 2015). A document of one list alone scores 0."""
     return logn_isr(hits, sigma=0)
 
 

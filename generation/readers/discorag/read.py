@@ -49,7 +49,7 @@ from keystone.indexing.vectors.embed import embed_queries
 REPLY_TOKENS = 300
 """The most tokens of a reply."""
 OBSERVATION_SHARE = 4
-"""An observation shows at most one part in so many of the window."""
+"""An observation may fill the window divided by this number, and no more."""
 
 _SHOWN_ID = re.compile(r'(?m)^<document id="(\d+)">$|node (\d+)')
 
