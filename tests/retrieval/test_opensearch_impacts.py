@@ -21,12 +21,13 @@ from keystone.indexing.opensearch.cluster import place_of
 from keystone.retrieval.backends import open_impacts, open_store
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.models.checkpoints import find_splade
+from tests.support.mutation import FUZZ_CASES
 from tests.support.runs.command_line import keystone
 from tests.support.servers.opensearch import Cluster
 
 WORDS = sorted({word.strip(".,").lower() for _, text in CORPUS.values() for word in text.split()})
 
-QUERIES = 8
+QUERIES = 20 if FUZZ_CASES else 8
 
 
 def write_texts(path: Path, ids: range, seed: int) -> Path:
