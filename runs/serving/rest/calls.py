@@ -1,7 +1,7 @@
 """The operations of the REST interface: each makes the bytes of its reply, in the form of Pyserini's servers."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -199,19 +199,13 @@ async def _search(documents: StoredDocuments, asked: Arguments) -> Reply:
     else:
         raws = await documents.read(doc_ids)
         payloads = [None if raw is None else orjson.dumps(cut_payload(parse_payload(raw), most)) for raw in raws]
-    candidates = (
-        b'{"docid":%b,"score":%a,"rank":%d,"doc":%b}'
-        % (orjson.dumps(hit.doc_id), hit.score, hit.rank, payload or b"null")
+    candidates = [
+        {"docid": hit.doc_id, "score": hit.score, "rank": hit.rank, "doc": orjson.Fragment(payload or b"null")}
         for hit, payload in zip(hits, payloads, strict=True)
-    )
+    ]
     told = describe_languages(service.index)
     head = {"api": "v1", "index": asked["index"], **told, "query": {"text": asked["query"]}}
-    return _reply_with(candidates, head, doc_ids)
-
-
-def _reply_with(candidates: Iterable[bytes], head: Mapping[str, Any], doc_ids: list[str]) -> Reply:
-    """Make the reply of a search, whose candidates are encoded already."""
-    return Reply(b'%b,"candidates":[%b]}' % (orjson.dumps(head)[:-1], b",".join(candidates)), surfaced=doc_ids)
+    return Reply(orjson.dumps({**head, "candidates": candidates}), surfaced=doc_ids)
 
 
 async def _fetch_document(documents: StoredDocuments, asked: Arguments) -> Reply:
@@ -253,11 +247,12 @@ async def _search_first(documents: StoredDocuments, asked: Arguments) -> Reply:
     hits = await operations.search(documents.service, asked["query"], asked["hits"])
     doc_ids = [hit.doc_id for hit in hits]
     objects = await documents.encode(doc_ids, "object")
-    candidates = (
-        b'{"docid":%b,"score":%a,"doc":%b}' % (orjson.dumps(hit.doc_id), hit.score, found or b"null")
+    candidates = [
+        {"docid": hit.doc_id, "score": hit.score, "doc": orjson.Fragment(found or b"null")}
         for hit, found in zip(hits, objects, strict=True)
-    )
-    return _reply_with(candidates, {"query": {"text": asked["query"], "qid": asked["qid"]}}, doc_ids)
+    ]
+    query = {"text": asked["query"], "qid": asked["qid"]}
+    return Reply(orjson.dumps({"query": query, "candidates": candidates}), surfaced=doc_ids)
 
 
 async def _search_index(documents: StoredDocuments, asked: Arguments) -> Reply:
@@ -265,13 +260,13 @@ async def _search_index(documents: StoredDocuments, asked: Arguments) -> Reply:
     hits = await operations.search(documents.service, asked["query"], asked["hits"])
     doc_ids = [hit.doc_id for hit in hits]
     texts = await documents.encode(doc_ids, "contents")
-    candidates = (
-        b'{"docid":%b,"score":%a,"document_txt":%b,"document_img_path":null,"encoded_img":null}'
-        % (orjson.dumps(hit.doc_id), hit.score, text or b'""')
+    no_image = {"document_img_path": None, "encoded_img": None}
+    candidates = [
+        {"docid": hit.doc_id, "score": hit.score, "document_txt": orjson.Fragment(text or b'""'), **no_image}
         for hit, text in zip(hits, texts, strict=True)
-    )
+    ]
     query = {"qid": asked["qid"], "query_txt": asked["query"], "query_img_path": None, "query_modality": "text"}
-    return _reply_with(candidates, {"query": {**query, "fp16": False}}, doc_ids)
+    return Reply(orjson.dumps({"query": {**query, "fp16": False}, "candidates": candidates}), surfaced=doc_ids)
 
 
 async def _fetch_index_document(documents: StoredDocuments, asked: Arguments) -> Reply:
