@@ -34,13 +34,24 @@ MOST_ADDED_WORDS = 6
 
 _MODAL = "(?:can|may|must|will|would|should|could|might)"
 _PAST = "(?:led|made|gave|took|kept|left|let|put|cost|meant|brought|came|became|began)"
+_VERB = (
+    "(?:adds|allows|applies|avoids|brings|causes|changes|comes|concerns|costs|covers|creates|depends|explains|follows"
+    "|gives|goes|helps|holds|keeps|leads|leaves|lets|makes|matters|means|needs|prevents|proves|raises|requires|returns"
+    "|saves|serves|shows|stops|suggests|suits|supports|takes|tells|turns|weakens|works)"
+)
+"""Verbs that no noun after "this" is likely to be."""
 _AFTER_VERB = r"(?:the|an?|no|not|to|that|how|why|its?|them|their|his|her|all|each|every|[A-Z]\w*)"
+_EXISTS = f"(?:is|are|was|were|has|have|had|{_MODAL}|remains?|seems?|exists?|stands?|stood|lies?|comes?|came)"
 _OPENING = re.compile(
     r"(?:It(?! (?:is|was|seems|takes|follows)\b[^,;:]{0,30} (?:to|that|who|which|whether|how|why)\b)"
     r"|Its|They|Them|Their|Theirs|He|She|His|Her|What (?:it|they))\b"
     rf"|The (?:former|latter)\b(?= (?:is|are|was|were|has|have|had|do|does|did|{_MODAL})\b)"
     rf"|(?:This|That) (?:(?:is|was)\b(?!,)|(?:has|had|does|did|{_MODAL}|{_PAST})\b"
-    rf"|[a-z]{{2,}}(?:s|ed)\b(?= {_AFTER_VERB}\b))"
+    rf"|(?:[a-z]+ly )?{_VERB}\b|[a-z]{{2,}}(?:s|ed)\b(?= {_AFTER_VERB}\b))"
+    rf"|There(?:,| (?!{_EXISTS}\b)[A-Za-z]+)"
+    r"|(?:After|At|Before|By|During|For|From|In|On|Since|Under|Until|With)"
+    r"(?: (?!(?:as|because|how|if|that|what|when|where|which|whom|why)\b)[a-z0-9]+){1,5},?"
+    r" (?:however, |therefore, |in turn, )?(?:he|she|they)\b"
     rf"|(?:These|Those) (?:are|were|have|had|do|did|{_MODAL})\b"
     r"|(?:Of|For|In|With|From|To) (?:it|them)\b"
     r"|(?!(?:After|Although|As|Because|Before|How|If|Once|Since|That|Though|Unless|Until|What|When|Whenever|Where"
@@ -49,7 +60,7 @@ _OPENING = re.compile(
     r"(?:[A-Z][a-z]+ (?:its?|they|them|their|he|she|him|his|her)"
     r"|(?:To|First|Next|Then|Finally|Therefore|So) [a-z]+ (?:it|they|them|him))\b"
 )
-"""An opening whose pronoun stands for a thing in another sentence: `It is`, `This raises`, `To install it`.
+"""An opening whose pronoun stands for a thing in another sentence: `It is`, `This raises`, `In public he`.
 
 A sentence may still go on from the one before by a demonstrative that has its noun, or by "then" and "against this".
 """
