@@ -17,7 +17,7 @@ import orjson
 from benchmarks.table import Row, compare_costs
 from benchmarks.texts import iterate_passages
 
-SIZES_DOCUMENTS = (10_000, 100_000, 1_000_000)
+SIZES_DOCUMENTS = (10_000, 100_000, 300_000, 1_000_000)
 WORDS = 20
 MOST_MEMORY_BYTES = 1e9
 LARGEST_GROWTH = 1.1
