@@ -48,7 +48,7 @@ def test_the_demo_prints_the_table_of_the_readme_and_one_narrative(
     assert printed.count(": valid for rag25, 1 warning\n") == 6
     _, _, story = printed.partition("\nNarrative 8 in keystone:\n")
     assert "\n  [1] Deployment checklist: Performance optimizations: 1, 6, 7\n" in story
-    assert "\nFirst run manage.py check --deploy against your production settings, because it\n" in story
+    assert "\nFirst write separate production settings and run manage.py check --deploy\n" in story
     assert "\n  [9] Run manage.py check --deploy  Some of the checks described below can be\n" in story
     assert story.endswith("\nOpen in a browser, to see the runs side by side: demo-out/report.html\n")
     assert "<title>narrative, rules, listwise, keystone – Keystone</title>" in Path("demo-out/report.html").read_text()
