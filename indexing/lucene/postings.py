@@ -75,7 +75,7 @@ class Postings:
             return np.array(list(map(self._find_term, asked)), np.int64)
         from keystone.indexing.lucene.loops import find_terms
 
-        ends = np.cumsum([0, *(len(term) for term in asked)])
+        ends = np.cumsum([0, *map(len, asked)])
         places: NDArray[np.int64] = find_terms(
             self.terms, self.term_ends, np.frombuffer(b"".join(asked), np.uint8), ends
         )

@@ -2,18 +2,18 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pkgutil import resolve_name
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from keystone.runs.serving.agents.server import open_sessions
 from keystone.runs.serving.call_log import Front
 from keystone.runs.serving.served import Served
+from keystone.runs.serving.server import HEADERS
 from keystone.runs.serving.server.guard import Guard, GuardedApp
 from keystone.runs.serving.server.metrics import Metrics, make_routes
 from keystone.runs.serving.service import Service
@@ -57,8 +57,9 @@ def make_app(served: Served, guard: Guard) -> GuardedApp:
         with served.use() as service:
             if "fronts" not in service.apps:
                 service.apps["fronts"] = _make_app(service)
+            scope[HEADERS].append((INDEX_HEADER, service.index.key.encode()))
             own_scope = dict(scope)  # else an idle connection would keep the routes, and so the service
-            await service.apps["fronts"](own_scope, receive, partial(_send_key, service.index.key.encode(), send))
+            await service.apps["fronts"](own_scope, receive, send)
 
     return GuardedApp(dispatch, guard, metrics)
 
@@ -77,13 +78,6 @@ def _make_app(service: Service) -> ASGIApp:
         await app(scope, receive, send)
 
     return dispatch
-
-
-async def _send_key(key: bytes, send: Send, message: Message) -> None:
-    """Send a message; the head of a reply gets the key of its index."""
-    if message["type"] == "http.response.start":
-        message = {**message, "headers": [*message["headers"], (INDEX_HEADER, key)]}
-    await send(message)
 
 
 async def _show_error(_request: Request, error: Exception) -> Response:

@@ -186,14 +186,6 @@ class Service:
         return [*self.engine.systems, *FUSING_METHODS]
 
 
-class Hit(NamedTuple):
-    """A document of a ranking; `rank` counts from 1."""
-
-    rank: int
-    doc_id: str
-    score: float
-
-
 class Titled(NamedTuple):
     """The id of a document, and its title."""
 
@@ -240,8 +232,8 @@ async def search(
     method: str = "bm25",
     bm25: Bm25 | None = None,
     language: str | None = None,
-) -> list[Hit]:
-    """Rank the `k` best documents for a text.
+) -> Hits:
+    """Rank the `k` best documents for a text: their ids with their scores.
 
     For the method `bm25`, `bm25` replaces the configuration's parameters, and `language` names the documents that are
     searched, if they have languages of their own. `UserError` for a text without words, an unknown method, a `k`
@@ -252,19 +244,19 @@ async def search(
         raise UserError(f"k: found {k}, expected 1 to {MOST_HITS}")
     if method not in service.methods:
         raise UserError(f"method: found {method!r}, expected one of {', '.join(service.methods)}")
-    topic, engine = Topic(TOPIC_ID, text), service.engine
     if method == "bm25":
         code = service.index.with_language(language).language if language else None
-        found: Hits = await service.bm25.search(text, k, bm25, code)
-    elif method == "decomposed":
+        return await service.bm25.search(text, k, bm25, code)
+    topic, engine = Topic(TOPIC_ID, text), service.engine
+    if method == "decomposed":
         work = engine.perform(
             topic, NARRATIVE_STAGES, lambda values: list_hits(values.job.store, values.get(NARRATIVE_FILE), 0)
         )
-        found = await engine.run(work)
+        found: Hits = await engine.run(work)
     else:
         query = make_narrative_query(topic)
         found = await engine.run((engine.hybrid if method == "hybrid" else engine.systems[method]).ask(query))
-    return [Hit(rank, doc_id, score) for rank, (doc_id, score) in enumerate(found[:k], 1)]
+    return found[:k]
 
 
 async def fetch_documents(service: Service, doc_ids: list[str]) -> list[Document]:

@@ -147,22 +147,22 @@ async def search(service: Service, asked: Search) -> Reply:
     """Search, and show each document by the segment that shares most terms with the query."""
     last = asked.start + asked.k - 1
     hits = (await serving.search(service, asked.query, last, asked.method))[asked.start - 1 :]
-    documents = await serving.fetch_documents(service, [hit.doc_id for hit in hits])
+    documents = await serving.fetch_documents(service, [doc_id for doc_id, _ in hits])
 
     def choose() -> list[Passage]:
-        return [choose_passage(one, asked.query, hit.score) for one, hit in zip(documents, hits, strict=True)]
+        return [choose_passage(one, asked.query, score) for one, (_, score) in zip(documents, hits, strict=True)]
 
     passages = await asyncio.to_thread(choose)
     items = [
         {
-            "rank": hit.rank,
+            "rank": rank,
             "segment": passage.id,
-            "document": hit.doc_id,
+            "document": doc_id,
             "title": passage.title[:MOST_TITLE_CHARACTERS],
-            "score": hit.score,
+            "score": score,
             "text": passage.text,
         }
-        for hit, passage in zip(hits, passages, strict=True)
+        for rank, ((doc_id, score), passage) in enumerate(zip(hits, passages, strict=True), asked.start)
     ]
     body, shown = _fit_items("results", items, asked, "fetch_segment gives the whole text")
     return Reply(body, surfaced=[passage.id for passage in passages[:shown]])

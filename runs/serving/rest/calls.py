@@ -1,6 +1,5 @@
 """The operations of the REST interface: each makes the bytes of its reply, in the form of Pyserini's servers."""
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -37,44 +36,38 @@ MOST_REQUESTS = 64
 class StoredDocuments:
     """A service, and its documents by id, each encoded once as long as the cache has room. Only one event loop may ask.
 
-    The cache holds at most `CACHE_BYTES` of JSON. If it is full, the document that was used longest ago leaves it.
+    The cache holds at most `CACHE_BYTES` of JSON. If it is full, the document that came first leaves it.
     """
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self._batches: Batches[Sequence[str], list[str | None]] = Batches(_open_reading(service), MOST_REQUESTS)
-        self._encoded: OrderedDict[tuple[Form, str], bytes] = OrderedDict()
+        self._encoded: dict[Form, dict[str, bytes]] = {form: {} for form in ENCODERS}
         self._bytes = 0
 
     async def encode(self, doc_ids: Sequence[str], form: Form) -> list[bytes | None]:
         """Encode documents, in order; None for an id that the index lacks."""
-        cache, found = self._encoded, list[bytes | None]()
-        missing = list[int]()
-        for place, doc_id in enumerate(doc_ids):
-            own = cache.get(key := (form, doc_id))
-            found.append(own)
-            if own is None:
-                missing.append(place)
-            else:
-                cache.move_to_end(key)
-        if missing:
+        found = list(map(self._encoded[form].get, doc_ids))
+        if None in found:
+            missing = [place for place, own in enumerate(found) if own is None]
             raws = await self.read([doc_ids[place] for place in missing])
             for place, raw in zip(missing, raws, strict=True):
                 if raw is not None:
-                    found[place] = self._keep((form, doc_ids[place]), ENCODERS[form](raw))
+                    found[place] = self._keep(form, doc_ids[place], ENCODERS[form](raw))
         return found
 
     async def read(self, doc_ids: Sequence[str]) -> list[str | None]:
         """Read documents as they are stored, in order; None for an id that the index lacks."""
         return await self._batches.ask(doc_ids)
 
-    def _keep(self, key: tuple[Form, str], encoded: bytes) -> bytes:
-        if key not in self._encoded:
-            self._encoded[key] = encoded
+    def _keep(self, form: Form, doc_id: str, encoded: bytes) -> bytes:
+        cache = self._encoded[form]
+        if doc_id not in cache:
+            cache[doc_id] = encoded
             self._bytes += len(encoded)
             while self._bytes > CACHE_BYTES:
-                _, oldest = self._encoded.popitem(last=False)
-                self._bytes -= len(oldest)
+                fullest = max(self._encoded.values(), key=len)
+                self._bytes -= len(fullest.pop(next(iter(fullest))))
         return encoded
 
 
@@ -192,7 +185,7 @@ async def _search(documents: StoredDocuments, asked: Arguments) -> Reply:
     bm25, most = replace(documents.service.bm25.default, **given), asked.get("max_doc_length")
     service, language = documents.service, asked.get("language")
     hits = await operations.search(service, asked["query"], asked["hits"], asked["method"], bm25, language)
-    doc_ids = [hit.doc_id for hit in hits]
+    doc_ids = [doc_id for doc_id, _ in hits]
     form: Form = "parsed" if asked["parse"] else "raw"
     if most is None:
         payloads = await documents.encode(doc_ids, form)
@@ -200,8 +193,8 @@ async def _search(documents: StoredDocuments, asked: Arguments) -> Reply:
         raws = await documents.read(doc_ids)
         payloads = [None if raw is None else orjson.dumps(cut_payload(parse_payload(raw), most)) for raw in raws]
     candidates = [
-        {"docid": hit.doc_id, "score": hit.score, "rank": hit.rank, "doc": orjson.Fragment(payload or b"null")}
-        for hit, payload in zip(hits, payloads, strict=True)
+        {"docid": doc_id, "score": score, "rank": rank, "doc": orjson.Fragment(payload or b"null")}
+        for rank, ((doc_id, score), payload) in enumerate(zip(hits, payloads, strict=True), 1)
     ]
     told = describe_languages(service.index)
     head = {"api": "v1", "index": asked["index"], **told, "query": {"text": asked["query"]}}
@@ -245,11 +238,11 @@ async def _decompose(documents: StoredDocuments, asked: Arguments) -> Reply:
 async def _search_first(documents: StoredDocuments, asked: Arguments) -> Reply:
     """Anserini's first server: `GET /api/v1.0/indexes/INDEX/search`."""
     hits = await operations.search(documents.service, asked["query"], asked["hits"])
-    doc_ids = [hit.doc_id for hit in hits]
+    doc_ids = [doc_id for doc_id, _ in hits]
     objects = await documents.encode(doc_ids, "object")
     candidates = [
-        {"docid": hit.doc_id, "score": hit.score, "doc": orjson.Fragment(found or b"null")}
-        for hit, found in zip(hits, objects, strict=True)
+        {"docid": doc_id, "score": score, "doc": orjson.Fragment(found or b"null")}
+        for (doc_id, score), found in zip(hits, objects, strict=True)
     ]
     query = {"text": asked["query"], "qid": asked["qid"]}
     return Reply(orjson.dumps({"query": query, "candidates": candidates}), surfaced=doc_ids)
@@ -258,12 +251,12 @@ async def _search_first(documents: StoredDocuments, asked: Arguments) -> Reply:
 async def _search_index(documents: StoredDocuments, asked: Arguments) -> Reply:
     """Pyserini 1: `POST /v1/indexes/INDEX/search`."""
     hits = await operations.search(documents.service, asked["query"], asked["hits"])
-    doc_ids = [hit.doc_id for hit in hits]
+    doc_ids = [doc_id for doc_id, _ in hits]
     texts = await documents.encode(doc_ids, "contents")
     no_image = {"document_img_path": None, "encoded_img": None}
     candidates = [
-        {"docid": hit.doc_id, "score": hit.score, "document_txt": orjson.Fragment(text or b'""'), **no_image}
-        for hit, text in zip(hits, texts, strict=True)
+        {"docid": doc_id, "score": score, "document_txt": orjson.Fragment(text or b'""'), **no_image}
+        for (doc_id, score), text in zip(hits, texts, strict=True)
     ]
     query = {"qid": asked["qid"], "query_txt": asked["query"], "query_img_path": None, "query_modality": "text"}
     return Reply(orjson.dumps({"query": {**query, "fp16": False}, "candidates": candidates}), surfaced=doc_ids)

@@ -243,15 +243,15 @@ class _Endpoint:
 
     async def _find(self, parts: list[str], scope: Scope, receive: Receive) -> Call | Reply:
         """Find the call that a request asks for, or the reply that needs none."""
-        method = scope["method"]
+        if scope["method"] != "GET":
+            is_first = parts[0] == "indexes"
+            return await self._find_for_pyserini_1(parts[1:], scope, receive) if is_first else ONLY_GET
         at = self._find_id(parts)
         asks_text = parts[-1] in OF_A_TEXT and len(parts) > 1 and (at is None or self._has(parts[:-1]))
-        is_newer = method == "GET" and (asks_text or (at is not None and at > 1))
+        is_newer = asks_text or (at is not None and at > 1)
         is_document = parts[2:3] == ["documents"] and not self._has(parts[: -1 if asks_text else at])
         if parts[0] == "indexes" and (is_document or not is_newer):
             return await self._find_for_pyserini_1(parts[1:], scope, receive)
-        if method != "GET":
-            return ONLY_GET
         asked, session = _parse_query(scope["query_string"])
         if asks_text:
             index = self._name("/".join(parts[:-1]))

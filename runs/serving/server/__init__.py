@@ -2,5 +2,7 @@
 
 REPLY_S = 300.0
 """How long a request may take to the beginning of its reply, unless the user sets another time."""
+HEADERS = "keystone.headers"
+"""The key of a request's scope for the list of headers that its reply gets beside those of its front."""
 WHOLE = "keystone.whole"
 """The key of a request's scope that says that all of its body has arrived."""

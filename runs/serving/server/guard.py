@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.keys import read_key
-from keystone.runs.serving.server import REPLY_S, WHOLE
+from keystone.runs.serving.server import HEADERS, REPLY_S, WHOLE
 from keystone.runs.serving.server.json_replies import make_error, send_json
 from keystone.runs.serving.server.metrics import Metrics
 
@@ -68,7 +68,6 @@ def choose_guard(host: str, reply_s: float = REPLY_S) -> Guard:
     return Guard(token, reply_s=reply_s)
 
 
-@lru_cache
 def is_local(host: str) -> bool:
     """Tell whether a host is this machine and can be reached from nowhere else."""
     try:
@@ -126,19 +125,24 @@ class GuardedApp:
             return
         begun, status, metrics = time.perf_counter(), 0, self._metrics
         headers: Headers = dict(scope["headers"])
-        request_id, body = _name_request(headers), _Body(scope, headers, receive, self._guard.body_s)
-
-        async def identify(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], (b"x-request-id", request_id)]}
-            await send(message)
+        body = _Body(scope, headers, receive, self._guard.body_s)
+        request_id = (b"x-request-id", _name_request(headers))
+        scope[HEADERS] = [request_id]
 
         async def watch(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 limit.reschedule(None)
-            await identify(message)
+                message = {**message, "headers": [*message["headers"], *scope[HEADERS]]}
+            await send(message)
+
+        async def refuse(refusal: _Refusal) -> None:
+            nonlocal status
+            if status:  # the answer has begun, so the connection ends without its rest
+                raise refusal
+            status = refusal.status
+            await _refuse(send, refusal, request_id, body.unread)
 
         metrics.under_way += 1
         try:
@@ -146,17 +150,13 @@ class GuardedApp:
                 self._check(scope, headers)
                 await self._app(scope, await self._take_body(body, receive), watch)
         except _Refusal as refusal:
-            await self._refuse(identify, refusal, bool(status), body)
-            status = status or refusal.status
+            await refuse(refusal)
         except TimeoutError:
-            late = _Refusal(504, f"no answer within {self._guard.reply_s:g} seconds")
-            await self._refuse(identify, late, bool(status), body)
-            status = status or 504
+            await refuse(_Refusal(504, f"no answer within {self._guard.reply_s:g} seconds"))
         except Exception as error:
             error.add_note(f"The request: {scope['method']} {scope['path']!r}")
             if not status:
-                status = 500
-                await self._refuse(identify, _Refusal(status, "Internal server error"), False, body)
+                await refuse(_Refusal(500, "Internal server error"))
             raise
         finally:
             metrics.under_way -= 1
@@ -169,9 +169,10 @@ class GuardedApp:
         """Raise `_Refusal` for a request that may not ask, or has come at a bad time."""
         guard = self._guard
         if guard.token is None:
-            name = headers.get(b"host", b"").decode("latin-1").lower()
-            if not is_local(re.sub(r":\d+$", "", name)):
-                raise _Refusal(403, f"Host: found {name[:100]!r}, expected localhost: this server has no token")
+            name = headers.get(b"host", b"")
+            if not _names_this_machine(name):
+                found = name.decode("latin-1").lower()[:100]
+                raise _Refusal(403, f"Host: found {found!r}, expected localhost: this server has no token")
         elif scope["path"] not in OPEN_PATHS and not _has_token(headers, guard.token):
             raise _Refusal(401, "Unauthorized: expected the header Authorization: Bearer TOKEN, or X-API-Key: TOKEN")
         if scope["path"] not in OPEN_PATHS and (header := _find_other_site(headers)):
@@ -204,19 +205,21 @@ class GuardedApp:
 
         return receive_whole
 
-    async def _refuse(self, send: Send, refusal: _Refusal, begun: bool, body: _Body) -> None:
-        """Send an error, unless the answer has begun: then the connection ends without its rest.
 
-        The answer stays open as long as the body of its request is unread.
-        """
-        if begun:
-            raise refusal
-        headers = [(b"connection", b"close")] if refusal.status in (408, 413) else []
-        if refusal.status == 429:
-            headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
-        if refusal.status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
-        await send_json(send, make_error(str(refusal), refusal.status), *headers, more_body=body.unread)
+async def _refuse(send: Send, refusal: _Refusal, request_id: tuple[bytes, bytes], more_body: bool) -> None:
+    """Send an error. The answer stays open with `more_body`, as long as the body of its request is unread."""
+    headers = [(b"connection", b"close")] if refusal.status in (408, 413) else []
+    if refusal.status == 429:
+        headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
+    if refusal.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send_json(send, make_error(str(refusal), refusal.status), *headers, request_id, more_body=more_body)
+
+
+@lru_cache
+def _names_this_machine(host: bytes) -> bool:
+    """Tell whether the header `Host` names this machine itself, with or without a port."""
+    return is_local(re.sub(r":\d+$", "", host.decode("latin-1").lower()))
 
 
 def _name_request(headers: Headers) -> bytes:

@@ -54,7 +54,7 @@ def test_an_index_without_embeddings_serves_all_but_dense_search(tmp_path: Path)
     with open_service(config, NO_LOG) as service:
         for method in service.methods:
             if method != "dense":
-                assert asyncio.run(operations.search(service, "honey bees", 1, method))[0].doc_id == "beekeeping"
+                assert asyncio.run(operations.search(service, "honey bees", 1, method))[0][0] == "beekeeping"
         with pytest.raises(UserError, match=r"has no embeddings for dense search: .* built without --no-dense"):
             asyncio.run(operations.search(service, "honey bees", 1, "dense"))
         found = asyncio.run(operations.answer(service, "How do honey bees live?"))
