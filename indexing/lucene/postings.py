@@ -9,6 +9,7 @@ import sys
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ from keystone.indexing.lucene.write import CONTENTS_FIELD, open_reader
 from keystone.indexing.types import Progress, silent
 
 TERMS_AT_ONCE = 4096
+ENTRIES_BYTES = 1 << 22
+"""The bytes of pairs of document and frequency that are read at a time: a multiple of the 8 of a pair."""
 FEW_TERMS = 10_000
 """Up to this many terms, Python finds them sooner than a process loads Numba."""
 CHECKED_BYTES = 1 << 28
@@ -97,29 +100,44 @@ def write_postings(lucene: Path, folder: Path, progress: Progress = silent) -> N
     reader = open_reader(lucene)
     terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(reader, CONTENTS_FIELD)
     folder.mkdir()
-    term_ends, offsets, most = [0], [0], 1
+    sizes: list[NDArray[Any]] = [np.zeros((1, 2), np.int64)]
+    most = 1
     with (
         (folder / "terms").open("wb") as names,
         (folder / "entries").open("wb") as entries,
         progress("Copying the postings", None) as tick,
     ):
-        for counts, lengths, content, copied in _copy_terms(terms):
+        for heads, content, copied in _copy_terms(terms):
             names.write(content)
             entries.write(copied)
             most = max(most, int(np.frombuffer(copied, "<i4")[1::2].max()))
-            term_ends += (term_ends[-1] + np.cumsum(lengths, dtype=np.int64)).tolist()
-            offsets += (offsets[-1] + np.cumsum(counts, dtype=np.int64)).tolist()
-            tick(len(counts))
-    np.save(folder / "term_ends.npy", np.array(term_ends, np.int64))
-    np.save(folder / "offsets.npy", np.array(offsets, np.int64))
-    pairs = np.memmap(folder / "entries", "<i4", "r", shape=(offsets[-1], 2)) if offsets[-1] else np.empty((0, 2), "i4")
-    for name, column, kind in (("rows", 0, np.int32), ("frequencies", 1, frequency_type(most))):
-        made = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, (len(pairs),))
-        made[:] = pairs[:, column]
-        made.flush()
-    (folder / "entries").unlink()
+            sizes.append(heads)
+            tick(len(heads))
+    ends = np.cumsum(np.concatenate(sizes), axis=0, dtype=np.int64)
+    for name, own in zip(("offsets", "term_ends"), ends.T, strict=True):
+        np.save(folder / f"{name}.npy", np.ascontiguousarray(own))
+    _divide_entries(folder, int(ends[-1, 0]), frequency_type(most))
     np.save(folder / "lengths.npy", _copy_lengths(reader))
     write_counts(folder, *((terms.getDocCount(), terms.getSumTotalTermFreq()) if terms else (0, 0)))
+
+
+def _divide_entries(folder: Path, count: int, kind: type[np.unsignedinteger[Any]]) -> None:
+    """Divide the `count` pairs in the file `entries` into the arrays of rows and frequencies, and remove it.
+
+    No file is mapped, since pages of mapped files count in the memory of a process.
+    """
+    columns = ("rows", np.dtype(np.int32)), ("frequencies", np.dtype(kind))
+    with ExitStack() as files:
+        entries = files.enter_context((folder / "entries").open("rb"))
+        outs = [files.enter_context((folder / f"{name}.npy").open("wb")) for name, _ in columns]
+        for out, (_, own) in zip(outs, columns, strict=True):
+            header = {"descr": own.str, "fortran_order": False, "shape": (count,)}
+            np.lib.format.write_array_header_1_0(out, header)
+        while content := entries.read(ENTRIES_BYTES):
+            pairs = np.frombuffer(content, "<i4").reshape(-1, 2)
+            for column, (out, (_, own)) in enumerate(zip(outs, columns, strict=True)):
+                out.write(pairs[:, column].astype(own).tobytes())
+    (folder / "entries").unlink()
 
 
 def frequency_type(most: int) -> type[np.unsignedinteger[Any]]:
@@ -180,8 +198,10 @@ def _sum_up(file: Path) -> int:
     return found
 
 
-def _copy_terms(terms: Any) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], bytes, bytes]]:
-    """Copy terms from Lucene in parts: numbers of documents, lengths, bytes, and pairs of document and frequency."""
+def _copy_terms(terms: Any) -> Iterator[tuple[NDArray[np.int32], bytes, bytes]]:
+    """Copy terms from Lucene in parts: int32[terms, 2] of their numbers of documents and lengths; their bytes; and the
+    pairs of document and frequency.
+    """
     if terms is None:
         return
     each, outs = terms.iterator(), [java_class(OUT)() for _ in range(3)]
@@ -191,8 +211,7 @@ def _copy_terms(terms: Any) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int3
     while current is not None:
         current = call(loop, java_class("java.lang.Integer")(TERMS_AT_ONCE), current)
         heads, names, entries = (take_content(out) for out in outs)
-        counts, lengths = np.frombuffer(heads, "<i4").reshape(-1, 2).T
-        yield counts, lengths, names, entries
+        yield np.frombuffer(heads, "<i4").reshape(-1, 2), names, entries
 
 
 def _make_loop(terms: Any, following: Any, heads: Any, names: Any, entries: Any) -> Any:

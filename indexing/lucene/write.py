@@ -30,7 +30,7 @@ ID_FIELD = "id"
 CONTENTS_FIELD = "contents"
 """The name that Anserini gives to the field of texts."""
 
-BUFFER_MEGABYTES = 16.0
+BUFFER_MEGABYTES = 64.0
 COLLECTION_CHARACTERS = 4_000_000
 """The characters of text between two garbage collections. Java's serial collector would let its heap grow first."""
 
