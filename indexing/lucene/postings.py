@@ -136,7 +136,7 @@ def _divide_entries(folder: Path, count: int, kind: type[np.unsignedinteger[Any]
         while content := entries.read(ENTRIES_BYTES):
             pairs = np.frombuffer(content, "<i4").reshape(-1, 2)
             for column, (out, (_, own)) in enumerate(zip(outs, columns, strict=True)):
-                out.write(pairs[:, column].astype(own).tobytes())
+                out.write(pairs[:, column].astype(own).data)
     (folder / "entries").unlink()
 
 

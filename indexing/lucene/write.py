@@ -31,6 +31,7 @@ CONTENTS_FIELD = "contents"
 """The name that Anserini gives to the field of texts."""
 
 BUFFER_MEGABYTES = 64.0
+"""The postings that Lucene holds before it writes them as a segment. Fewer segments need less merging."""
 COLLECTION_CHARACTERS = 4_000_000
 """The characters of text between two garbage collections. Java's serial collector would let its heap grow first."""
 

@@ -134,6 +134,7 @@ def _list_nugget(one: Nugget) -> dict[str, Any]:
         "references": one.sources,
         "aggregator": one.aggregator,
         "answers": one.answers,
+        "sub_narrative": one.sub_narrative,
     }
 
 

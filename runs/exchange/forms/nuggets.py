@@ -16,7 +16,7 @@ NUGGET_KEYS = ("topic", "importance", "doc_id", "docid", "start", "nugget_id", "
 """Keys by which a record with a text is a nugget."""
 REFERENCES = ("references", "references[].doc_id", "references[].docid", "references[].offsets")
 ANSWERS = ("answers[].answer", *(f"answers[].{key}" for key in REFERENCES))
-KEPT_OF_NUGGET = (*NUGGET, "aggregator_type", "query_id", *REFERENCES[1:], *ANSWERS)
+KEPT_OF_NUGGET = (*NUGGET, nugget_files.SUB_NARRATIVE, "aggregator_type", "query_id", *REFERENCES[1:], *ANSWERS)
 KEPT_OF_LINE = (*nugget_files.TOPIC_KEYS, *nugget_files.DOC_KEYS, "start", "end", *NUGGET)
 KEPT_OF_BANK = (
     *(*nugget_files.TOPIC_KEYS, *nugget_files.QUERY_KEYS, "run_id", "answer_text", "response_length", "format_version"),

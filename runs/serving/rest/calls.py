@@ -36,7 +36,7 @@ MOST_REQUESTS = 64
 class StoredDocuments:
     """A service, and its documents by id, each encoded once as long as the cache has room. Only one event loop may ask.
 
-    The cache holds at most `CACHE_BYTES` of JSON. If it is full, the document that came first leaves it.
+    The cache holds at most `CACHE_BYTES` of JSON, or a single longer document. If it is full, it begins anew.
     """
 
     def __init__(self, service: Service) -> None:
@@ -61,13 +61,11 @@ class StoredDocuments:
         return await self._batches.ask(doc_ids)
 
     def _keep(self, form: Form, doc_id: str, encoded: bytes) -> bytes:
-        cache = self._encoded[form]
-        if doc_id not in cache:
-            cache[doc_id] = encoded
+        if self._bytes + len(encoded) > CACHE_BYTES:
+            self._encoded, self._bytes = {form: {} for form in ENCODERS}, 0
+        if doc_id not in self._encoded[form]:
+            self._encoded[form][doc_id] = encoded
             self._bytes += len(encoded)
-            while self._bytes > CACHE_BYTES:
-                fullest = max(self._encoded.values(), key=len)
-                self._bytes -= len(fullest.pop(next(iter(fullest))))
         return encoded
 
 

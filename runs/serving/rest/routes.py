@@ -244,8 +244,7 @@ class _Endpoint:
     async def _find(self, parts: list[str], scope: Scope, receive: Receive) -> Call | Reply:
         """Find the call that a request asks for, or the reply that needs none."""
         if scope["method"] != "GET":
-            is_first = parts[0] == "indexes"
-            return await self._find_for_pyserini_1(parts[1:], scope, receive) if is_first else ONLY_GET
+            return await self._find_for_pyserini_1(parts[1:], scope, receive) if parts[0] == "indexes" else ONLY_GET
         at = self._find_id(parts)
         asks_text = parts[-1] in OF_A_TEXT and len(parts) > 1 and (at is None or self._has(parts[:-1]))
         is_newer = asks_text or (at is not None and at > 1)

@@ -58,7 +58,6 @@ class BoundedProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
     _drains = False
-    _replies = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first head, unless there are too many connections."""
@@ -124,26 +123,21 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait until the client has taken the reply."""
         super().on_response_complete()
-        self._replies += 1
         self._watch_reader()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP."""
         self._end(400, msg)
 
-    def _watch_reader(self) -> None:
-        """Begin to look at what the client takes, unless that is done already, or it has taken all."""
-        if self._read_timer is None and (left := self.transport.get_write_buffer_size()):
-            self._read_timer = self.loop.call_later(READ_S, self._look_at_reader, (self._replies, left))
-
-    def _look_at_reader(self, before: tuple[int, int]) -> None:
+    def _watch_reader(self, before: int | None = None) -> None:
         """Break the connection off if no byte is written to it any more, and the client has taken none for `READ_S`."""
-        self._read_timer = None
-        is_left = before == (self._replies, self.transport.get_write_buffer_size())
-        if is_left and (self.flow.write_paused or self.transport.is_closing()):
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+        left = self.transport.get_write_buffer_size()
+        if left == before and (self.flow.write_paused or self.transport.is_closing()):
             self.transport.abort()
-        else:
-            self._watch_reader()
+        elif left:
+            self._read_timer = self.loop.call_later(READ_S, self._watch_reader, left)
 
     def _close_idle(self) -> None:
         if self.cycle is None or self.cycle.response_complete:

@@ -83,6 +83,12 @@ CASES = {
         '{"id":"464","narrative":"bees"}\n{"id":"9","narrative":"ants"}\n',
         Losses({"nugget": 1, "nugget.importance": 1, "year": 1}, {}, {}),
     ),
+    "a line for each nugget does not name its sub-narrative": (
+        '{"query":"bees","qid":"1","nuggets":[{"text":"A","mapped_sub_narrative":"What do bees see?"}]}\n',
+        "nuggets",
+        None,
+        Losses({"nugget.sub_narrative": 1, "query": 1}, {}, {"nugget.id": 1}),
+    ),
     "nuggets may stand in one JSON array": (
         f"[\n{NUGGETS}]",
         "sub-narratives",
@@ -174,6 +180,13 @@ def test_citations_that_a_sentence_repeats_are_told(form: str, given: str, tmp_p
     assert done.losses.dropped["citations repeated in their sentence"] == 2
     with pytest.raises(UserError, match=r"rag25 cannot hold all of it: dropped: .*repeated in their sentence \(2\)"):
         convert(tmp_path / "in", tmp_path / "out", ConversionSettings("rag25", source=form, strict=True))
+
+
+def test_a_form_that_names_sub_narratives_keeps_them(tmp_path: Path) -> None:
+    path, out = tmp_path / "in", tmp_path / "out"
+    path.write_text('{"query":"bees","qid":"1","nuggets":[{"text":"A","mapped_sub_narrative":"What do bees see?"}]}\n')
+    assert convert(path, out, ConversionSettings("nuggetizer", strict=True)).losses == Losses({}, {}, {})
+    assert out.read_text() == path.read_text()
 
 
 def test_a_json_document_and_compressed_files_are_converted(tmp_path: Path) -> None:
