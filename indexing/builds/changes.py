@@ -29,7 +29,7 @@ from keystone.indexing.builds.index import (
     write_plaid_sets,
     write_vectors,
 )
-from keystone.indexing.builds.settings import BuildSettings, Engine, open_engine
+from keystone.indexing.builds.settings import BuildSettings, Engine, check_set_names, open_engine
 from keystone.indexing.corpora.corpus import Read, read_corpus
 from keystone.indexing.errors import BadRecord, Report, UserError
 from keystone.indexing.index import Index, open_index
@@ -239,9 +239,9 @@ def change_parts(
     if older.at:
         raise UserError(f"{out}: holds its documents in {older.backend}, expected an index in the folder")
     held = [*older.vectors, *older.impacts, *older.plaid]
-    new = [*settings.vectors, *settings.impacts, *settings.plaid]
-    for name in new:
-        if (name in held and name not in drop) or new.count(name) > 1:
+    check_set_names(settings)
+    for name in settings.set_names:
+        if name in held and name not in drop:
             raise UserError(f"{out}: holds a set {name!r}, expected a new name, or one that is dropped")
     for name in drop:
         if name not in held:

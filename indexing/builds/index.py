@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.indexing.builds.settings import DEFAULTS, BuildSettings, open_engine
+from keystone.indexing.builds.settings import DEFAULTS, BuildSettings, check_set_names, open_engine
 from keystone.indexing.corpora.corpus import ALL, MAIN, guess_format, make_corpus_key, read_corpus
 from keystone.indexing.corpora.languages import guess_language
 from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_windows
@@ -59,6 +59,7 @@ def build_index(
     """
     format = settings.format or guess_format(corpus)
     _check_recall(settings)
+    check_set_names(settings)
     if settings.extract not in (MAIN, ALL):
         raise UserError(f"extract: found {settings.extract!r}, expected {MAIN} or {ALL}")
     segments, embedding, faiss, opensearch = settings.segments, settings.embedding, settings.faiss, settings.opensearch

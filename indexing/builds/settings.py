@@ -57,6 +57,11 @@ class BuildSettings:
     """The number of threads, or of CPUs of a local Ray cluster."""
 
     @property
+    def set_names(self) -> list[str]:
+        """The names of all sets: of vectors, of impacts and of PLAID."""
+        return [*self.vectors, *self.impacts, *self.plaid]
+
+    @property
     def language_field(self) -> str:
         """The name of the field with each document's language; empty if none is read."""
         return self.language.removeprefix(FIELD_PREFIX) if self.language.startswith(FIELD_PREFIX) else ""
@@ -103,6 +108,13 @@ def check_set_name(name: Any, others: Collection[str], where: str) -> None:
     """Check the name of a set beside those of `others`. `UserError` begins with `where`, the place of the name."""
     if not isinstance(name, str) or not SET_NAME.fullmatch(name) or name in others:
         raise UserError(f"{where}: found the name {name!r}, expected a new one of lower-case letters, digits, _ and -")
+
+
+def check_set_names(settings: BuildSettings) -> None:
+    """`UserError` if sets of two kinds have one name, by which nobody could tell them apart."""
+    names = settings.set_names
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"found two sets with the name {twice[0]!r}, expected a name of its own for each")
 
 
 def settle_vectors(value: Any, url: str | None, note: Callable[[str], None], where: str) -> Embedding:

@@ -11,7 +11,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.builds.update import update_index
 from keystone.indexing.errors import UserError
 from keystone.indexing.impacts import settle_impacts
-from keystone.indexing.index import Index, open_index
+from keystone.indexing.index import ImpactSet, Index, open_index
 from keystone.indexing.types import Embedding
 from keystone.indexing.vectors.embed import settle_embedding
 from tests.support.indexes.small_corpus import write_corpus
@@ -114,6 +114,18 @@ def test_what_cannot_be_changed_is_named(options: list[str], message: str, tmp_p
     assert shown.returncode != 0
     assert message in " ".join(shown.stderr.replace("│", " ").split())
     assert read_files(open_index(tmp_path / "index")) == before
+
+
+def test_sets_of_two_kinds_need_two_names(tmp_path: Path) -> None:
+    corpus, out = write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index"
+    settings = BuildSettings(embedding=None, vectors={"a": Embedding()}, impacts={"a": ImpactSet("m", "w")})
+    message = "found two sets with the name 'a', expected a name of its own for each"
+    with pytest.raises(UserError, match=message):
+        build_index(corpus, out, settings)
+    assert not out.exists()
+    build_index(corpus, out, BuildSettings(embedding=None))
+    with pytest.raises(UserError, match=message):
+        change_parts(out, settings)
 
 
 def test_an_index_elsewhere_keeps_its_parts(tmp_path: Path) -> None:
