@@ -34,6 +34,7 @@ def test_a_picture_of_few_colours_keeps_them() -> None:
     assert small.convert("RGB").tobytes() == image.tobytes()
 
 
+@pytest.mark.slow
 def test_a_picture_that_no_palette_makes_small_enough_is_an_error() -> None:
     noise = Image.frombytes("RGB", (800, 600), Random(1).randbytes(800 * 600 * 3))
     with pytest.raises(ValueError, match="expected 100000"):

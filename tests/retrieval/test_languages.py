@@ -186,6 +186,7 @@ def test_an_updated_index_is_that_of_the_new_corpus(language: str, tmp_path: Pat
             assert (one.postings / file.name).read_bytes() == file.read_bytes(), file
 
 
+@pytest.mark.slow
 def test_auto_guesses_the_language_of_each_document(tmp_path: Path) -> None:
     documents = {code: (code, text) for code, text in ARTICLE_1.items()} | {"?": ("", "42 %")}
     if not can_segment_thai():

@@ -58,6 +58,7 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.delitem(sys.modules, "numba")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("loops")
 @pytest.mark.parametrize("bm25", PARAMETERS, ids=str)
 def test_the_ranking_is_lucenes_to_the_last_tie(folder: Path, bm25: Bm25) -> None:

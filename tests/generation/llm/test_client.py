@@ -77,7 +77,13 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, id=name, marks=[pytest.mark.slow] * (fault in (hang, endless_trickle)))
+        for name, fault in FAULTS.items()
+    ],
+)
 def test_a_request_is_answered_after_a_fault_and_paid_for_once(fault: Fault, tmp_path: Path) -> None:
     with serving(faults=[fault]) as server:
         outcomes, usage, _ = complete(make_settings(tmp_path, server.url, call_seconds=5), [asking("hello")])

@@ -92,7 +92,13 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("program", "reason"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        pytest.param(program, reason, id=name, marks=[pytest.mark.slow] * ("no reply within" in reason))
+        for name, (program, reason) in FAULTS.items()
+    ],
+)
 def test_a_fault_of_one_prompt_is_named_and_harms_no_other(
     program: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -261,6 +261,7 @@ def test_only_long_documents_are_summarised(window: int, calls: int) -> None:
     assert all('<document id="long">' in request.messages[-1][1] for request in model.requests)
 
 
+@pytest.mark.slow
 @given(st.sampled_from([600, 2000, 20_000]), st.sampled_from(["word " * 20_000, "", "fine"]), st.booleans())
 def test_summaries_of_any_model_end_under_the_limit(window: int, said: str, cut: bool) -> None:
     model = Scripted(lambda _: Reply(said, "length" if cut else "stop"))

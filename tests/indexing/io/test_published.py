@@ -160,6 +160,7 @@ def test_no_other_host_gets_the_password(index: type[Index], monkeypatch: pytest
     assert index.users == [None, None]
 
 
+@pytest.mark.slow
 def test_a_reply_that_drips_ends(index: type[Index], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "LONGEST_SECONDS", -1)
     monkeypatch.setattr(fetch, "CHUNK_BYTES", 1000)

@@ -131,6 +131,7 @@ def find_lacking(tree: ast.AST) -> set[str]:
     return modules & LACKING | names & CALLS | names & {"ctypes.CDLL(None)"}
 
 
+@pytest.mark.slow
 def test_only_one_module_uses_what_windows_lacks() -> None:
     paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     found = {path.relative_to(ROOT).as_posix(): find_lacking(ast.parse(path.read_text())) for path in paths}

@@ -81,6 +81,7 @@ def test_equal_systems_have_no_tau_ap() -> None:
     assert np.isnan(compute_tau_ap([1], [1]))
 
 
+@pytest.mark.slow
 def test_the_interval_of_tau_holds_it_and_is_1_for_the_same_judge() -> None:
     draw = np.random.default_rng(8)
     first = np.linspace(0.2, 0.6, 6)[:, None] + draw.normal(0, 0.1, (6, 40))

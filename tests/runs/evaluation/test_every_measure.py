@@ -108,6 +108,7 @@ def test_names_are_read_without_the_classes_that_python_3_14_no_longer_has(monke
     assert {name: read(name) for name in READ} == READ
 
 
+@pytest.mark.slow
 def test_every_measure_alone_has_the_values_that_it_has_among_all(tmp_path_factory: pytest.TempPathFactory) -> None:
     run, qrels = make_case(tmp_path_factory, 1, PLAIN)
     alone = {str(one): measure(run, qrels, one) for one in EVERY}
@@ -124,6 +125,7 @@ def test_every_measure_alone_has_the_values_that_it_has_among_all(tmp_path_facto
         assert all(math.isfinite(value) for value in together[str(one)]), str(one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("top", [3, 10])
 def test_no_measure_depends_on_the_form_of_ids(tmp_path_factory: pytest.TempPathFactory, top: int) -> None:
     odd = [*random.Random(top).sample(ODD, len(ODD)), "subtopic-é"]

@@ -125,6 +125,7 @@ def test_many_damaged_replies_are_read_or_unusable() -> None:
     assert DAMAGED / 10 < usable < DAMAGED * 99 / 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

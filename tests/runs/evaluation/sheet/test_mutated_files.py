@@ -96,6 +96,7 @@ def find_refusal(path: Path, read: Callable[[Path], object]) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1000, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_a_damaged_file_is_read_or_refused_by_name(tmp_path: Path, number: int) -> None:
     refused, names = 0, list(FILES)
