@@ -9,7 +9,6 @@ import sys
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,28 +115,20 @@ def write_postings(lucene: Path, folder: Path, progress: Progress = silent) -> N
     ends = np.cumsum(np.concatenate(sizes), axis=0, dtype=np.int64)
     for name, own in zip(("offsets", "term_ends"), ends.T, strict=True):
         np.save(folder / f"{name}.npy", np.ascontiguousarray(own))
-    _divide_entries(folder, int(ends[-1, 0]), frequency_type(most))
+    for name, column, kind in (("rows", 0, np.int32), ("frequencies", 1, frequency_type(most))):
+        _write_column(folder / "entries", column, folder / f"{name}.npy", np.dtype(kind))
+    (folder / "entries").unlink()
     np.save(folder / "lengths.npy", _copy_lengths(reader))
     write_counts(folder, *((terms.getDocCount(), terms.getSumTotalTermFreq()) if terms else (0, 0)))
 
 
-def _divide_entries(folder: Path, count: int, kind: type[np.unsignedinteger[Any]]) -> None:
-    """Divide the `count` pairs in the file `entries` into the arrays of rows and frequencies, and remove it.
-
-    No file is mapped, since pages of mapped files count in the memory of a process.
-    """
-    columns = ("rows", np.dtype(np.int32)), ("frequencies", np.dtype(kind))
-    with ExitStack() as files:
-        entries = files.enter_context((folder / "entries").open("rb"))
-        outs = [files.enter_context((folder / f"{name}.npy").open("wb")) for name, _ in columns]
-        for out, (_, own) in zip(outs, columns, strict=True):
-            header = {"descr": own.str, "fortran_order": False, "shape": (count,)}
-            np.lib.format.write_array_header_1_0(out, header)
-        while content := entries.read(ENTRIES_BYTES):
-            pairs = np.frombuffer(content, "<i4").reshape(-1, 2)
-            for column, (out, (_, own)) in enumerate(zip(outs, columns, strict=True)):
-                out.write(pairs[:, column].astype(own).data)
-    (folder / "entries").unlink()
+def _write_column(entries: Path, column: int, out: Path, kind: np.dtype[Any]) -> None:
+    """Write one column of a file of pairs as an array. Nothing is mapped: mapped pages count in a process's memory."""
+    with entries.open("rb") as pairs, out.open("wb") as file:
+        header = {"descr": kind.str, "fortran_order": False, "shape": (entries.stat().st_size // 8,)}
+        np.lib.format.write_array_header_1_0(file, header)
+        while content := pairs.read(ENTRIES_BYTES):
+            file.write(np.frombuffer(content, "<i4")[column::2].astype(kind).data)
 
 
 def frequency_type(most: int) -> type[np.unsignedinteger[Any]]:

@@ -64,7 +64,7 @@ class PostingsSearcher(Sparse):
     def __init__(self, postings: Postings, bm25: Bm25 = BM25, language: str = DEFAULT_LANGUAGE) -> None:
         self._postings, self._language = postings, language
         self._inverse = _invert_lengths(postings, bm25)
-        self._kept, self._kept_inverse_frequencies = np.empty(0, np.float32), np.empty(0, np.float32)
+        self._kept = np.empty(0, np.float32)
         self._visited = 0
 
     @cached_property
@@ -111,18 +111,14 @@ class PostingsSearcher(Sparse):
             offsets_of(held)[offsets_of([len(own) for own in counted])],
             begins,
             ends,
-            *self._weigh_terms(places[held], boosts),
+            *self._weigh_terms(ends - begins, boosts),
         )
         self._keep_weights(int((found.ends - found.begins).sum()))
         return found
 
-    def _weigh_terms(self, places: NDArray[np.int64], boosts: NDArray[np.float32]) -> tuple[Any, Any]:
+    def _weigh_terms(self, counts: NDArray[np.int64], boosts: NDArray[np.float32]) -> tuple[Any, Any]:
         """The weight of each term, and whether the kept weights of its postings count."""
-        if len(self._kept_inverse_frequencies):
-            return boosts * self._kept_inverse_frequencies[places], boosts == 1
-        own = self._postings
-        counts = own.offsets[places + 1] - own.offsets[places]
-        return boosts * _inverse_frequencies(counts, own.documents), boosts == 1
+        return boosts * _inverse_frequencies(counts, self._postings.documents), boosts == 1
 
     def _keep_weights(self, visited: int) -> None:
         """Compute and keep the weights of all postings once a batch, or many single queries, are worth it."""
@@ -134,7 +130,7 @@ class PostingsSearcher(Sparse):
             kept = np.empty(len(own.rows), np.float32)
             frequencies = _inverse_frequencies(np.diff(own.offsets), own.documents)
             weigh_postings(own.offsets, frequencies, own.rows, own.frequencies, own.lengths, self._inverse, kept)
-            self._kept, self._kept_inverse_frequencies = kept, frequencies
+            self._kept = kept
 
     def _search(self, terms: _Terms, depth: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         """Search one chunk: the number of hits of each query, int64[q], and the keys of all hits, best first.
@@ -230,8 +226,8 @@ class ImpactSearcher(PostingsSearcher):
     def _are_loops_due(self) -> bool:
         return True
 
-    def _weigh_terms(self, places: NDArray[np.int64], boosts: NDArray[np.float32]) -> tuple[Any, Any]:
-        return boosts, np.zeros(len(places), dtype=bool)
+    def _weigh_terms(self, counts: NDArray[np.int64], boosts: NDArray[np.float32]) -> tuple[Any, Any]:
+        return boosts, np.zeros(len(counts), dtype=bool)
 
     def _keep_weights(self, visited: int) -> None:
         """Keep nothing: an impact is its own weight."""

@@ -142,7 +142,7 @@ class GuardedApp:
             if status:  # the answer has begun, so the connection ends without its rest
                 raise refusal
             status = refusal.status
-            await _refuse(send, refusal, request_id, body.unread)
+            await _send_refusal(send, refusal, request_id, body.unread)
 
         metrics.under_way += 1
         try:
@@ -206,7 +206,7 @@ class GuardedApp:
         return receive_whole
 
 
-async def _refuse(send: Send, refusal: _Refusal, request_id: tuple[bytes, bytes], more_body: bool) -> None:
+async def _send_refusal(send: Send, refusal: _Refusal, request_id: tuple[bytes, bytes], more_body: bool) -> None:
     """Send an error. The answer stays open with `more_body`, as long as the body of its request is unread."""
     headers = [(b"connection", b"close")] if refusal.status in (408, 413) else []
     if refusal.status == 429:
