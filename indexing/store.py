@@ -4,7 +4,6 @@ A row is a document's position among all ids in ascending order, so that compari
 three files: `documents.jsonl` in the order of arrival, `ids.npy` and `offsets.npy` by row.
 """
 
-import hashlib
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -88,30 +87,27 @@ def _write_rows(folder: Path, arrivals: Path, count: int, width: int, report: Re
 
 def update_store(
     older: "DocumentStore", removed: NDArray[np.int32], changed: Path, folder: Path, progress: Progress = silent
-) -> str:
+) -> None:
     """Write the store of all documents but those in the rows `removed`, then the new ones, to a new folder.
 
     `changed` is a file of new documents, as `documents.jsonl` holds them, whose ids do not stay. The bytes are those of
-    `build_store`; returns the SHA-256 of `documents.jsonl`. Other documents are copied without being read. Memory:
-    about 60 bytes for each of them.
+    `build_store`. Other documents are copied without being read. Memory: about 60 bytes for each of them.
     """
     folder.mkdir(parents=True)
     arrived = older.arrived()
     arrived = arrived[~np.isin(arrived, removed)]
-    spans, hashed = older.spans(arrived), hashlib.sha256()
+    spans = older.spans(arrived)
     with (
         (folder / "documents.jsonl").open("wb") as out,
         changed.open("rb") as new,
         progress("Copying documents", len(arrived)) as tick,
     ):
         for part in older.read_spans(spans):
-            hashed.update(part)
             out.write(part)
         tick(len(arrived))
         names, sizes = [], []
         for line in new:
             names.append(orjson.loads(line)["id"].encode())
-            hashed.update(line)
             sizes.append(out.write(line))
     ends = np.cumsum(np.concatenate([spans[:, 1] - spans[:, 0], np.array(sizes, np.int64)]))
     stay, new_ids = older._ids[arrived], np.array(names, "S") if names else np.empty(0, "S1")
@@ -122,7 +118,6 @@ def update_store(
         file = reserve_array(folder / f"{name}.npy", array.dtype, array.shape)
         file[:] = array
         file.flush()
-    return hashed.hexdigest()
 
 
 def _report_repeated(arrivals: Path, repeated: NDArray[np.bool_], report: Report) -> None:

@@ -32,10 +32,10 @@ from keystone.indexing.builds.index import (
 from keystone.indexing.builds.settings import BuildSettings, Engine, check_set_names, open_engine
 from keystone.indexing.corpora.corpus import Read, read_corpus
 from keystone.indexing.errors import BadRecord, Report, UserError
-from keystone.indexing.index import Index, open_index
+from keystone.indexing.index import FORMAT, Index, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.kept import copy_kept
-from keystone.indexing.io.reading import read_text_lines
+from keystone.indexing.io.reading import hash_file, read_text_lines
 from keystone.indexing.io.staged import partial_folder, recover, write_description
 from keystone.indexing.io.writing import lock_folder, write_whole
 from keystone.indexing.store import DocumentStore, repeated_error, to_record
@@ -196,6 +196,11 @@ def read_description(index: Index) -> dict[str, Any]:
     """Read the content of an index's `index.json`."""
     found: dict[str, Any] = orjson.loads((index.folder / "index.json").read_bytes())
     return found
+
+
+def make_updated_key(older: Index, found: Mapping[str, Any], folder: Path) -> str:
+    """Make the key of an updated index from that of the older one and the changes, which `folder` holds."""
+    return digest(["updated", FORMAT, older.key, digest(found["removed"]), hash_file(folder / CHANGED)])
 
 
 def change_segments(

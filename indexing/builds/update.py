@@ -20,6 +20,7 @@ from keystone.indexing.builds.changes import (
     Reading,
     change_segments,
     find_changes,
+    make_updated_key,
     open_documents,
     read_description,
     read_documents,
@@ -154,8 +155,7 @@ def _fill(
         changed = [orjson.loads(line)["id"] for line in lines]
     rows = before.rows([*found["removed"], *changed])
     left = rows[rows >= 0]
-    sha256 = stage(folder, "store", lambda path: update_store(before, left, folder / CHANGED, path, progress))
-    sha256 = sha256 or hash_file(folder / "store" / "documents.jsonl")  # an older version noted none
+    stage(folder, "store", lambda path: update_store(before, left, folder / CHANGED, path, progress))
     store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress)
     new = np.sort(store.rows(changed)).astype(np.int64)
     stayed = store.rows_in(before)
@@ -180,22 +180,10 @@ def _fill(
     made |= write_plaid_sets(store, settings, folder, effort)
     parts = read_documents(store, new), read_documents(before, left)
     segments = change_segments(older, found, *parts) if older.segments else sum_segments(store)
-    models = [one.made_by for one in (settings.embedding, *settings.vectors.values()) if one]
     made |= describe_language(store, older.language)
-    made_of = [FORMAT, models, _without_measures(made), sha256]
-    meta = {"format": FORMAT, "key": digest(["updated", *made_of]), "documents": len(store)}
+    meta = {"format": FORMAT, "key": make_updated_key(older, found, folder), "documents": len(store)}
     meta |= {"left_out": found["left_out"], "segments": show_segments(segments), **made}
     write_description(folder, {**meta, "corpus": read_description(older).get("corpus"), "at": {}})
-
-
-def _without_measures(made: dict[str, Any]) -> dict[str, Any]:
-    """Leave out of what an index says of its vectors what was measured though nobody asked for a recall."""
-
-    def keep(said: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in said.items() if name != "recall" or value["wanted"] is not None}
-
-    sets = {name: keep(one) for name, one in made.get("vectors", {}).items()}
-    return {**keep(made), **({"vectors": sets} if sets else {})}
 
 
 def _update_postings(

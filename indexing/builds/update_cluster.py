@@ -9,13 +9,18 @@ from typing import Any
 import numpy as np
 import orjson
 
-from keystone.indexing.builds.changes import CHANGED, change_segments, open_documents, read_description, read_documents
+from keystone.indexing.builds.changes import (
+    CHANGED,
+    change_segments,
+    make_updated_key,
+    open_documents,
+    read_description,
+    read_documents,
+)
 from keystone.indexing.builds.index import encode_impact_sets, show_segments, write_vectors
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, Index
-from keystone.indexing.io.json_values import digest
-from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.staged import stage, write_description
 from keystone.indexing.opensearch.build import replace_documents, write_numbers
 from keystone.indexing.opensearch.cluster import place_at
@@ -47,14 +52,13 @@ def fill_cluster(
 
     said = read_description(older)
     made, shards, offsets = write_vectors(store, settings, folder, effort, embed) if store else ({"cut": 0}, None, None)
-    ids = [digest(found["removed"]), hash_file(folder / CHANGED)]
     first: int = said.get("numbers", said["documents"])
     documents: int = said["documents"] + found["added"] - len(found["removed"])
     if first + len(changed) > MOST_ROWS:
         raise UserError(f"{place}: has given all {MOST_ROWS:,} numbers of documents: load the corpus under a new name")
     segments = show_segments(change_segments(older, found, store or (), gone or ())) if older.segments else {}
     meta = {name: value for name, value in {**said, **made}.items() if name != "at"}
-    meta |= {"format": FORMAT, "key": digest(["updated", FORMAT, older.key, *ids]), "documents": documents}
+    meta |= {"format": FORMAT, "key": make_updated_key(older, found, folder), "documents": documents}
     meta |= {"left_out": found["left_out"], "segments": segments, "numbers": first + len(changed)}
     if older.languages:
         languages = Counter(older.languages)

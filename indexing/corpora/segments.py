@@ -33,7 +33,8 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
         for match in _STOP.finditer(text)
         if _NEXT.match(text, match.end()) and not _ABBREVIATION.search(text, max(0, match.end() - 12), match.end())
     }
-    stops.update(match.end() for match in _WIDE_STOP.finditer(text))
+    if not text.isascii():
+        stops.update(match.end() for match in _WIDE_STOP.finditer(text))
     stops.update(_find_short_lines(text))
     spans: list[tuple[int, int]] = []
     start = 0

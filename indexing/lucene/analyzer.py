@@ -46,8 +46,8 @@ _SEPARATORS = (  # spaces, dashes, quotation marks, bullets, currencies, arrows,
 _KNOWN = re.compile(rf"[\t\n\r -~{_LETTER}{_SEPARATORS}‘’]*")
 # Unicode Standard Annex 29, rules WB5 to WB13b: some marks join two letters, or two digits, and end a token elsewhere.
 _TOKEN = re.compile(
-    rf"[{_LETTER}{_DIGIT}_]+(?:(?:(?<=[{_LETTER}])[:.'‘’](?=[{_LETTER}])|(?<=[{_DIGIT}])[,;.'‘’](?=[{_DIGIT}]))"
-    rf"[{_LETTER}{_DIGIT}_]+)*"
+    rf"[{_LETTER}{_DIGIT}_]++(?:[,;:.'‘’](?:(?<=[{_LETTER}][:.'‘’])(?=[{_LETTER}])|(?<=[{_DIGIT}][,;.'‘’])(?=[{_DIGIT}]))"
+    rf"[{_LETTER}{_DIGIT}_]++)*+"
 )
 _POSSESSIVE = ("'s", "’s", "'S", "’S")
 _STOP_WORDS = frozenset(
@@ -95,19 +95,28 @@ _STEP_3 = {"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic
 _STEP_4 = dict.fromkeys(
     "al ance ence er ic able ible ant ement ment ent ion ou ism ate iti ous ive ize".split(), ""
 )  # fmt: skip
-_STEPS = [(tuple(step), step, least) for step, least in ((_STEP_2, 0), (_STEP_3, 0), (_STEP_4, 1))]
-"""The suffixes of each step, what replaces them, and the measure that the rest of the word must exceed."""
+
+
+def _by_end(step: dict[str, str]) -> dict[str, list[tuple[str, str]]]:
+    """Group suffixes with their replacements by the last two letters, the longest first."""
+    longest_first = sorted(step.items(), key=lambda pair: -len(pair[0]))
+    return {end: [pair for pair in longest_first if pair[0].endswith(end)] for end in {name[-2:] for name in step}}
+
+
+_STEPS = [(_by_end(step), least) for step, least in ((_STEP_2, 0), (_STEP_3, 0), (_STEP_4, 1))]
+"""The suffixes of each step, and the measure that the rest of the word must exceed."""
 
 
 def stem_word(word: str) -> str:
     """Stem a word in lower case by Porter's algorithm (Program 14(3), 1980)."""
     if len(word) <= 2:
         return word
-    word = _drop_inflection(word)
+    if word[-1] in "sdg":
+        word = _drop_inflection(word)
     if word[-1] == "y" and _has_vowel(word[:-1]):
         word = word[:-1] + "i"
-    for endings, suffixes, least in _STEPS:
-        if word.endswith(endings):
+    for by_end, least in _STEPS:
+        if suffixes := by_end.get(word[-2:]):
             word = _replace_suffix(word, suffixes, least)
     if word[-1] == "e":
         measure = _measure(word[:-1])
@@ -136,14 +145,14 @@ def _drop_inflection(word: str) -> str:
     return word
 
 
-def _replace_suffix(word: str, suffixes: dict[str, str], least: int) -> str:
-    """Replace the longest of the suffixes, if the measure of the rest is above `least`."""
-    for length in range(min(7, len(word)), 1, -1):
-        if (suffix := word[-length:]) in suffixes:
-            rest = word[:-length]
+def _replace_suffix(word: str, suffixes: list[tuple[str, str]], least: int) -> str:
+    """Replace the first of the suffixes that the word has, if the measure of the rest is above `least`."""
+    for suffix, replacement in suffixes:
+        if word.endswith(suffix):
+            rest = word[: -len(suffix)]
             if suffix == "ion" and rest[-1:] not in ("s", "t"):
                 return word
-            return rest + suffixes[suffix] if _measure(rest) > least else word
+            return rest + replacement if _measure(rest) > least else word
     return word
 
 

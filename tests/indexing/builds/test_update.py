@@ -343,10 +343,11 @@ def test_an_opened_index_keeps_its_documents_or_says_that_it_changed(plain: Path
 
 
 @pytest.mark.slow
-def test_the_same_documents_have_the_same_key(plain: Path, tmp_path: Path) -> None:
+def test_the_key_of_an_updated_index_tells_what_was_updated(plain: Path, tmp_path: Path) -> None:
     new, old = (write(tmp_path / f"{text}.jsonl", {"b": text}) for text in ("Lava", "Ash"))
-    keys = [update_index(plain, [corpus])[0].key for corpus in (old, new, old)]
-    assert keys[0] == keys[2] != keys[1]
+    copy = Path(shutil.copytree(plain, tmp_path / "copy"))
+    keys = [update_index(place, [corpus])[0].key for place, corpus in ((plain, new), (copy, new), (copy, old))]
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_an_update_counts_the_segments_of_what_comes_and_goes(plain: Path, tmp_path: Path) -> None:

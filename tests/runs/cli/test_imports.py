@@ -51,7 +51,7 @@ def test_an_update_without_vectors_imports_only_what_it_needs(tmp_path: Path) ->
     (corpus := tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "Honey bees."}\n')
     (new := tmp_path / "new.jsonl").write_text('{"id": "b", "text": "A volcano."}\n')
     index, _ = build_index(corpus, tmp_path / "index", BuildSettings(embedding=None))
-    unwanted = [*NEVER, *COMPILED, *MODELS, *OTHERS, "selectolax", "keystone.indexing.vectors.shards"]
+    unwanted = [*NEVER, *COMPILED, *MODELS, *OTHERS, "pydantic", "selectolax", "keystone.indexing.vectors.shards"]
     check_imports(f"index --update {new} --out {index.folder} --quiet", unwanted)
     assert open_index(index.folder).documents == 2
 
