@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]` runs these benchmarks, or all, prints a table and writes `out/bench.json`."""
+"""`python -m benchmarks [NAME ...]` runs these benchmarks, or all. It prints a table of each and writes `out/bench.json`."""
 
 import importlib
 import sys
@@ -30,7 +30,7 @@ OUT = Path(__file__).parent / "out" / "bench.json"
 
 
 def show(rows: list[Row]) -> None:
-    """Print the rows. A ratio above 1 means that Keystone is better than its peer."""
+    """Print rows. A ratio above 1 means that Keystone is better than its peer."""
     table = Table(box=None, pad_edge=False)
     for heading in ("benchmark", "ours", "peer", "unit", "ratio", "target", "met", "bound by"):
         table.add_column(heading, justify="right" if heading in ("ours", "peer", "ratio", "target") else "left")
@@ -47,10 +47,13 @@ def main(names: list[str]) -> None:
     unknown = sorted(set(names) - set(BENCHMARKS))
     if unknown:
         sys.exit(f"unknown benchmark {unknown[0]!r}; expected one of {', '.join(BENCHMARKS)}")
-    rows = [row for name in names or BENCHMARKS for row in importlib.import_module(f"benchmarks.{name}").rows()]
-    show(rows)
+    found = list[Row]()
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_bytes(orjson.dumps([{**asdict(row), "met": row.met} for row in rows], option=orjson.OPT_INDENT_2))
+    for name in names or BENCHMARKS:
+        rows = importlib.import_module(f"benchmarks.{name}").rows()
+        show(rows)
+        found += rows
+        OUT.write_bytes(orjson.dumps([{**asdict(row), "met": row.met} for row in found], option=orjson.OPT_INDENT_2))
 
 
 if __name__ == "__main__":
