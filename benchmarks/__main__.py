@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]` runs these benchmarks, or all. It prints a table of each and writes `out/bench.json`."""
+"""`python -m benchmarks [NAME ...]` runs these benchmarks, or all, prints their tables and writes `out/bench.json`."""
 
 import importlib
 import sys
