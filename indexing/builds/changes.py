@@ -5,8 +5,6 @@ PLAID. A new index with them shares the files of the older one, and takes its pl
 moment, the older index is whole, and the same command goes on from there.
 """
 
-import os
-import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +35,7 @@ from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.kept import copy_kept
 from keystone.indexing.io.reading import hash_file, read_text_lines
 from keystone.indexing.io.staged import partial_folder, recover, write_description
-from keystone.indexing.io.writing import lock_folder, write_whole
+from keystone.indexing.io.writing import link_whole, lock_folder, write_whole
 from keystone.indexing.store import DocumentStore, repeated_error, to_record
 from keystone.indexing.types import Document, Progress, Store, chunks, silent
 from keystone.indexing.vectors.types import CHUNK_TEXTS, Effort, Foretell
@@ -239,7 +237,7 @@ def change_parts(
     time and space that each set will take, before it is made. `UserError` if `out` is no index in a folder, for a new
     name that it has or a name to drop that it lacks, and for a model that cannot be.
     """
-    recover(out)
+    out = recover(out)
     older = open_index(out)
     if older.at:
         raise UserError(f"{out}: holds its documents in {older.backend}, expected an index in the folder")
@@ -279,10 +277,7 @@ def _share_files(older: Index, folder: Path, drop: Sequence[str]) -> None:
         if not path.is_file() or not is_shared or any(path.is_relative_to(place) for place in dropped):
             continue
         there.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(path, there)
-        except OSError:  # a file system without second names
-            shutil.copy2(path, there)
+        link_whole(path, there)
 
 
 def _describe(older: Index, made: dict[str, Any], drop: Sequence[str]) -> dict[str, Any]:

@@ -23,11 +23,12 @@ from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_w
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.index import FORMAT, SMALLEST, Index, VectorSet, open_index
 from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.staged import partial_folder, stage, write_description
 from keystone.indexing.io.writing import unicode_name
-from keystone.indexing.languages import DEFAULT_LANGUAGE, find_code, has_languages, list_codes
+from keystone.indexing.languages import DEFAULT_LANGUAGE, PIECES_PREFIX, find_code, has_languages, list_codes
 from keystone.indexing.store import DocumentStore, build_store
-from keystone.indexing.types import Document, Embedding, Progress, silent
+from keystone.indexing.types import WORDS, Document, Embedding, Progress, silent
 from keystone.indexing.vectors.types import Effort, Foretell
 
 if TYPE_CHECKING:
@@ -79,7 +80,10 @@ def build_index(
         own = {name: one.made_by for name, one in settings.vectors.items()}
         made_of.append(["vectors", own, *kind])
     if settings.language != DEFAULT_LANGUAGE:
-        made_of.append(["language", settings.language])
+        pieces = settings.language.removeprefix(PIECES_PREFIX)
+        made_of.append(
+            ["language", settings.language, *([] if pieces == settings.language else [hash_file(Path(pieces))])]
+        )
     if settings.impacts:
         made_of.append(["impacts", {name: one.weights for name, one in settings.impacts.items()}])
     if settings.plaid:
@@ -263,20 +267,18 @@ def write_vectors(
     Returns what `index.json` says of the vectors, then the main set and the offsets of its passages for an engine that
     holds vectors itself. `UserError` for a model or a FAISS index that cannot be, and as from `embed_store`.
     """
-    embedding, passages, faiss, size = settings.embedding, settings.passages, settings.faiss, settings.faiss_shard
-    models = [*([embedding] if embedding else []), *settings.vectors.values()]
-    for one in models:
-        _check_model(one, None if settings.opensearch else faiss)
-    shards, offsets, faiss_files = None, None, 0
-    kind, recall = faiss, None
-    further = {name: VectorSet(one, None, passages=bool(passages)) for name, one in settings.vectors.items()}
-    if models and faiss is not None:
+    passages, sets = settings.passages, {**({"": settings.embedding} if settings.embedding else {}), **settings.vectors}
+    for name, one in sets.items():
+        _check_model(one, None if settings.opensearch else settings.kind_of(name).faiss)
+    made = {name: VectorSet(one, None, passages=bool(passages)) for name, one in sets.items()}
+    shards, offsets = dict[str, "Shards"](), None
+    if any(settings.kind_of(name).faiss is not None for name in sets):
         from keystone.indexing.vectors.passages import Passages, prefer_passages
         from keystone.indexing.vectors.recall import build_chosen
         from keystone.indexing.vectors.shards import embed_store
 
         if passages is None:
-            passages = prefer_passages(store, models[0])
+            passages = prefer_passages(store, next(iter(sets.values())))
         texts = _find_passages(store, folder, effort.progress) if passages else store
         offsets = texts.offsets if isinstance(texts, Passages) else None
 
@@ -284,22 +286,24 @@ def write_vectors(
             place.mkdir(parents=True, exist_ok=True)
             return reuse(name, texts, lambda new: embed_store(new, one, place, effort, embed))
 
-        if embedding:
-            shards = embed_set("", embedding, folder / "vectors")
-        if shards and not settings.opensearch:
-            kind, faiss_files, recall = build_chosen(shards, faiss, settings.recall, size, folder, effort)
-        for name, one in settings.vectors.items():
+        for name, one in sets.items():
+            kind, wanted = settings.kind_of(name)
+            if kind is None:
+                continue
             place = folder / "vectors" / name
-            vectors = embed_set(name, one, place / "shards")
-            own, files, own_recall = build_chosen(vectors, faiss, settings.recall, size, place, effort)
-            further[name] = VectorSet(one, own, files, bool(passages), vectors.cut, own_recall)
-    meta: dict[str, Any] = {"embedding": embedding.as_json() if embedding else None}
-    meta |= {"faiss": kind if embedding else None, "passages": bool(passages)}
-    meta |= {"faiss_shards": faiss_files, "cut": shards.cut if shards else 0}
-    meta |= {"faiss_shard": size} if size else {}
-    meta |= {"vectors": {name: one.as_json() for name, one in further.items()}} if further else {}
-    meta |= {"recall": asdict(recall)} if recall else {}
-    return meta, shards, offsets
+            shards[name] = embed_set(name, one, place / "shards" if name else place)
+            files, recall = 0, None
+            if not settings.opensearch:
+                own = shards[name], kind, wanted, settings.faiss_shard, place if name else folder, effort
+                kind, files, recall = build_chosen(*own)
+            made[name] = VectorSet(one, kind, files, bool(passages), shards[name].cut, recall)
+    main = made.pop("", VectorSet(WORDS, None))
+    meta: dict[str, Any] = {"embedding": settings.embedding.as_json() if settings.embedding else None}
+    meta |= {"faiss": main.faiss, "passages": bool(passages), "faiss_shards": main.faiss_shards, "cut": main.cut}
+    meta |= {"faiss_shard": settings.faiss_shard} if settings.faiss_shard else {}
+    meta |= {"vectors": {name: one.as_json() for name, one in made.items()}} if made else {}
+    meta |= {"recall": asdict(main.recall)} if main.recall else {}
+    return meta, shards.get(""), offsets
 
 
 def remove_shards(folder: Path, names: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import ImpactSet, PlaidSet
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from keystone.indexing.corpora.corpus import Read
     from keystone.indexing.opensearch.index import Target
     from keystone.indexing.vectors.shards import Embed
+
+
+class Kind(NamedTuple):
+    """The FAISS index that a set of vectors gets, and the recall at 10 that it is chosen for, as in `BuildSettings`."""
+
+    faiss: str | None
+    recall: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,8 @@ class BuildSettings:
     """FAISS's factory string, or `smallest` that reaches `recall`; None lets runs embed what they find."""
     recall: float | None = None
     """The recall at 10 that search parameters, or the kind, are chosen for: above 0, at most 1; None chooses none."""
+    kinds: "Mapping[str, Kind]" = field(default_factory=dict)
+    """The kinds that further sets of vectors, and under "" the main one, have in place of `faiss` and `recall`."""
     faiss_shard: int | None = None
     """The number of vectors in each file of the FAISS index; None for one file."""
     passages: bool | None = False
@@ -55,6 +64,10 @@ class BuildSettings:
     """Where the long work runs: a name in `ENGINES`."""
     threads: int = 1
     """The number of threads, or of CPUs of a local Ray cluster."""
+
+    def kind_of(self, name: str) -> "Kind":
+        """Return the kind of a set of vectors by its name, "" for the main one."""
+        return self.kinds.get(name) or Kind(self.faiss, self.recall)
 
     @property
     def set_names(self) -> list[str]:

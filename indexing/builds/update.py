@@ -37,10 +37,10 @@ from keystone.indexing.builds.index import (
     write_postings,
     write_vectors,
 )
-from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
+from keystone.indexing.builds.settings import DEFAULTS, BuildSettings, Kind
 from keystone.indexing.corpora.corpus import make_corpus_key
 from keystone.indexing.errors import Report, Unneeded, UserError, stop
-from keystone.indexing.index import FORMAT, SMALLEST, Index, open_index
+from keystone.indexing.index import FORMAT, SMALLEST, Index, Recall, VectorSet, open_index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.staged import recover, stage, write_description
@@ -78,7 +78,7 @@ def update_index(
     `UserError` if `out` is no index, if its documents lie where Keystone only searches, if an id is both removed and in
     a corpus, and if no document is left. Another call for the same index at the same time is a `UserError`, too.
     """
-    recover(out)
+    out = recover(out)
     older = open_index(out)
     if older.backend not in ("lucene", "opensearch"):
         raise UserError(
@@ -118,10 +118,8 @@ def update_index(
 
 def _settle(older: Index, settings: BuildSettings) -> BuildSettings:
     """Take the models and the kinds of vectors from the older index, and the rest from the settings."""
-    kinds = [older.faiss, *(one.faiss for one in older.vectors.values())]
+    sets: dict[str, Index | VectorSet] = {"": older, **older.vectors}
     files = older if older.faiss else next((older.with_vectors(name) for name in older.vectors), older)
-    recalls = [older.recall, *(one.recall for one in older.vectors.values())]
-    wanted = next((recall for recall in recalls if recall and recall.wanted is not None), None)
     size = older.faiss_shard
     if size is None and files.faiss_shards:
         from keystone.indexing.vectors.faiss_index import load_dense
@@ -134,12 +132,15 @@ def _settle(older: Index, settings: BuildSettings) -> BuildSettings:
         vectors={name: one.embedding for name, one in older.vectors.items()},
         impacts=older.impacts,
         plaid=older.plaid,
-        faiss=SMALLEST if wanted and wanted.chosen else next((kind for kind in kinds if kind), None),
-        recall=wanted.wanted if wanted else None,
+        kinds={name: _find_kind(one.faiss, one.recall) for name, one in sets.items()},
         faiss_shard=size,
         passages=older.passages,
         opensearch=None,
     )
+
+
+def _find_kind(faiss: str | None, recall: Recall | None) -> Kind:
+    return Kind(SMALLEST if recall and recall.chosen else faiss, recall.wanted if recall else None)
 
 
 def _fill(

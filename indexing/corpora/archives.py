@@ -11,8 +11,9 @@ from typing import IO, NamedTuple
 from urllib.parse import quote
 
 from keystone.indexing.corpora.folders import strip_compression
-from keystone.indexing.errors import BadRecord, Report
+from keystone.indexing.errors import BadRecord, NotWritten, Report
 from keystone.indexing.io.reading import DAMAGE, open_binary
+from keystone.indexing.io.writing import reason_of
 
 TAR_SUFFIXES = (".tar", ".tgz", ".tbz", ".tbz2", ".txz", ".tzst")
 SUFFIXES = (*TAR_SUFFIXES, ".zip")
@@ -142,17 +143,30 @@ def _quote(name: str) -> str:
 
 
 def _copy(source: IO[bytes], file: Path, shown: str, report: Report) -> bool:
-    """Copy a file of an archive; returns whether it is whole. A file that is too long or damaged is reported."""
+    """Copy a file of an archive; returns whether it is whole. A file that is too long or damaged is reported.
+
+    `NotWritten` if the disk does not take the copy.
+    """
     try:
         with file.open("wb") as out:
-            size = 0
-            while piece := source.read(_PIECE_BYTES):
-                size += len(piece)
-                if size > LONGEST_MEMBER_BYTES:
-                    report(BadRecord(f"{shown}: expected at most {LONGEST_MEMBER_BYTES} bytes, found more", "too long"))
-                    return False
-                out.write(piece)
-    except (zipfile.BadZipFile, *DAMAGE) as error:
-        report(BadRecord(f"{shown}: cannot be read: {error}", "unreadable file"))
+            out.writelines(_read_pieces(source, shown))
+    except BadRecord as error:
+        report(error)
         return False
+    except OSError as error:
+        raise NotWritten(file, reason_of(error)) from error
     return True
+
+
+def _read_pieces(source: IO[bytes], shown: str) -> Iterator[bytes]:
+    """Yield the content of a file of an archive. `BadRecord` if it is too long or damaged."""
+    size = 0
+    try:
+        while piece := source.read(_PIECE_BYTES):
+            size += len(piece)
+            if size > LONGEST_MEMBER_BYTES:
+                found = f"{shown}: expected at most {LONGEST_MEMBER_BYTES} bytes, found more"
+                raise BadRecord(found, "too long")
+            yield piece
+    except (zipfile.BadZipFile, *DAMAGE) as error:
+        raise BadRecord(f"{shown}: cannot be read: {error}", "unreadable file") from error

@@ -24,7 +24,7 @@ from keystone.indexing.corpora.folders import (
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import try_json
-from keystone.indexing.io.reading import DAMAGE, hash_file, open_binary, read_byte_lines
+from keystone.indexing.io.reading import DAMAGE, STDIN, hash_file, open_binary, read_byte_lines
 from keystone.indexing.plugins import OpenTable
 from keystone.indexing.types import Document
 
@@ -205,6 +205,8 @@ def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Pa
 
     `UserError` if `given` is unknown, or if there is nothing to read.
     """
+    if path == STDIN:
+        raise UserError(f"{path}: is read several times, expected a file, or /dev/fd/0, whose content is kept")
     main = given or guess_format(path)
     _check_format(main)
     if main in LOCAL_FORMATS or not is_folder(path):
@@ -320,5 +322,10 @@ def make_corpus_key(path: Path, format: str | None, extract: str = ALL) -> list[
     files = list_forms(path, format)[0]
     pages = [["extract", extract]] if extract != ALL and any(file.form in ("folder", ARCHIVE) for file in files) else []
     packages = {name: found for file in files for name, found in FORMATS.find_package(file.form).items()}
-    hashes = ([relative_name(file.path, path), hash_file(file.path)] for file in files)
+    hashes = ([_name_in_key(file, path), hash_file(file.path)] for file in files)
     return [*pages, *map(list, packages.items()), *hashes]
+
+
+def _name_in_key(file: CorpusFile, path: Path) -> str:
+    """The name of a corpus file in the key. That of a single file counts only if its documents get their ids by it."""
+    return file.name if file.path == path and file.form in ("folder", "wikitext") else relative_name(file.path, path)

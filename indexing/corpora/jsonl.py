@@ -2,7 +2,7 @@
 
 import itertools
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -95,11 +95,16 @@ _Piece = tuple[str, str, str, tuple[str, str, str]]
 
 
 def _read_pieces(file: Path, report: Report) -> Iterator[_Piece]:
+    doc_id, seen = "", set[str]()
     for number, record in read_json_lines(file, report):
         where = f"{file}:{number}"
         try:
             name, key = _read_id(record, where), _find_key(record, ("segment",), "text", where)
+            if document_id(name) != doc_id:
+                doc_id, seen = document_id(name), set()
+            _check_new(name, seen, where)
             yield where, name, _read_string(record, key, where), _read_description(record, where)
+            seen.add(name)
         except BadRecord as error:
             report(error)
 
@@ -163,11 +168,12 @@ class FileSegments:
                 where = f"{file}:{number}"
                 try:
                     cut = make_segment_record(record, _read_id(record, where), where)
+                    own = self._cuts.setdefault(document_id(cut.id), [])
+                    _check_new(cut.id, [other.id for other, _, _ in own], where)
                 except BadRecord as error:
                     report(error)
                     continue
                 size = self._texts.write((cut.text or "").encode())
-                own = self._cuts.setdefault(document_id(cut.id), [])
                 own.append((cut._replace(text=None if cut.text is None else ""), end, size))
                 end += size
 
@@ -191,6 +197,12 @@ def make_segment_record(record: dict[str, Any], name: str, where: str) -> Segmen
     found = f"found {reprlib.repr(start)} and {reprlib.repr(end)}"
     message = f"{where}: expected offsets start_char <= end_char, or the text of the segment, {found}"
     raise BadRecord(message, "bad offsets")
+
+
+def _check_new(name: str, seen: Collection[str], where: str) -> None:
+    """`BadRecord` for the id of a segment that its document has already."""
+    if name in seen:
+        raise BadRecord(f"{where}: segment id {name!r} occurs more than once", "repeated segment")
 
 
 def _find_key(record: dict[str, Any], keys: tuple[str, ...], what: str, where: str) -> str:

@@ -14,14 +14,14 @@ import zlib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryFile, gettempdir
 from typing import IO, Any
 
 import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.errors import BadRecord, NotWritten, Report, UserError, stop
 from keystone.indexing.io.json_values import parse_json
 
 STDIN = Path("/dev/stdin")
@@ -210,7 +210,10 @@ class _Bounded:
         self._size += len(piece)
         if self._size > HELD_LIMIT_BYTES:
             raise ValueError(f"it has more than {HELD_LIMIT_BYTES} bytes")
-        return self._file.write(piece)
+        try:
+            return self._file.write(piece)
+        except OSError as error:
+            raise NotWritten(Path(gettempdir()), error.strerror or str(error)) from error
 
     def flush(self) -> None:
         self._file.flush()

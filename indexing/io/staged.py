@@ -57,14 +57,19 @@ def partial_folder(path: Path, key: str, parts: Collection[str], replaces: bool 
             raise
 
 
-def recover(path: Path) -> None:
-    """Give a folder its name again, or remove it, if a stop during three renames of `exchange` has left it aside."""
+def recover(path: Path) -> Path:
+    """Give a folder its name again, or remove it, if a stop during three renames of `exchange` has left it aside.
+
+    Returns the folder: if `path` is a link, that to which it leads.
+    """
+    path = path.resolve() if path.is_symlink() else path
     aside = path.with_name(f".{path.name}.partial.old")
     if aside.exists():
         if path.exists():
             shutil.rmtree(aside, ignore_errors=True)
         else:
             aside.rename(path)
+    return path
 
 
 def stage(folder: Path, name: str, make: Callable[[Path], Any]) -> Any:

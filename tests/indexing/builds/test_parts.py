@@ -1,13 +1,16 @@
 """Sets of vectors and impacts that come and go later: those of a new build, and all other files untouched."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from keystone.indexing.builds.changes import change_parts
 from keystone.indexing.builds.index import build_index
-from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.builds.settings import BuildSettings, Kind
 from keystone.indexing.builds.update import update_index
 from keystone.indexing.errors import UserError
 from keystone.indexing.impacts import settle_impacts
@@ -76,6 +79,65 @@ def test_an_index_with_added_sets_can_be_updated_and_run(models: Path, tmp_path:
     systems = "{a: {kind: dense, vectors: a}, s: {kind: impact, impacts: s}}"
     shown = keystone("search", tmp_path / "index", "bees", "--set", f"retrieval.systems={systems}", "-q")
     assert (shown.returncode, "new" in shown.stdout) == (0, True), shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("main", "added", "kinds"),
+    [
+        (Kind("Flat", None), Kind("smallest", 0.5), ("Flat", None, True)),
+        (Kind("Flat", None), Kind("SQ8", None), ("Flat", "SQ8", False)),
+        (Kind("SQ8", None), Kind("Flat", None), ("SQ8", "Flat", False)),
+        (Kind(None, None), Kind("Flat", None), (None, "Flat", False)),
+    ],
+)
+def test_each_set_of_vectors_keeps_its_kind(
+    models: Path, main: Kind, added: Kind, kinds: tuple[str | None, str | None, bool], tmp_path: Path
+) -> None:
+    encoder = settle(models).vectors["a"]
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    build_index(corpus, tmp_path / "index", BuildSettings(embedding=encoder, faiss=main.faiss))
+    before = change_parts(
+        tmp_path / "index", BuildSettings(vectors={"b": encoder}, faiss=added.faiss, recall=added.recall)
+    )
+    (tmp_path / "new.jsonl").write_text('{"id": "new", "text": "Bees dance."}\n')
+    index, _ = update_index(tmp_path / "index", [tmp_path / "new.jsonl"])
+    recall = index.vectors["b"].recall
+    assert index.faiss == kinds[0]
+    assert index.vectors["b"].faiss == (kinds[1] or before.vectors["b"].faiss)
+    assert (recall is not None and recall.chosen) == kinds[2]
+
+
+def test_a_kill_while_files_are_copied_leaves_no_half_file(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index", BuildSettings())
+    before, settings = read_files(first), BuildSettings(embedding=None, vectors=settle(models).vectors)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "no hard links")
+
+    def stop_within(source: IO[bytes], out: IO[bytes]) -> None:
+        out.write(source.read(10))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "link", refuse)
+    with monkeypatch.context() as killed:
+        killed.setattr(shutil, "copyfileobj", stop_within)
+        with pytest.raises(KeyboardInterrupt):
+            change_parts(tmp_path / "index", settings)
+    change_parts(tmp_path / "index", settings)
+    assert read_files(change_parts(tmp_path / "index", BuildSettings(embedding=None), ["a"])) == before
+
+
+def test_an_index_behind_a_link_is_updated_where_it_is(tmp_path: Path) -> None:
+    first, _ = build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index", BuildSettings(embedding=None))
+    (tmp_path / "link").symlink_to("index")
+    for number in range(2):
+        (new := tmp_path / "new.jsonl").write_text(f'{{"id": "new{number}", "text": "Bees dance."}}\n')
+        index, _ = update_index(tmp_path / "link", [new])
+        assert (tmp_path / "link").is_symlink()
+        assert open_index(tmp_path / "index") == index
+    assert (index.documents or 0) - (first.documents or 0) == 2
 
 
 def test_a_killed_command_goes_on_and_the_older_index_is_whole_until_then(models: Path, tmp_path: Path) -> None:

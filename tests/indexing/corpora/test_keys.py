@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from keystone.indexing.corpora.corpus import read_corpus
-from keystone.indexing.errors import BadRecord
+from keystone.indexing.corpora.corpus import make_corpus_key, read_corpus
+from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.types import Document
 
 Record = dict[str, Any]
@@ -58,6 +58,25 @@ def test_the_same_keys_count_in_every_form(tmp_path: Path, suffix: str, record: 
 def test_rows_without_a_column_of_ids_get_them(tmp_path: Path, suffix: str) -> None:
     file = write(tmp_path / f"c{suffix}", {"title": "T", "text": "x"})
     assert [document.id for document in read_corpus(file)] == ["c_0"]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv"])
+def test_a_space_in_the_name_of_a_file_is_quoted_in_the_ids_of_its_rows(tmp_path: Path, suffix: str) -> None:
+    file = write(tmp_path / f"my corpus{suffix}", {"title": "T", "text": "x"})
+    assert [document.id for document in read_corpus(file)] == ["my%20corpus_0"]
+
+
+def test_the_key_has_the_name_of_a_file_that_names_its_document(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text("Bees.")
+        (tmp_path / f"{name}.jsonl").write_text('{"id": "x", "text": "Bees."}')
+    assert make_corpus_key(tmp_path / "a.txt", None) != make_corpus_key(tmp_path / "b.txt", None)
+    assert make_corpus_key(tmp_path / "a.jsonl", None) == make_corpus_key(tmp_path / "b.jsonl", None)
+
+
+def test_standard_input_is_refused_for_a_corpus_which_is_read_several_times() -> None:
+    with pytest.raises(UserError, match="/dev/stdin: is read several times, expected a file, or /dev/fd/0"):
+        make_corpus_key(Path("/dev/stdin"), "jsonl")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Official segments are found by fitting offsets or by their text; windows are never taken for official segments."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -181,6 +182,18 @@ def test_segments_of_a_document_that_comes_twice_count_once(tmp_path: Path) -> N
         path, tmp_path / "i", BuildSettings(segments=Path(options[1]), embedding=None), report=lambda _: None
     )
     assert made.segments == {"official": 4 * len(SPANS), "windows": 0}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "segments"])
+def test_a_segment_that_comes_twice_counts_once_and_is_reported(tmp_path: Path, form: str) -> None:
+    path, options = corpus(tmp_path, len(SPANS), 1)
+    given = Path(options[1])
+    given.write_text(given.read_text() * 2)
+    left_out = Counter[str]()
+    source, segments = (path, given) if form == "jsonl" else (given, None)
+    documents = list(read_corpus(source, form, segments, lambda error: left_out.update([error.kind])))
+    assert [len(document.segments) for document in documents] == [len(SPANS)]
+    assert left_out == {"repeated segment": len(SPANS)}
 
 
 def test_documents_that_are_segments_have_their_own_id() -> None:

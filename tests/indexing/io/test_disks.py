@@ -8,13 +8,16 @@ import os
 import resource
 import shutil
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
 
+from keystone.indexing.corpora.archives import unpack
 from keystone.indexing.errors import NotWritten
 from keystone.indexing.index import Index
 from keystone.indexing.io.writing import append, reserve_array, write_whole
@@ -223,3 +226,17 @@ def test_a_full_file_system_is_one_message_at_every_size(tmp_path: Path) -> None
             [*isolated, size, disk, *indexing, disk / "index", "-q"], capture_output=True, text=True, cwd=ROOT
         )
         one_message((shown.returncode, shown.stderr), disk / "index", "No space left on device")
+
+
+def test_a_full_disk_for_temporary_files_is_no_damage_of_an_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
+        archive.writestr("c.jsonl", "x" * 10)
+
+    def open_full(path: Path, mode: str = "r", *arguments: Any, open_path: Any = Path.open) -> Any:
+        return open_path(Path("/dev/full") if mode == "wb" else path, mode, *arguments)
+
+    monkeypatch.setattr(Path, "open", open_full)
+    with pytest.raises(NotWritten, match=r"c\.jsonl: cannot be written: No space left on device"):
+        list(unpack(tmp_path / "c.zip", lambda error: pytest.fail(str(error))))
