@@ -64,10 +64,11 @@ def list_files(paths: Sequence[Path]) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """All tables of a leaderboard by their titles, the sorted runs, and the JSON of all numbers."""
+    """All tables of a leaderboard by their titles, the runs by each judge, and the JSON of all numbers."""
 
     tables: "dict[str, Rows]"
-    runs: "list[Evaluation]"
+    evaluations: "tuple[list[Evaluation], ...]"
+    """For each judge, the evaluations of the same runs."""
     report: dict[str, Any]
     cautions: list[str]
     faults: tuple[str, ...]
@@ -83,13 +84,12 @@ def make_board(
 ) -> Board:
     """Measure all runs by all judges, and make the tables that are asked for. The first table is the leaderboard."""
     from keystone.runs.evaluation.agreement import compare_judgments
-    from keystone.runs.evaluation.batch import evaluate_batch, name_by_tags
-    from keystone.runs.trec.run_files import read_qrels
+    from keystone.runs.evaluation.batch import evaluate_batch, name_by_tags, read_judge
 
     _check_sort([str(measure) for measure in measures], asked.sort)
     options = {"skip_bad": asked.skip_bad, "bounds": asked.bounds, "compared": 1 < len(paths) <= MOST_COMPARED}
     batch = name_by_tags(evaluate_batch(paths, qrels, measures, cut, **options, progress=progress))
-    judgments = list(map(read_qrels, batch.judges)) if len(qrels) > 1 else []
+    judgments = [read_judge(path, cut.topics)[1] for path in batch.judges] if len(qrels) > 1 else []
     return fill_board(batch, [compare_judgments(*pair) for pair in combinations(judgments, 2)], asked)
 
 
@@ -143,7 +143,9 @@ def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) 
         found = [compare_runs([own[one.name] for one in compared]) for own in judged]
         drawn = boards.draw_conclusions([one.name for one in compared[1:]], found, measure)
         tables[f"Against {compared[0].name} by {measure}:"] = rows.list_conclusions(drawn, judges)
-    cautions = list(dict.fromkeys([*batch.cautions, *collect_cautions(compared)]))
+    later = zip(judges[1:], batch.evaluations[1:], strict=True)
+    of_later = [f"{judge}: {caution}" for judge, own in later for one in own for caution in one.cautions]
+    cautions = list(dict.fromkeys([*batch.cautions, *collect_cautions(compared), *of_later]))
     report |= {
         "qrels": judges,
         "leaderboard": rows.make_objects(tables[""]),
@@ -152,7 +154,7 @@ def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) 
         "faults": list(batch.faults),
         "warnings": cautions,
     }
-    return Board(tables, runs, report, cautions, batch.faults)
+    return Board(tables, batch.evaluations, report, cautions, batch.faults)
 
 
 def say_as_json(command: str, files: Sequence[Path], report: dict[str, Any], form: str, json: bool) -> bool:
@@ -180,8 +182,8 @@ def print_board(board: Board, form: str, asked: Asked, quiet: bool) -> None:
         say(f"left out: {fault}", err=True)
     say_warnings(board.cautions)
     if not quiet:
-        whole = sum(one.counts.answered_topics == one.counts.judged_topics for one in board.runs)
-        say(f"{whole} of {len(board.runs)} runs answer every judged topic", err=True)
+        whole = sum(one.counts.answered_topics == one.counts.judged_topics for one in board.evaluations[0])
+        say(f"{whole} of {len(board.evaluations[0])} runs answer every judged topic", err=True)
 
 
 def _narrow(rows: "Rows") -> "Rows":

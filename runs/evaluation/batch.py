@@ -80,7 +80,7 @@ def evaluate_batch(
     are read in threads, a few ahead of the one that is measured, so memory does not grow with their number. `UserError`
     lists the faults of all bad files; if `skip_bad`, only if no good file is left.
     """
-    judges = [_read_judge(path, cut.topics) for path in qrels_paths]
+    judges = [read_judge(path, cut.topics) for path in qrels_paths]
     measured: list[list[Evaluation]] = [[] for _ in judges]
     good, tags, heads, faults, found, limits = [], list[str](), list[_Head](), list[str](), list[str](), list[Bounds]()
     numbers: dict[str, int] = {}
@@ -110,8 +110,8 @@ def evaluate_batch(
     )
 
 
-def _read_judge(path: Path, topics: Set[str]) -> tuple[Path, Qrels]:
-    """Read judgments of the wanted topics. `UserError` for wanted topics that have none."""
+def read_judge(path: Path, topics: Set[str]) -> tuple[Path, Qrels]:
+    """Read judgments of the wanted topics, or of all; also returns their file. `UserError` for topics without any."""
     file = find_qrels_file(path)
     qrels = read_qrels(file)
     if not topics:

@@ -85,12 +85,14 @@ def list_bounds(bounds: Sequence[Bounds]) -> Rows:
 
 
 def list_judge_columns(batch: Batch, order: Sequence[str], measure: str) -> Rows:
-    """List the mean of each run by each judge, and the mean of these."""
+    """List the mean of each run by each judge, and the mean of these. A run has a mark if any figure is circular."""
     rows: Rows = [["run", *map(str, batch.judges), "mean"]]
-    means = [{one.name: one.mean(measure) for one in own} for own in batch.evaluations]
+    by_name = [{one.name: one for one in own} for own in batch.evaluations]
     for name in order:
-        own = [one[name] for one in means]
-        rows.append([name, *own, float(np.mean(own))])
+        judged = [own[name] for own in by_name]
+        mark = max(map(mark_circle, judged))
+        means = [one.mean(measure) for one in judged]
+        rows.append([name + mark, *means, float(np.mean(means))])
     return rows
 
 

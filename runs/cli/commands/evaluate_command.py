@@ -166,7 +166,7 @@ def evaluate(
             ids = read_topic_ids(topics) if topics else frozenset[str]()
             with progress_bars(quiet) as progress:
                 board = make_board(runs, qrels, wanted, Cut(skip_own, condensed, ids, depth), asked, progress)
-            _refuse_circular(board.runs, strict)
+            _refuse_circular([one for own in board.evaluations for one in own], strict)
             if not say_as_json("evaluate", runs, board.report, format, json):
                 print_board(board, format, asked, quiet)
             write_json(board.report, out)

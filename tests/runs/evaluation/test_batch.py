@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from statsmodels.sandbox.stats.multicomp import tukeyhsd
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.types import silent
+from keystone.runs.cli.leaderboard import Asked, make_board
 from keystone.runs.evaluation.batch import Cut, compute_rbo, evaluate_batch
 from keystone.runs.evaluation.compare import Pair, find_letters, run_tukey_test
 from keystone.runs.evaluation.measures import parse_measures
@@ -117,3 +119,10 @@ def test_two_judges_have_a_column_each_and_their_agreement(tmp_path: Path) -> No
     first = by_judge[0]
     assert (first[str(tmp_path / "qrels")], first[str(tmp_path / "second")], first["mean"]) == (0.5, 0.5, 0.5)
     assert tables["Agreement of judges:"][0]["judged by both"] == "3"
+
+
+def test_judges_agree_on_the_wanted_topics_only(tmp_path: Path) -> None:
+    files = write_files(tmp_path)[:2]
+    judges = [tmp_path / "qrels", tmp_path / "second"]
+    board = make_board(files, judges, parse_measures(["P@2"]), Cut(topics={"1"}), Asked(), silent)
+    assert board.tables["Agreement of judges:"][1][1] == "2"

@@ -14,7 +14,7 @@ from keystone.runs.evaluation.evaluate import evaluate_files
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.pipeline.grade_files import Judgment
 from keystone.runs.trec.types import make_run
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone, keystone_here
 
 GRADES = ["1#1 model a 3", "1 model a 3", "1 model b 1", "2 model a 0"]
 
@@ -112,6 +112,24 @@ def test_the_command_marks_figures_and_strict_refuses_them(tmp_path: Path) -> No
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.endswith("expected judgments by others\n")
     assert keystone("evaluate", files[0], *asked[3:], "--strict").returncode == 0
+
+
+@pytest.mark.slow
+def test_each_of_several_judges_is_checked(tmp_path: Path) -> None:
+    directory = make_run_directory(tmp_path / "run")
+    people, grades = tmp_path / "people", directory / "grades.qrels"
+    people.write_text("1 0 a 1\n1 0 b 0\n2 0 x 1\n")
+    files = directory / "narrative.trec", directory / "keystone.trec"
+    asked = ["evaluate", *files, "--qrels", people, "--qrels", grades, "-m", "P@1"]
+    report = json.loads(keystone_here(*asked, "--format", "json").stdout)
+    assert (
+        f"{grades}: {files[1]}: 3 rows judged by the very grades that selected its documents, see {grades}"
+        in (report["warnings"])
+    )
+    assert [row["run"][-1] == "*" for row in report["tables"]["P@1 by each judge:"]].count(True) == 1
+    refused = keystone_here(*asked, "--strict")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "judged by the very grades" in refused.stderr
 
 
 def write_judged(folder: Path, lines: list[str], *runs: PooledRun) -> Path:
