@@ -17,7 +17,7 @@ WON, LOST, TIED = range(3)
 INITIAL_RATING = 1000.0
 RATING_PER_THETA = 400 / math.log(10)
 RIDGE = 0.1
-"""The weight of theta**2 / 2 where the battles leave a rating without bounds."""
+"""The weight of theta**2 / 2 and gamma**2 / 2 where the battles leave a rating or gamma without bounds."""
 SANDWICH_RIDGE_PER_BATTLE = 1e-5
 """What arena-rank adds to the diagonal of the information, for each battle."""
 NORMAL_QUANTILE = 1.959963984540054
@@ -52,7 +52,7 @@ def fit_ratings(counts: Floats, with_slot: bool = False, ridge: float | None = N
     With `with_slot`, gamma is fitted, else it is 0. Without `ridge`, it is 0 where a finite maximum exists, and
     `RIDGE` elsewhere.
     """
-    chosen = (0.0 if has_maximum(counts) else RIDGE) if ridge is None else ridge
+    chosen = (0.0 if has_maximum(counts, with_slot) else RIDGE) if ridge is None else ridge
     parameters = _maximise(counts[None], np.array([chosen]), with_slot)[0]
     runs = counts.shape[-1]
     theta, gamma = parameters[:runs], float(parameters[runs])
@@ -62,12 +62,32 @@ def fit_ratings(counts: Floats, with_slot: bool = False, ridge: float | None = N
     return Fit(theta, gamma, chosen, float(likelihood))
 
 
-def has_maximum(counts: Floats) -> bool:
+def has_maximum(counts: Floats, with_slot: bool) -> bool:
     """Whether the likelihood has a finite maximum: of any two runs, each has beaten or tied the other along a chain.
 
-    This is Ford's condition (American Mathematical Monthly 1957), on the graph of runs.
+    This is Ford's condition (American Mathematical Monthly 1957), on the graph of runs. `with_slot`, some battles must
+    also contradict a large gamma, and some a small one, whatever the ratings.
     """
-    return len(find_groups(counts)) <= 1
+    if len(find_groups(counts)) > 1:
+        return False
+    return not with_slot or not any(_fits_every_battle(counts, gamma) for gamma in (1, -1))
+
+
+def _fits_every_battle(counts: Floats, gamma: float) -> bool:
+    """Whether no battle of runs that form one group contradicts some ratings with this gamma.
+
+    A run that was shown first and won holds the other's theta below its own plus gamma. One that lost holds its own
+    below the other's minus gamma. Such bounds contradict each other if they add up to less than 0 along a cycle.
+    """
+    from scipy.sparse.csgraph import NegativeCycleError, bellman_ford
+
+    wins, losses = _credit(counts)
+    bounds = np.minimum(np.where(wins > 0, gamma, np.inf), np.where(losses.T > 0, -gamma, np.inf))
+    try:
+        bellman_ford(bounds, indices=0)
+    except NegativeCycleError:
+        return False
+    return True
 
 
 def find_groups(counts: Floats) -> list[list[int]]:
@@ -97,7 +117,7 @@ def _maximise(counts: Floats, ridge: Floats, with_slot: bool) -> Floats:
         slope = np.zeros_like(found)
         surplus = wins - battles * p
         slope[:, :runs] = surplus.sum(2) - surplus.sum(1) - ridge[:, None] * theta
-        slope[:, runs] = surplus.sum((1, 2)) if with_slot else 0
+        slope[:, runs] = surplus.sum((1, 2)) - ridge * found[:, runs] if with_slot else 0
         information = _inform(battles * p * (1 - p), ridge, with_slot)
         step = np.linalg.solve(information, slope[..., None])[..., 0]
         found += step * np.minimum(1, _LONGEST_STEP / np.maximum(np.abs(step).max(1, keepdims=True), _CLOSE))
@@ -115,7 +135,7 @@ def _inform(weights: Floats, ridge: Floats, with_slot: bool) -> Floats:
     found[:, :runs, :runs] = np.eye(runs) * (both.sum(2) + ridge[:, None] + _CLOSE)[:, None] - both + 1
     if with_slot:
         found[:, runs, :runs] = found[:, :runs, runs] = weights.sum(2) - weights.sum(1)
-    found[:, runs, runs] = weights.sum((1, 2)) + _CLOSE if with_slot else 1
+    found[:, runs, runs] = weights.sum((1, 2)) + ridge + _CLOSE if with_slot else 1
     return found
 
 
@@ -155,7 +175,7 @@ def find_bootstrap_intervals(counts: Floats, with_slot: bool = False) -> tuple[F
     fits = []
     for part in np.array_split(weights.reshape(RESAMPLES, -1).astype(np.float64), -(-RESAMPLES * runs**2 // 10**6)):
         sampled = (part @ flat).reshape(len(part), 3, runs, runs)
-        ridge = np.array([0.0 if has_maximum(one) else RIDGE for one in sampled])
+        ridge = np.array([0.0 if has_maximum(one, with_slot) else RIDGE for one in sampled])
         fits.append(_maximise(sampled, ridge, with_slot))
     found = np.percentile(np.concatenate(fits), (2.5, 97.5), axis=0).T
     return rate(found[:runs]), found[runs]

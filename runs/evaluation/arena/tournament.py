@@ -304,7 +304,10 @@ class Leaderboard:
     ridge: float
     """The weight of the ridge that keeps ratings finite; 0 if none was needed."""
     groups: tuple[tuple[str, ...], ...]
-    """The groups of runs within which wins and ties lead to and fro. More than one: the ridge ranks them."""
+    """The groups of runs within which wins and ties lead to and fro. More than one: the ridge ranks them.
+
+    Empty without a ridge. If there is one group, the ridge bounds the first-slot term.
+    """
     linked: bool
     """Whether battles link all runs that had any. Otherwise the ridge alone compares their ratings."""
 

@@ -106,6 +106,31 @@ def test_a_ridge_is_named_where_no_maximum_exists(
     assert sorted(find_groups(counts)) == groups
 
 
+CIRCLE = {(0, 1): (9, 0), (1, 2): (9, 0), (2, 0): (9, 0), (1, 0): (0, 9), (2, 1): (0, 9), (0, 2): (0, 9)}
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "ridge"),
+    [
+        pytest.param({(0, 1): (10, 0), (1, 0): (5, 5)}, RIDGE, id="one run wins whenever it is first"),
+        pytest.param({(0, 1): (5, 5), (1, 0): (10, 0)}, RIDGE, id="the other one does"),
+        pytest.param({(0, 1): (9, 0), (1, 0): (9, 0)}, RIDGE, id="the first one always wins"),
+        pytest.param({(0, 1): (0, 9), (1, 0): (0, 9)}, RIDGE, id="the second one always wins"),
+        pytest.param({(0, 1): (9, 0), (1, 0): (9, 0), (0, 2): (4, 5), (2, 0): (9, 0)}, RIDGE, id="all but one run"),
+        pytest.param({(0, 1): (9, 1), (1, 0): (9, 1)}, 0, id="the first one mostly wins"),
+        pytest.param(CIRCLE, 0, id="a circle in both orders"),
+    ],
+)
+def test_a_ridge_bounds_a_first_slot_term_that_no_battle_bounds(
+    outcomes: dict[tuple[int, int], tuple[int, ...]], ridge: float
+) -> None:
+    counts = count(1 + max(max(pair) for pair in outcomes), outcomes)
+    fit = fit_ratings(counts, with_slot=True)
+    assert (fit.ridge, len(find_groups(counts))) == (ridge, 1)
+    assert max(*np.abs(fit.theta), abs(fit.gamma)) < 5
+    assert fit_ratings(counts).ridge == 0
+
+
 def test_ties_only_give_equal_ratings_and_no_ridge() -> None:
     fit = fit_ratings(count(3, {(0, 1): (0, 0, 4), (1, 2): (0, 0, 1)}))
     assert (fit.ratings == pytest.approx([1000] * 3), fit.ridge) == (True, 0)

@@ -27,6 +27,7 @@ from keystone.runs.evaluation.arena.tournament import (
     make_leaderboard,
     play,
 )
+from keystone.runs.report.judging import tell_notes
 from keystone.runs.report.plots import draw_leaderboard
 from tests.support.runs.answered_runs import write_lines
 
@@ -193,6 +194,12 @@ def test_bad_judgments_are_named(change: dict[str, Any], message: str, tmp_path:
     path = write_lines(tmp_path / "judgments.jsonl", [VERDICT, VERDICT | change])
     with pytest.raises(UserError, match=rf"judgments.jsonl:2: .*{message}"):
         read_arena(path)
+
+
+def test_a_first_slot_that_always_wins_is_named_as_the_reason_of_the_ridge() -> None:
+    tasks = [Task("a", "b", topic, first, swapped=first == "b") for topic in "123" for first in "ab"]
+    board = make_leaderboard([Judgment(task, "A") for task in tasks], ["a", "b"], "m")
+    assert [*tell_notes(board)][-1] == "ratings with a ridge of 0.1: no battle sets a bound to the first-slot term"
 
 
 def test_a_failed_battle_is_left_out_and_is_no_tie() -> None:
