@@ -70,14 +70,20 @@ class Shown:
 def check_folder(folder: Path, tasks: Sequence[Task], shown: Shown) -> None:
     """Check that the folder has no battles of another tournament.
 
-    `UserError` if a battle of its `tasks.jsonl` is here one of other answers, in another order, or by another prompt.
+    `UserError` if a battle of its `tasks.jsonl` is none of `tasks`, or here one of other answers, in another order, or
+    by another prompt.
     """
     if not (folder / TASKS).exists():
         return
     known = {task.id: task for task in tasks}
     for number, record in read_json_lines(folder / TASKS):
-        if (task := known.get(str(record.get("task_id")))) and record != encode_task(task, shown):
-            place = f"{folder / TASKS}:{number}: {task.id}"
+        task_id = str(record.get("task_id"))
+        place = f"{folder / TASKS}:{number}: {task_id}"
+        if task_id not in known:
+            raise UserError(
+                f"{place}: is no battle of these runs and options, and would be lost; expected another --out"
+            )
+        if record != encode_task(known[task_id], shown):
             raise UserError(f"{place}: was another battle (answers, order or prompt); expected another --out")
 
 

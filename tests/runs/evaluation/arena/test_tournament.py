@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,25 @@ def test_the_files_of_an_arena_are_written_and_read(tmp_path: Path) -> None:
         run_battles(
             make_sets(good={"1": "New."}, poor={"1": POOR}), {"1": "Why?"}, Settings(), folder=tmp_path / "arena"
         )
+
+
+@pytest.mark.parametrize(
+    ("names", "both_orders", "message"),
+    [
+        pytest.param("abc", False, "", id="one more run"),
+        pytest.param("ab", True, "", id="both orders"),
+        pytest.param("cd", False, "arena:a:b:1: is no battle of these runs", id="other runs"),
+        pytest.param("a", False, "arena:a:b:1: is no battle of these runs", id="a run less"),
+    ],
+)
+def test_battles_that_would_be_lost_are_kept_by_an_error(
+    names: str, both_orders: bool, message: str, tmp_path: Path
+) -> None:
+    first = fight(Settings(), a={"1": GOOD}, b={"1": POOR})
+    write_arena(tmp_path, first.judgments, first.shown, first.board, "rules")
+    sets = make_sets(**{name: {"1": GOOD if name == "a" else POOR} for name in names})
+    with pytest.raises(UserError, match=message) if message else nullcontext():
+        run_battles(sets, {"1": QUESTION}, Settings(both_orders=both_orders), folder=tmp_path)
 
 
 VERDICT = {
