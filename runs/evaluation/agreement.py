@@ -91,8 +91,9 @@ def compute_tau(first: Sequence[float] | Floats, second: Sequence[float] | Float
 
 
 def rank_means(means: Sequence[float]) -> list[int]:
-    """Rank the means of runs from 1, the highest first. Equal means share the first of their ranks."""
-    return [1 + sum(other > mean for other in means) for mean in means]
+    """Rank the means of runs from 1, the highest first. Equal means share the first of their ranks. NaN comes last."""
+    known = [-np.inf if np.isnan(mean) else mean for mean in means]
+    return [1 + sum(other > mean for other in known) for mean in known]
 
 
 def compute_plain_tau(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> float:
@@ -111,9 +112,12 @@ def compute_tau_ap(reference: Sequence[float] | Floats, predicted: Sequence[floa
 
     It is Kendall's tau with more weight on the first ranks of `predicted`: the mean, over the systems below the first
     one, of the share of the systems above that the reference puts above, too. A system that is tied in `predicted` is
-    compared with those above its tie. If all systems are tied, it is NaN. A tie in the reference is no order.
+    compared with those above its tie. If all systems are tied, it is NaN. A tie in the reference is no order. A system
+    with NaN in one of the two is left out.
     """
     ref, own = np.asarray(reference, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    known = ~(np.isnan(ref) | np.isnan(own))
+    ref, own = ref[known], own[known]
     above = own[None, :] > own[:, None]
     count = above.sum(axis=1)
     ranked = count > 0

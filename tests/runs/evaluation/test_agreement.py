@@ -25,6 +25,7 @@ from keystone.runs.evaluation.agreement import (
     compute_tau_ap,
     count_labels,
     find_tau_interval,
+    rank_means,
     read_board,
 )
 from keystone.runs.trec.run_files import read_qrels
@@ -74,6 +75,23 @@ def test_tau_ap_with_ties_in_both_directions() -> None:
     first, second = [5, 4, 4, 2, 1], [4, 5, 3, 3, 2]
     both = (compute_tau_ap(first, second) + compute_tau_ap(second, first)) / 2
     assert both == pytest.approx(0.291667, abs=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("means", "ranks"),
+    [
+        pytest.param([0.5, 0.3, np.nan], [1, 2, 3], id="one without a mean"),
+        pytest.param([0.5, 0.5, 0.3], [1, 1, 3], id="a tie"),
+        pytest.param([np.nan, np.nan], [1, 1], id="none with a mean"),
+    ],
+)
+def test_a_run_without_a_mean_is_ranked_last(means: list[float], ranks: list[int]) -> None:
+    assert rank_means(means) == ranks
+
+
+def test_a_system_without_a_score_is_left_out_of_tau_ap() -> None:
+    assert np.isnan(compute_tau_ap([np.nan] * 3, [0.1, 0.2, 0.3]))
+    assert compute_tau_ap([0.1, np.nan, 0.3], [0.1, 0.2, 0.3]) == 1
 
 
 def test_equal_systems_have_no_tau_ap() -> None:
