@@ -14,7 +14,8 @@ import numpy as np
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_text
-from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.cautions import caution_about_topics
+from keystone.runs.evaluation.evaluate import Counts, Evaluation
 from keystone.runs.tracks.grounded import read_grounded
 
 COLUMNS = ("qid", "answer_sentence", "citation", "judgement")
@@ -43,44 +44,51 @@ KINDS = (
 
 
 def evaluate_grounded(paths: Sequence[Path], judgments: Path) -> list[Evaluation]:
-    """Measure files of grounded answers, each topic an answer: means over its sentences, from 0 to 1.
+    """Measure files of grounded answers, each topic a judged answer: means over its sentences, from 0 to 1.
 
     `P` is the share of the judged documents that are right, 0 if none is judged. `R` is 1 if one of them is right.
-    `relaxed` takes partial support, too. `UserError` for a file that is none, and for one without a judged answer.
+    `relaxed` takes partial support, too. A missing answer counts 0. `UserError` for a file that is none, and for one
+    without a judged answer.
     """
     labels = _read_labels(judgments)
     return [_evaluate(path, labels, judgments) for path in paths]
 
 
 def _evaluate(path: Path, labels: Labels, judgments: Path) -> Evaluation:
-    judged = {answer_id for answer_id, _ in labels}
-    answers = {name: sentences for name, sentences in sorted(read_grounded(path).items()) if name in judged}
-    if not answers:
+    topics = sorted({answer_id for answer_id, _ in labels})
+    answers = read_grounded(path)
+    if not (answered := answers.keys() & topics):
         raise UserError(f"{path}: none of its answers has judgments in {judgments}")
-    values: dict[str, list[float]] = {}
-    for answer_id, sentences in answers.items():
-        rows: dict[str, list[float]] = {}
-        for text, existing, grounds in sentences:
+    values: dict[str, list[float]] = {f"{kind.name}_{letter}": [] for kind in KINDS for letter in "PR"}
+    for answer_id in topics:
+        rows: dict[str, list[float]] = {name: [] for name in values}
+        for text, existing, grounds in answers.get(answer_id, ()):
             known = labels.get((answer_id, _letters(text)), {})
             new = [name for name in grounds.supporting if name not in existing]
             for kind in KINDS:
                 named = (new if kind.supports else grounds.contradicting)[:MOST_COUNTED]
                 found = [known[name] in kind.right for name in set(named) & known.keys()]
-                rows.setdefault(f"{kind.name}_P", []).append(sum(found) / len(found) if found else 0.0)
-                rows.setdefault(f"{kind.name}_R", []).append(float(any(found)))
+                rows[f"{kind.name}_P"].append(sum(found) / len(found) if found else 0.0)
+                rows[f"{kind.name}_R"].append(float(any(found)))
         for name, own in rows.items():
-            values.setdefault(name, []).append(sum(own) / len(own))
-    return Evaluation(str(path), tuple(answers), {name: np.array(own) for name, own in values.items()})
+            values[name].append(sum(own) / (len(own) or 1))
+    arrays = {name: np.array(own) for name, own in values.items()}
+    cautions = caution_about_topics(str(path), list(answers), topics, "an answer")
+    return Evaluation(str(path), tuple(topics), arrays, Counts(len(topics), len(answered)), tuple(cautions))
 
 
 def _read_labels(path: Path) -> Labels:
-    """Read judgments. `UserError` for a file without their columns, with the line of a row that lacks a PMID."""
+    """Read judgments. `UserError` for a file that is no CSV, lacks their columns, or has no row with a PMID."""
     rows = csv.DictReader(read_text(path, MOST_BYTES).removeprefix("\ufeff").splitlines(keepends=True))
-    if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
-        found = ", ".join(rows.fieldnames or ()) or "none"
+    try:
+        heads, listed = rows.fieldnames or (), list(rows)
+    except csv.Error as error:
+        raise UserError(f"{path}:{rows.line_num}: expected a CSV file, found a line that is none: {error}") from error
+    if missing := [name for name in COLUMNS if name not in heads]:
+        found = ", ".join(heads) or "none"
         raise UserError(f"{path}:1: expected the columns {', '.join(COLUMNS)}, found {found}: {missing[0]} is missing")
     labels: dict[tuple[str, str], dict[str, str]] = {}
-    for row in rows:
+    for row in listed:
         cited = _PMID.search(row["citation"] or "")
         if cited:
             key = (row["qid"] or "").strip(), _letters(row["answer_sentence"] or "")

@@ -237,10 +237,26 @@ def test_measures_are_those_of_the_track(tmp_path: Path) -> None:
     assert ".25" in shown.stdout
 
 
+def test_a_missing_answer_counts_0_for_every_file(tmp_path: Path) -> None:
+    judgments = tmp_path / "j.csv"
+    judgments.write_text(JUDGMENTS + "117,Other.,PMID: 1,Supports\n118,Third.,PMID: 1,Supports\n")
+    line = write_answers(tmp_path / "one").read_bytes()
+    (tmp_path / "two").write_bytes(line + line.replace(b'"116"', b'"118"') + line.replace(b'"116"', b'"9"'))
+    one, two = evaluate_grounded([tmp_path / "one", tmp_path / "two"], judgments)
+    assert one.topics == two.topics == ("116", "117", "118")
+    assert one.values["support_P"].tolist() == two.values["support_P"].tolist() == [0.25, 0, 0]
+    assert (str(one.counts), str(two.counts)) == ("1 of 3 judged topics answered", "2 of 3 judged topics answered")
+    assert "judged topics without an answer, which count 0: 2 of 3, such as 117" in one.cautions[0]
+    assert "topics without a judgment, which are left out: 1 of 3, such as 9" in two.cautions[1]
+
+
 def test_judgments_of_another_form_are_refused(tmp_path: Path) -> None:
     path = write_answers(tmp_path / "task_a.jsonl")
     (tmp_path / "j.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match=r"j.csv:1: expected the columns qid, .*, found a, b"):
+        evaluate_grounded([path], tmp_path / "j.csv")
+    (tmp_path / "j.csv").write_text(JUDGMENTS + '116,"' + "a" * 140_000)
+    with pytest.raises(UserError, match=r"j.csv:\d+: expected a CSV file, found a line that is none: field larger"):
         evaluate_grounded([path], tmp_path / "j.csv")
     (tmp_path / "j.csv").write_text(JUDGMENTS.replace("116", "7"))
     with pytest.raises(UserError, match="none of its answers has judgments"):
