@@ -32,12 +32,15 @@ def bound_measures(evaluation: Evaluation, run: Run, qrels: Qrels, measures: Seq
     """Measure a run a second time, with its documents without a judgment as relevant.
 
     Such a document gets the lowest grade that the measures count as relevant. If measures differ in it, the highest of
-    these grades. The residual of RBP is that of Moffat and Zobel (TOIS 2008).
+    these grades. The residual of RBP is that of Moffat and Zobel (TOIS 2008). Condensed lists are
+    measured whole for both means.
     """
     grade = max((measure.relevant_from for measure in measures if measure.of_relevance), default=1)
     topics = sorted(qrels.query_ids)
     own = sort_as_trec_eval(run.select(topics))
     judged = qrels.select(topics)
+    if evaluation.condensed:
+        evaluation = evaluate(evaluation.name, own, judged, measures)
     _, places = match_ids(judged.docs, pair_bounds(judged.offsets), own.docs, pair_bounds(own.offsets))
     lifted = evaluate(evaluation.name, own, _add(judged, own, places < 0, grade), measures)
     residuals = {

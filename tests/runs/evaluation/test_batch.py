@@ -70,6 +70,17 @@ def test_bounds_count_unjudged_documents_as_relevant(tmp_path: Path) -> None:
     assert list(found.residual.values()) == [pytest.approx(np.mean(residuals))]
 
 
+def test_bounds_count_unjudged_documents_as_0_beside_condensed_lists(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    (tmp_path / "first").write_text("1 Q0 u 1 9 F\n1 Q0 x 2 8 F\n2 Q0 z 1 9 F\n")
+    bounds = [
+        evaluate_batch([tmp_path / "first"], [tmp_path / "qrels"], parse_measures(["P@1"]), cut, bounds=True).bounds
+        for cut in (Cut(), Cut(condensed=True))
+    ]
+    assert bounds[0] == bounds[1]
+    assert bounds[1][0].as_nonrelevant == {"P@1": 0.5}
+
+
 def test_tukey_of_few_systems_and_topics_equals_all_permutations() -> None:
     values = np.array([[0.9, 0.8, 0.7], [0.5, 0.6, 0.2], [0.4, 0.1, 0.3]])
     ranges = [
