@@ -9,6 +9,7 @@ A high grade is right more often at the first ranks, where relevant documents ar
 probabilities of its own. The probabilities of all ranks support a band that has few documents.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import hash_file
 from keystone.runs.evaluation.circular import JudgeRecord, name_record, read_record
 from keystone.runs.evaluation.evaluate import evaluate
-from keystone.runs.evaluation.measures import Measure
+from keystone.runs.evaluation.measures import Measure, is_geometric
 from keystone.runs.pipeline.grade_files import read_judgments
 from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.collections import find_qrels_file
@@ -176,9 +177,18 @@ def find_judge_intervals(
     for path, run in zip(paths, runs, strict=True):
         values = measure_draws(run, noise, measures, condensed)
         differences = {name: _summarise(own - first[name], noise) for name, own in values.items()} if first else {}
-        found.append(NoisyMeans(str(path), {name: _summarise(own, noise) for name, own in values.items()}, differences))
+        means = {name: _summarise_means(name, own, noise) for name, own in values.items()}
+        found.append(NoisyMeans(str(path), means, differences))
         first = first or values
     return found
+
+
+def _summarise_means(measure: str, values: Floats, noise: Noise) -> JudgeInterval:
+    """Summarise the values of a run. Those of `gm_map` are logarithms, and give the geometric mean."""
+    found = _summarise(values, noise)
+    if not is_geometric(measure):
+        return found
+    return JudgeInterval(math.exp(found.mean), math.exp(found.low), math.exp(found.high))
 
 
 def _summarise(values: Floats, noise: Noise) -> JudgeInterval:

@@ -1,18 +1,25 @@
 """Intervals over topics and judges: simulations with injected flips, and the probabilities behind the draws."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from keystone.indexing.io.reading import hash_file
+from keystone.runs.evaluation.circular import JudgeRecord, write_record
+from keystone.runs.evaluation.evaluate import evaluate_files
 from keystone.runs.evaluation.judging.redraw import (
     draw_grades,
     draw_topics,
     find_bands,
     find_best_ranks,
     find_interval_over_judges,
+    find_judge_intervals,
     tabulate_confusion,
     tabulate_repeats,
 )
+from keystone.runs.evaluation.measures import parse_measures
 from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.trec.arrays import Ints
 from keystone.runs.trec.types import make_qrels, make_run
@@ -92,6 +99,23 @@ def test_the_best_rank_in_any_run_counts_and_unfound_documents_have_rank_zero() 
         make_run("two", {"t1": [("a", 3.0), ("x", 2.0), ("y", 1.0), ("b", 0.5)]}),
     ]
     assert find_best_ranks(runs, qrels).tolist() == [1, 2, 0, 0]
+
+
+@pytest.mark.slow
+def test_the_geometric_mean_of_a_sure_judge_is_that_of_the_table(tmp_path: Path) -> None:
+    qrels, run, measures = tmp_path / "judged", tmp_path / "run", parse_measures(["gm_map"])
+    topics = range(1, 13)
+    qrels.write_text("".join(f"{topic} m a 1\n{topic} m b 0\n" for topic in topics))
+    rows = "".join(f"{topic} Q0 {'ab'[topic % 2]} 1 9 t\n{topic} Q0 {'ba'[topic % 2]} 2 8 t\n" for topic in topics)
+    run.write_text(rows)
+    grades = [[grade] * 3 for _ in topics for grade in (1, 0)]
+    write_record(qrels, JudgeRecord("m", {}, "2026-01-01", hash_file(qrels), 2, 3, False, 0, [], grades))
+    (noisy,) = find_judge_intervals([run], qrels, measures)
+    (plain,) = evaluate_files([run], qrels, measures)
+    found = noisy.means["gm_map"]
+    assert plain.mean("gm_map") == pytest.approx(0.5**0.5)
+    assert found.mean == pytest.approx(plain.mean("gm_map"), abs=0.1)
+    assert 0 < found.low < found.mean < found.high <= 1
 
 
 @pytest.mark.slow
