@@ -38,11 +38,20 @@ class Asked:
     depth: int = 0
 
 
-def read_topic_ids(given: str) -> frozenset[str]:
-    """Read ids of topics: a file with one at the beginning of each line, or ids with commas between them."""
+def find_topics_file(given: str) -> Path | None:
+    """Find the file that `--topics` names; None for ids, which may be longer than any name of a file."""
     path = Path(given)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else given.split(",")
+        return path if path.is_file() else None
+    except OSError:
+        return None
+
+
+def read_topic_ids(given: str) -> frozenset[str]:
+    """Read ids of topics: a file with one at the beginning of each line, or ids with commas between them."""
+    path = find_topics_file(given)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path else given.split(",")
     except UnicodeDecodeError:
         raise UserError(f"--topics {given}: not UTF-8, expected a text with the id of a topic in each line") from None
     ids = frozenset(line.split()[0] for line in lines if line.split())

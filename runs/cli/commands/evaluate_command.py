@@ -12,6 +12,7 @@ from keystone.indexing.errors import UserError
 from keystone.runs.cli.leaderboard import (
     MOST_COMPARED,
     Asked,
+    find_topics_file,
     list_files,
     make_board,
     print_board,
@@ -159,7 +160,7 @@ def evaluate(
         take_measures = partial(_evaluate_answers, runs, references, measure or [], settings)
     else:
         assert qrels is not None
-        check_outputs([*runs, *qrels], {"--out": out})
+        check_outputs([*runs, *qrels, find_topics_file(topics or "")], {"--out": out})
         if asked != Asked() or len(qrels) > 1 or len(runs) > MOST_COMPARED:
             if resample_judges:
                 raise UserError(f"expected --resample-judges with one judge and up to {MOST_COMPARED} runs, unsorted")

@@ -12,11 +12,11 @@ from statsmodels.sandbox.stats.multicomp import tukeyhsd
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import silent
-from keystone.runs.cli.leaderboard import Asked, make_board
+from keystone.runs.cli.leaderboard import Asked, make_board, read_topic_ids
 from keystone.runs.evaluation.batch import Cut, compute_rbo, evaluate_batch
 from keystone.runs.evaluation.compare import Pair, find_letters, run_tukey_test
 from keystone.runs.evaluation.measures import parse_measures
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone, keystone_here
 
 MEASURES = parse_measures(["P@2", "RBP(p=0.5)"])
 
@@ -60,6 +60,19 @@ def test_topics_and_depth_are_cut_as_asked(tmp_path: Path) -> None:
     assert cut.counts.rows == 2
     with pytest.raises(UserError, match="1 topic of --topics without a judgment, such as 3"):
         evaluate_batch(first, [tmp_path / "qrels"], MEASURES, Cut(topics={"3"}))
+
+
+def test_many_ids_of_topics_are_no_name_of_a_file() -> None:
+    ids = [f"rag26-{number}" for number in range(500)]
+    assert read_topic_ids(",".join(ids)) == {*ids}
+
+
+def test_the_file_of_topics_is_not_overwritten(tmp_path: Path) -> None:
+    files = write_files(tmp_path)[:1]
+    (topics := tmp_path / "ids").write_text("1\n")
+    done = keystone_here("evaluate", *files, "--qrels", tmp_path / "qrels", "--topics", topics, "--out", topics)
+    assert (done.returncode, topics.read_text()) == (1, "1\n")
+    assert f"--out {topics}: " in done.stderr
 
 
 def test_bounds_count_unjudged_documents_as_relevant(tmp_path: Path) -> None:
