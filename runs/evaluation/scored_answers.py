@@ -175,12 +175,15 @@ def judge_answers(
     """Score files of one kind by one judge, or by several, each with files of items, which may be labelled.
 
     A judge's labelled items are scored themselves. A judge of plain items has the answers of `paths` with these items.
-    The topics are those of `topics`, or else of the judge's plain items. `UserError` as from `score_answers`.
+    The topics are those of `topics`, or else of the judge's plain items. `UserError` as from `score_answers`, and for
+    one judge without `paths`.
     """
     kind = find_kind(paths or [file for own in judges.values() for file in own])
     if kind.score is score_cited:
         kind = replace(kind, score=partial(score_cited, most_cited=most_cited))
     if len(judges) < 2:
+        if not paths:
+            raise UserError(f"{next(iter(judges))}: found as both judges, expected two judges or answers to score")
         records, cautions = read_scored(paths, kind)
         wanted = topics or {
             one.topic_id for own in judges.values() for path in own for one in find_kind([path]).read(path)

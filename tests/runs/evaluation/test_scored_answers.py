@@ -93,6 +93,12 @@ def test_judges_by_their_nuggets_have_the_answers_with_these(tmp_path: Path, ans
         judge_answers([ours, renamed], both)
 
 
+def test_one_judge_alone_has_nothing_to_score(answers: Path) -> None:
+    ours = answers / "model" / "teamA-run1.jsonl"
+    with pytest.raises(UserError, match=r"teamA-run1.jsonl: found as both judges, expected two judges or answers"):
+        judge_answers([], {ours: [ours]})
+
+
 @pytest.mark.parametrize(("kind", "measure"), [("model", "A"), ("support", "precision"), ("rubrics", "rubric")])
 @pytest.mark.parametrize("form", ["csv", "markdown", "latex", "json"])
 def test_each_kind_has_each_form(answers: Path, kind: str, measure: str, form: str) -> None:
