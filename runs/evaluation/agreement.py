@@ -151,6 +151,7 @@ Board = dict[str, dict[str, float]]
 """Measure -> run -> mean."""
 
 _JSON = re.compile(rb'\s*\{\s*"(runs|command)"\s*:')
+_JUDGED_SHARE = re.compile(r"judged@\d+")
 _CSV = re.compile(rb"(rank,)?run( \(condensed lists\))?,")
 _HEAD_BYTES = 200
 _OTHER_COLUMNS = ("rank", "run", "team", "95 % low", "95 % high", "ties by Tukey")
@@ -239,7 +240,7 @@ def compare_boards(first: Board, second: Board) -> list[BoardAgreement]:
     found = []
     for measure, own in first.items():
         other = second.get(measure)
-        if other is None or measure.startswith("judged@"):
+        if other is None or _JUDGED_SHARE.fullmatch(measure):
             continue
         pairs = [(own[run], other[run]) for run in own if run in other]
         a, b = np.array([pair for pair in pairs if not np.isnan(pair).any()], dtype=float).reshape(-1, 2).T

@@ -266,6 +266,7 @@ def test_the_command_compares_judgments_or_leaderboards(tmp_path: Path) -> None:
         "csv": "rank,run,MAP\n" + "".join(f"1,{run},{mean}\n" for run, mean in SECOND.items()),
         "other": "9 0 x 1\n",
         "alone": "rank,run,MAP\n1,z,1\n",
+        "shares": "rank,run,MAP,judged@10\n1,x,.5,.3\n2,y,.4,.6\n",
     }.items():
         (tmp_path / name).write_text(text)
     one, two, board, csv, other, alone = (tmp_path / name for name in ("one", "two", "board", "csv", "other", "alone"))
@@ -277,6 +278,8 @@ def test_the_command_compares_judgments_or_leaderboards(tmp_path: Path) -> None:
     assert "expected two files of one kind" in str(agree(board, one).exception)
     assert "has judged no document of" in str(agree(one, other).exception)
     assert "has no run of" in str(agree(board, alone).exception)
+    chosen = CliRunner().invoke(app, ["agree", str(tmp_path / "shares"), "-m", "judged@10", "-m", "MAP"])
+    assert "judged@10, MAP  2             -1.0000" in chosen.output
 
 
 @pytest.mark.slow
