@@ -164,6 +164,14 @@ def _compress(file: IO[bytes], path: Path) -> AbstractContextManager[Any]:
             return nullcontext(file)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those that hold it, unless they exist. `NotWritten` if that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotWritten(folder, reason_of(error)) from error
+
+
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Make a folder if need be, and hold its lock.

@@ -15,10 +15,10 @@ from rich.console import Console
 from keystone.generation.types import Answer, Sentence
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
-from keystone.indexing.errors import NotRecorded, NotWritten
+from keystone.indexing.errors import NotRecorded
 from keystone.indexing.index import Index
 from keystone.indexing.io.reading import read_json_lines
-from keystone.indexing.io.writing import reason_of, write_json_lines
+from keystone.indexing.io.writing import make_folder, write_json_lines
 from keystone.indexing.types import Progress
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.read import read_config
@@ -133,10 +133,7 @@ def make_index(out: Path, threads: int, progress: Progress) -> Index:
 
     `UserError` if `out` cannot be written, or if the corpus cannot be fetched.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NotWritten(out, reason_of(error)) from error
+    make_folder(out)
     corpus = out / "corpus.jsonl"
     if not corpus.exists():
         with progress("Fetching and cutting the documentation of Django", None):

@@ -13,7 +13,7 @@ from typing import Any
 
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
-from keystone.indexing.io.writing import write_json_lines
+from keystone.indexing.io.writing import make_folder, write_json_lines
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import MISSING_MODEL, RunConfig
 from keystone.runs.evaluation.arena.tournament import Judgment
@@ -60,7 +60,7 @@ class KeystoneJudge:
         if unknown:
             raise UserError(f"settings.{unknown[0]}: unknown; expected one of {', '.join(SETTINGS)}")
         folder = Path(settings.get("outdir", "."), f"{Path(str(settings.get('filebase', 'keystone'))).name}.keystone")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         asked = _write_files(rag_responses, rag_topics, nugget_banks, folder, settings, llm_config)
         given = read_given(asked)
         with open_model_runner(asked.judge, folder) if asked.judge else nullcontext() as run_with_model:

@@ -16,7 +16,7 @@ from keystone.generation.grading.nuggets import VERDICTS, Verdict, create_criter
 from keystone.generation.llm.model import Model, run_together
 from keystone.generation.prompts.evaluation import CriterionType
 from keystone.indexing.errors import UserError
-from keystone.indexing.io.writing import write_json_lines
+from keystone.indexing.io.writing import make_folder, write_json_lines
 from keystone.retrieval.types import Topic
 from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS, get_id, list_objects
 from keystone.runs.tracks.violations import parse_lines, tell_expected, write_csv
@@ -300,7 +300,7 @@ def write_tables(folder: Path, graded: Sequence[Rubric], evaluations: "Sequence[
 
     A missing score is an empty cell. Means of runs are those of `evaluations`, where a missing narrative counts 0.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     cells = []
     for one in graded:
         ternary, binary = score_criteria(one.criteria)

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure, Reply, Request
-from keystone.indexing.errors import NoCitedTexts, NotWritten, UserError, Waits
+from keystone.indexing.errors import NoCitedTexts, UserError, Waits
 from keystone.indexing.index import open_index
-from keystone.indexing.io.writing import reason_of
+from keystone.indexing.io.writing import make_folder
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
@@ -235,10 +235,7 @@ def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, 
 
     A topic that a run lacks counts 0. `UserError` if the model cannot be asked.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NotWritten(out, reason_of(error)) from error
+    make_folder(out)
     judged = judge_answers(asked, given, run_with_model)
     left_out = {**given.left_out, **judged.left_out}
     cautions, topics = [*judged.cautions], [one.id for one in given.topics]

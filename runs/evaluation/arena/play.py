@@ -18,9 +18,9 @@ from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.prompts.evaluation import ARENA_NAME
 from keystone.generation.rules.answer_form import compare_coverage
 from keystone.generation.types import Failure
-from keystone.indexing.errors import NotWritten, UserError
+from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines, read_text_lines
-from keystone.indexing.io.writing import reason_of, write_json_lines
+from keystone.indexing.io.writing import make_folder, write_json_lines
 from keystone.runs.evaluation.arena.answers import AnswerSet
 from keystone.runs.evaluation.arena.tournament import (
     DECIMALS,
@@ -89,10 +89,7 @@ def check_folder(folder: Path, tasks: Sequence[Task], shown: Shown) -> None:
 
 def write_arena(folder: Path, judgments: Sequence[Judgment], shown: Shown, board: Leaderboard, provider: str) -> None:
     """Write the five files of a tournament into a folder. Each appears when it is whole."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NotWritten(folder, reason_of(error)) from error
+    make_folder(folder)
     write_json_lines(folder / TASKS, (encode_task(one.task, shown) for one in judgments))
     write_json_lines(folder / JUDGMENTS, (_encode_judgment(one, shown, board.judge, provider) for one in judgments))
     sets = [*shown.sets.values()]

@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from keystone.indexing.errors import NotRecorded, NotWritten, UserError
+from keystone.indexing.errors import NotRecorded, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_json_lines
-from keystone.indexing.io.writing import reason_of
+from keystone.indexing.io.writing import make_folder
 from keystone.indexing.store import from_record
 from keystone.indexing.types import Document, Store
 from keystone.indexing.vectors.embed import stand_in
@@ -160,10 +160,7 @@ def reproduce(bundle: Path, out: Path | None, effort: Effort, most_gb: float = M
         unpack(bundle, folder, int(most_gb * 1e9))
         facts = _read_facts(bundle, folder)
         if out is not None:
-            try:
-                out.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise NotWritten(out, reason_of(error)) from error
+            make_folder(out)
         try:
             stored = find_searching_stages(read_config(folder / RUN / CONFIG)) | facts["stored"]
             remade = _remake_all(folder, {**facts, "stored": stored}, scratch, out or scratch, effort)

@@ -23,6 +23,7 @@ from keystone.runs.evaluation.rubrics import (
     score_criteria,
     score_rubrics,
     write_rubrics,
+    write_tables,
 )
 from tests.support.models.scripted import Scripted
 from tests.support.runs.command_line import keystone
@@ -181,6 +182,12 @@ def test_the_commands_go_from_rubrics_to_tables(tmp_path: Path) -> None:
     assert (cell["qid"], cell["n_criteria"], cell["response_length"]) == ("a", "2", "3.0")
     assert float(run["ternary_score"]) == pytest.approx(float(cell["ternary_score"]) / 2)
     assert run["n_topics"] == "2"
+
+
+def test_tables_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    (taken := tmp_path / "scores").write_text("")
+    with pytest.raises(UserError, match="scores: cannot be written: File exists"):
+        write_tables(taken, [], [])
 
 
 BEGGING = (
