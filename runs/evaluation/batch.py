@@ -20,6 +20,7 @@ from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.kernels import THREADS, kernel
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval
+from keystone.runs.trec.scan import LF, RUN_COLUMNS
 from keystone.runs.trec.types import Qrels, Run
 from keystone.runs.wording import plural
 
@@ -28,8 +29,6 @@ COPY_DEPTH = 50
 COPY_PERSISTENCE = 0.9
 COPY_RBO = 0.98
 """The mean RBO over topics from which two runs are near-copies."""
-RUN_COLUMNS = 6
-NEWLINE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ def _read(path: Path, judges: Sequence[tuple[Path, Qrels]], cut: Cut) -> _Read:
 def find_other_tag(run: Run) -> tuple[str, int] | None:
     """Find the first tag in a run file that is not that of its first row, and its line; None if there is none."""
     data, end = run.docs.data.tobytes(), run.tag.encode() + b"\n"
-    rows = np.count_nonzero(run.docs.data == NEWLINE)
+    rows = np.count_nonzero(run.docs.data == LF)
     if rows in (data.count(b" " + end), data.count(b"\t" + end)):
         return None
     for number, line in enumerate(data.decode().split("\n"), 1):

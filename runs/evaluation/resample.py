@@ -12,6 +12,8 @@ ASSIGNMENTS = 100_000
 RESAMPLES = 10_000
 """The number of bootstrap samples of an interval."""
 SEED = 2007
+NORMAL_QUANTILE = 1.959963984540054
+"""The 0.975 quantile of the normal distribution, for intervals of 95 %."""
 TOLERANCE = 1e-9
 """The share of all differences by which two sums may differ and still count as equal."""
 

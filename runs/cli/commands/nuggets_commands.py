@@ -16,13 +16,13 @@ from keystone.runs.cli.options import (
     Json,
     JsonFile,
     OnlyTable,
+    Overrides,
     Pairs,
     Quiet,
     SkipBad,
     Sort,
     check_outputs,
     check_run_outputs,
-    complete_setting,
     open_runner,
     read_model_settings,
 )
@@ -30,13 +30,6 @@ from keystone.runs.report.say import say_output
 
 Config = Annotated[Path, typer.Argument(help="The YAML file of a run, with its topics, its index and its model.")]
 ModelConfig = Annotated[Path | None, typer.Option(help="A YAML file, as for run, whose model assigns the nuggets.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="KEY=VALUE, which overrides the file, such as model.name=m. Repeat for several.",
-        autocompletion=complete_setting,
-    ),
-]
 Answers = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Answer files of any track, or run directories.")
 ]

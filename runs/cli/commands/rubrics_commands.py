@@ -12,7 +12,6 @@ from keystone.runs.cli.commands.nuggets_commands import (
     Config,
     ModelConfig,
     Out,
-    Overrides,
     Qrels,
     RelevantFrom,
 )
@@ -25,6 +24,7 @@ from keystone.runs.cli.options import (
     Json,
     JsonFile,
     OnlyTable,
+    Overrides,
     Pairs,
     Quiet,
     SkipBad,

@@ -39,12 +39,10 @@ from keystone.runs.evaluation.answers.files import (
 )
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.evaluate import Counts, Evaluation
+from keystone.runs.evaluation.resample import NORMAL_QUANTILE
 from keystone.runs.evaluation.use import UseRecord, list_texts, name_use_file, write_use_records
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.wording import plural
-
-NORMAL_QUANTILE = 1.959963984540054
-"""The 0.975 quantile of the normal distribution, for intervals of 95 %."""
 
 
 @dataclass(frozen=True, slots=True)

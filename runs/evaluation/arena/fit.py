@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keystone.runs.evaluation.resample import NORMAL_QUANTILE
 from keystone.runs.trec.arrays import Floats
 
 WON, LOST, TIED = range(3)
@@ -20,8 +21,6 @@ RIDGE = 0.1
 """The weight of theta**2 / 2 and gamma**2 / 2 where the battles leave a rating or gamma without bounds."""
 SANDWICH_RIDGE_PER_BATTLE = 1e-5
 """What arena-rank adds to the diagonal of the information, for each battle."""
-NORMAL_QUANTILE = 1.959963984540054
-"""The 0.975 quantile of the normal distribution, for intervals of 95 %."""
 RESAMPLES, SEED = 1000, 2007
 _MOST_STEPS, _LONGEST_STEP, _CLOSE = 200, 2.0, 1e-12
 
