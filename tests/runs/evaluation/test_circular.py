@@ -120,7 +120,7 @@ def test_each_of_several_judges_is_checked(tmp_path: Path) -> None:
     people, grades = tmp_path / "people", directory / "grades.qrels"
     people.write_text("1 0 a 1\n1 0 b 0\n2 0 x 1\n")
     files = directory / "narrative.trec", directory / "keystone.trec"
-    asked = ["evaluate", *files, "--qrels", people, "--qrels", grades, "-m", "P@1"]
+    asked: list[str | Path] = ["evaluate", *files, "--qrels", people, "--qrels", grades, "-m", "P@1"]
     report = json.loads(keystone_here(*asked, "--format", "json").stdout)
     assert (
         f"{grades}: {files[1]}: 3 rows judged by the very grades that selected its documents, see {grades}"
