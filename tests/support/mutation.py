@@ -12,7 +12,7 @@ from typing import Any
 
 import zstandard
 
-FUZZ_CASES = int(os.environ.get("KEYSTONE_FUZZ", "0"))
+FUZZ_CASES = int(os.environ.get("KEYSTONE_FUZZ") or 0)
 """The number of damaged files or replies of each kind that the environment asks for; 0 if it asks for none."""
 
 
