@@ -278,9 +278,14 @@ def _make_key(job: Job, _: Before) -> Any:
     searches = searches_again(config)
     model = describe_model(config, ASKS) if searches or config.reader.name != "plain" else None
     again = [config.answer.rounds, describe_retrieval(job), config.list_systems(), config.describe_first_stage()]
+    plain = config.model_dump(mode="json", include={"reader", "answer"})
+    drafts = isinstance(config.reader, EscalateSettings)  # a draft is an answer, by all settings of answers
+    draft = [plain["answer"], job.plain_track]
+    language = [job.track.language] if job.track.language else []
     return [
-        config.model_dump(mode="json", include={"reader"})["reader"], job.index.key, job.plain_topics,
+        plain["reader"], job.index.key, job.plain_topics,
         config.answer.method, config.answer.documents, window, model, *job.segment_settings, *(again * searches),
+        *(draft if drafts else language),
     ]  # fmt: skip
 
 

@@ -69,6 +69,27 @@ def test_the_keys_of_all_stages_are_those_of_stored_runs(
     assert found == stored
 
 
+@pytest.mark.parametrize(
+    ("settings", "change", "anew"),
+    [
+        (["reader.name=escalate"], "answer.words=30", True),
+        (["reader.name=escalate"], "answer.support=none", True),
+        (["reader.name=escalate"], "track=rag24", True),
+        (["reader.name=rdr2"], "answer.words=30", False),
+        (["reader.name=rdr2"], "track=rag24", False),
+        ([], "track=ragtime25", True),
+    ],
+)
+def test_evidence_is_gathered_anew_if_its_draft_or_its_language_changes(
+    settings: list[str], change: str, anew: bool, index: Index, topics: Path
+) -> None:
+    def describe_gathering(*more: str) -> object:
+        job = open_job(configure(index, topics.parent, [*settings, *more]))
+        return next(one.settings for one in table.bind_stages(job) if one.name == "gather")
+
+    assert (describe_gathering(change) != describe_gathering()) is anew
+
+
 def test_a_prompt_counts_by_its_words_and_not_by_its_name_or_module(monkeypatch: pytest.MonkeyPatch) -> None:
     digest_anew = _digest_prompts.__wrapped__
     before, moved = digest_anew(), readers.AGENT
