@@ -332,14 +332,16 @@ async def answer_from_claims(
 ) -> tuple[Answer | None, list[Fallback]]:
     """Answer a topic in at most `words` words. `tasks` are its queries, in order; None if there is no claim.
 
-    If a reader has `noted` claims, as `make_claims_of_notes` takes them, no others are asked for.
+    If a reader has `noted` claims, as `make_claims_of_notes` takes them, their queries are not asked for others.
 
     `documents` are those of the passages, by id. `embed` embeds texts as float32[texts, d], unit vectors. The answer
     cites segments.
     """
-    claims, fallbacks = make_claims_of_notes(tasks, noted, documents), list[Fallback]()
-    if not noted:
-        claims, fallbacks = await collect_claims(model, tasks, documents)
+    own = make_claims_of_notes(tasks, noted, documents)
+    known = {place for claim in own for place, _ in claim.uses}
+    asked = [replace(task, passages=()) if place in known else task for place, task in enumerate(tasks)]
+    collected, fallbacks = await collect_claims(model, asked, documents)
+    claims = [*own, *collected]
     vectors = await asyncio.to_thread(embed, [claim.text for claim in claims])
     chosen = choose_claims(merge_claims(claims, vectors), len(tasks), words)
     if not chosen:

@@ -5,11 +5,19 @@ import json
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.claims import MOST_CLAIMS, Claim, collect_claims, read_claims, request_claims
+from keystone.generation.answers.claims import (
+    MOST_CLAIMS,
+    Claim,
+    answer_from_claims,
+    collect_claims,
+    read_claims,
+    request_claims,
+)
 from keystone.generation.answers.sentences import Passage, QueryTask
 from keystone.generation.types import Failure, Fallback, Reply
 from keystone.indexing.errors import Unusable
@@ -137,6 +145,20 @@ def test_dropped_claims_are_recorded() -> None:
     assert len(claims) == 3
     reason = "query 1: 1 of 4 claims are dropped, because their document does not say them"
     assert fallbacks == [Fallback("1", "claims", reason)]
+
+
+def test_only_queries_without_a_note_are_asked_for_claims() -> None:
+    model = Scripted(by_purpose(claims=[{"claims": [item()]}], write_claims=[Failure("down")]))
+    noted = [(1, "Ants walk far.", Span("ants", 0, ANTS.index(" The")))]
+    tasks = [task("How do bees live?"), task("How do ants live?")]
+    found = answer_from_claims(
+        model, tasks, DOCUMENTS, lambda texts: np.eye(len(texts), 8, dtype=np.float32), 60, noted
+    )
+    answer, _ = asyncio.run(found)
+    assert answer is not None
+    assert [sentence.text for sentence in answer.sentences] == ["Bees dance.", "Ants walk far."]
+    (asked,) = [request for request in model.requests if request.purpose == "claims"]
+    assert "How do bees live?" in asked.messages[1][1]
 
 
 def check(claims: list[Claim]) -> None:
