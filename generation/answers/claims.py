@@ -133,12 +133,18 @@ def make_claims_of_notes(
 ) -> list[Claim]:
     """Make claims of a reader's notes: the place of each one's query, its text, and the stretch that it quotes.
 
-    The claim is the quote itself if the note has names or numbers that the quoted segments lack.
+    The claim is the quote itself if the note has names or numbers that the quoted segments lack. A note has no claim if
+    the evidence of its query lacks one of these segments, since an answer cites its evidence alone.
     """
     claims, counts = list[Claim](), Counter[int]()
     for place, text, span in notes:
+        shown = [one for one in tasks[place].spans if one.doc_id == span.doc_id]
+        if not shown:
+            continue
         document = documents[span.doc_id]
         segments = find_quoted_segments(document, span)[:MOST_CITATIONS]
+        if not all(any(map(segment.span.overlaps, shown)) for segment in segments):
+            continue
         quote = tidy(document.text[span.start : span.end])
         said = quote if find_missing_names(text, tasks[place], document, segments) else text
         uses = ((place, counts[place]),)

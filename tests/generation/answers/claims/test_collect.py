@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -15,6 +16,7 @@ from keystone.generation.answers.claims import (
     Claim,
     answer_from_claims,
     collect_claims,
+    make_claims_of_notes,
     read_claims,
     request_claims,
 )
@@ -159,6 +161,24 @@ def test_only_queries_without_a_note_are_asked_for_claims() -> None:
     assert [sentence.text for sentence in answer.sentences] == ["Bees dance.", "Ants walk far."]
     (asked,) = [request for request in model.requests if request.purpose == "claims"]
     assert "How do bees live?" in asked.messages[1][1]
+
+
+@pytest.mark.parametrize(
+    ("shown", "made"),
+    [
+        pytest.param(SPANS, ["bees#0", "bees#1"], id="all"),
+        pytest.param(SPANS[:1], ["bees#0", "bees#1"], id="its document"),
+        pytest.param((DOCUMENTS["bees"].segments[0].span,), [], id="one of its segments"),
+        pytest.param(SPANS[1:], [], id="another document"),
+    ],
+)
+def test_a_note_is_a_claim_only_if_its_query_has_evidence_of_its_whole_quote(
+    shown: tuple[Span, ...], made: list[str]
+) -> None:
+    known = {span.doc_id: DOCUMENTS[span.doc_id] for span in shown}
+    note = (0, "Bees dance.", Span("bees", 0, len(BEES)))
+    claims = make_claims_of_notes([replace(task(), spans=shown)], [note], known)
+    assert sorted(citation for claim in claims for citation in claim.citations) == made
 
 
 def check(claims: list[Claim]) -> None:
