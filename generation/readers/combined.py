@@ -162,8 +162,8 @@ class Escalate(WritesFromEvidence):
 
     async def _read(self, name: str, task: Task, hits: Hits, left: Sequence[int], share: Allowance) -> EvidenceSet:
         """Let a reader read for the open queries, within an equal share of the allowance for each."""
-        one = share.split(len(left))[0]
-        tools = set_reader(self.tools, name, calls=one.calls, tokens=one.tokens)
+        calls, tokens = share.calls // len(left), share.tokens // len(left)
+        tools = set_reader(self.tools, name, calls=calls, tokens=tokens)
         settings = replace(tools.settings, method="answers")
         context = replace(
             task.context,

@@ -92,6 +92,13 @@ def test_a_spent_allowance_ends_the_escalation(sources: Sources, settings: dict[
     assert found.items == plain.items
 
 
+@pytest.mark.parametrize("calls", [2, 3, 4, 5])
+def test_all_open_queries_together_stay_within_the_calls(calls: int, sources: Sources) -> None:
+    model = reply_with_support(["none", "none"])
+    escalate(sources, model, calls=calls)
+    assert sum(request.purpose in ("check_coverage", "route") for request in model.requests) <= calls
+
+
 def test_an_unusable_check_ends_the_escalation_and_keeps_the_draft(sources: Sources) -> None:
     plain, found = escalate(sources, Scripted(lambda _request: "I would rather not."))
     assert (found.stop, found.items) == ("llm_error", plain.items)
