@@ -283,7 +283,7 @@ class Purse:
             answered = await send()
             found = answered.usage
             if isinstance(answered.outcome, Failure) or found.prompt_tokens:  # else the server counts no tokens
-                cost = Usage(1, found.prompt_tokens, found.cached_tokens, found.completion_tokens)
+                cost = Usage(found.calls, found.prompt_tokens, found.cached_tokens, found.completion_tokens)
             return answered
         except WrongReply:  # the server may have counted it
             raise

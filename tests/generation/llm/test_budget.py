@@ -128,6 +128,18 @@ def test_only_a_call_that_the_server_did_not_take_costs_nothing(error: Exception
     assert purse.spent.calls == calls
 
 
+@pytest.mark.parametrize("usage", [Usage(), Usage(1), Usage(1, 5, 2, 3)], ids=repr)
+def test_a_failure_costs_what_the_server_counts(usage: Usage) -> None:
+    """A server that refuses a prompt counts nothing. A model that refuses has read it."""
+
+    async def send() -> PaidReply:
+        return PaidReply(Failure("refused"), usage)
+
+    purse = Purse(Budget(calls=1), PRICES)
+    assert asyncio.run(purse.pay(ONE, send)).outcome == Failure("refused")
+    assert purse.spent == usage
+
+
 @pytest.mark.parametrize(
     ("budget", "sent"),
     [
