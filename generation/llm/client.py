@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -18,7 +19,15 @@ from keystone.generation.llm.cache import Cache, keep_outcome
 from keystone.generation.llm.chat import Backend, PaidReply, make_keyed_name
 from keystone.generation.llm.model import OpenModel, PromptSizes, make_request_key
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.llm.usage import BUDGET_SPENT, Budget, Prices, add_usage, compute_cost, find_most_usage
+from keystone.generation.llm.usage import (
+    BUDGET_SPENT,
+    NO_FIELDS,
+    Budget,
+    Prices,
+    add_usage,
+    compute_cost,
+    find_most_usage,
+)
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import TurnedAway, UserError, WrongReply
 
@@ -243,13 +252,19 @@ class Purse:
     A call that was cut off keeps what was set aside for it.
 
     `shares` holds, for some purposes of calls, the share of the budget up to which they are paid. The rest is left to
-    other purposes.
+    other purposes. `extra` are the further fields of each request.
     """
 
     def __init__(
-        self, budget: Budget, prices: Prices | None, path: Path | None = None, shares: Mapping[str, float] = NO_SHARES
+        self,
+        budget: Budget,
+        prices: Prices | None,
+        path: Path | None = None,
+        shares: Mapping[str, float] = NO_SHARES,
+        extra: Mapping[str, Any] = NO_FIELDS,
     ) -> None:
         """Open the purse. `UserError` if the file cannot be written, or is damaged."""
+        self._extra = extra
         self._budget, self._prices, self._shares, self._open = budget, prices or NO_PRICES, shares, 0
         self._costs: dict[int, Usage] = {}
         self.spent = Usage()
@@ -269,7 +284,7 @@ class Purse:
 
     async def pay(self, request: Request, send: Callable[[], Awaitable[PaidReply]]) -> PaidReply:
         """Send a request if the budget allows its highest cost, now or after open calls; else return a `Failure`."""
-        most, share = find_most_usage(request), self._shares.get(request.purpose, 1.0)
+        most, share = find_most_usage(request, self._extra), self._shares.get(request.purpose, 1.0)
         while not self._allows(most, share):
             if not self._open:
                 left = "" if share == 1 else ", but for the part of later steps"
@@ -344,7 +359,8 @@ async def open_model(
     open_backend: OpenBackend = import_module(f"keystone.generation.llm.{settings.backend}").open_backend
     with ExitStack() as stack:
         if settings.budget is not None:
-            purse = stack.enter_context(closing(Purse(settings.budget, settings.prices, costs, shares)))
+            purse = Purse(settings.budget, settings.prices, costs, shares, settings.extra)
+            stack.enter_context(closing(purse))
             open_backend = partial(open_backend, purse=purse)
         async with open_backend(settings, folder, retry) as model:
             yield model

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 import orjson
 from pydantic import Field
 
 from keystone.generation.llm.dialects import write_tools
 from keystone.generation.types import Request, Usage
+from keystone.indexing.io.json_values import read_whole_number
 from keystone.indexing.settings import StrictSettings
 
 MOST_DOLLARS = 1_000_000
@@ -65,13 +67,21 @@ MESSAGE_TOKENS = 64
 """More tokens than a server's chat template adds to a message."""
 BUDGET_SPENT = "the budget is spent"
 """How the reason of a call begins that was not sent."""
+REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""The fields of a request that limit the tokens of its reply."""
+NO_FIELDS: Mapping[str, Any] = {}
 
 
-def find_most_usage(request: Request) -> Usage:
-    """Find the most that one call can cost: a token for each byte of the prompt, and a reply of `max_tokens`."""
+def find_most_usage(request: Request, extra: Mapping[str, Any] = NO_FIELDS) -> Usage:
+    """Find the most that one call can cost: a token for each byte of the prompt, and a reply of `max_tokens`.
+
+    If the further fields `extra` raise the limit of a reply, that one counts. They may also ask for `n` replies.
+    """
     texts = [text for message in request.messages for text in message]
     schema = orjson.dumps(request.schema) if request.schema else b""
     tools = orjson.dumps(write_tools(request)) if request.functions else b""
     written = sum(len(text.encode()) for text in texts) + len(schema) + len(tools)
     prompt = written + MESSAGE_TOKENS * (len(request.messages) + 1)
-    return Usage(calls=1, prompt_tokens=prompt, completion_tokens=request.max_tokens)
+    most = max(request.max_tokens, *(read_whole_number(extra.get(name)) or 0 for name in REPLY_LIMITS))
+    replies = max(1, read_whole_number(extra.get("n")) or 1)
+    return Usage(calls=1, prompt_tokens=prompt, completion_tokens=most * replies)

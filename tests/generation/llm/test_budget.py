@@ -169,6 +169,29 @@ def test_a_budget_is_used_up_to_the_bound_of_one_call(budget: Budget, sent: int)
     assert times == sent
 
 
+@pytest.mark.parametrize(
+    ("extra", "reserved"),
+    [
+        ({"max_tokens": 5_000}, 5_000),
+        ({"max_completion_tokens": 5_000, "max_tokens": 30}, 5_000),
+        ({"max_output_tokens": 5_000}, 5_000),
+        ({"n": 3}, 60),
+        ({"max_tokens": 30, "n": 2}, 60),
+        ({"max_tokens": 5}, 20),
+        ({"max_tokens": None, "n": None, "top_p": 0.5}, 20),
+    ],
+    ids=repr,
+)
+def test_a_limit_among_the_further_fields_of_requests_is_set_aside(extra: dict[str, object], reserved: int) -> None:
+    async def send() -> PaidReply:
+        return PaidReply(Reply("yes"), Usage(1))
+
+    most = MOST.prompt_tokens + reserved
+    for tokens, outcome in ((most, Reply("yes")), (most - 1, Failure("the budget is spent"))):
+        purse = Purse(Budget(tokens=tokens), None, extra=extra)
+        assert asyncio.run(purse.pay(ONE, send)).outcome == outcome
+
+
 def test_a_purpose_leaves_the_rest_of_the_budget_to_others() -> None:
     async def send() -> PaidReply:
         return PaidReply(Reply("yes"), Usage(1, 1, 0, 1))
