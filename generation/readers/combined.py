@@ -20,6 +20,7 @@ from keystone.generation.context.texts import delimit, neutralise
 from keystone.generation.context.topic import merge_spans
 from keystone.generation.llm.model import Model, run_together
 from keystone.generation.prompts.readers import CHECK_COVERAGE, Coverage
+from keystone.generation.readers.disco_rag.read import leave_out_document_numbers
 from keystone.generation.readers.loop import Allowance, ask_within
 from keystone.generation.readers.reader import Hits, Task, Tools, open_reader
 from keystone.generation.readers.settings import LEAST_TOKENS, READERS, EscalateSettings, FusedSettings
@@ -91,7 +92,7 @@ def fuse_evidence(task: Task, found: Sequence[EvidenceSet], tools: Tools, k: int
         items += order_by_text(_merge(score_by_place(cut_to_tokens(own, tools.evidence_tokens)), by_id), documents)
     return EvidenceSet(
         tuple(items),
-        tuple(note for one in found for note in one.notes),
+        tuple(leave_out_document_numbers(note) for one in found for note in one.notes),
         next((one.stop for one in found if one.stop != "done"), "done") if items else "empty",
         "fused",
         next((one.by for one in found if one.by != "rules"), "rules"),

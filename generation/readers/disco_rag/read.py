@@ -97,6 +97,14 @@ def list_notes(blueprint: Blueprint, plan: str, query_id: str, last: int) -> tup
     return tuple(notes)
 
 
+_NUMBERED = re.compile(r"^(CHUNK\[\d+\] is the part) of document \d+(?= that begins )", re.MULTILINE)
+
+
+def leave_out_document_numbers(note: Note) -> Note:
+    """Leave the numbers of documents out of a writer's note. The prompt of fused evidence has other numbers."""
+    return replace(note, text=_NUMBERED.sub(r"\1", note.text))
+
+
 @dataclass(frozen=True, slots=True)
 class Part(Generic[T]):
     """A tree or a graph with remarks for its step, and the outcome of the request for it."""

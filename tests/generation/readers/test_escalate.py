@@ -136,6 +136,16 @@ def test_fused_readers_read_the_same_documents(sources: Sources) -> None:
         assert one.doc_id != after.doc_id or one.end < after.start
 
 
+def test_notes_of_fused_readers_name_no_document_by_a_number_that_fusion_changes(sources: Sources) -> None:
+    task = make_task(sources)
+    reader = READERS["fused"].settings.model_validate({"name": "fused", "readers": ["plain", "disco_rag"]})
+    tools = Tools(sources, None, AnswerSettings("retrieval", window=4096), reader)  # type: ignore[arg-type]
+    found = asyncio.run(open_reader(tools).gather(task, (tuple(task.context.documents),)))
+    (plan,) = [note.text for note in found.notes if note.kind == "plan"]
+    assert plan.startswith('CHUNK[1] is the part that begins "')
+    assert "document" not in plan
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings"),
