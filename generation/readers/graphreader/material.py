@@ -13,7 +13,7 @@ from keystone.generation.readers.structure_reader import Question
 from keystone.indexing.structures.blocks import paragraphs, sentence_spans
 from keystone.indexing.structures.fact_graph import FactGraph, join_graphs, make_graph
 from keystone.indexing.types import Document, Span
-from keystone.indexing.words import find_content_words
+from keystone.indexing.words import STEM_LETTERS, find_content_words
 
 WORDS_WEIGHT = 0.6
 """The weight of words in common with the question. The cosine of the segment has weight 1."""
@@ -84,18 +84,18 @@ class Material:
         """How close each fact is to the question: the cosine of the closest segment around it, and words in common."""
         asked = find_parts(self.question.text)
         rows = {document.id: row for row, document in zip(self.question.rows, self.question.documents, strict=True)}
-        cosines = {row: self.question.context.segments[row] @ self.question.vector for row in rows.values()}
+        context = self.question.context
+        cosines = {row: context.segments[row] @ self.question.vector for row in rows.values()}
+        spans = {row: [segment.span for segment in context.documents[row].segments] for row in rows.values()}
+        starts = {row: np.array([span.start for span in own]) for row, own in spans.items()}
+        ends = {row: np.array([span.end for span in own]) for row, own in spans.items()}
         found = np.zeros(len(self.facts))
         for number, fact in enumerate(self.facts):
             row = rows[fact.span.doc_id]
-            around = [
-                float(cosine)
-                for cosine, segment in zip(cosines[row], self.question.context.documents[row].segments, strict=True)
-                if segment.span.start <= fact.span.start < segment.span.end
-            ]
+            around = cosines[row][(starts[row] <= fact.span.start) & (fact.span.start < ends[row])]
             parts = find_parts(fact.text)
             shared = len(parts & asked) / max(1, min(len(parts), len(asked)))
-            found[number] = max(around, default=0.0) + WORDS_WEIGHT * shared
+            found[number] = (float(around.max()) if around.size else 0.0) + WORDS_WEIGHT * shared
         return found
 
     def get_chunk(self, number: int) -> Chunk:
@@ -149,8 +149,6 @@ def _list_pieces(text: str, weights: Sequence[int], tokens: int) -> list[tuple[i
     return found
 
 
-STEM_LETTERS = 6
-"""Words count as equal if they share this number of first letters."""
 LEAST_SHARED = 2
 """How many words a sentence shares at least with a stretch that it rests on, if it has as many."""
 LEAST_SHARE = 0.3
