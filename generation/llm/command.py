@@ -7,6 +7,7 @@ answer that one ends the run.
 """
 
 import asyncio
+import errno
 import os
 import shlex
 from collections.abc import Sequence
@@ -24,13 +25,15 @@ from keystone.generation.types import Failure, Message, Request
 from keystone.indexing.errors import UserError, WrongReply, printable
 from keystone.indexing.io.keys import remove_key
 from keystone.indexing.io.retry import choose_pause, is_last
-from keystone.indexing.io.system import kill_group
+from keystone.indexing.io.system import allow_open_files, kill_group
 
 MOST_LATE_TRIES = 3
 """Tries of a request whose command does not end in time."""
 ERROR_BYTES = 500
 """The last bytes of standard error that are kept for the reason of a failure."""
 PART_BYTES = 2**16
+FILES_OF_A_PROCESS = 4
+"""The files that this process holds open for a process of the command: its three pipes, and itself."""
 END_TIMEOUT_S = 5.0
 """How long a process outside of its group may hold open the pipes of a killed one."""
 
@@ -47,6 +50,7 @@ class Command:
 
     def __init__(self, settings: ModelSettings, purse: Purse | None = None) -> None:
         self.at_once = settings.concurrency
+        allow_open_files(FILES_OF_A_PROCESS * self.at_once)
         self.notes: list[str] = []
         self._command, self._seconds, self._purse = settings.command, settings.call_seconds, purse
         self._shown = f"model.command: {printable(shlex.join(settings.command))}"
@@ -100,7 +104,10 @@ class Command:
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
-            raise UserError(f"{self._shown}: cannot be started: {why}, expected a program and its arguments") from None
+            full = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+            smaller = f"a smaller model.concurrency than {self.at_once}"
+            expected = smaller if full else "a program and its arguments"
+            raise UserError(f"{self._shown}: cannot be started: {why}, expected {expected}") from None
         try:
             async with asyncio.timeout(self._seconds):
                 _, said, errors = await asyncio.gather(

@@ -5,6 +5,7 @@ import shlex
 import sys
 import time
 from pathlib import Path
+from subprocess import run
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Message, Reply, Request, Usage
 from keystone.indexing.errors import UserError
 from tests.support.models.client import SECRET, complete
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
@@ -163,6 +165,27 @@ def test_no_process_outlives_its_run(tmp_path: Path) -> None:
     assert time.monotonic() - began < 30
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        (1000, "{'replies': 60}"),
+        (100, "cat: cannot be started: Too many open files, expected a smaller model.concurrency than 60"),
+    ],
+)
+def test_processes_may_hold_as_many_files_open_as_the_system_allows(most: int, said: str, tmp_path: Path) -> None:
+    code = (
+        "import pathlib, resource, sys; from keystone.generation.types import Request;"
+        "from tests.support.models.client import complete, make_settings;"
+        "chosen = make_settings(pathlib.Path(sys.argv[1]), backend='command', command=['cat'], concurrency=60);"
+        "asked = [Request('step', (('user', str(number)),), 10) for number in range(60)];"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, int(sys.argv[2])));"
+        "print({'replies': len(complete(chosen, asked)[0])})"
+    )
+    ended = run([sys.executable, "-c", code, tmp_path, str(most)], capture_output=True, text=True, cwd=ROOT)
+    assert said in (ended.stderr or ended.stdout)
 
 
 def test_a_budget_of_calls_holds(tmp_path: Path) -> None:
