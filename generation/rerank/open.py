@@ -71,8 +71,7 @@ def select_candidates(candidates: Candidates, places: Sequence[int]) -> Candidat
         return candidates
     rows = list(context.documents)
     documents = {rows[place]: context.documents[rows[place]] for place in places}
-    openings = None if context.openings is None else context.openings[list(places)]
-    return replace(candidates, context=replace(context, documents=documents, openings=openings))
+    return replace(candidates, context=replace(context, documents=documents))
 
 
 def list_passages(candidates: Candidates, settings: RerankSettings) -> list[list[str]]:
