@@ -27,6 +27,7 @@ from keystone.runs.pipeline.stages.hybrid import HYBRID_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries
 from keystone.runs.pipeline.stages.rerank import KEYSTONE_FILE
 from keystone.runs.pipeline.values import Artifact, make_records_artifact, rank_topics_in
+from keystone.runs.track_rules import TRACKS
 
 ASKS = ("grading.method",)
 RELEVANT_GRADE = 2
@@ -148,11 +149,15 @@ def put_grades(work: Work, graded: Sequence[GradedTopic]) -> None:
 def _rank_graded(job: Job, graded: Sequence[GradedTopic], narrative: Rankings) -> Rankings:
     """Rank the documents that the grades select first, and then the narrative ranking of each topic.
 
-    If a method selects a set, and the track allows any number of rows, nothing follows the set.
+    If the ranking ends with the selected set, nothing follows it.
     """
-    is_set = SELECTIONS[job.config.grading.select].is_set
-    alone = is_set and job.config.track is not None and job.track.rows is None
-    return round_scores(grade_files.make_keystone_rankings(graded, narrative, alone))
+    return round_scores(grade_files.make_keystone_rankings(graded, narrative, alone=ends_with_set(job.config)))
+
+
+def ends_with_set(config: RunConfig) -> bool:
+    """Whether the ranking by grades ends with a selected set, since the track allows any number of rows."""
+    is_set = config.grading.method is not None and SELECTIONS[config.grading.select].is_set
+    return is_set and config.track is not None and TRACKS[config.track].rows is None
 
 
 def list_grade_files(before: Before) -> tuple[Artifact[Any], ...]:

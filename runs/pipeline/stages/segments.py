@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from keystone.fusion import depth
-from keystone.generation.grading.grade import SELECTIONS
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
 from keystone.retrieval.types import Rankings
@@ -24,7 +23,7 @@ from keystone.runs.pipeline.grade_files import list_best_grades
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.ranking.rank import rank_for_track
 from keystone.runs.pipeline.stage import Before, StageKind, Work
-from keystone.runs.pipeline.stages.grades import GRADES_FILE
+from keystone.runs.pipeline.stages.grades import GRADES_FILE, ends_with_set
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries, rank_queries_in
 from keystone.runs.pipeline.stages.research import has_research
@@ -79,34 +78,32 @@ def _list_depths(before: Before) -> tuple[Artifact[list[DepthRecord]], ...]:
     return () if before.config.fusion.choice is None else (DEPTHS_FILE,)
 
 
-def _counts_grades(config: RunConfig) -> bool:
-    """Whether grades change the probabilities by which rows are chosen. A selected set has chosen already."""
-    graded = config.grading.method is not None and not SELECTIONS[config.grading.select].is_set
-    return graded and config.fusion.choice is not None
+def _keeps_set(config: RunConfig) -> bool:
+    """Whether a selected set is the last ranking. All of its rows are kept, since the set has chosen already."""
+    return ends_with_set(config) and not has_research(config)
+
+
+def _list_score_files(config: RunConfig) -> tuple[Artifact[Any], ...]:
+    """List the files that give the probabilities if grades, a reranker or an agent follow the fusion.
+
+    The last ranking gives them if the tuple is empty.
+    """
+    if config.fusion.choice is None or _keeps_set(config):
+        return ()
+    if config.grading.method is not None:
+        return NARRATIVE_FILE, GRADES_FILE
+    return (NARRATIVE_FILE,) if config.rerank.method is not None or has_research(config) else ()
 
 
 def choose_depths(values: Values, ranking: Rankings) -> list[DepthRecord]:
     """Choose the rows of each narrative of its last ranking. `fusion.choice` must be given.
 
-    `fusion.depths` has precedence. Scores that grades have made have no probability. So if there are grades, the scores
-    before them give the probabilities, and the grades change them.
+    `fusion.depths` has precedence. A set that grades have selected is kept whole.
     """
-    job, config, choice = values.job, values.job.config, values.job.config.fusion.choice
+    config, choice = values.job.config, values.job.config.fusion.choice
     assert choice is not None
-    counts_grades = _counts_grades(config)
-    scored = values.get(NARRATIVE_FILE) if counts_grades else ranking
-    scores = [scored.scores_of(i).astype(np.float64) for i in range(len(scored))]
-    found: list[NDArray[np.float64] | None]
-    if choice.calibration is None:
-        found = [depth.separate_scores(own) for own in scores]
-    else:
-        weights = np.array(read_calibration(choice.calibration).weights)
-        by_system = [list(_describe_topics(scored, values.get(file))) for file in _list_read_files(config)]
-        found = [depth.calibrate(own, weights, [one[i] for one in by_system]) for i, own in enumerate(scores)]
-    if counts_grades:
-        graded = {one.topic_id: one for one in values.get(GRADES_FILE)}
-        grades = [list_best_grades(graded[topic.id], job.store) for topic in job.topics]
-        found = [p if p is None else _weigh(p, scored.of(i), ranking.of(i), grades[i]) for i, p in enumerate(found)]
+    keeps_set, counts_grades = _keeps_set(config), GRADES_FILE in _list_score_files(config)
+    found = [None] * len(ranking) if keeps_set else _find_probabilities(values, ranking)
     rankings = [ranking.of(i) for i in range(len(ranking))]
     cuts = _cut(choice, found)
     source = "a mixture of its scores" if choice.calibration is None else str(choice.calibration)
@@ -116,6 +113,8 @@ def choose_depths(values: Values, ranking: Rankings) -> list[DepthRecord]:
         if topic_id in config.fusion.depths:
             rows = min(config.fusion.depths[topic_id], len(own))
             records.append(DepthRecord(topic_id, rows, len(own), "fusion.depths"))
+        elif keeps_set:
+            records.append(DepthRecord(topic_id, len(own), len(own), f"grading.select: {config.grading.select}"))
         elif p is None:
             rows = min(UNCHOSEN_ROWS, len(own))
             records.append(DepthRecord(topic_id, rows, len(own), "no mixture fits its scores"))
@@ -124,6 +123,37 @@ def choose_depths(values: Values, ranking: Rankings) -> list[DepthRecord]:
             expected = round(float(depth.expect_f1(p)[rows]), 6)
             records.append(DepthRecord(topic_id, rows, len(own), why, expected, last and round(last, 6)))
     return records
+
+
+def _find_probabilities(values: Values, ranking: Rankings) -> list[NDArray[np.float64] | None]:
+    """Find the probability of each row of each narrative; None for a narrative whose scores no mixture fits.
+
+    Scores that grades, a reranker or an agent have made have no probability. So the scores of the fusion give the
+    probabilities, each to the row at the same place of the last ranking. Grades change those of their own documents.
+    """
+    job, config, choice = values.job, values.job.config, values.job.config.fusion.choice
+    assert choice is not None
+    score_files = _list_score_files(config)
+    scored = values.get(NARRATIVE_FILE) if score_files else ranking
+    scores = [scored.scores_of(i).astype(np.float64) for i in range(len(scored))]
+    found: list[NDArray[np.float64] | None]
+    if choice.calibration is None:
+        found = [depth.separate_scores(own) for own in scores]
+    else:
+        weights = np.array(read_calibration(choice.calibration).weights)
+        by_system = [list(_describe_topics(scored, values.get(file))) for file in _list_read_files(config)]
+        found = [depth.calibrate(own, weights, [one[i] for one in by_system]) for i, own in enumerate(scores)]
+    if GRADES_FILE not in score_files:
+        return [p if p is None else _fit_length(p, len(ranking.of(i))) for i, p in enumerate(found)]
+    graded = {one.topic_id: one for one in values.get(GRADES_FILE)}
+    grades = [list_best_grades(graded[topic.id], job.store) for topic in job.topics]
+    return [p if p is None else _weigh(p, scored.of(i), ranking.of(i), grades[i]) for i, p in enumerate(found)]
+
+
+def _fit_length(probabilities: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
+    """Return the probabilities of the first `rows` places; further places have the least one."""
+    further = np.full(max(0, rows - len(probabilities)), depth.LEAST_PROBABILITY)
+    return np.append(probabilities[:rows], further)
 
 
 def _describe_topics(ranking: Rankings, found: Rankings) -> Iterator[NDArray[np.float64]]:
@@ -161,9 +191,9 @@ def read_calibration(path: Path) -> Fitted:
 
 
 def _identify_choice(config: RunConfig) -> list[str]:
-    """Identify how rows are chosen, for the key of a stage; empty for a fixed depth."""
+    """Identify how rows are chosen, for the key of a stage; empty for a fixed depth, and for a set that is kept."""
     choice = config.fusion.choice
-    if choice is None:
+    if choice is None or _keeps_set(config):
         return []
     fitted = None if choice.calibration is None else read_calibration(choice.calibration)
     weights = [] if fitted is None else [*fitted.weights, *fitted.systems]
@@ -222,10 +252,9 @@ def rank_units(work: Work) -> None:
 
 
 def _list_inputs(before: Before) -> tuple[Artifact[Any], ...]:
-    graded = (NARRATIVE_FILE, GRADES_FILE) if _counts_grades(before.config) else ()
     lists = _list_read_files(before.config)
     queries = (QUERIES_FILE,) if before.config.ranks_segments or lists else ()
-    return (before.narrative_ranking, *graded, *lists, *queries)
+    return (before.narrative_ranking, *_list_score_files(before.config), *lists, *queries)
 
 
 def _make_key(job: Job, _: Before) -> Any:

@@ -115,6 +115,40 @@ def test_grades_of_the_run_change_how_many_rows_are_chosen(index: Index, tmp_pat
         assert records[topic]["why"].endswith("calibration.json, and by grades")
 
 
+AGAIN = {
+    "reranker": "rerank={method: listwise, block: 4, stride: 2}",
+    "agent": "reader={name: agent}",
+    "set": "grading={method: grid, pool: 2, documents: 3, select: coverage}",
+    "reranked set": "grading={method: grid, pool: 2, documents: 3, select: coverage}",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("follows", AGAIN)
+def test_scores_of_places_choose_no_depth_and_a_selected_set_is_kept_whole(
+    follows: str, index: Index, tmp_path: Path
+) -> None:
+    """After a reranker and after an agent, the fusion's scores give the probabilities, place by place."""
+    weights = [-9.0, 0.0, 0.0, 12.0, 0.0, 0.0]
+    (tmp_path / "calibration.json").write_text(json.dumps({"features": FEATURES, "weights": weights}))
+    choice = f"fusion.depth={{choose: threshold, calibration: {tmp_path / 'calibration.json'}}}"
+    answer = "answer={method: retrieval, documents: 1}"
+    reranks = ["rerank={method: listwise, after: grades}"] if follows == "reranked set" else []
+    with serving(model=say) as server:
+        model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
+        made = rank(index, tmp_path, "again", choice, model, answer, AGAIN[follows], *reranks)
+    records = {one["topic_id"]: one for _, one in read_json_lines(tmp_path / "out/again/depths.jsonl")}
+    grades = tmp_path / "out/again/grades.jsonl"
+    selected = {one["topic_id"]: one["selected"] for _, one in read_json_lines(grades)} if grades.exists() else {}
+    narrative = read_run(tmp_path / "out/again/narrative.trec").list_hits()
+    for topic, submitted in made["r_output_trec_rag_2026.tsv"].items():
+        scores = np.array([score for _, score in narrative[topic]])
+        rows = len(selected[topic]) if selected else int(np.sum(calibrate(scores, np.array(weights)) >= 0.5))
+        assert 0 < rows < len(scores)
+        assert records[topic]["rows"] == len(submitted) == rows
+        assert not selected or set(submitted) == set(selected[topic])
+
+
 @pytest.mark.slow
 def test_a_calibration_of_several_systems_reads_the_lists_of_the_run(index: Index, tmp_path: Path) -> None:
     topics, qrels, path = (tmp_path / name for name in ("topics.jsonl", "qrels.txt", "calibration.json"))
