@@ -5,7 +5,7 @@ It is the embedded model, a folder on this machine, or a repository of the hub, 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -92,15 +92,28 @@ class Checkpoint:
         found = sha256()
         small = [path for path in self.folder.rglob("*.json") if path.name != "README.json"]
         heads = [*self.folder.glob("*_linear.pt"), *self.folder.glob("artifact.metadata")]
-        if self.similarity == "MaxSim":
-            heads += self.folder.glob("*/model.safetensors")
-        for path in sorted([*small, *heads, *self.weights, *filter(None, [self.graph])]):
+        for path in sorted({*small, *heads, *self._list_weight_files()}):
             found.update(f"{path.relative_to(self.folder)} {path.stat().st_size} ".encode())
             with path.open("rb") as file:
                 found.update(file.read(DIGESTED_BYTES))
                 file.seek(max(DIGESTED_BYTES, path.stat().st_size - DIGESTED_BYTES))
                 found.update(file.read())
         return found.hexdigest()[:16]
+
+    def _list_weight_files(self) -> Iterator[Path]:
+        """List the files that the network and its modules may be read from, some of them twice.
+
+        A graph may keep its numbers in files beside it. These and pickled weights count only without safetensors.
+        """
+        yield from self.weights
+        if self.graph:
+            yield self.graph
+        if not self.weights:
+            yield from self.graph.parent.glob("model.onnx*") if self.graph else self.folder.glob("*.bin")
+        for module in self.modules:
+            yield from module.folder.glob("model.safetensors")
+        if self.similarity == "MaxSim" or (self.folder / "router_config.json").exists():
+            yield from self.folder.glob("*/model.safetensors")
 
     def find_prefixes(self) -> tuple[str, str] | None:
         """Find what stands before queries and before passages: its own prompts, or known ones; None if unknown."""

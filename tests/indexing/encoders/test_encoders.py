@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -258,6 +258,51 @@ def test_a_changed_checkpoint_is_refused(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "model", seed=1)
     with pytest.raises(UserError, match=r"expected \w{16}: its files have changed since the index was built"):
         open_encoder(made)
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write the small files that each checkpoint has, and these."""
+    for name, text in {"config.json": "{}", "tokenizer.json": "{}", **files}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+ROUTER = {"router_config.json": "{}"}
+DENSE = {
+    "modules.json": '[{"path": "", "type": "models.Transformer"}, {"path": "2_Dense", "type": "models.Dense"}]',
+    "2_Dense/config.json": "{}",
+}
+
+
+@pytest.mark.parametrize(
+    ("weights", "files"),
+    [
+        (["model.safetensors"], {}),
+        (["model-1.safetensors", "model-2.safetensors"], {}),
+        (["pytorch_model.bin"], {}),
+        (["onnx/model.onnx", "onnx/model.onnx_data"], {}),
+        (["document_0_MLMTransformer/model.safetensors", "query_0_Static/model.safetensors"], ROUTER),
+        (["model.safetensors", "2_Dense/model.safetensors"], DENSE),
+    ],
+)
+def test_other_weights_have_another_digest_wherever_they_are(
+    weights: Sequence[str], files: Mapping[str, str], tmp_path: Path
+) -> None:
+    folder = write_files(tmp_path / "model", {**files, **dict.fromkeys(weights, "old")})
+    found = {read_checkpoint(str(folder)).compute_digest()}
+    for name in weights:
+        (folder / name).write_text("trained")
+        found.add(read_checkpoint(str(folder)).compute_digest())
+    assert len(found) == 1 + len(weights)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "onnx/model.onnx_data", "checkpoint-500/model.safetensors"])
+def test_weights_that_no_network_is_read_from_change_no_digest(name: str, tmp_path: Path) -> None:
+    folder = write_files(tmp_path / "model", {"model.safetensors": "", "onnx/model.onnx": "", name: ""})
+    before = read_checkpoint(str(folder)).compute_digest()
+    (folder / name).write_text("other")
+    assert read_checkpoint(str(folder)).compute_digest() == before
 
 
 def break_file(name: str, content: bytes | None) -> Any:
