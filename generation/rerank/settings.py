@@ -72,6 +72,12 @@ class RerankSettings(StrictSettings):
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return leave_out(self, handler, ("model", "backend", "then"))
 
+    def describe(self) -> dict[str, Any]:
+        """Describe these settings and those of further rerankers, without the places and the keys of servers."""
+        endpoint = None if self.endpoint is None else self.endpoint.model_dump(include={"name", "form"})
+        found = self.model_dump(mode="json") | {"endpoint": endpoint or {}}
+        return found | ({"then": self.then.describe()} if self.then else {})
+
     def list_steps(self) -> list["RerankSettings"]:
         """List the rerankers in their order, each without its followers' settings; empty for none."""
         if self.method is None:

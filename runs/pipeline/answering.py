@@ -224,6 +224,11 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
             yield AnswerFile(out, content, note, done, digests)
 
 
+OWN_KEYS = {"track", "team_id", "run_id", "run_desc", "ranking", "segments_per_document"}
+UNNOTED = {"queries.translate": False, "rerank": None, "ranking": "documents", "segments_per_document": 5}
+"""Settings that older notes lack, with their values by default."""
+
+
 def describe_origin(job: Job) -> dict[str, Any]:
     """Describe everything that answers depend on besides their narratives, by name, as values of JSON."""
     config = job.config
@@ -233,8 +238,10 @@ def describe_origin(job: Job) -> dict[str, Any]:
     made = {
         "index": job.index.key,
         "model": describe_model(config, config.list_model_steps()),
-        **config.model_dump(mode="json", include={"track", "team_id", "run_id", "run_desc"}),
+        **config.model_dump(mode="json", include=OWN_KEYS),
         **settings,
+        "queries.translate": config.queries.translate,
+        "rerank": None if config.rerank.method is None else config.rerank.describe(),
     }
     return dict(orjson.loads(orjson.dumps(made)))
 
@@ -242,7 +249,7 @@ def describe_origin(job: Job) -> dict[str, Any]:
 def _compare_note(out: Path, note: Path, noted: list[bytes], made: dict[str, Any]) -> dict[str, str]:
     """Read the digests of narratives from a note. `UserError` if the note has other settings."""
     try:
-        before: dict[str, Any] = orjson.loads(noted[0])
+        before: dict[str, Any] = UNNOTED | orjson.loads(noted[0])
         other = sorted(name for name in before.keys() & made if before[name] != made[name])
         narratives = dict(map(orjson.loads, noted[1:]))
     except (ValueError, TypeError, AttributeError):

@@ -24,7 +24,7 @@ from keystone.indexing.vectors import of_segments as kept
 from keystone.indexing.vectors.embed import embed_passages
 from keystone.indexing.vectors.types import Vectors
 from keystone.runs.config.read import make_config, read_config
-from keystone.runs.pipeline.answering import answer_to_file
+from keystone.runs.pipeline.answering import UNNOTED, answer_to_file
 from keystone.runs.pipeline.run import run
 from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
@@ -104,6 +104,22 @@ def test_an_unchanged_command_continues_its_file(answered: Path, index: Index, t
     assert note.read_bytes() == (answered / note.name).read_bytes()
 
 
+RERANK = "rerank={method: endpoint, endpoint: {url: 'http://localhost:1/v1', name: letters}}"
+
+
+@pytest.mark.slow
+def test_a_file_that_an_older_version_began_is_continued(answered: Path, index: Index, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(answered, tmp_path / "copy"))
+    note = folder / ".answers.jsonl.made"
+    first, *others = note.read_bytes().splitlines(keepends=True)
+    settings = {name: value for name, value in orjson.loads(first).items() if name not in UNNOTED}
+    assert len(settings) == len(orjson.loads(first)) - len(UNNOTED)
+    note.write_bytes(b"".join([orjson.dumps(settings) + b"\n", *others]))
+    answer(index, folder / "topics.jsonl", folder / "answers.jsonl", "track=rag26")
+    with pytest.raises(UserError, match="rerank None, found"):
+        answer(index, folder / "topics.jsonl", folder / "answers.jsonl", "track=rag26", RERANK)
+
+
 def other_narrative(folder: Path, _index: Index) -> Path:
     topics = folder / "topics.jsonl"
     topics.write_bytes(topics.read_bytes().replace(b"honey bees", b"wasps"))
@@ -121,6 +137,12 @@ def other_index(folder: Path, _index: Index) -> Path:
     ("change", "settings_now", "told"),
     [
         pytest.param(None, ["answer.documents=7"], r"jsonl: .*answer\.documents 20, found 7 now", id="a setting"),
+        pytest.param(None, [RERANK], r"rerank None, found .*'letters'.* now", id="a reranker"),
+        pytest.param(None, ["segments_per_document=2"], "segments_per_document 5, found 2 now", id="segments"),
+        pytest.param(
+            None, ["queries.translate=true", "model={name: plain, urls: ['http://localhost:1']}"],
+            r"queries\.translate False, found True now", id="a setting that is left out by default",
+        ),
         pytest.param(None, ["run_id=b"], r"answers\.jsonl:1: found no answer of run 'b'", id="the run"),
         pytest.param(other_index, [], r"answers\.jsonl: its answers were made with another index", id="the index"),
         pytest.param(
