@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from keystone.fusion.blocks import list_windows, make_blocks
@@ -74,17 +75,18 @@ def rerank_narratives(work: Work, into: Artifact[Rankings]) -> None:
 
 
 def _make_key(job: Job, _: Before) -> Any:
-    """The settings of the reranker, without the place and the key of its server."""
-    described = _describe_settings(job.config.rerank)
+    """The settings of the reranker, without the place and the key of its server, and the digests of its checkpoints."""
+    rerank = job.config.rerank
     topics = [[one.id, one.narrative] for one in job.topics]
-    return [job.identity, topics, described, describe_model(job.config, ASKS)]
+    return [job.identity, topics, rerank.describe(), describe_model(job.config, ASKS), *_list_digests(rerank)]
 
 
-def _describe_settings(settings: RerankSettings) -> dict[str, Any]:
-    found = settings.model_dump(mode="json")
-    endpoint = found["endpoint"] or {}
-    found["endpoint"] = {key: endpoint[key] for key in ("name", "form") if key in endpoint}
-    return found | ({"then": _describe_settings(settings.then)} if settings.then else {})
+def _list_digests(settings: RerankSettings) -> list[str]:
+    """List the digests of the checkpoints in folders. One of the hub is known by its name, and may not be here yet."""
+    from keystone.indexing.encoders.checkpoint import read_checkpoint
+
+    models = [one.model for one in settings.list_steps() if one.method == "model" and one.model]
+    return [read_checkpoint(model).compute_digest() for model in models if Path(model).is_dir()]
 
 
 def _foresee(asked: Asked, one: AskedTopic) -> Iterator[Ask]:

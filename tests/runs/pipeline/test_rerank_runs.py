@@ -16,7 +16,7 @@ from keystone.indexing.index import Index
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.circular import find_shaping_grades
 from keystone.runs.pipeline.answering import answer_to_file
-from keystone.runs.pipeline.directory import MANIFEST
+from keystone.runs.pipeline.directory import MANIFEST, Stage
 from keystone.runs.pipeline.file_names import GRADED, KEYSTONE, NARRATIVE, QRELS, RERANKED, RERANKS
 from keystone.runs.pipeline.job import describe_settings
 from keystone.runs.pipeline.run import run
@@ -24,6 +24,7 @@ from keystone.runs.pipeline.table import find_last_ranking
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
+from tests.support.models.checkpoints import write_checkpoint
 from tests.support.models.plain_model import say
 from tests.support.runs.command_line import keystone
 from tests.support.runs.model_runs import kill_run, read_run_content
@@ -241,6 +242,19 @@ def test_replies_without_a_ranking_leave_the_order_and_are_in_the_manifest(index
     assert read_ranking(directory / RERANKED) == read_ranking(directory / NARRATIVE)
     fallbacks = orjson.loads((directory / MANIFEST).read_bytes())["fallbacks"]
     assert [(one["topic_id"], one["step"]) for one in fallbacks] == [(topic, "rerank") for topic in NARRATIVES]
+
+
+def test_a_checkpoint_that_was_trained_again_ranks_again(index: Index, tmp_path: Path) -> None:
+    model, ranked_again = tmp_path / "model", list[bool]()
+
+    def note(stage: Stage, kept: bool) -> None:
+        ranked_again.extend([not kept] if stage.name == "rerank" else [])
+
+    settings = [f"rerank.{one}" for one in ("method=model", "endpoint=null", f"model={model}")]
+    for seed in (5, 5, 3):
+        write_checkpoint(model, head="labels", seed=seed)
+        run(read_config(None, list_settings(index, tmp_path, "http://localhost:1", *settings)), announce=note)
+    assert ranked_again == [True, False, True]
 
 
 def test_a_run_that_is_made_again_asks_for_no_score_twice(index: Index, tmp_path: Path) -> None:
