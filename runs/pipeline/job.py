@@ -253,11 +253,12 @@ def describe_settings(config: RunConfig) -> str:
     parts = []
     rerank = () if config.rerank.method is None else ("rerank",)
     for part in ("queries", "retrieval", "fusion", *rerank, "grading", "answer"):
-        settings = getattr(config, part).model_dump(mode="json", exclude={"endpoint", "depths"}).items()
+        section = getattr(config, part)
+        settings = section.describe() if part == "rerank" else section.model_dump(mode="json", exclude={"depths"})
         values = ", ".join(
             f"{key} {'+'.join(Path(one).name for one in v) if isinstance(v, list) else v}"
-            for key, v in settings
-            if v not in (None, [])
+            for key, v in settings.items()
+            if v not in (None, []) and key != "endpoint"
         )
         parts.append(f"{part}: {values}")
     if config.fusion.depths:

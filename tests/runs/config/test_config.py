@@ -15,6 +15,7 @@ from keystone.runs.config.presets import find_presets
 from keystone.runs.config.read import PRESETS, read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.config.sections import Answer, Fusion, Queries, Retrieval
+from keystone.runs.pipeline.job import describe_settings
 
 MINIMAL = "run_id: r1\nindex: some/index\ntopics: topics.jsonl\n"
 
@@ -436,3 +437,11 @@ def test_yaml_nested_too_deep_is_an_error_of_the_file_or_the_setting(tmp_path: P
 def test_a_long_value_is_shown_short(tmp_path: Path) -> None:
     message = error_of(put(tmp_path, MINIMAL + f"track: {'x' * 10_000}\nretrieval: {{depth: [{'1, ' * 5000}1]}}\n"))
     assert len(message) < 400
+
+
+def test_the_description_of_a_run_holds_no_server_of_any_reranker() -> None:
+    endpoint = "{url: 'http://user:secret@10.0.0.7:8000/v1', name: letters, key_env: MY_KEY}"
+    rerank = f"rerank={{method: endpoint, endpoint: {endpoint}, then: {{method: endpoint, endpoint: {endpoint}}}}}"
+    described = describe_settings(read_config(None, ["run_id=r", "index=i", "topics=t", rerank]))
+    assert "method endpoint" in described
+    assert not re.search("secret|10.0.0.7|MY_KEY", described)
