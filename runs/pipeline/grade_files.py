@@ -79,14 +79,14 @@ def list_best_grades(record: GradeRecord, store: Store) -> dict[int, float]:
 def make_judgments(records: Iterable[GradeRecord]) -> Iterator[Judgment]:
     """Make judgments from grades, so that any run can be measured on them.
 
-    The grades of a query are under its id. Under the topic's id, a document has its highest grade for any query.
-    Expected grades are rounded.
+    The grades of a query are under its id. Under the topic's id, a document has its highest grade for any query, the
+    whole narrative among them if it is graded. Expected grades are rounded.
     """
     for record in records:
         by = "_".join(record.graded_by.split())
         grades = np.array(record.grades, dtype=np.float64)
-        rows = [*zip(record.queries, grades, strict=True)]
-        if record.topic_id not in record.queries and len(grades):
+        rows = [row for row in zip(record.queries, grades, strict=True) if row[0] != record.topic_id]
+        if len(grades):
             rows.append((record.topic_id, np.fmax.reduce(grades, axis=0)))
         for query_id, row in rows:
             for doc_id, grade in zip(record.documents, row.tolist(), strict=True):

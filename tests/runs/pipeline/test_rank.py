@@ -23,7 +23,7 @@ from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.pipeline import answering
 from keystone.runs.pipeline.file_names import NARRATIVE
-from keystone.runs.pipeline.grade_files import make_keystone_rankings
+from keystone.runs.pipeline.grade_files import GradeRecord, make_judgments, make_keystone_rankings
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, round_scores
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.stages import narrative
@@ -168,3 +168,19 @@ def test_equal_scores_keep_the_order_of_the_selection_above_the_rest() -> None:
     assert found.docs.tolist() == [9, 7, 3, 5]
     assert found.scores.tolist() == [1.5, np.nextafter(np.float32(1.5), np.float32(0)), 1.0, 0.5]
     assert make_keystone_rankings([topic], narrative, alone=True).docs.tolist() == [9, 7, 3]
+
+
+@pytest.mark.parametrize(
+    ("queries", "grades", "lines"),
+    [
+        (["t#1", "t#2"], [[0, 3], [1, None]], ["t#1 a 0", "t#1 b 3", "t#2 a 1", "t a 1", "t b 3"]),
+        (["t", "t#1"], [[0, 2], [3, None]], ["t#1 a 3", "t a 3", "t b 2"]),
+        (["t"], [[0, None]], ["t a 0"]),
+        ([], [], []),
+    ],
+)
+def test_under_the_topic_a_document_has_its_highest_grade_once(
+    queries: list[str], grades: list[list[float | None]], lines: list[str]
+) -> None:
+    record = GradeRecord("t", "m", 4, 4, queries, ["a", "b"], [], grades, [], [], ())
+    assert [f"{one.query_id} {one.doc_id} {one.grade}" for one in make_judgments([record])] == lines
