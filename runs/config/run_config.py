@@ -65,14 +65,16 @@ class RunConfig(StrictSettings):
     @classmethod
     def _choose_depth(cls, value: Any) -> Any:
         """Let the depth be chosen if the track asks for that and the configuration gives none."""
-        if not isinstance(value, dict) or value.get("track") not in TRACKS or not TRACKS[value["track"]].chooses_depth:
+        track = value.get("track") if isinstance(value, dict) else None
+        if not isinstance(track, str) or track not in TRACKS or not TRACKS[track].chooses_depth:
             return value
         fusion, retrieval = value.get("fusion", {}), value.get("retrieval", {})
         if not isinstance(fusion, dict) or not isinstance(retrieval, dict) or "depth" in fusion:
             return value
         deepest = retrieval.get("depth", MOST_CHOSEN_ROWS)
         most = min(deepest, MOST_CHOSEN_ROWS) if type(deepest) is int else MOST_CHOSEN_ROWS
-        return value | {"fusion": {**fusion, "depth": {"choose": "expected", "most": most}}}
+        choice = fusion.get("choice") or {"choose": "expected"}
+        return value | {"fusion": {**fusion, "depth": most, "choice": choice}}
 
     @model_validator(mode="after")
     def _check_possible(self) -> Self:

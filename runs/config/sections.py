@@ -269,6 +269,8 @@ class Fusion(StrictSettings):
         """Read `depth: {choose: ..., most: ...}` as the settings `depth` and `choice`."""
         if not isinstance(value, dict) or not isinstance(value.get("depth"), dict):
             return value
+        if value.get("choice") is not None:
+            raise ValueError("choice: found beside the long form of depth, expected its settings in depth")
         long = dict(value["depth"])
         if long.get("choose") == "fixed":
             if long.keys() - {"choose", "rows"}:

@@ -129,6 +129,12 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
             id="a system twice",
         ),
         pytest.param("track: rag99", ["track: ", "found 'rag99'", "rag24, rag25, rag26", "none"], id="unknown track"),
+        pytest.param("track: [rag26]", ["track: found ['rag26']", "valid string"], id="several tracks"),
+        pytest.param(
+            "fusion: {depth: {choose: expected}, choice: {choose: threshold}}",
+            ["fusion", "choice: found beside the long form of depth", "expected its settings in depth"],
+            id="the choice of a depth twice",
+        ),
         pytest.param(
             "fusion: {method: mean}", ["fusion.method: found 'mean'", "one of min, med", "rrf"], id="unknown method"
         ),
@@ -272,6 +278,22 @@ def test_the_last_of_several_overrides_counts_and_a_value_may_hold_an_equals_sig
     overrides = ["index=a", "fusion.k_narrative=5", "index=b=c", "fusion.depth=9", "track=none"]
     config = read_config(put(tmp_path, MINIMAL), overrides)
     assert (config.index, config.fusion.k_narrative, config.fusion.depth) == (Path("b=c"), 5, 9)
+
+
+@pytest.mark.parametrize(
+    ("fusion", "chosen"),
+    [
+        ("{}", ("expected", 0.5, 1000)),
+        ("{choice: null}", ("expected", 0.5, 1000)),
+        ("{choice: {choose: threshold, threshold: 0.7}}", ("threshold", 0.7, 1000)),
+        ("{depth: 50, choice: {choose: threshold, threshold: 0.7}}", ("threshold", 0.7, 50)),
+        ("{depth: {choose: threshold, threshold: 0.7, most: 50}}", ("threshold", 0.7, 50)),
+    ],
+)
+def test_a_track_that_chooses_depths_keeps_a_choice_that_is_given(fusion: str, chosen: tuple[str, float, int]) -> None:
+    found = read_config(None, ["run_id=r", "index=i", "topics=t", "track=rag26", f"fusion={fusion}"]).fusion
+    assert found.choice is not None
+    assert (found.choice.choose, found.choice.threshold, found.depth) == chosen
 
 
 @given(st.integers(100, 100_000))
