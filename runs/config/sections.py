@@ -131,7 +131,7 @@ SHORT_FORM: dict[ShortName, tuple[str, Literal["query", "passage"]]] = {
     "query2doc": ("bm25", "passage"),
 }
 """The kind of each system of the short form, and what it reads."""
-TAKEN_NAMES = re.compile(r"hybrid|decomposed|narrative|reranked|graded|keystone|rounds|given\d*")
+TAKEN_NAMES = re.compile(r"hybrid|decomposed|narrative|reranked|graded|keystone|researched|rounds|given\d*")
 """The names of other rankings, which no system may have."""
 DEFAULT_SYSTEMS: list[Literal["bm25", "dense"]] = ["bm25", "dense"]
 SystemName = Annotated[str, Field(max_length=50, pattern=r"^[a-z][a-z0-9_-]*$")]

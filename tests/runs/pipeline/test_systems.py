@@ -166,6 +166,7 @@ def test_python_searches_by_each_name(folder: Path) -> None:
         ("letters.k1=1", r"retrieval\.systems\.letters\.k1: unknown key \(value 1\); expected one of best_passages"),
         ("letters.weight=-1", r"retrieval\.systems\.letters\.weight: found -1; input should be greater than 0"),
         ("hybrid={kind: bm25}", "found the name 'hybrid', which another ranking has"),
+        ("researched={kind: bm25}", "found the name 'researched', which another ranking has"),
         ("bm25.reads=passage", "retrieval.systems: bm25 with reads: passage needs a language model"),
     ],
 )
