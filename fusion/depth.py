@@ -6,8 +6,10 @@ machines", 1999); with several systems, also of its place and score in the list 
 ranking, its rows best first.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,16 +57,28 @@ def expect_f1(probabilities: Floats) -> Floats:
     """
     number = len(probabilities)
     inverse = 1.0 / np.arange(1, 2 * number + 2)  # at i - 1: the expectation of 1 / (i + relevant rows in the rest)
-    counts = [np.ones(1)]
-    for p in probabilities:
-        counts.append(np.convolve(counts[-1], [1 - p, p]))
     expected = np.zeros(number + 1)
-    for k in range(number, 0, -1):
+    for k, counts in zip(range(number, 0, -1), _count_relevant(probabilities), strict=True):
         found = np.arange(k + 1)
-        expected[k] = np.sum(2 * found * counts[k] * inverse[k - 1 : 2 * k])
+        expected[k] = np.sum(2 * found * counts * inverse[k - 1 : 2 * k])
         p = probabilities[k - 1]
         inverse = (1 - p) * inverse[:-1] + p * inverse[1:]
     return expected
+
+
+def _count_relevant(probabilities: Floats) -> Iterator[Floats]:
+    """Yield how probable each number of relevant rows is among all rows, all but the last one, and so on to one row.
+
+    Only every so many are kept on the way, and those between are made again, so memory grows by rows to the power 1.5.
+    """
+
+    def add_rows(counts: Floats, own: Floats) -> list[Floats]:
+        return list(accumulate(own, lambda known, p: np.convolve(known, [1 - p, p]), initial=counts))
+
+    parts = np.array_split(probabilities, isqrt(len(probabilities)) or 1)
+    starts = list(accumulate(parts[:-1], lambda counts, own: add_rows(counts, own)[-1], initial=np.ones(1)))
+    for start, part in zip(reversed(starts), reversed(parts), strict=True):
+        yield from reversed(add_rows(start, part)[1:])
 
 
 def cut_by_f1(probabilities: Floats) -> int:

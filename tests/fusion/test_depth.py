@@ -1,5 +1,6 @@
 """The cut of a ranking: expected F1 against enumeration, isotonic values, calibration, mixtures."""
 
+import tracemalloc
 from itertools import product
 
 import numpy as np
@@ -41,6 +42,14 @@ def test_the_cut_has_the_best_expected_f1(probabilities: list[float], best: int,
     assert cut_by_f1(np.array(probabilities)) == best
     assert found[best] == pytest.approx(value, abs=1e-6)
     assert found == pytest.approx([enumerate_f1(probabilities, k) for k in range(len(probabilities) + 1)])
+
+
+def test_expected_f1_of_a_long_ranking_needs_no_memory_for_all_pairs_of_rows() -> None:
+    tracemalloc.start()
+    expect_f1(np.linspace(0.5, 0.001, 1000))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1000**2  # bytes; a number for each two rows takes four times as much
 
 
 def test_precision_and_budget_cut_where_they_say() -> None:
