@@ -189,14 +189,10 @@ class RunConfig(StrictSettings):
 
     def list_systems(self) -> list[str]:
         """List the systems that rank documents for each query: those that search, then the given runs by number."""
-        return [*self.list_searching_systems(), *self.list_given_systems()]
-
-    def list_searching_systems(self) -> list[str]:
-        """List the systems that search each query. In the short form, those that search by its passage are last."""
-        return list(self.make_systems())
+        return [*self.make_systems(), *self.list_given_systems()]
 
     def make_systems(self) -> dict[str, System]:
-        """Make the systems that search each query, by name."""
+        """Make the systems that search each query, by name. In the short form, those for its passage are last."""
         return self.retrieval.make_systems() | {
             name: self.retrieval.make_system(name) for name in self._list_short_passage_systems()
         }

@@ -64,7 +64,7 @@ class Weigher:
     """Measures the rankings of narratives under any choice of weights of the systems of a job."""
 
     def __init__(self, job: Job, qrels: Qrels, trials: Trials) -> None:
-        self.config, self.names = job.config, job.config.list_searching_systems()
+        self.config, self.names = job.config, list(job.config.make_systems())
         self._qrels, self._trials, self._job = qrels, trials, job
         self._queries, self._rankings = _search(job)
         self._first: dict[Choice, Floats] = {}
@@ -165,7 +165,7 @@ def open_weigher(
             f"queries.passages: found {as_it_is.queries.passages!r}, which adds systems, expected none, and "
             "all systems in the long form of retrieval.systems"
         )
-    if len(names := as_it_is.list_searching_systems()) < 2:
+    if len(names := as_it_is.make_systems()) < 2:
         raise UserError(f"retrieval.systems: found {', '.join(names) or 'none'}, expected 2 or more to weigh")
     job = open_job(as_it_is, threads, progress)
     check_topics(job, qrels)
