@@ -189,6 +189,13 @@ class Store(Protocol):
         """Return the documents of rows (int[n]). `IndexError` for a row that is not in the store."""
 
 
+def find_document_ids(names: Sequence[str], store: Store) -> list[str]:
+    """Return the document of each name: the name itself if the store has it, else that of the segment with this id."""
+    return [
+        name if row >= 0 else document_id(name) for name, row in zip(names, store.rows(names).tolist(), strict=True)
+    ]
+
+
 Tick = Callable[[int], None]
 """Reports a number of finished items."""
 

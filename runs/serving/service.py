@@ -21,7 +21,7 @@ from keystone.generation.types import Answer, Sentence
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import NotFound, UserError
 from keystone.indexing.index import Index
-from keystone.indexing.types import Document, Span, Store, document_id, has_lone_surrogate
+from keystone.indexing.types import Document, Span, Store, document_id, find_document_ids, has_lone_surrogate
 from keystone.indexing.vectors.passages import open_kept_passages
 from keystone.retrieval.backends import open_dense, open_store, renew_store
 from keystone.retrieval.system import OpenIndex
@@ -349,10 +349,7 @@ def check_text(name: str, text: str) -> None:
 
 
 def _find_titles(service: Service, names: Sequence[str]) -> list[Titled]:
-    store = renew_store(service.index, service.store)
-    doc_ids = list(dict.fromkeys(doc_id for name in names for doc_id in (name, document_id(name))))
-    rows = dict(zip(doc_ids, store.rows(doc_ids).tolist(), strict=True))
-    found = [name if rows[name] >= 0 else document_id(name) for name in names]
+    found = find_document_ids(names, renew_store(service.index, service.store))
     return [Titled(one.id, one.title) for one in _read_documents(service, found)]
 
 

@@ -11,7 +11,7 @@ from keystone.generation.types import Step
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import open_index
 from keystone.indexing.io.reading import read_json_lines
-from keystone.indexing.types import Document, Store, document_id
+from keystone.indexing.types import Document, Store, document_id, find_document_ids
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
@@ -199,13 +199,16 @@ def _read_topic_views(
         )
         for topic_id, (understood,) in files[QUERIES].items()
     }
-    shown = {topic_id: found.list_documents(first.get(topic_id, ())) for topic_id, found in topics.items()}
+    cited = list(dict.fromkeys(citation for found in topics.values() for citation in found.list_citations()))
+    doc_ids = map(document_id, cited) if store is None else find_document_ids(cited, store)
+    parents = dict(zip(cited, doc_ids, strict=True))
+    shown = {topic_id: found.list_documents(first.get(topic_id, ()), parents) for topic_id, found in topics.items()}
     queries = {query["id"]: shown[name] for name, found in topics.items() for query in found.understood["queries"]}
     lists = [*map(name_system_file, config.list_systems()), HYBRID]
     by_query = [find_ranks(folder / name, queries) for name in lists]
     by_topic = [find_ranks(path, shown) for path in (folder / NARRATIVE, find_last_ranking(folder))]
     return {
-        topic_id: make_topic_view(found, _get_documents(store, shown[topic_id]), by_query, by_topic)
+        topic_id: make_topic_view(found, _get_documents(store, shown[topic_id]), parents, by_query, by_topic)
         for topic_id, found in topics.items()
     }
 
@@ -277,10 +280,13 @@ class Found:
     answered: Mapping[str, Any] | None
     steps: Sequence[Step]
 
-    def list_documents(self, first: Sequence[str]) -> list[str]:
-        """List the ids of the documents to show: the first ones of the ranking, those chosen, and those cited."""
+    def list_documents(self, first: Sequence[str], parents: Mapping[str, str]) -> list[str]:
+        """List the ids of the documents to show: the first ones of the ranking, those chosen, and those cited.
+
+        `parents` has the document of each citation.
+        """
         chosen = self.graded["selected"] if self.graded else ()
-        return list(dict.fromkeys([*first, *chosen, *map(document_id, self.list_citations())]))
+        return list(dict.fromkeys([*first, *chosen, *map(parents.__getitem__, self.list_citations())]))
 
     def list_citations(self) -> list[str]:
         """List the ids that the answer cites, each once, in the order of its sentences."""
@@ -289,12 +295,16 @@ class Found:
 
 
 def make_topic_view(
-    found: Found, documents: Mapping[str, Document], by_query: Sequence[Ranks], by_topic: Sequence[Ranks]
+    found: Found,
+    documents: Mapping[str, Document],
+    parents: Mapping[str, str],
+    by_query: Sequence[Ranks],
+    by_topic: Sequence[Ranks],
 ) -> TopicView:
     """Make the view of a topic with these documents.
 
-    `by_query` has the ranks of each system and of their fusion. `by_topic` has those in the fusion over queries and in
-    the last ranking.
+    `parents` has the document of each citation. `by_query` has the ranks of each system and of their fusion. `by_topic`
+    has those in the fusion over queries and in the last ranking.
     """
     queries = [QueryView(query["id"], query["question"]) for query in found.understood["queries"]]
     graded = found.graded or {"queries": [], "documents": [], "grades": [], "selected": []}
@@ -321,7 +331,7 @@ def make_topic_view(
         found.understood["topic"],
         tuple(queries),
         tuple(placed),
-        _make_answer(found, documents),
+        _make_answer(found, documents, parents),
         tuple(map(_shorten_step, found.steps)),
         path=tuple(tell_path(found.steps)) if all(step.purpose in PURPOSES for step in found.steps) else (),
     )
@@ -332,14 +342,14 @@ def _shorten_step(step: Step) -> Step:
     return replace(step, shown="", reply="", action=action, observation=result, added=())
 
 
-def _make_answer(found: Found, documents: Mapping[str, Document]) -> AnswerView | None:
+def _make_answer(found: Found, documents: Mapping[str, Document], parents: Mapping[str, str]) -> AnswerView | None:
     if found.answered is None:
         return None
     ids = found.list_citations()
     sentences = [
         (one["text"], tuple(dict.fromkeys(map(ids.index, one["citations"])))) for one in found.answered["sentences"]
     ]
-    return AnswerView(tuple(sentences), tuple(_cite(citation, documents[document_id(citation)]) for citation in ids))
+    return AnswerView(tuple(sentences), tuple(_cite(citation, documents[parents[citation]]) for citation in ids))
 
 
 def _cite(citation: str, document: Document) -> CitedText:

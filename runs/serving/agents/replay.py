@@ -11,7 +11,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import Document, Segment, Span, Store, document_id
+from keystone.indexing.types import Document, Segment, Span, Store, document_id, find_document_ids
 from keystone.runs.evaluation.diagnosis.wanted import Wanted, list_nuggets
 from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.serving.call_log import Call, CallLog, Front, Reply
@@ -80,10 +80,9 @@ def read_relevant(qrels: Path, topic: str | None, relevant_from: int, store: Sto
     ids = own.docs[np.flatnonzero(own.grades >= relevant_from)].decode_ids()
     if not ids:
         raise UserError(f"{qrels}: found no document with grade {relevant_from} or more for topic {topic!r}")
-    whole = {name for name, row in zip(ids, store.rows(ids).tolist(), strict=True) if row >= 0}
-    doc_ids = {name: name if name in whole else document_id(name) for name in ids}
-    located = _cut_documents([doc_ids[name] for name in ids if name not in whole], store)
-    places = {name: None if name in whole else _find(name, located) for name in ids}
+    doc_ids = dict(zip(ids, find_document_ids(ids, store), strict=True))
+    located = _cut_documents([doc_id for name, doc_id in doc_ids.items() if doc_id != name], store)
+    places = {name: None if doc_id == name else _find(name, located) for name, doc_id in doc_ids.items()}
     documents = (Wanted(topic, doc_id, doc_id) for doc_id in dict.fromkeys(doc_ids.values()))
     segments = (Wanted(topic, name, doc_ids[name], span=places[name]) for name in ids)
     return Judged(tuple(documents), tuple(segments))

@@ -8,10 +8,21 @@ import pytest
 import yaml
 
 from keystone.indexing.errors import UserError
-from keystone.runs.report.html.read_run import STEP_CHARACTERS, Place, QueryView, read_answer_view, read_view
+from keystone.indexing.index import Index
+from keystone.indexing.store import build_store
+from keystone.indexing.types import Document
+from keystone.runs.report.html.read_run import (
+    STEP_CHARACTERS,
+    CitedText,
+    Place,
+    QueryView,
+    read_answer_view,
+    read_view,
+)
 from keystone.runs.report.html.write import write_report
 from keystone.runs.trec.run_files import find_ranks, list_first
 from tests.runs.report.test_trace import RESEARCH
+from tests.support.indexes.small_corpus import write_index_file
 from tests.support.runs.command_line import keystone
 from tests.support.runs.report_runs import (
     DOC_IDS,
@@ -175,6 +186,21 @@ def test_a_run_without_its_index_and_topics_is_shown_without_their_texts(run: Pa
     assert topic.documents[0].title == ""
     assert topic.answer is not None
     assert topic.answer.cited[0].text == ""
+
+
+def test_a_citation_of_a_document_whose_id_has_a_number_sign_has_its_text(run: Path, tmp_path: Path) -> None:
+    index = Index(tmp_path / "pieces", "key", None, 1, {}, 0, None)
+    build_store([Document("bees#0_12", "Bees dance.", "Bees")], index.store)
+    write_index_file(index)
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    (run / "config.yaml").write_text(yaml.safe_dump(config | {"index": str(index.folder)}))
+    sentences = [{"text": "Bees dance.", "citations": ["bees#0_12", "bees#0_12#w0_0"]}]
+    answers = [orjson.dumps({"topic_id": name, "sentences": sentences}) for name in TOPIC_IDS]
+    (run / "answers.jsonl").write_bytes(b"\n".join(answers))
+    topic = read_view(run, "name").topics[TOPIC_IDS[0]]
+    assert topic.answer is not None
+    assert topic.answer.cited == tuple(CitedText(name, "Bees", "Bees dance.") for name in sentences[0]["citations"])
+    assert [one.id for one in topic.documents if one.id.startswith("bees")] == ["bees#0_12"]
 
 
 def test_a_folder_without_a_run_or_with_a_damaged_one_is_an_error(tmp_path: Path, run: Path) -> None:
