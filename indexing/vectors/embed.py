@@ -26,7 +26,12 @@ _kept: dict[Embedding, dict[str, Vectors]] = {}
 
 def load_embedder(embedding: Embedding) -> Embedder:
     """The stand-in of an embedding, or its model, loaded once in a process. Errors are those of `load_model`."""
-    return _stand_ins.get(embedding) or load_model(embedding)
+    return find_stand_in(embedding) or load_model(embedding)
+
+
+def find_stand_in(embedding: Embedding) -> Embedder | None:
+    """Find the stand-in of an embedding; None if it has none."""
+    return _stand_ins.get(embedding)
 
 
 def use_embedder(embedding: Embedding, embedder: Embedder) -> None:

@@ -13,7 +13,7 @@ from keystone.generation.types import Answer, Sentence
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.types import Document, Embedding, Store, Tick
-from keystone.indexing.vectors.embed import use_embedder
+from keystone.indexing.vectors.embed import find_stand_in, use_embedder
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 from keystone.retrieval.types import Query, Topic
 from keystone.runs.python.checks import check_ranked
@@ -30,6 +30,10 @@ Read = Callable[[str, list[Document]], str | Sequence[tuple[str, Sequence[str]]]
 
 PROBE = "Keystone"
 """The text by whose vector an index knows its encoder again."""
+MOST_SAMPLES = 8
+"""How many texts, the probe and then the first ones, another function of the same name embeds for comparison."""
+MOST_APART = 0.1
+"""The distance of two vectors of length 1 up to which they count as the same, since hardware and batches vary."""
 
 
 class FunctionEmbedder:
@@ -41,6 +45,7 @@ class FunctionEmbedder:
         self._encode = encode
         self.probe = self._embed([PROBE])
         self.dimension: int = self.probe.shape[1]
+        self._samples = {PROBE: self.probe[0]}
 
     def find_long(self, texts: Sequence[str]) -> list[int]:  # noqa: ARG002
         """Find no text, because nobody knows the function's window."""
@@ -58,7 +63,16 @@ class FunctionEmbedder:
         if found.shape[1] != self.dimension:
             raise UserError(f"encoder: found vectors of {found.shape[1]} and of {self.dimension} entries")
         tick(len(texts))
+        new = MOST_SAMPLES - len(self._samples)
+        self._samples.update(zip(texts[:new], found[:new].copy(), strict=True))
         return found
+
+    def agrees(self, other: "FunctionEmbedder") -> bool:
+        """Tell whether another function is this one, or has its vectors for the first texts that this one embedded."""
+        if self._encode == other._encode:
+            return True
+        apart = other.embed(list(self._samples)) - np.stack(list(self._samples.values()))
+        return bool(np.linalg.norm(apart, axis=1).max() < MOST_APART)
 
     def _embed(self, texts: list[str]) -> Vectors:
         values = self._encode(texts)
@@ -73,10 +87,19 @@ class FunctionEmbedder:
 
 
 def name_encoder(encode: Encode) -> Embedding:
-    """Make a function the model of an embedding. Its name has the function's, and tells functions apart by a vector."""
+    """Make a function the model of an embedding. Its name has the function's, and tells functions apart by a vector.
+
+    `UserError` if the name is that of a function that this process used before, and that has other vectors.
+    """
     embedder = FunctionEmbedder(encode)
     name = getattr(encode, "__qualname__", type(encode).__qualname__)
     made = Embedding(f"{name} {digest((embedder.probe > 0).tolist())[:8]}")
+    before = find_stand_in(made)
+    if isinstance(before, FunctionEmbedder) and not before.agrees(embedder):
+        raise UserError(
+            f"encoder: found another function {name} than the one that this process used before, whose indexes it "
+            "would search; expected a function with a name of its own"
+        )
     use_embedder(made, embedder)
     return made
 

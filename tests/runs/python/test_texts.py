@@ -106,6 +106,18 @@ def test_a_function_embeds_texts_also_for_an_index_that_is_opened_again(tmp_path
         keystone.index(TEXTS, encoder=lambda _: [1.0, 2.0])
 
 
+def test_a_second_function_of_the_same_name_must_have_the_same_vectors() -> None:
+    def count(texts: list[str], *words: str) -> list[list[float]]:
+        return [[text.count(word) + 0.1 for word in words] for text in texts]
+
+    config = keystone.configure(retrieval={"systems": ["dense"]})
+    first = keystone.index(TEXTS, encoder=lambda texts: count(texts, "bees", "lava"))
+    keystone.index(TEXTS[:2], encoder=lambda texts: count(texts, "bees", "lava"))
+    with pytest.raises(keystone.UserError, match="encoder: found another function test_a_second"):
+        keystone.index(TEXTS, encoder=lambda texts: count(texts, "lava", "bees"))
+    assert keystone.search(first, "bees", config)[0].id == "0"
+
+
 def test_functions_fuse_rerank_and_answer(made: keystone.Index) -> None:
     topics = ["Where do bees live, and what is lava?"]
     runs = {"bm25": {"0": {"0": 2.0, "1": 1.0}}, "other": {"0": {"1": 9.0}}}
