@@ -7,8 +7,11 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
@@ -81,17 +84,21 @@ def lower_depths(config: RunConfig | None, settings: Mapping[str, Any]) -> dict[
 
 
 def _list_overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """List settings as `read_config` takes them: `retrieval={"depth": 5}` becomes `retrieval.depth=5`."""
+    """List settings as `read_config` takes them: `retrieval={"depth": 5}` becomes `retrieval.depth=5`.
+
+    A mapping one of whose keys such a path cannot name, as `a.b`, is one value. It replaces the mapping below it.
+    """
     for key, value in settings.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping) and value and all(re.fullmatch("[^.=]+", str(inner)) for inner in value):
             yield from _list_overrides(value, f"{prefix}{key}.")
             continue
         try:
             text = json.dumps(value, ensure_ascii=False, default=str)
             text.encode()
+            text = yaml.safe_dump(json.loads(text), default_flow_style=True, width=inf)
         except (TypeError, ValueError, RecursionError) as error:
             raise UserError(f"{prefix}{key}: found a value that no YAML file can hold: {error}") from error
-        yield f"{prefix}{key}={text}"
+        yield f"{prefix}{key}={text.strip().removesuffix('...').strip()}"
 
 
 def check_config(value: Any) -> RunConfig:

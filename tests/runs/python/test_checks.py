@@ -128,5 +128,30 @@ def test_one_measure_of_ir_measures_is_measured() -> None:
     assert found.values["nDCG@10"].tolist() == [1.0]
 
 
-def test_settings_of_python_keep_letters_of_any_script() -> None:
-    assert keystone.configure(run_desc="ж 🐝").run_desc == "ж 🐝"
+@pytest.mark.parametrize(
+    "value",
+    [
+        "ж 🐝",
+        "a\x85b\u2028c",
+        " a\nb\n\n",
+        "1e-05",
+        "2024-01-01",
+        "no",
+        "...",
+        "# a",
+        "--- a: b",
+        1e-05,
+        1e16,
+        -0.1,
+        None,
+        7,
+    ],
+)
+def test_settings_of_python_keep_their_values(value: object) -> None:
+    extra = {"plain": value, "listed": [value, {"inner": value}], "a.b": {"c=d": value, "": value}}
+    model = {"name": "m", "urls": ["http://localhost:1/v1"], "extra": extra}
+    config = keystone.configure(model=model, fusion={"dense_weight": 1e-05, "depths": {"q.1": 50}})
+    assert config.model is not None
+    assert config.model.extra == extra
+    assert (config.fusion.dense_weight, config.fusion.depths) == (1e-05, {"q.1": 50})
+    assert keystone.configure(config, run_id="other").model == config.model
