@@ -4,7 +4,8 @@
 raises reaches the caller as it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -156,10 +157,12 @@ def fuse_by(fuse: Fuse, runs: Sequence[Run], queries: Sequence[Query], depth: in
 def read_by(read: Read, topic: Topic, documents: list[Document]) -> Answer:
     """Answer a narrative by a reader. `UserError` if it returns no sentences, or cites another document."""
     found = read(topic.narrative, documents)
+    if not isinstance(found, Iterable):
+        raise UserError(f"reader: found {type(found).__name__}, expected a text, or (sentence, cited ids) pairs")
     known = {document.id for document in documents} | {one.id for document in documents for one in document.segments}
     sentences = []
     for one in [(found, ())] if isinstance(found, str) else found:
-        if not isinstance(one, tuple | list) or len(one) != 2 or not isinstance(one[0], str):
+        if not _is_sentence(one):
             raise UserError(f"reader: found {one!r:.100}, expected a text, or (sentence, cited ids) pairs")
         if other := [name for name in one[1] if name not in known]:
             raise UserError(
@@ -167,6 +170,15 @@ def read_by(read: Read, topic: Topic, documents: list[Document]) -> Answer:
             )
         sentences.append(Sentence(one[0], tuple(one[1])))
     return Answer(topic.id, tuple(sentences))
+
+
+def _is_sentence(value: Any) -> bool:
+    """Tell whether a value is a text with the ids that it cites, which may be none."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        return False
+    text, cited = value
+    known = isinstance(cited, Collection) and not isinstance(cited, str)
+    return known and all(isinstance(one, str) for one in (text, *cited))
 
 
 def _sort(scores: Any) -> dict[str, float]:
@@ -177,4 +189,7 @@ def _sort(scores: Any) -> dict[str, float]:
         found = [(str(name), float(score)) for name, score in scores.items()]
     except (TypeError, ValueError) as error:
         raise UserError(f"method: {error}, expected a score for each document id") from None
+    for name, score in found:
+        if not isfinite(score):
+            raise UserError(f"method: found the score {score} of {name!r}, expected a finite number")
     return dict(sorted(found, key=lambda one: (-one[1], one[0])))

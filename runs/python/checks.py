@@ -11,6 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from keystone.indexing.errors import UserError
@@ -92,13 +93,22 @@ def _list_overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[s
         if isinstance(value, Mapping) and value and all(re.fullmatch("[^.=]+", str(inner)) for inner in value):
             yield from _list_overrides(value, f"{prefix}{key}.")
             continue
-        try:
-            text = json.dumps(value, ensure_ascii=False, default=str)
-            text.encode()
-            text = yaml.safe_dump(json.loads(text), default_flow_style=True, width=inf)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise UserError(f"{prefix}{key}: found a value that no YAML file can hold: {error}") from error
-        yield f"{prefix}{key}={text.strip().removesuffix('...').strip()}"
+        yield write_override(f"{prefix}{key}", value)
+
+
+def write_override(name: str, value: Any) -> str:
+    """Write a setting as `read_config` takes it, its value as a line of YAML. `UserError` for an impossible one."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=_make_plain)
+        text.encode()
+        line = yaml.safe_dump(json.loads(text), default_flow_style=True, width=inf).strip()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{name}: found a value that no YAML file can hold: {error}") from error
+    return f"{name}={line.removesuffix('...').strip()}"
+
+
+def _make_plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
 
 
 def check_config(value: Any) -> RunConfig:

@@ -281,11 +281,12 @@ def _list_run_columns(run: Run) -> Columns:
 
 
 def _list_qrels_columns(qrels: Qrels) -> Columns:
-    if qrels.subtopics is None:
-        return dict(zip(("qid", "docno", "label"), zip(*_list_numbers(qrels), strict=True), strict=True))
-    names = ("qid", "iteration", "docno", "label")
-    columns = dict(zip(names, zip(*qrels.subtopics.list_rows(), strict=True), strict=True))
-    return {name: columns[name] for name in ("qid", "docno", "label", "iteration")}
+    columns = {"qid": 0, "docno": 1, "label": 2}
+    rows: list[tuple[Any, ...]] = list(_list_numbers(qrels))
+    if qrels.subtopics is not None:
+        columns = {"qid": 0, "docno": 2, "label": 3, "iteration": 1}
+        rows = list(qrels.subtopics.list_rows())
+    return {name: [row[place] for row in rows] for name, place in columns.items()}
 
 
 def _list_topic_columns(topics: Sequence[Topic]) -> Columns:

@@ -1,11 +1,9 @@
 """What `keystone tune`, `judge` and `nuggets` find, as values: settings, judgments and nuggets."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
 from warnings import warn
-
-import orjson
 
 from keystone.generation.grading.umbrela import JudgeSettings
 from keystone.indexing.errors import UserError
@@ -29,7 +27,7 @@ from keystone.runs.evaluation.tune import Trials, Tuning
 from keystone.runs.evaluation.weights import tune_weights
 from keystone.runs.pipeline.grade_files import gather_qrels
 from keystone.runs.pipeline.model_runner import open_model_runner
-from keystone.runs.python.checks import check_config, check_path
+from keystone.runs.python.checks import check_config, check_path, write_override
 from keystone.runs.python.conversions import to_qrels, to_run, to_topics
 from keystone.runs.python.files import AnyPath
 from keystone.runs.python.steps import THREADS, open_job_of
@@ -56,7 +54,10 @@ def tune(
     """
     if weights and tries is not None:
         raise UserError("weights: found with tries, expected one of them")
-    attempts = [f"{key}={orjson.dumps(list(values)).decode()}" for key, values in (tries or {}).items()]
+    for key, values in (tries or {}).items():
+        if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
+            raise UserError(f"tries: {key}: found {values!r:.100}, expected a list of values")
+    attempts = [write_override(key, list(values)) for key, values in (tries or {}).items()]
     named = add_judged_share(parse_measures(map(str, measures)))
     trials = Trials(check_path(qrels, "qrels"), named, attempts or None, folds, skip_own)
     choose = tune_weights if weights else tuning.tune

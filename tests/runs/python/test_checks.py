@@ -144,7 +144,7 @@ def test_one_measure_of_ir_measures_is_measured() -> None:
         1e16,
         -0.1,
         None,
-        7,
+        np.int64(7),
     ],
 )
 def test_settings_of_python_keep_their_values(value: object) -> None:

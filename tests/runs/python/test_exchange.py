@@ -184,4 +184,5 @@ def test_one_measure_may_be_named_without_a_list() -> None:
 
 def test_an_empty_list_is_an_empty_frame() -> None:
     assert keystone.to_pandas([]).empty
+    assert list(keystone.to_pandas(make_qrels({}))) == ["qid", "docno", "label"]
     assert keystone.to_pandas(make_run("none", {})).columns.tolist() == ["qid", "docno", "score", "rank"]

@@ -3,7 +3,9 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import keystone
@@ -70,12 +72,25 @@ def test_tuning_finds_what_the_command_finds(index: Index, topics: Path, tmp_pat
         "fusion: {depth: 9}\nanswer: {documents: 9}\n"
     )
     qrels.write_text(QRELS)
-    tries: dict[str, list[object]] = {"fusion.k_narrative": [1, 60], "queries.facets": ["clauses"]}
+    tries: dict[str, Any] = {"fusion.k_narrative": np.array([1, 60]), "queries.facets": ["clauses"]}
     found = keystone.tune(config, qrels, tries, measures=["nDCG@5"], folds=2)
     attempts = ["fusion.k_narrative=[1, 60]", "queries.facets=[clauses]"]
     expected = tune_files(config, [], Trials(qrels, parse_measures(["nDCG@5"]), attempts, folds=2))
     assert [*found.trials] == [*expected.trials]
     assert found.recommended == expected.recommended
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (10, "tries: fusion.depth: found 10, expected a list of values"),
+        ("all", "tries: fusion.depth: found 'all', expected a list of values"),
+        ([{(1, 2): 3}], "fusion.depth: found a value that no YAML file can hold"),
+    ],
+)
+def test_values_to_try_are_a_list_that_yaml_can_hold(values: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        keystone.tune(tmp_path / "run.yaml", tmp_path / "qrels.txt", {"fusion.depth": values})
 
 
 @pytest.mark.parametrize(

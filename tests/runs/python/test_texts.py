@@ -132,12 +132,39 @@ def test_functions_fuse_rerank_and_answer(made: keystone.Index) -> None:
     assert [doc_id for doc_id, _ in again["0"]] == ["0", "1"]
     (answer,) = keystone.answer(made, topics, ranking=again, reader=lambda _, found: [(found[0].text, [found[0].id])])
     assert (answer.sentences[0].text, answer.sentences[0].citations) == (TEXTS[0], ("0",))
-    with pytest.raises(keystone.UserError, match="reader: found a citation of '7'"):
-        keystone.answer(made, topics, ranking=again, reader=lambda _, __: [("It is.", ["7"])])
     with pytest.raises(keystone.UserError, match="reranker: found 1 scores for 2 texts"):
         keystone.rerank(made, topics, fused, reranker=lambda _, __: [1.0])
-    with pytest.raises(keystone.UserError, match="method: found list"):
-        keystone.fuse(runs, [query], method=lambda _: [])  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ([("It is.", ["7"])], "reader: found a citation of '7'"),
+        (None, "reader: found NoneType, expected a text, or"),
+        ([("It is.", None)], r"reader: found \('It is.', None\), expected a text, or"),
+        ([("It is.", [1])], r"reader: found \('It is.', \[1\]\), expected a text, or"),
+        ([("It is.", "01")], r"reader: found \('It is.', '01'\), expected a text, or"),
+        ([("It is.",)], r"reader: found \('It is.',\), expected a text, or"),
+    ],
+)
+def test_an_impossible_reply_of_a_reader_is_shown(found: Any, message: str, made: keystone.Index) -> None:
+    with pytest.raises(keystone.UserError, match=message):
+        keystone.answer(made, ["bees"], ranking={"0": {"0": 2.0, "1": 1.0}}, reader=lambda _, __: found)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ([], "method: found list, expected a dictionary"),
+        ({"0": None}, "method: .*, expected a score for each document id"),
+        ({"0": 1.0, "1": np.nan}, "method: found the score nan of '1', expected a finite number"),
+        ({0: 1.0, 1: -np.inf}, "method: found the score -inf of '1', expected a finite number"),
+    ],
+)
+def test_an_impossible_reply_of_a_method_of_fusion_is_shown(found: Any, message: str) -> None:
+    query = keystone.Query("0", "0", "q", "q", "q")
+    with pytest.raises(keystone.UserError, match=message):
+        keystone.fuse({"bm25": {"0": {"0": 2.0, "1": 1.0}}}, [query], method=lambda _: found)
 
 
 def test_a_configuration_is_changed_and_depths_follow() -> None:
