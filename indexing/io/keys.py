@@ -104,11 +104,11 @@ def is_guarded(url: str) -> bool:
     """Whether nobody but the server at a URL can read a request: it goes by https, or stays within this machine."""
     from yarl import URL
 
-    host = URL(url).host or ""
-    if goes_by_https(url) or host == "localhost":
+    if goes_by_https(url):
         return True
-    with suppress(ValueError):
-        return ip_address(host).is_loopback
+    with suppress(ValueError):  # it names another host, or is no URL, which the request says
+        host = URL(url).host or ""
+        return host == "localhost" or ip_address(host).is_loopback
     return False
 
 

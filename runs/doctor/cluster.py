@@ -4,8 +4,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from yarl import URL
-
 from keystone.indexing.errors import UserError
 from keystone.indexing.opensearch.analysis import ANALYSIS, ANALYZER
 from keystone.indexing.opensearch.cluster import Node, Place, as_expected, close, place_of
@@ -37,7 +35,7 @@ REPLY_TIMEOUT_S = 10.0
 
 def examine_cluster(where: str) -> Iterator[Finding]:
     """Check version, heap, k-NN and analyzer of a cluster at `URL[,URL...]`, and an index if `where` names one."""
-    has_index = bool(URL(where.rsplit(",", 1)[-1]).path.strip("/"))
+    has_index = "/" in where.rsplit(",", 1)[-1].partition("://")[2].strip("/")
     try:
         place = place_of(where if has_index else f"{where.rstrip('/')}/none")
         nodes = connect_to_all(place.urls)

@@ -589,7 +589,8 @@ def test_a_key_that_is_repeated_with_escapes_is_removed(character: str) -> None:
     ("url", "guarded"),
     [("https://x/v1", True), ("http://x/v1", False), ("http://127.0.0.1:1/v1", True), ("http://127.9.9.9/v1", True),
      ("http://localhost:8000/v1", True), ("http://[::1]:1/v1", True), ("http://10.0.0.1/v1", False),
-     ("http://localhost.x/v1", False), ("http://127.0.0.1.x/v1", False)],
+     ("http://localhost.x/v1", False), ("http://127.0.0.1.x/v1", False),
+     ("http://localhost:80000/v1", False), ("http://[::1", False)],
 )  # fmt: skip
 def test_a_default_key_is_sent_only_over_guarded_connections(
     url: str, guarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -276,6 +276,15 @@ def test_a_clusters_description_of_an_index_is_checked_or_unused(wrong: dict[str
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "where", ["", "localhost:9200", "http://localhost:92000", "http://localhost:1,http://[::1/name"]
+)
+def test_the_doctor_reports_what_is_no_url_of_a_cluster(where: str) -> None:
+    (found,) = examine_cluster(where)
+    assert found.state == "problem"
+    assert "not an index of an OpenSearch cluster, expected such as http" in found.message
+
+
 @pytest.mark.parametrize("path", ["", "_stats", "name", "jvm,os", "plugins"])
 @pytest.mark.parametrize("value", [[], 5, {"nodes": 5}, {"version": {"number": []}}])
 def test_the_doctor_reports_a_cluster_with_impossible_answers(path: str, value: Any) -> None:
