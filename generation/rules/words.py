@@ -80,7 +80,9 @@ def find_quote(sentence: str, document: Document, segment_id: str) -> Span | Non
     parts = split_sentences(document.text[segment.start : segment.end])
     terms = [find_terms(document.text[segment.start + start : segment.start + end]) for start, end in parts]
     wanted, weigh = find_terms(sentence), make_weigher(terms)
-    ends = [bool(_SENTENCE_END.search(document.text[segment.start : segment.start + end])) for _, end in parts]
+    ends = [
+        bool(_SENTENCE_END.search(document.text[segment.start + start : segment.start + end])) for start, end in parts
+    ]
     best, most = None, 0.0
     for count in range(1, MOST_SENTENCES + 1):
         for first in range(len(parts) - count + 1):

@@ -261,8 +261,7 @@ async def search(
 
 async def fetch_documents(service: Service, doc_ids: list[str]) -> list[Document]:
     """Read documents with their segments, in order. `NotFound` for an id that the index lacks."""
-    found = await asyncio.to_thread(_read_documents, service, doc_ids)
-    return [replace(document, segments=cut_segments(document).segments) for document in found]
+    return await asyncio.to_thread(lambda: list(map(cut_segments, _read_documents(service, doc_ids))))
 
 
 async def find_titles(service: Service, names: Sequence[str]) -> list[Titled]:
@@ -282,7 +281,7 @@ async def find_quotes(service: Service, sentence: Sentence) -> list[tuple[Span, 
     None stands for a citation that shares no word with the sentence.
     """
     documents = await fetch_documents(service, [one.id for one in await find_titles(service, sentence.citations)])
-    spans = [find_quote(sentence.text, *cited) for cited in zip(documents, sentence.citations, strict=True)]
+    spans = await asyncio.to_thread(_find_spans, sentence, documents)
     return [
         (span, document.text[span.start : span.end]) if span else None
         for document, span in zip(documents, spans, strict=True)
@@ -351,6 +350,10 @@ def check_text(name: str, text: str) -> None:
 def _find_titles(service: Service, names: Sequence[str]) -> list[Titled]:
     found = find_document_ids(names, renew_store(service.index, service.store))
     return [Titled(one.id, one.title) for one in _read_documents(service, found)]
+
+
+def _find_spans(sentence: Sentence, documents: Sequence[Document]) -> list[Span | None]:
+    return [find_quote(sentence.text, *cited) for cited in zip(documents, sentence.citations, strict=True)]
 
 
 def _read_documents(service: Service, doc_ids: list[str]) -> list[Document]:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keystone.generation.rules import words
 from keystone.generation.rules.support import is_doubtful
 from keystone.generation.rules.words import find_quote
 from keystone.indexing.corpora.segments import cut_segments
@@ -54,6 +55,20 @@ def test_a_heading_is_quoted(text: str, quote: str) -> None:
     span = find_quote("Who is the queen?", document, "d")
     assert span
     assert text[span.start : span.end] == quote
+
+
+def test_each_sentence_of_a_long_text_is_searched_once_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+
+    class Pattern:
+        def search(self, text: str) -> bool:
+            searched.append(text)
+            return True
+
+    monkeypatch.setattr(words, "_SENTENCE_END", Pattern())
+    text = "Bees dance.\n\nAnts walk. " * 100
+    assert find_quote("Ants walk.", Document("d", text), "d") == Span("d", 13, 23)
+    assert searched == ["Bees dance.", "Ants walk."] * 100
 
 
 @given(st.text(max_size=200), st.text(max_size=400))

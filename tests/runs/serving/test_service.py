@@ -1,6 +1,7 @@
 """The operations that every front serves: answers with their steps, and an index without embeddings."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import orjson
 import pytest
 
 import keystone
+from keystone.generation.types import Sentence
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
@@ -61,6 +63,28 @@ def test_an_index_without_embeddings_serves_all_but_dense_search(tmp_path: Path)
         assert "Honey bees live in colonies" in found.sentences[0].text
         assert not asyncio.run(operations.doubt(service, "How do honey bees live?", found))
         assert asyncio.run(operations.doubt(service, "What is the GDP of Norway?", found))
+
+
+def test_documents_are_cut_and_quoted_beside_the_event_loop(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set()
+
+    def watch(name: str) -> None:
+        own = getattr(operations, name)
+
+        def work(*given: Any) -> Any:
+            threads.add((name, threading.current_thread() is threading.main_thread()))
+            return own(*given)
+
+        monkeypatch.setattr(operations, name, work)
+
+    watch("cut_segments")
+    watch("find_quote")
+    with open_service(make_config(None, [], None, Path("-"), index.folder), NO_LOG) as service:
+        sentence = Sentence("Honey bees live in colonies.", ("bees", "volcano"))
+        bees, _ = asyncio.run(operations.find_quotes(service, sentence))
+    assert bees
+    assert bees[1] == "Honey bees live in colonies of many thousand workers."
+    assert threads == {("cut_segments", False), ("find_quote", False)}
 
 
 @pytest.mark.parametrize(
