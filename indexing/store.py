@@ -224,9 +224,13 @@ class DocumentStore:
             yield from self.get([row])
 
 
-def sample_documents(store: Store, most: int) -> list[Document]:
-    """Read at most so many documents, evenly spread over a store."""
-    count = min(most, len(store))
+SAMPLED_DOCUMENTS = 120
+"""The most documents by which the languages of an index are guessed, and narratives made."""
+
+
+def sample_documents(store: Store) -> list[Document]:
+    """Read at most `SAMPLED_DOCUMENTS`, evenly spread over a store."""
+    count = min(SAMPLED_DOCUMENTS, len(store))
     return store.get([place * len(store) // count for place in range(count)])
 
 

@@ -183,10 +183,6 @@ def examine_packages() -> Iterator[Finding]:
                 yield Finding("ok", group, f"{name}, of {describe_package(points[0])}")
 
 
-SAMPLED_DOCUMENTS = 120
-"""The most documents, evenly spread over the index, by which its languages are guessed."""
-READ_CHARACTERS = 1000
-"""The characters of a document, from its beginning, by which its language is guessed."""
 MULTILINGUAL = re.compile(
     r"multilingual|bge-m3|labse|xlm|arctic-embed-[ml]-v2|jina-embeddings-v[3-9]|qwen3-embedding|embeddinggemma"
     r"|text-embedding-3|embed-v4|voyage-[3-9]",
@@ -204,8 +200,7 @@ def examine_index(folder: Path) -> Iterator[Finding]:
         guessed = not index.languages and index.language == DEFAULT_LANGUAGE
         languages = [name for name in told if name]
         if guessed:
-            documents = sample_documents(open_store(index), SAMPLED_DOCUMENTS)
-            languages = guess_languages(document.contents[:READ_CHARACTERS] for document in documents)
+            languages = guess_languages(document.contents for document in sample_documents(open_store(index)))
     except UserError as error:
         yield Finding("problem", "index", str(error))
         return

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route, request_response
 
-from keystone.generation.rules.narratives import READ_CHARACTERS, make_narratives
+from keystone.generation.rules.narratives import make_narratives
 from keystone.generation.rules.support import DOUBT
 from keystone.generation.types import Answer, Sentence
 from keystone.generation.types import Step as ReaderStep
@@ -190,8 +190,6 @@ ABOUT = {
     "choose sentences from the documents, and nothing is graded.",
 }
 """The page's words about its answers, with a language model and without one."""
-SAMPLED_DOCUMENTS = 120
-"""The most documents, evenly spread over the index, by which its languages and its narratives are found."""
 NARRATIVES = 3
 SCRIPTS = ("events.js", "documents.js", "answer.js", "start.js", "page.js")
 
@@ -226,8 +224,8 @@ def describe_index(service: operations.Service) -> dict[str, Any]:
     An index whose documents are on another server may have no languages and no narratives, because nobody knows the ids
     of its documents.
     """
-    documents = sample_documents(service.store, SAMPLED_DOCUMENTS)
-    languages = guess_languages(document.text[:READ_CHARACTERS] for document in documents)
+    documents = sample_documents(service.store)
+    languages = guess_languages(document.text for document in documents)
     model = service.config.model
     return {
         "name": service.name,
