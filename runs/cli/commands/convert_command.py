@@ -7,7 +7,7 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.options import Json, Quiet, check_outputs
-from keystone.runs.report.say import say, say_output
+from keystone.runs.report.say import say, say_output, say_result
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
@@ -94,14 +94,21 @@ def push(
     from keystone.indexing.io import hub
 
     files = hub.list_files_to_push(path)
+    if dry_run and json:
+        say_result("push", [path], {"out": path, "files": {one.path: one.size_bytes for one in files}})
+        return
     if dry_run:
         for one in files:
             say(f"{one.path}: {one.size_bytes:,} bytes")
         size = sum(one.size_bytes for one in files)
         say(f"{plural(len(files), 'file')}, {size:,} bytes, would be sent to {repository}")
         return
-    say(f"Sent {plural(len(files), 'file')} to {hub.push(path, repository, private=not public)}")
-    say_output("push", [path], path, json)
+    url = hub.push(path, repository, private=not public)
+    if json:
+        say_result("push", [path], {"out": path, "url": url})
+        return
+    say(f"Sent {plural(len(files), 'file')} to {url}")
+    say(path)
 
 
 def pull(

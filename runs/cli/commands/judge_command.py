@@ -84,6 +84,7 @@ def battles(
     from keystone.runs.evaluation.arena.play import RULES, foresee_battles, read_arena, run_battles, write_arena
     from keystone.runs.evaluation.arena.tournament import Settings, make_leaderboard
     from keystone.runs.pipeline.model_runner import open_model_runner
+    from keystone.runs.report.foresight import list_calls
     from keystone.runs.report.judging import describe_leaderboard, print_leaderboard, tell_foreseen
     from keystone.runs.report.plots import draw_leaderboard, write_figure
     from keystone.runs.report.terminal import progress_bars
@@ -112,9 +113,13 @@ def battles(
         sets, narratives = read_answer_sets(answers, known)
         model = settings.model if settings else None
         if dry_run:
-            for line in tell_foreseen(
-                *foresee_battles(sets, narratives, played, model), model.prices if model else None
-            ):
+            number, foreseen = foresee_battles(sets, narratives, played, model)
+            prices = model.prices if model else None
+            if json:
+                calls = list_calls([foreseen] if foreseen else [], prices)
+                say_result("judge battles", files, {"battles": number, **calls})
+                return
+            for line in tell_foreseen(number, foreseen, prices):
                 say(line)
             return
         with progress_bars(quiet) as progress, progress("Judging", None):

@@ -1,5 +1,6 @@
 """Data sets and checkpoints of the hub: read, pulled and pushed, against a stand-in of the hub."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -64,7 +65,11 @@ def test_a_data_set_is_a_corpus_topics_and_judgments_and_the_bundle_of_their_run
     shown = call(hub, tmp_path, "push", "out/a.bundle.zip", "someone/run", "--dry-run")
     assert (shown.returncode, hub.tokens) == (0, set()), shown.stderr
     assert "a.bundle.zip: " in shown.stdout
-    assert call(hub, tmp_path, "push", "out/a.bundle.zip", "someone/run").returncode == 0
+    shown = call(hub, tmp_path, "push", "out/a.bundle.zip", "someone/run", "--dry-run", "--json")
+    size = (tmp_path / "out/a.bundle.zip").stat().st_size
+    assert json.loads(shown.stdout)["result"] == {"out": "out/a.bundle.zip", "files": {"a.bundle.zip": size}}
+    shown = call(hub, tmp_path, "push", "out/a.bundle.zip", "someone/run", "--json")
+    assert json.loads(shown.stdout)["result"]["url"].endswith("/datasets/someone/run"), shown.stderr
     assert call(hub, tmp_path, "pull", "someone/run", "--out", "pulled").returncode == 0
     shown = call(hub, tmp_path, "reproduce", "pulled/a.bundle.zip", "--out", "again")
     assert shown.returncode == 0, shown.stderr

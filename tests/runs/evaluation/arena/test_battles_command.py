@@ -43,6 +43,10 @@ def test_runs_are_ranked_once_and_shown_in_a_table_a_picture_and_the_report(fold
     model = ["--set", f"model={{name: m, urls: ['{server.url}']}}"]
     foreseen = keystone("judge", "battles", *runs, *model, "--dry-run", cwd=folder)
     assert foreseen.stdout.splitlines()[0] == "6 battles at most; nothing is written, no model is asked"
+    told = json.loads(keystone("judge", "battles", *runs, *model, "--dry-run", "--json", cwd=folder).stdout)
+    assert (told["result"]["battles"], told["result"]["total"]["likely"]["calls"]) == (6, 6)
+    told = json.loads(keystone("judge", "battles", *runs, "--rules", "--dry-run", "--json", cwd=folder).stdout)
+    assert (told["result"]["battles"], told["result"]["calls"]) == (6, [])
     assert not (folder / "arena").exists()
     done = keystone("judge", "battles", *runs, *model, "--plot", "arena.svg", cwd=folder)
     assert done.returncode == 0, done.stderr
