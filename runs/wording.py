@@ -13,6 +13,11 @@ def plural(number: int, noun: str, nouns: str = "") -> str:
     return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
+def count_documents(number: int | None) -> str:
+    """Tell the number of documents of an index; None if only its server knows it."""
+    return "documents of a server" if number is None else plural(number, "document")
+
+
 def format_seconds(seconds: float) -> str:
     """Format a time with its unit: `0.4 s`, `41 s`, `3 min 12 s`, `2 h 5 min`."""
     if seconds < 9.95:

@@ -17,7 +17,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.serving.call_log import CallLog
 from keystone.runs.serving.service import Service, make_service, open_models
-from keystone.runs.wording import plural
+from keystone.runs.wording import count_documents
 
 LOOK_S = 1.0
 """The pause between two looks at the folder of the index. A look asks the system for the state of one file."""
@@ -106,7 +106,7 @@ class Served:
         self.changes += 1
         service.bm25.batches.count_on(before.bm25.batches)
         self._forget_if_left(before)
-        now, was = (f"{_count(one)} ({one.index.key})" for one in (service, before))
+        now, was = (f"{count_documents(one.index.documents)} ({one.index.key})" for one in (service, before))
         self._tell(f"{service.name} is replaced: {now} are served in place of {was}")
 
     def _forget_if_left(self, service: Service) -> None:
@@ -149,8 +149,3 @@ def _identify(folder: Path) -> tuple[int, ...] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_mtime_ns
-
-
-def _count(service: Service) -> str:
-    number = service.index.documents
-    return "documents of a server" if number is None else plural(number, "document")

@@ -128,7 +128,9 @@ def show(
 
 def _check_text(name: str, text: str) -> None:
     """Raise `UserError` if the text of a request is empty or not UTF-8."""
+    from keystone.indexing.types import has_lone_surrogate
+
     if not text.strip():
         raise UserError(f"{name}: found none, expected words")
-    if any("\ud800" <= letter <= "\udfff" for letter in text):
+    if has_lone_surrogate(text):
         raise UserError(f"{name}: found {text!r}, expected UTF-8")

@@ -12,7 +12,7 @@ from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.languages import LANGUAGES, check_language
 from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Json, Quiet, Threads, check_outputs
 from keystone.runs.report.say import say, say_result
-from keystone.runs.wording import plural
+from keystone.runs.wording import count_documents, plural
 
 if TYPE_CHECKING:
     from keystone.indexing.builds.changes import Changes
@@ -427,12 +427,11 @@ def _show(
         described |= {"languages": made.languages} if made.languages else {}
         say_result("index", source, {**told, "left_out": left_out, "cut": made.cut, **described, **changed})
         return
-    number = "documents of a server" if made.documents is None else plural(made.documents, "document")
     ahead = f", structures: {', '.join(structures)}" if structures else ""
     news = "" if built else ", already indexed"
     if changes is not None:
         news = f": {changes.added:,} added, {changes.replaced:,} replaced, {changes.removed:,} removed"
-    say(f"{made.folder}: {number}{news}{ahead}")
+    say(f"{made.folder}: {count_documents(made.documents)}{news}{ahead}")
 
 
 def _list_recalls(made: "Index") -> Iterator[tuple[dict[str, Any], str]]:
