@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import Span, Store, document_id
+from keystone.indexing.types import Span, Store, find_document_ids
 from keystone.runs.evaluation.nuggets.files import NuggetBank
 from keystone.runs.trec.run_files import read_qrels
 
@@ -32,9 +32,8 @@ def read_relevant_documents(path: Path, relevant_from: int, store: Store) -> lis
     """
     relevant = list(read_qrels(path).list_rows(relevant_from))
     ids = [name for _, name, _ in relevant]
-    doc_ids = [name if row >= 0 else document_id(name) for name, row in zip(ids, store.rows(ids).tolist(), strict=True)]
     grades: dict[tuple[str, str], int] = {}
-    for (topic, _, grade), doc_id in zip(relevant, doc_ids, strict=True):
+    for (topic, _, grade), doc_id in zip(relevant, find_document_ids(ids, store), strict=True):
         grades[topic, doc_id] = max(grade, grades.get((topic, doc_id), 0))
     return [Wanted(topic, doc_id, doc_id, grade=grade) for (topic, doc_id), grade in grades.items()]
 
