@@ -69,8 +69,9 @@ def write_ratings(path: Path, content: Handover) -> None:
 def read_pairs(path: Path) -> Handover:
     """Read a pair of sentence and citation from each object; pairs of a topic and a run are one answer.
 
-    A pair that is not judged has no label. A pair without metadata has its `task_id` as topic and as document.
-    `UserError` with file and line for another object.
+    Pairs with the same statement and the same number of their sentence are one sentence. A pair that is not judged has
+    no label. A pair without metadata has its `task_id` as topic and as document. `UserError` with file and line for
+    another object.
     """
 
     def parse(record: Record, place: str) -> tuple[tuple[str, str], int, str, Citation, str, str]:
@@ -88,19 +89,22 @@ def read_pairs(path: Path) -> Handover:
         texts = record.get_string("statement"), record.get_string("citation")
         return (topic_id, metadata.get_name("run_id")), number, texts[0], citation, texts[1], place
 
-    answers: dict[tuple[str, str], dict[int, tuple[str, list[Citation]]]] = {}
+    answers: dict[tuple[str, str], dict[tuple[int, str], list[Citation]]] = {}
     documents: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
     places: dict[tuple[str, str], str] = {}
     rows, unread = read_form(path, parse, KEPT_PAIRS)
     for key, number, statement, citation, text, place in rows:
         places.setdefault(key, place)
-        answers.setdefault(key, {}).setdefault(number, (statement, []))[1].append(citation)
+        answers.setdefault(key, {}).setdefault((number, statement), []).append(citation)
         documents.setdefault(key, {}).update({citation.doc_id: {"text": text}} if text else {})
     lost = Counter[str]()
     found = tuple(
         CitedAnswer(
             key[0],
-            tuple(CitedText(text, drop_repeated(cited, lost)) for _, (text, cited) in sorted(own.items())),
+            tuple(
+                CitedText(statement, drop_repeated(cited, lost))
+                for (_, statement), cited in sorted(own.items(), key=lambda sentence: sentence[0][0])
+            ),
             run_id=key[1],
             documents=documents[key],
             place=places[key],

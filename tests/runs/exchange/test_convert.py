@@ -182,6 +182,25 @@ def test_citations_that_a_sentence_repeats_are_told(form: str, given: str, tmp_p
         convert(tmp_path / "in", tmp_path / "out", ConversionSettings("rag25", source=form, strict=True))
 
 
+@pytest.mark.parametrize("number", ["", ',"sentence_index":3'])
+def test_pairs_with_different_statements_are_different_sentences(number: str, tmp_path: Path) -> None:
+    path, out = tmp_path / "in", tmp_path / "out"
+    pairs = [("Second.", "FS", "b"), ("First.", "NS", "a"), ("Second.", "PS", "c")]
+    path.write_text(
+        "".join(
+            f'{{"statement":"{text}","citation":"","support_label":"{label}",'
+            f'"metadata":{{"topic_id":"1","docid":"{doc}"{number}}}}}\n'
+            for text, label, doc in pairs
+        )
+    )
+    convert(path, out, ConversionSettings("ragdoll-support", strict=True))
+    found = [
+        (sentence["text"], [(one["reference"], one["support"]) for one in sentence["citations"]])
+        for sentence in json.loads(out.read_text())["sentences"]
+    ]
+    assert found == [("Second.", [("b", "2"), ("c", "1")]), ("First.", [("a", "0")])]
+
+
 def test_a_form_that_names_sub_narratives_keeps_them(tmp_path: Path) -> None:
     path, out = tmp_path / "in", tmp_path / "out"
     path.write_text('{"query":"bees","qid":"1","nuggets":[{"text":"A","mapped_sub_narrative":"What do bees see?"}]}\n')
