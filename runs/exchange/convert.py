@@ -84,7 +84,7 @@ def list_items(content: Handover) -> Iterator[Item]:
     for bank in content.nuggets:
         yield from _list_bank(bank, number("bank", bank.topic_id))
     for score in content.scores:
-        yield "score", (score.run_id, score.topic_id, score.measure), score.value
+        yield "score", number("score", score.run_id, score.topic_id, score.measure), score.value
 
 
 def _list_request(one: Request) -> dict[str, Any]:

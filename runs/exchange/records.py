@@ -174,6 +174,15 @@ def count_unread(records: Iterable[Any], kept: Iterable[str]) -> Counter[str]:
     return found
 
 
+def drop_taken(record: Mapping[str, Any], taken: Mapping[str, str]) -> dict[str, Any]:
+    """Drop the keys of `taken` that are empty or hold the value taken of them. Those with another value stay."""
+    return {
+        key: value
+        for key, value in record.items()
+        if key not in taken or (value is not None and str(value) not in ("", taken[key]))
+    }
+
+
 def drop_repeated(citations: Iterable[Citation], lost: Counter[str]) -> tuple[Citation, ...]:
     """Keep the first of the equal citations of a sentence. `lost` counts the others."""
     listed = list(citations)

@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.io.writing import write_json_lines
-from keystone.runs.exchange.records import Record, drop_repeated, has, read_form
+from keystone.runs.exchange.records import Record, drop_repeated, drop_taken, has, read_form
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover, get_text
 from keystone.runs.track_rules import DEFAULT_TEAM, TRACKS, KeyContent, Track
 from keystone.runs.tracks.answer_files import NUMBER, is_integer, is_score, map_citations, resolve_citation
 from keystone.runs.tracks.violations import shorten_value
 
 TOPIC_KEYS = ("topic_id", "narrative_id", "qid", "request_id", "qa_id")
+TOPIC_KEYS_OF_TREC_RAG = ("narrative_id", *(key for key in TOPIC_KEYS if key != "narrative_id"))
+"""The keys of the topic in answers with the sentences of TREC RAG, which names it by its narrative."""
 QUERY_KEYS = ("narrative", "topic", "query", "question")
 DESCRIPTION_KEYS = ("run_desc", "description")
 SENTENCE_KEYS = ("responses", "answer", "response")
 BY_ID = ("responses",)
 """The keys of sentences in whose form no track has positions, so that an integer is an id."""
-METADATA_KEYS = ("run_id", "team_id", "type", *TOPIC_KEYS, *QUERY_KEYS, *DESCRIPTION_KEYS)
 KEPT = (
-    *METADATA_KEYS,
     *("metadata", "references", "documents", "segments", "response_length", "answer_text"),
     *(f"{key}[].{inner}" for key in SENTENCE_KEYS for inner in ("text", "citations")),
 )
@@ -49,15 +49,16 @@ def read(path: Path) -> Handover:
         lost.update(missing)
         return answer
 
-    answers, unread = read_form(path, parse, KEPT, _drop_texts)
+    answers, unread = read_form(path, parse, KEPT, _drop_kept)
     return Handover(answers=tuple(answers), unread=unread + lost)
 
 
-def _drop_texts(record: dict[str, Any]) -> dict[str, Any]:
-    """Drop sentences that are texts, which are kept, and show those under a second key as one value, which is not."""
+def _drop_kept(record: dict[str, Any]) -> dict[str, Any]:
+    """Drop metadata that are kept, and sentences that are texts. Sentences under a second key become one value."""
     first, *others = (key for key in SENTENCE_KEYS if record.get(key) is not None)
     objects = [one for one in _list_sentences(record[first], first) if one.keys() != {"text"}]
-    return {**record, first: objects, **{key: str(record[key]) for key in others}}
+    rest = drop_taken(record, _take_metadata(Record(record), first))
+    return {**rest, first: objects, **{key: str(record[key]) for key in others}}
 
 
 def _parse_answer(record: Record, place: str) -> tuple[CitedAnswer, Counter[str]]:
@@ -65,11 +66,10 @@ def _parse_answer(record: Record, place: str) -> tuple[CitedAnswer, Counter[str]
     if key is None:
         expected, found = " or ".join(SENTENCE_KEYS), ", ".join(record) or "none"
         raise ValueError(f"expected sentences under {expected}, found the keys {found}")
-    metadata = record.get_object("metadata")
-    both = Record({**record, **metadata})
-    topic_id = both.get_name(*TOPIC_KEYS)
-    if not topic_id:
-        raise ValueError(f"expected an id under {' or '.join(TOPIC_KEYS)}, found the keys {', '.join(both)}")
+    metadata, taken = record.get_object("metadata"), _take_metadata(record, key)
+    if not taken["topic_id"]:
+        found = ", ".join(record | metadata)
+        raise ValueError(f"expected an id under {' or '.join(TOPIC_KEYS)}, found the keys {found}")
     ids, references = record.get_ids("references"), record.get_list("references")
     names = map_citations(references, ("ids", "positions") if key in BY_ID else ("positions", "ids"))
     sentences, missing = [], Counter[str]()
@@ -77,20 +77,28 @@ def _parse_answer(record: Record, place: str) -> tuple[CitedAnswer, Counter[str]
         citations, lost = _parse_citations(one.get("citations"), names, one.where, key in BY_ID)
         missing += lost
         sentences.append(CitedText(one.get_string("text"), citations))
-    used = {key for key in METADATA_KEYS if key in metadata}
     return CitedAnswer(
-        topic_id,
+        taken["topic_id"],
         tuple(sentences),
         ids,
-        _get_first(both, QUERY_KEYS),
-        both.get_name("run_id"),
-        both.get_string("team_id"),
-        both.get_string("type"),
-        _get_first(both, DESCRIPTION_KEYS),
+        taken["narrative"],
+        taken["run_id"],
+        taken["team_id"],
+        taken["type"],
+        taken["description"],
         _parse_documents(record),
-        {key: value for key, value in metadata.items() if key not in used},
+        drop_taken(metadata, taken),
         place,
     ), missing
+
+
+def _take_metadata(record: Record, sentences: str) -> dict[str, str]:
+    """Take each value of the metadata from the first key that has it. The result has the value taken for each key."""
+    both = Record({**record, **record.get_object("metadata")})
+    topic_keys = TOPIC_KEYS_OF_TREC_RAG if sentences == "answer" else TOPIC_KEYS
+    taken = {key: both.get_name(*keys) for keys in (topic_keys, ("run_id",)) for key in keys}
+    text_keys = (QUERY_KEYS, DESCRIPTION_KEYS, ("team_id",), ("type",))
+    return taken | {key: _get_first(both, keys) for keys in text_keys for key in keys}
 
 
 def _list_sentences(value: Any, key: str) -> list[Record]:

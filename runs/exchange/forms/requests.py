@@ -10,25 +10,26 @@ from typing import Any
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
-from keystone.runs.exchange.records import Record, fill, has, read_form
-from keystone.runs.exchange.types import Candidate, Form, Handover, Request
+from keystone.runs.exchange.records import Record, drop_taken, fill, has, read_form
+from keystone.runs.exchange.types import Candidate, Form, Handover, Request, get_text
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
 
 QUERY_KEYS = ("qid", "id")
 """The keys of a query's id. The guidelines of 2024 write `id`, the tools `qid`."""
 KEPT = (
-    *("query.text", "query.qid", "query.id", "qid", "id", "extra", "run_id"),
-    *(f"candidates[].{key}" for key in ("docid", "score", "judgment", "doc", "text", "subtopics")),
+    *("query.text", "extra", "run_id"),
+    *(f"candidates[].{key}" for key in ("docid", "score", "judgment", "doc", "subtopics")),
 )
-KEPT_JUDGMENTS = ("query", "qid", "docid", "passage", "judgment", "status", "result_status", "task_id", "error")
+KEPT_JUDGMENTS = ("query.text", "docid", "passage", "judgment", "status", "result_status", "task_id", "error")
 
 
 def read_requests(path: Path) -> Handover:
     """Read a query and its candidates from each object.
 
-    A query is a text, or an object with `text` and `qid`. A candidate is a text, or an object with `docid`, `score`
-    and `doc`; `doc` is a text or an object, which may hold the id. `UserError` with file and line for another object.
+    A query is a text, or an object with `text` and `qid`, which may also stand beside it. A candidate is a text, or an
+    object with `docid`, `score` and `doc`; `doc` is a text or an object, which may hold the id. Its text may also stand
+    beside it. `UserError` with file and line for another object.
     """
 
     def parse(record: Record, place: str) -> Request:
@@ -37,22 +38,27 @@ def read_requests(path: Path) -> Handover:
         found = tuple(_parse_candidate(one, f"candidates[{number}]") for number, one in candidates)
         return Request(topic_id, query, found, record.get_string("run_id"), record.get_object("extra"), place)
 
-    requests, unread = read_form(path, parse, KEPT, _drop_texts)
+    requests, unread = read_form(path, parse, KEPT, _drop_kept)
     return Handover(tuple(requests), unread=unread)
 
 
-def _drop_texts(record: dict[str, Any]) -> dict[str, Any]:
-    """Drop a query and candidates that are texts, which are kept, so that only objects have further keys."""
+def _drop_kept(record: dict[str, Any]) -> dict[str, Any]:
+    """Drop the id, and a query and the texts of candidates, as far as they are kept, so that other values are left."""
+    names = dict.fromkeys(QUERY_KEYS, _parse_query(Record(record))[0])
     objects = [one for one in record.get("candidates") or [] if isinstance(one, dict)]
     query = record["query"] if isinstance(record["query"], dict) else {}
-    return {**record, "query": query, "candidates": objects}
+    return {
+        **drop_taken(record, names),
+        "query": drop_taken(query, names),
+        "candidates": [drop_taken(one, {"text": _parse_candidate(one, "").text}) for one in objects],
+    }
 
 
 def _parse_query(record: Record) -> tuple[str, str]:
     query = record.get("query")
     if isinstance(query, dict):
         own = record.get_object("query")
-        return own.get_name(*QUERY_KEYS), own.get_string("text")
+        return own.get_name(*QUERY_KEYS) or record.get_name(*QUERY_KEYS), own.get_string("text")
     if not isinstance(query, str):
         raise ValueError(f"query: expected a text, or an object with qid and text, found {shorten_value(query)}")
     return record.get_name(*QUERY_KEYS), query
@@ -66,13 +72,13 @@ def _parse_candidate(value: Any, where: str) -> Candidate:
     own = Record(value, f"{where}.")
     doc = value.get("doc")
     parts = Record({"contents": doc}) if isinstance(doc, str) else own.get_object("doc")
-    if not parts and (text := own.get_string("text")):
-        parts = Record({"text": text})
+    if not get_text(parts) and (text := own.get_string("text")):
+        parts = Record({**parts, "text": text})
     doc_id = own.get_name("docid") or parts.get_name("docid")
     subtopics = own.get_object("subtopics")
     if other := [grade for grade in subtopics.values() if not is_integer(grade)]:
         raise ValueError(f"{where}.subtopics: expected whole numbers, found {shorten_value(other[0])}")
-    texts = {key: part for key, part in parts.items() if key != "docid"}
+    texts = drop_taken(parts, {"docid": doc_id})
     return Candidate(doc_id, own.get_number("score"), own.get_integer("judgment"), texts, tuple(subtopics.items()))
 
 
@@ -117,7 +123,7 @@ def read_judgments(path: Path) -> Handover:
 
     found: dict[tuple[str, str], list[Candidate]] = {}
     places: dict[tuple[str, str], str] = {}
-    rows, unread = read_form(path, parse, KEPT_JUDGMENTS)
+    rows, unread = read_form(path, parse, KEPT_JUDGMENTS, _drop_kept)
     for (topic_id, query, place), candidate in rows:
         found.setdefault((topic_id, query), []).append(candidate)
         places.setdefault((topic_id, query), place)

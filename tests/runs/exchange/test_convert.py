@@ -108,6 +108,34 @@ CASES = {
         None,
         Losses({"query": 1, "trace": 1}, {}, {"team_id": 1}),
     ),
+    "a second text of a candidate, and second ids, are lost": (
+        '{"query":{"qid":"1","id":2,"text":"bees"},"id":"1","qid":"3","candidates":[{"docid":"d","doc":"A.","text":"B."'
+        "}]}\n",
+        "requests",
+        '{"query":{"text":"bees","qid":"1"},"candidates":[{"docid":"d","doc":{"contents":"A."}}]}\n',
+        Losses({"candidates[].text": 1, "qid": 1, "query.id": 1}, {}, {}),
+    ),
+    "values beside the metadata are lost if the metadata have others": (
+        '{"topic":"ants","run_id":"s","narrative_id":"1","metadata":{"run_id":"r","narrative_id":1,"narrative":"bees"},'
+        '"answer":[]}\n',
+        "rag25",
+        '{"metadata":{"team_id":"keystone","run_id":"r","narrative_id":"1","narrative":"bees"},"references":[],'
+        '"answer":[]}\n',
+        Losses({"run_id": 1, "topic": 1}, {}, {"team_id": 1}),
+    ),
+    "a second topic is lost in a form that names topics by its key": (
+        '{"metadata":{"run_id":"r","team_id":"t","topic_id":"99","narrative_id":"1"},"answer":[]}\n',
+        "responses",
+        '{"metadata":{"topic_id":"1","team_id":"t","run_id":"r"},"references":[],"responses":[]}\n',
+        Losses({"metadata.topic_id": 1}, {}, {}),
+    ),
+    "a measure of a topic has one score": (
+        '{"run_id":"r","topic_id":"1","measure":"m","value":0.5}\n'
+        '{"run_id":"r","topic_id":"1","measure":"m","value":0.6}\n',
+        "metrics",
+        '{"run_id":"r","qid":"1","m":0.6}\n',
+        Losses({"score": 1}, {"score": 1}, {}),
+    ),
 }
 
 
@@ -159,6 +187,37 @@ def test_an_impossible_conversion_is_refused_and_writes_nothing(
     with pytest.raises(UserError, match=message):
         convert(path, out, ConversionSettings(form))
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "form", "kept"),
+    [
+        (
+            '{"query":{"qid":"1","text":"q"},"candidates":[{"docid":"d","doc":{"title":"T"},"text":"body"}]}\n',
+            "requests",
+            '{"docid":"d","doc":{"title":"T","text":"body"}}',
+        ),
+        (
+            '{"query":{"qid":"1","text":"q"},"candidates":[{"docid":"d","doc":{"docid":"e","text":"T"}}]}\n',
+            "requests",
+            '"doc":{"docid":"e","text":"T"}',
+        ),
+        ('{"query":{"text":"q"},"qid":"7","candidates":[]}\n', "requests", '"query":{"text":"q","qid":"7"}'),
+        ('{"query":{"text":"q"},"qid":7,"passage":"P","judgment":1}\n', "requests", '"query":{"text":"q","qid":"7"}'),
+        (
+            '{"metadata":{"team_id":"t","run_id":"r","narrative_id":"1","topic_id":"99","narrative":"N","topic":"T",'
+            '"run_desc":"D","description":"E"},"answer":[]}\n',
+            "rag26",
+            '{"metadata":{"topic_id":"99","topic":"T","description":"E","team_id":"t","narrative_id":"1",'
+            '"narrative":"N","run_id":"r","run_desc":"D"},',
+        ),
+    ],
+)
+def test_a_value_beside_another_one_of_its_kind_is_kept(given: str, form: str, kept: str, tmp_path: Path) -> None:
+    path, out = tmp_path / "in", tmp_path / "out"
+    path.write_text(given)
+    convert(path, out, ConversionSettings(form, strict=True))
+    assert kept in out.read_text()
 
 
 @pytest.mark.parametrize(
