@@ -99,7 +99,7 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
             references = []
         answer = record.get(track.sentences)
         if isinstance(answer, list):
-            names = map_citations(references, track.integers)
+            names = map_citations(references, ("positions",) if "positions" in track.citations else track.integers)
             yield from put_on_line(number, _check_sentences(record, names, track, track.limit(topic)))
             yield from _check_forms(number, answer, track, forms)
         else:

@@ -111,6 +111,12 @@ ANSWER_FAULTS = [
         "rag25", make_line(answer=make_sentences(citations=[2])), "citations: 2 names no reference", id="outside"
     ),
     pytest.param(
+        "rag25",
+        make_line(references=["10", "20"], answer=make_sentences(citations=[0, 20])),
+        "citations: 20 names no reference",
+        id="a number that a reference has",
+    ),
+    pytest.param(
         "rag25", make_line(answer=make_sentences(citations=[-1])), "citations: -1 names no reference", id="negative"
     ),
     pytest.param(
