@@ -40,7 +40,7 @@ def read_run(path: Path) -> Handover:
 
 
 def write_run(path: Path, content: Handover) -> None:
-    """Write a run with strictly decreasing scores. `UserError` for a candidate without score, or without a good id.
+    """Write a run with strictly decreasing scores. `UserError` for a candidate without score, and for a bad id.
 
     A candidate that repeats a document is left out.
     """
@@ -53,6 +53,7 @@ def write_run(path: Path, content: Handover) -> None:
     if not hits:
         raise UserError(f"{path}: expected candidates, found none")
     tag = next((one.run_id for one in content.requests if one.run_id), DEFAULT_TAG)
+    check_id(tag, "run_id", str(path))
     ordered = {name: sorted(own.items(), key=lambda hit: -hit[1]) for name, own in hits.items()}
     try:
         write_trec_run(path, make_run(tag, ordered))

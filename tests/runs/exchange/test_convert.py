@@ -165,6 +165,11 @@ def test_a_conversion_tells_all_that_its_target_cannot_hold(case: str, tmp_path:
         ('{"query":{"qid":"1"},"candidates":[{"docid":"a b","score":1}]}\n', "run", "document: expected an id .*'a b'"),
         ('{"query":{"qid":"1"},"candidates":[{"docid":"a"}]}\n', "run", "expected a score of a, found none"),
         ('{"query":{"qid":"1"},"candidates":[]}\n', "run", "out: expected candidates, found none"),
+        (
+            '{"query":{"qid":"1"},"candidates":[{"docid":"a","score":1}],"run_id":"my run"}\n',
+            "run",
+            "out: run_id: expected an id without space, found 'my run'; it is made from .*in .requests",
+        ),
         ('{"query":{"qid":"1"},"candidates":[]}\n', "topics", "topic '1': expected a query or narrative, found none"),
         ('{"query":{"qid":"#1","text":"x"},"candidates":[]}\n', "topics-tsv", "in:1: topic: expected an id without #"),
         ('{"query":{"qid":"#1"},"candidates":[{"docid":"a","judgment":1}]}\n', "qrels", "found '#1'"),
