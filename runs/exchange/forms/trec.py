@@ -1,18 +1,18 @@
 """TREC's files: runs, judgments with and without nuggets, and topics."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.reading import read_text_lines
-from keystone.indexing.io.writing import write_json_lines, write_whole
+from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.exchange.records import check_id
 from keystone.runs.exchange.types import Candidate, Form, Handover, Request
 from keystone.runs.track_rules import find_request
-from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.tracks.violations import shorten_value, write_lines
 from keystone.runs.trec.collections import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.run_files import read_qrels as read_trec_qrels
@@ -130,13 +130,13 @@ def read_nugget_qrels(path: Path) -> Handover:
 def write_nugget_qrels(path: Path, content: Handover) -> None:
     """Write the grades of candidates for nuggets, whose names are in the second column. `UserError` without any."""
     rows = [
-        (request.topic_id, check_id(name, "nugget", request.place), each.doc_id, grade)
+        f"{request.topic_id} {check_id(name, 'nugget', request.place)} {each.doc_id} {grade}"
         for request, each in _list_candidates(content)
         for name, grade in each.subtopics
     ]
     if not rows:
         raise UserError(f"{path}: expected grades of candidates for nuggets, found none")
-    _write_lines(path, " ", rows)
+    write_lines(path, rows)
 
 
 def read_topics(path: Path) -> Handover:
@@ -169,7 +169,7 @@ def _encode_topic(name: str, text: str, extra: dict[str, Any]) -> dict[str, Any]
 
 def write_topics_tsv(path: Path, content: Handover) -> None:
     """Write a topic a line: its id, a tab and its query. White space in a query becomes single spaces."""
-    _write_lines(path, "\t", ((name, " ".join(text.split())) for name, text, _ in _list_topics(content)))
+    write_lines(path, (f"{name}\t{' '.join(text.split())}" for name, text, _ in _list_topics(content)))
 
 
 def _list_topics(content: Handover) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -195,12 +195,6 @@ def _check_topic(one: Request) -> str:
     if name.startswith("#"):
         raise UserError(f"{one.place or 'the input'}: topic: expected an id without # at its beginning, found {name!r}")
     return name
-
-
-def _write_lines(path: Path, by: str, rows: Iterable[Sequence[object]]) -> None:
-    with write_whole(path) as out:
-        for row in rows:
-            out.write(f"{by.join(map(str, row))}\n".encode())
 
 
 FORMS = (
