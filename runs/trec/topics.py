@@ -75,7 +75,7 @@ def make_raw_topic(path: Path, place: int | str, record: Mapping[str, Any]) -> R
             f"{name_place(path, place)}: expected an id ({', '.join(ID_KEYS)}) and a narrative "
             f"({', '.join(NARRATIVE_KEYS)}), found the keys {', '.join(record) or 'none'}"
         )
-    if request := find_request(record):
+    if (request := find_request(record)) and id_key not in request[1]:
         parts = request[1]
         text = "\n\n".join(record[key].strip() for key in parts)
         return place, record[id_key], text, id_key, ", ".join(parts), record

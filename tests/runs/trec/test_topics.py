@@ -335,6 +335,11 @@ def test_the_topics_of_the_tracks_are_read(path: Path) -> None:
             id="BioGen",
         ),
         pytest.param({"id": 9, "question": "What?", "narrative": "A doctor saw it."}, "A doctor saw it.", id="two"),
+        pytest.param(
+            {"topic": "9", "question": "What?", "narrative": "A doctor saw it."},
+            "A doctor saw it.",
+            id="its id is no part",
+        ),
     ],
 )
 def test_a_narrative_joins_all_parts_of_a_request(tmp_path: Path, record: dict[str, Any], expected: str) -> None:
