@@ -34,7 +34,7 @@ class Topic:
     place: str = field(default="", compare=False)
     """The file and line that hold the topic."""
     record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The topic's JSON object with all its keys; empty if the file holds no JSON."""
+    """The topic's JSON object, or its row by column; empty if the file names no keys."""
 
 
 @dataclass(frozen=True, slots=True)

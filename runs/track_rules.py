@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from keystone.indexing.corpora.segments import MS_MARCO_DOCUMENT_PATTERN, MS_MARCO_SEGMENT_PATTERN
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.fields import is_missing
+from keystone.indexing.io.json_values import read_whole_number
 from keystone.indexing.plugins import OpenTable
 from keystone.retrieval.types import Topic
 
@@ -437,10 +439,11 @@ def set_topic_limits(track: Track, topics: Iterable[Topic]) -> Track:
     """
     limits = {}
     for topic in topics:
-        limit = topic.record.get(track.topic_limit) if track.topic_limit else None
-        if limit is None:
+        found = topic.record.get(track.topic_limit) if track.topic_limit else None
+        if is_missing(found):
             continue
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise UserError(f"{topic.place}: {track.topic_limit}: expected a whole number above 0, found {limit!r}")
+        limit = read_whole_number(found)
+        if limit is None or limit < 1:
+            raise UserError(f"{topic.place}: {track.topic_limit}: expected a whole number above 0, found {found!r}")
         limits[topic.id] = limit
     return replace(track, limits=limits) if limits else track

@@ -21,7 +21,7 @@ from keystone.indexing.io.json_values import digest, list_inner, parse_json, par
 from keystone.indexing.io.reading import hash_file, read_json_lines, read_text_lines
 from keystone.indexing.types import describe_id, has_lone_surrogate, is_id
 from keystone.retrieval.types import Topic
-from keystone.runs.track_rules import EXISTING, Track, find_given_answer, find_request
+from keystone.runs.track_rules import EXISTING, TRACKS, Track, find_given_answer, find_request
 from keystone.runs.trec.collections import find_folder, find_queries, is_data_set, read_judged_ids, read_queries
 from keystone.runs.trec.marked_topics import RawTopic, read_marked_topics
 
@@ -227,13 +227,19 @@ def _read_raw_topics(path: Path) -> Iterator[RawTopic]:
             yield f"query {place}", topic_id, narrative, "query_id", "text", fields
         return
     if form := find_form(path):
-        for row, _, record in read_rows(path, form, (*ID_KEYS, *NARRATIVE_KEYS), NARRATIVE_KEYS):
+        for row, _, record in read_rows(path, form, (*ID_KEYS, *NARRATIVE_KEYS, *_list_request_keys()), NARRATIVE_KEYS):
             yield make_raw_topic(path, f"row {row}", record)
         return
     numbered = read_text_lines(path, limit=TOPICS_LIMIT_BYTES)
     for number, line in numbered:
         if line.strip():
             yield from _choose_reader(path, number, line)(path, chain([(number, line)], numbered))
+
+
+def _list_request_keys() -> list[str]:
+    """The keys of the tracks' topics in several parts, and of their limits."""
+    keys = [(*(track.request.parts if track.request else ()), track.topic_limit) for track in TRACKS.values()]
+    return [key for own in keys for key in own if key]
 
 
 def _choose_reader(path: Path, number: int, line: str) -> Callable[[Path, NumberedLines], Iterator[RawTopic]]:
@@ -256,5 +262,4 @@ def _read_columns(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
         if all(key in record for key in BARE_COLUMNS):
             yield number, record[BARE_COLUMNS[0]], record[BARE_COLUMNS[1]], *BARE_COLUMNS, {}
         else:
-            place, name, text, id_key, text_key, _ = make_raw_topic(path, number, record)
-            yield place, name, text, id_key, text_key, {}
+            yield make_raw_topic(path, number, record)

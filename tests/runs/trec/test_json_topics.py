@@ -11,6 +11,7 @@ import pytest
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
 from keystone.runs.exchange.convert import recognise
+from keystone.runs.track_rules import TRACKS, set_topic_limits
 from keystone.runs.trec.topics import read_topics
 
 CAST = [
@@ -122,6 +123,23 @@ def test_topics_in_tables_are_read(tmp_path: Path, suffix: str) -> None:
         with pa.ipc.new_stream(file, table.schema) as out:
             out.write_table(table)
     assert read_topics(file) == [Topic("1", "a"), Topic("2", "b")]
+
+
+@pytest.mark.parametrize("name", ["topics.jsonl", "topics.csv", "topics.tsv", "topics.parquet"])
+def test_every_form_of_a_request_gives_all_its_parts_and_its_limit(tmp_path: Path, name: str) -> None:
+    row = {"request_id": "1", "title": "T", "background": "B", "problem_statement": "P", "limit": 2000}
+    other = {**row, "request_id": "2", "limit": None}
+    file, by = tmp_path / name, "\t" if name.endswith(".tsv") else ","
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({key: [row[key], other[key]] for key in row}), file)
+    elif name.endswith(".jsonl"):
+        file.write_text("".join(f"{json.dumps(one)}\n" for one in (row, other)))
+    else:
+        lines = (row, row.values(), ("" if value is None else value for value in other.values()))
+        file.write_text("".join(f"{by.join(map(str, line))}\n" for line in lines))
+    topics = read_topics(file)
+    assert topics == [Topic("1", "T\n\nB\n\nP"), Topic("2", "T\n\nB\n\nP")]
+    assert set_topic_limits(TRACKS["ragtime25"], topics).limits == {"1": 2000}
 
 
 @pytest.mark.parametrize(
