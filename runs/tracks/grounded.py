@@ -79,12 +79,20 @@ def read_grounded(path: Path) -> dict[str, list[tuple[str, set[str], Grounds]]]:
         except (KeyError, TypeError, AttributeError) as error:
             expected = f"metadata.qa_id and the sentences of an answer, with {SUPPORTED} and {CONTRADICTED}"
             raise UserError(f"{path}: object {number}: expected {expected}") from error
+        except ValueError as error:
+            raise UserError(f"{path}: object {number}: {error}") from error
     return found
 
 
 def _read_sentence(one: Mapping[str, Any]) -> tuple[str, set[str], Grounds]:
-    existing = set(map(str, one.get(EXISTING) or ()))
-    return one["text"], existing, Grounds(list(map(str, one[SUPPORTED])), list(map(str, one[CONTRADICTED])))
+    existing = set(_read_ids(EXISTING, one.get(EXISTING) or []))
+    return one["text"], existing, Grounds(*(_read_ids(key, one[key]) for key in (SUPPORTED, CONTRADICTED)))
+
+
+def _read_ids(key: str, value: Any) -> list[str]:
+    if not isinstance(value, list):
+        raise ValueError(tell_expected(key, "a list of ids", value))
+    return list(map(str, value))
 
 
 def check_grounded(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterator[Violation]:
@@ -186,7 +194,7 @@ def fix_grounded(content: Lines, track: Track, _topics: Mapping[str, str]) -> tu
 
 def _fix_sentence(one: dict[str, Any], track: Track) -> Iterator[str]:
     """Repair the lists of a sentence in place, and tell each repair."""
-    existing = [str(name) for name in one.get(EXISTING) or ()]
+    existing = list(map(str, one[EXISTING])) if isinstance(one.get(EXISTING), list) else []
     for key in (EXISTING, SUPPORTED, CONTRADICTED):
         value = one.get(key)
         if not isinstance(value, list):

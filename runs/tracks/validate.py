@@ -8,16 +8,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from keystone.indexing.errors import UnclearTrack, UserError
 from keystone.indexing.types import Store, document_id
 from keystone.retrieval.types import Topic
-from keystone.runs.track_rules import SHARED_FORM, TRACKS, Track
+from keystone.runs.track_rules import CONTRADICTED, SHARED_FORM, SUPPORTED, TRACKS, Track
 from keystone.runs.tracks.answer_files import get_metadata, list_cited_ids, list_references
-from keystone.runs.tracks.check_answers import check_answers, describe_answers, find_topic, read_id
+from keystone.runs.tracks.check_answers import check_answers, describe_answers, find_topic, list_sentences, read_id
 from keystone.runs.tracks.check_nuggets import check_nuggets, describe_nuggets, fix_nuggets, holds_nuggets
 from keystone.runs.tracks.check_nuggets import list_references as list_nugget_references
 from keystone.runs.tracks.check_run import check_run, describe_run, is_row
@@ -313,7 +312,10 @@ def check_index(path: Path, track: Track, store: Store) -> Iterator[Violation]:
 
 def _list_cited(content: Lines, track: Track) -> Iterator[tuple[int, str]]:
     for number, line in content:
-        if record := parse_object(line):
-            references = list_references(record, track)
-            listed = map(read_id, references if isinstance(references, list) else ())
-            yield from ((number, name) for name in filter(None, chain(listed, list_cited_ids(record, track))))
+        record = parse_object(line) or {}
+        if track.grounds:
+            lists = [one.get(key) for one in list_sentences(record, track) for key in (SUPPORTED, CONTRADICTED)]
+        else:
+            lists = [list_references(record, track), list_cited_ids(record, track)]
+        listed = (read_id(name) for own in lists if isinstance(own, list) for name in own)
+        yield from ((number, name) for name in listed if name)

@@ -140,9 +140,11 @@ def _read_sentences(
         where = f"{place if isinstance(place, str) else f'line {place}'}, sentence {number}"
         if not isinstance(one, dict) or not isinstance(one.get("text"), str):
             raise UserError(f"{name_place(path, where)}: expected an object with a text, found {type(one).__name__}")
+        if not isinstance(existing := one.get(EXISTING), list | None):
+            raise UserError(f"{name_place(path, where)}: {EXISTING}: expected a list, found {reprlib.repr(existing)}")
         name = f"{answer_id}-{number}"
         known = {"id": name, "narrative": one["text"], "question": described.get("question")}
-        known |= {track.topic_key: answer_id, EXISTING: one.get(EXISTING)}
+        known |= {track.topic_key: answer_id, EXISTING: existing}
         yield where, name, one["text"], track.topic_key, track.sentences, known
 
 

@@ -1,5 +1,6 @@
 """The ids of a submission are looked up in an index of the track's corpus."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ def test_a_cited_id_that_the_index_lacks_is_told_once_at_its_first_line(
     )
     found = [(one.line, one.message.split(":")[0]) for one in check_index(path, TRACKS[track], store)]
     assert found == [(2, "'7'"), (2, "'9'")]
+
+
+def test_ids_that_ground_a_sentence_are_looked_up(index: Index, tmp_path: Path) -> None:
+    store = open_store(index)
+    path = tmp_path / "task_a.jsonl"
+    sentence = {"text": "A.", "supported_citations": [*store.ids([0]), 7], "contradicted_citations": ["nowhere"]}
+    path.write_text(json.dumps({"metadata": {"qa_id": "1"}, "answer": [sentence, {"text": "B."}]}))
+    found = [one.message.split(":")[0] for one in check_index(path, TRACKS["biogen-a"], store)]
+    assert found == ["'7'", "'nowhere'"]
 
 
 def test_a_ranked_id_that_the_index_lacks_is_told(index: Index, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from keystone.runs.evaluation.answers.grounded import evaluate_grounded
 from keystone.runs.pipeline.run import run
 from keystone.runs.track_rules import TRACKS, Key
 from keystone.runs.tracks.answer_files import Author
-from keystone.runs.tracks.grounded import Grounds, make_grounded_records
+from keystone.runs.tracks.grounded import Grounds, make_grounded_records, read_grounded
 from keystone.runs.tracks.validate import Verdict, detect_track, fix, judge, validate
 from keystone.runs.trec.topics import read_topics
 from tests.support.runs.command_line import keystone
@@ -137,6 +137,7 @@ def write_answers(path: Path, **changes: Any) -> Path:
             {"supported_citations": ["17"]}, ["supports and contradicts"], ["supports and contradicts"], id="both"
         ),
         pytest.param({"supported_citations": None}, ["no list"], ["no list"], id="no list"),
+        pytest.param({"existing_supported_citations": 15}, ["no list"], ["no list"], id="no list of existing ones"),
         pytest.param({"text": "Other."}, ["other sentences"], ["other sentences"], id="another text"),
         pytest.param({"text": ""}, ["no text", "other sentences"], ["no text", "other sentences"], id="no text"),
     ],
@@ -248,6 +249,20 @@ def test_a_missing_answer_counts_0_for_every_file(tmp_path: Path) -> None:
     assert (str(one.counts), str(two.counts)) == ("1 of 3 judged topics answered", "2 of 3 judged topics answered")
     assert "judged topics without an answer, which count 0: 2 of 3, such as 117" in one.cautions[0]
     assert "topics without a judgment, which are left out: 1 of 3, such as 9" in two.cautions[1]
+
+
+@pytest.mark.parametrize("key", ["supported_citations", "contradicted_citations", "existing_supported_citations"])
+def test_ids_that_are_no_list_are_refused(key: str, tmp_path: Path) -> None:
+    path = write_answers(tmp_path / "task_a.jsonl", **{key: "123"})
+    with pytest.raises(UserError, match=rf"task_a.jsonl: object 1: {key}: expected a list of ids, found '123'"):
+        read_grounded(path)
+
+
+def test_existing_ids_of_a_topic_that_are_no_list_are_refused(tmp_path: Path) -> None:
+    path = write_answers(tmp_path / "task_a.jsonl", existing_supported_citations=15)
+    message = "line 1, sentence 1: existing_supported_citations: expected a list, found 15"
+    with pytest.raises(UserError, match=f"task_a.jsonl: {message}"):
+        read_topics(path)
 
 
 def test_judgments_of_another_form_are_refused(tmp_path: Path) -> None:
