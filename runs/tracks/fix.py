@@ -164,20 +164,16 @@ def fix_objects(
     """Repair each object by a function, which changes it in place and returns a message for each repair.
 
     Blank lines are dropped, and if `drops_repeated`, objects that repeat another one. Lines that are no object stay,
-    and so do objects without repairs, or nested deeper than can be written. Returns the new lines, and the repairs by
-    line.
+    and so do objects without repairs. Returns the new lines, and the repairs by line.
     """
     lines, repairs, seen = list[str](), list[Repair](), dict[str, int]()
     for number, line in content:
         if not line.strip():
             repairs.append(Repair(number, "blank line dropped"))
             continue
-        record, fixed = parse_object(line), line
+        record = parse_object(line)
         done = [] if record is None else repair(record)
-        try:
-            fixed = orjson.dumps(record).decode() if done else line
-        except orjson.JSONEncodeError:
-            done = []
+        fixed = orjson.dumps(record).decode() if done else line
         first = seen.setdefault(fixed, number)
         if drops_repeated and first != number and record is not None:
             done = [f"dropped: it repeats line {first}"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import try_json
 from keystone.retrieval.types import Topic
 from keystone.runs.track_rules import CONTRADICTED, EXISTING, SUPPORTED, KeyContent, Track, find_given_answer
 from keystone.runs.tracks.answer_files import Author, get_metadata, is_integer
@@ -19,7 +20,6 @@ from keystone.runs.tracks.violations import (
     Violation,
     make_error,
     make_warning,
-    parse_json,
     parse_object,
     put_on_line,
     read_lines,
@@ -67,7 +67,7 @@ def read_grounded(path: Path) -> dict[str, list[tuple[str, set[str], Grounds]]]:
     The file is JSONL or a JSON array. `UserError` for another one.
     """
     lines = read_lines(path)
-    whole = parse_json("\n".join(line for _, line in lines))
+    whole = try_json("\n".join(line for _, line in lines))
     records = whole if isinstance(whole, list) else [parse_object(line) for _, line in lines if line.strip()]
     found: dict[str, list[tuple[str, set[str], Grounds]]] = {}
     for number, record in enumerate(records, 1):

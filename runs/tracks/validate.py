@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keystone.indexing.errors import UnclearTrack, UserError
+from keystone.indexing.io.json_values import try_json
 from keystone.indexing.types import Store, document_id
 from keystone.retrieval.types import Topic
 from keystone.runs.track_rules import CONTRADICTED, SHARED_FORM, SUPPORTED, TRACKS, Track
@@ -28,7 +29,6 @@ from keystone.runs.tracks.violations import (
     Violation,
     make_error,
     make_warning,
-    parse_json,
     parse_object,
     read_lines,
     shorten_value,
@@ -283,8 +283,8 @@ def _find_array(content: Lines) -> Violation | None:
     number, line = _find_first_line(content)
     if not line.lstrip().startswith("["):
         return None
-    value = parse_json("\n".join(line for _, line in content))
-    if isinstance(value, list) or (parse_json(line) is None and not is_row(line)):
+    value = try_json("\n".join(line for _, line in content))
+    if isinstance(value, list) or (try_json(line) is None and not is_row(line)):
         message = "found a JSON array, expected one JSON object on each line: jq -c '.[]' converts it"
         return make_error("JSON array", message, number)
     return None

@@ -9,9 +9,8 @@ from pathlib import Path
 from reprlib import Repr
 from typing import Any, Literal, TypeVar
 
-import orjson
-
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import try_json
 from keystone.indexing.io.reading import read_bytes, read_json_lines
 from keystone.indexing.io.writing import write_whole
 
@@ -120,15 +119,7 @@ def is_utf8(line: str) -> bool:
     return line.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in line)
 
 
-def parse_json(text: str) -> Any:
-    """Parse the JSON value of a text. None if it holds none."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-
-
 def parse_object(line: str) -> dict[str, Any] | None:
     """Parse the JSON object of a line. None if it holds none."""
-    record = parse_json(line)
+    record = try_json(line)
     return record if isinstance(record, dict) else None
