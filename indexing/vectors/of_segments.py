@@ -26,7 +26,8 @@ from keystone.indexing.vectors.types import Vectors
 
 MakeVectors = Callable[[Sequence[int]], Iterable[Vectors]]
 """Makes the vectors of the groups with these numbers, in order."""
-_MAKING = Lock()
+_MAKING: dict[bytes, Lock] = {}
+"""A lock for each model, by its digest. The model of a bundle asks that of the index, so the two must not wait."""
 
 
 class VectorCache:
@@ -50,7 +51,7 @@ class VectorCache:
         shapes = {key: (len(groups[number]), self._dimension) for key, number in first.items()}
         found = self._get(shapes)
         if len(found) < len(shapes):
-            with nullcontext() if self._embedding.url else _MAKING:
+            with nullcontext() if self._embedding.url else _MAKING.setdefault(_digest_model(self._embedding), Lock()):
                 found |= self._get({key: shape for key, shape in shapes.items() if key not in found})
                 missing = sorted(number for key, number in first.items() if key not in found)
                 made = {keys[number]: vectors for number, vectors in zip(missing, make(missing), strict=True)}

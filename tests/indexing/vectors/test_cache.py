@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io import kept as kept_module
-from keystone.indexing.types import MINILM
+from keystone.indexing.types import MINILM, WORDS
 from keystone.indexing.vectors.of_segments import open_cache
 from keystone.indexing.vectors.types import Vectors
 
@@ -67,6 +67,19 @@ def test_threads_that_need_the_same_group_at_once_make_it_once(tmp_path: Path) -
         found = list(pool.map(use, range(4)))
     assert made == [0]
     assert all(np.array_equal(vectors, vectors_of("a")) for (vectors,) in found)
+
+
+def test_a_model_that_asks_another_one_does_not_wait_for_itself(tmp_path: Path) -> None:
+    """A bundle's stand-in for a model finds its vectors by the model of the index, in a thread of its own."""
+    pool = ThreadPoolExecutor(1)
+
+    def ask(_missing: Sequence[int]) -> list[Vectors]:
+        return pool.submit(fill, tmp_path / "v.sqlite", [["a"]]).result(timeout=2)[0]
+
+    with open_cache(tmp_path / "w.sqlite", WORDS) as cache:
+        (found,) = cache.fill([["a"]], ask)
+    pool.shutdown()
+    assert np.array_equal(found, vectors_of("a"))
 
 
 def test_more_keys_than_one_statement_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
