@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.index import Index
+from keystone.indexing.index import Index, describe_languages
 from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.writing import map_array, write_whole
+from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.types import RECORDED_LOCAL, Document, Embedding, Tick
 from keystone.indexing.vectors.types import GRID_STEP, ReportCut, Vectors
 
@@ -101,7 +102,7 @@ def describe_index(index: Index) -> dict[str, Any]:
     """Describe the facts about an index on which the later stages depend, as JSON."""
     prefixes = index.embedding and [index.embedding.query_prefix, index.embedding.passage_prefix]
     local = {"local": True} if index.embedding and index.embedding.is_local else {}
-    return {"key": index.key, "documents": index.documents, "prefixes": prefixes, **local}
+    return {"key": index.key, "documents": index.documents, "prefixes": prefixes, **local, **describe_languages(index)}
 
 
 def open_sealed_index(facts: Mapping[str, Any], folder: Path) -> Index:
@@ -112,7 +113,10 @@ def open_sealed_index(facts: Mapping[str, Any], folder: Path) -> Index:
     query, passage = facts["prefixes"] or ("", "")
     model = RECORDED_LOCAL if facts.get("local") else "recorded"
     embedding = Embedding(model, query_prefix=query, passage_prefix=passage) if facts["prefixes"] else None
-    return Index(folder, facts["key"], embedding, facts["documents"], {}, 0, None)
+    return Index(
+        folder, facts["key"], embedding, facts["documents"], {}, 0, None,
+        language=facts.get("language", DEFAULT_LANGUAGE), languages=facts.get("languages", {}),
+    )  # fmt: skip
 
 
 def save_vectors(path: Path, known: dict[bytes, Vectors]) -> None:

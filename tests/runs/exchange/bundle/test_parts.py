@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
 from keystone.indexing.io.writing import map_array
 from keystone.indexing.types import Document
 from keystone.indexing.vectors.types import Vectors, round_to_grid
@@ -22,13 +23,16 @@ from keystone.runs.exchange.bundle.parts import (
     VECTORS,
     KnownVectors,
     PartStore,
+    describe_index,
     hash_text,
     load_vectors,
+    open_sealed_index,
     pack,
     save_vectors,
     unpack,
 )
 from keystone.runs.exchange.bundle.reproduce import find_difference
+from keystone.runs.pipeline.job import name_task
 from tests.support.mutation import mutate
 
 IDS = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=4), min_size=1, max_size=9, unique=True)
@@ -45,6 +49,15 @@ def test_rows_of_a_part_are_in_the_order_of_the_bytes_of_ids(ids: list[str], dat
     for row in (-1, len(ids)):
         with pytest.raises(IndexError):
             store.get([row])
+
+
+@pytest.mark.parametrize("languages", [{}, {"eng": 7}, {"deu": 5, "eng": 2}])
+def test_the_description_of_an_index_tells_its_languages(languages: dict[str, int], tmp_path: Path) -> None:
+    index = Index(tmp_path, "k", None, 7, {}, 0, None, language="auto" if languages else "deu", languages=languages)
+    found = open_sealed_index(describe_index(index), tmp_path)
+    assert (found.language, found.languages) == (index.language, languages)
+    assert name_task(found) == name_task(index)
+    assert describe_index(Index(tmp_path, "k", None, 7, {}, 0, None)) == {"key": "k", "documents": 7, "prefixes": None}
 
 
 @given(st.lists(st.text(max_size=5), unique=True, max_size=6), st.integers(1, 8), st.integers(0, 99))
