@@ -42,6 +42,8 @@ REPLIES = "replies.jsonl"
 VECTORS = "vectors"
 RUN = "run"
 """The folder of a bundle that holds the artifacts of the run."""
+CALIBRATION = "calibration"
+"""The folder of a bundle that holds the file of `fusion.depth.calibration`, under its own name."""
 FOLDERS = re.compile(r"(?<![\w.])[/~][^\s:'\"]*/")
 """The folders of an absolute path in a message."""
 SHOWN_BEFORE, SHOWN_CHARACTERS = 20, 80
@@ -50,10 +52,19 @@ SHOWN_BEFORE, SHOWN_CHARACTERS = 20, 80
 
 def open_sealed_job(folder: Path, index: Index, store: Store, effort: Effort) -> Job:
     """Open the job of an unpacked bundle, whose index cannot be searched."""
-    config = read_config(folder / RUN / CONFIG)
+    config = place_calibration(read_config(folder / RUN / CONFIG), folder / CALIBRATION)
     topics = read_topics(folder / config.topics.name)
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     return Job(config, index, store, topics, track, effort.threads, effort.progress)
+
+
+def place_calibration(config: RunConfig, folder: Path) -> RunConfig:
+    """Change a configuration so that the file of its calibration, if it has one, is in a folder."""
+    choice = config.fusion.choice
+    if choice is None or choice.calibration is None:
+        return config
+    choice = choice.model_copy(update={"calibration": folder / choice.calibration.name})
+    return config.model_copy(update={"fusion": config.fusion.model_copy(update={"choice": choice})})
 
 
 def find_searching_stages(config: RunConfig) -> dict[str, str]:

@@ -21,7 +21,7 @@ from keystone.generation.llm.chat import PaidReply
 from keystone.generation.llm.model import Model, make_request_key
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import UserError
-from keystone.indexing.io.reading import hash_file
+from keystone.indexing.io.reading import hash_file, read_bytes
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.store import to_record
 from keystone.indexing.types import Document
@@ -50,6 +50,8 @@ from keystone.runs.trec.topics import hash_topics, names_collection
 METADATA = "ir_metadata.yaml"
 SECRET_KEYS = re.compile(r"(token|secret|password|api_?key)$", re.IGNORECASE)
 """The ends of keys whose values are secrets."""
+ABSOLUTE_PATH = re.compile(r"/|~[\w.-]*(/|$)")
+"""The beginning of an absolute path, or of one in a user's folder."""
 T = TypeVar("T")
 PATHS_OF_MODEL = ("key_file", "cache", "replies")
 """The settings of a model that are paths."""
@@ -102,7 +104,7 @@ def _check_run(job: Job, directory: Path) -> dict[str, Any]:
 
 
 def _copy_run(job: Job, directory: Path, folder: Path) -> None:
-    """Copy the artifacts, the manifest and the topics, and the configuration without the folders of its paths."""
+    """Copy the artifacts, manifest, topics and calibration, and the configuration without the folders of its paths."""
     run = folder / reproduce.RUN
     run.mkdir(parents=True)
     for name in (*read_entries(directory), MANIFEST):
@@ -118,6 +120,10 @@ def _copy_run(job: Job, directory: Path, folder: Path) -> None:
         (folder / config.topics).write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in records))
     else:
         shutil.copyfile(job.config.topics, folder / config.topics)
+    if (choice := job.config.fusion.choice) and choice.calibration:
+        (folder / reproduce.CALIBRATION).mkdir()
+        content = read_bytes(choice.calibration).tobytes()
+        (folder / reproduce.CALIBRATION / choice.calibration.name).write_bytes(content)
     write_config(run / CONFIG, config)
 
 
@@ -127,6 +133,7 @@ def _hide_folders(config: RunConfig) -> RunConfig:
     places = {"index": Path("index"), "topics": Path("topics" + "".join(suffixes)), "out": Path("out")}
     runs = [Path(path.name) for path in config.retrieval.runs]
     config = config.model_copy(update={**places, "retrieval": config.retrieval.model_copy(update={"runs": runs})})
+    config = reproduce.place_calibration(config, Path(reproduce.CALIBRATION))
     if config.model is None:
         return config
     paths = {key: path and Path(path.name) for key in PATHS_OF_MODEL for path in [getattr(config.model, key)]}
@@ -140,7 +147,7 @@ def _shorten_paths(value: Any) -> Any:
         return {key: _shorten_paths(one) for key, one in value.items()}
     if isinstance(value, list):
         return list(map(_shorten_paths, value))
-    return Path(value).name if isinstance(value, str) and value.startswith(("/", "~")) else value
+    return Path(value).name if isinstance(value, str) and ABSOLUTE_PATH.match(value) else value
 
 
 def _find_private(value: Any, key: str) -> Iterator[tuple[str, str]]:
@@ -151,7 +158,7 @@ def _find_private(value: Any, key: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for one in value:
             yield from _find_private(one, key)
-    elif isinstance(value, str) and value.startswith(("/", "~")):
+    elif isinstance(value, str) and ABSOLUTE_PATH.match(value):
         yield key, f"the path {value}"
     elif value and SECRET_KEYS.search(key):
         yield key, "a secret"

@@ -30,4 +30,7 @@ STAGE = StageKind(
     notes=lambda _: (CONFIG_FILE,),
     work=lambda work: work.values.put(CONFIG_FILE, work.job.config),
     answers_need=lambda _: False,
+    why_kept=lambda config: (
+        "names its calibration" if config.fusion.choice and config.fusion.choice.calibration else ""
+    ),
 )

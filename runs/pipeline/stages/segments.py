@@ -106,7 +106,7 @@ def choose_depths(values: Values, ranking: Rankings) -> list[DepthRecord]:
     found = [None] * len(ranking) if keeps_set else _find_probabilities(values, ranking)
     rankings = [ranking.of(i) for i in range(len(ranking))]
     cuts = _cut(choice, found)
-    source = "a mixture of its scores" if choice.calibration is None else str(choice.calibration)
+    source = "a mixture of its scores" if choice.calibration is None else choice.calibration.name
     source += ", and by grades" if counts_grades else ""
     records = []
     for topic_id, own, p, rows in zip(ranking.query_ids, rankings, found, cuts, strict=True):

@@ -15,6 +15,7 @@ import pytest
 import typer
 import yaml
 
+from keystone.fusion.depth import name_features
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.vectors import embed
@@ -257,6 +258,34 @@ def test_a_stage_whose_replies_are_lost_is_stored_with_the_reason(runs: dict[str
     assert "a reply of the model is missing" in contents.stored["grades"]
     assert contents.replies == 0
     assert list_differences(reproduce(tmp_path / "lost.zip", None, EFFORT)) == {}
+
+
+@pytest.mark.slow
+def test_a_bundle_holds_the_calibration_of_chosen_depths(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibration, topics = tmp_path / "fitted.json", write_topics(tmp_path / "topics.jsonl")
+    weights = [0.5, -1.0, *[0.0] * (len(name_features([])) - 2)]
+    calibration.write_bytes(orjson.dumps({"features": name_features([]), "weights": weights}))
+    settings = ["run_id=r", "track=rag26", "answer.documents=1", "run_desc=~20 documents, BM25"]
+    depth = f"fusion.depth={{choose: expected, calibration: {calibration}}}"
+    places = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}"]
+    directory = run(read_config(None, [*settings, depth, *places]), threads=2)
+    write_bundle(directory, tmp_path / "r.zip", EFFORT)
+    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    assert files["calibration/fitted.json"] == calibration.read_bytes()
+    assert [name for name, content in files.items() if str(tmp_path).encode() in content] == []
+    calibration.unlink()
+    monkeypatch.chdir(tmp_path)
+    found = reproduce(tmp_path / "r.zip", None, EFFORT)
+    assert list_differences(found) == {}
+    assert {"depths.jsonl", "r_output_trec_rag_2026.tsv"} <= {one.name for one in found.remade}
+    assert found.stored == {
+        "queries": "looks up words in the index",
+        "search": "searches the index",
+        "config": "names its calibration",
+    }
 
 
 def test_only_a_whole_run_of_the_same_inputs_is_bundled(runs: dict[str, Path], tmp_path: Path) -> None:
