@@ -14,7 +14,6 @@ import pytest
 from tests.support.checkout import call_real, copy_checkout, run_there
 from tests.support.pages import list_commands
 
-pytestmark = pytest.mark.slow
 
 FILE = "tests/fusion/test_rrf.py"
 ONE_FILE = (
@@ -54,6 +53,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_of_a_checkout_runs(name: str, checkout: Path) -> None:
     if name == "make setup":
