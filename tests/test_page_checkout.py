@@ -14,7 +14,6 @@ import pytest
 from tests.support.checkout import call_real, copy_checkout, run_there
 from tests.support.pages import list_commands
 
-
 FILE = "tests/fusion/test_rrf.py"
 ONE_FILE = (
     f'case "$*" in *tests/*) ;; *) set -- "$@" {FILE} -n 1 ;; esac\n{call_real("pytest", "-p", "no:cacheprovider")}'
