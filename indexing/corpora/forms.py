@@ -327,5 +327,5 @@ def make_corpus_key(path: Path, format: str | None, extract: str = ALL) -> list[
 
 
 def _name_in_key(file: CorpusFile, path: Path) -> str:
-    """The name of a corpus file in the key. That of a single file counts only if its documents get their ids by it."""
+    """The name of a corpus file in the key. That of a single file counts only if it always names its documents."""
     return file.name if file.path == path and file.form in ("folder", "wikitext") else relative_name(file.path, path)

@@ -161,26 +161,26 @@ class FileSegments:
 
     def __init__(self, files: Iterable[Path], report: Report = stop) -> None:
         self._texts = TemporaryFile()  # noqa: SIM115  it lives as long as this object
-        self._cuts: dict[str, list[tuple[SegmentRecord, int, int]]] = {}
+        self._cuts: dict[str, dict[str, tuple[SegmentRecord, int, int]]] = {}
         end = 0
         for file in files:
             for number, record in read_json_lines(file, report):
                 where = f"{file}:{number}"
                 try:
                     cut = make_segment_record(record, _read_id(record, where), where)
-                    own = self._cuts.setdefault(document_id(cut.id), [])
-                    _check_new(cut.id, [other.id for other, _, _ in own], where)
+                    own = self._cuts.setdefault(document_id(cut.id), {})
+                    _check_new(cut.id, own, where)
                 except BadRecord as error:
                     report(error)
                     continue
                 size = self._texts.write((cut.text or "").encode())
-                own.append((cut._replace(text=None if cut.text is None else ""), end, size))
+                own[cut.id] = cut._replace(text=None if cut.text is None else ""), end, size
                 end += size
 
     def get(self, doc_id: str) -> list[SegmentRecord]:
         """The segments of a document in the order of the files; an empty list if it has none."""
         found = []
-        for cut, start, size in self._cuts.get(doc_id, ()):
+        for cut, start, size in self._cuts.get(doc_id, {}).values():
             self._texts.seek(start)
             found.append(cut if cut.text is None else cut._replace(text=self._texts.read(size).decode()))
         return found

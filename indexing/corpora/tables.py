@@ -8,8 +8,9 @@ the id of a row as in TREC RAG 2026. The id is the file's name without its endin
 import logging
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from keystone.indexing.corpora.folders import strip_compression
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS, make_document
@@ -17,7 +18,7 @@ from keystone.indexing.errors import BadRecord, Report, printable, stop
 from keystone.indexing.io.columns import Layout, read_columns
 from keystone.indexing.io.fields import find_names, reads_as_id
 from keystone.indexing.io.reading import COMPRESSIONS, DAMAGE, open_binary, read_text_lines
-from keystone.indexing.types import Document
+from keystone.indexing.types import Document, is_id
 
 COLUMNS = (*ID_KEYS, *TEXT_KEYS, "title", "url", "headings")
 """The names of the columns that are read of a corpus, if a file has them."""
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 def read_table(
-    form: str, file: Path, name: str = "", report: Report = stop, language_field: str = ""
+    form: str, file: Path, _name: str = "", report: Report = stop, language_field: str = ""
 ) -> Iterator[Document]:
     """The documents of a `parquet` file, or of an `arrow` file in the streaming format, in which `datasets` saves data.
 
@@ -48,10 +49,10 @@ def read_table(
     wanted = (*COLUMNS, *([language_field] if language_field else []))
     rows = read_rows(file, form, wanted, TEXT_KEYS, report)
     placed = ((row, names, values, f"{file}: row {row}") for row, names, values in rows)
-    return _make_documents(file, name, placed, report, language_field)
+    return _make_documents(file, file.stem, placed, report, language_field)
 
 
-def read_delimited(file: Path, name: str = "", report: Report = stop) -> Iterator[Document]:
+def read_delimited(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
     """The documents of a file, one for each row.
 
     A header has the names of the keys of JSONL. Without a header, a row is an id and a text, or has MS MARCO's four
@@ -59,22 +60,26 @@ def read_delimited(file: Path, name: str = "", report: Report = stop) -> Iterato
     """
     rows = enumerate(read_columns(file, read_text_lines(file, report), LAYOUT, report))
     placed = ((row, record, record, f"{file}:{number}") for row, (number, record) in rows)
-    return _make_documents(file, name, placed, report)
+    return _make_documents(file, Path(strip_compression(file)).stem, placed, report)
 
 
 def _make_documents(
     file: Path,
-    name: str,
+    stem: str,
     rows: Iterable[tuple[int, Iterable[str], dict[str, Any], str]],
     report: Report,
     language_field: str = "",
 ) -> Iterator[Document]:
-    """The documents of rows, each given by its number, the names of its columns, its values and its place."""
+    """The documents of rows, each given by its number, the names of its columns, its values and its place.
+
+    If it has no id, `stem` begins that, URL-quoted if no id may hold it.
+    """
+    stem = stem if is_id(stem) else quote(stem)
     for row, names, values, where in rows:
         if not find_names(names, ID_KEYS):
             if row == 0:
                 warn_of_ids(file, names)
-            values = {**values, "docid": f"{PurePosixPath(name or strip_compression(file)).stem}_{row}"}
+            values = {**values, "docid": f"{stem}_{row}"}
         try:
             yield make_document(values, where, language_field)
         except BadRecord as error:

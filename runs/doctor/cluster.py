@@ -35,7 +35,8 @@ REPLY_TIMEOUT_S = 10.0
 
 def examine_cluster(where: str) -> Iterator[Finding]:
     """Check version, heap, k-NN and analyzer of a cluster at `URL[,URL...]`, and an index if `where` names one."""
-    has_index = "/" in where.rsplit(",", 1)[-1].partition("://")[2].strip("/")
+    last = where.rsplit(",", 1)[-1]
+    has_index = "://" not in last or "/" in last.partition("://")[2].strip("/")
     try:
         place = place_of(where if has_index else f"{where.rstrip('/')}/none")
         nodes = connect_to_all(place.urls)

@@ -36,6 +36,7 @@ from keystone.runs.pipeline.stages.grades import QRELS_FILE
 from keystone.runs.pipeline.stages.hybrid import HYBRID_FILE
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import get_queries
+from keystone.runs.pipeline.stages.rerank import list_digests
 from keystone.runs.pipeline.stages.segments import choose_depths
 from keystone.runs.pipeline.table import list_rankings, list_wanted, perform
 from keystone.runs.pipeline.values import Artifact, MemoryValues, Values
@@ -225,8 +226,6 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
 
 
 OWN_KEYS = {"track", "team_id", "run_id", "run_desc", "ranking", "segments_per_document"}
-UNNOTED = {"queries.translate": False, "rerank": None, "ranking": "documents", "segments_per_document": 5}
-"""Settings that older notes lack, with their values by default."""
 
 
 def describe_origin(job: Job) -> dict[str, Any]:
@@ -241,7 +240,7 @@ def describe_origin(job: Job) -> dict[str, Any]:
         **config.model_dump(mode="json", include=OWN_KEYS),
         **settings,
         "queries.translate": config.queries.translate,
-        "rerank": None if config.rerank.method is None else config.rerank.describe(),
+        "rerank": None if config.rerank.method is None else [config.rerank.describe(), *list_digests(config.rerank)],
     }
     return dict(orjson.loads(orjson.dumps(made)))
 
@@ -249,7 +248,7 @@ def describe_origin(job: Job) -> dict[str, Any]:
 def _compare_note(out: Path, note: Path, noted: list[bytes], made: dict[str, Any]) -> dict[str, str]:
     """Read the digests of narratives from a note. `UserError` if the note has other settings."""
     try:
-        before: dict[str, Any] = UNNOTED | orjson.loads(noted[0])
+        before: dict[str, Any] = orjson.loads(noted[0])
         other = sorted(name for name in before.keys() & made if before[name] != made[name])
         narratives = dict(map(orjson.loads, noted[1:]))
     except (ValueError, TypeError, AttributeError):

@@ -79,7 +79,7 @@ def foresee(ask: Ask, model: ModelSettings) -> Foreseen:
     has a token for each character, and fills the model's window at most. Likely, a token has four characters.
     """
     room, thinking = ask.number * model.window, ask.number * model.thinking
-    prompt, reply = _count_tokens(ask)
+    prompt, reply = _count_tokens(ask, model)
     first = min(prompt, room), min(reply + thinking, room)
     repair = min(first[0] + first[1] + ask.number * REPAIR_TOKENS, room), min(2 * reply + thinking, room)
     most = Usage(2 * ask.number, first[0] + repair[0], 0, first[1] + repair[1])
@@ -88,15 +88,15 @@ def foresee(ask: Ask, model: ModelSettings) -> Foreseen:
 
 def _foresee_likely(ask: Ask, model: ModelSettings) -> Usage:
     room = ask.number * model.window
-    prompt, reply = _count_tokens(ask)
+    prompt, reply = _count_tokens(ask, model)
     replied = min(reply + ask.number * model.thinking, room)
     return Usage(ask.number, min(-(-prompt // CHARACTERS_PER_TOKEN), room), 0, replied)
 
 
-def _count_tokens(ask: Ask) -> tuple[int, int]:
+def _count_tokens(ask: Ask, model: ModelSettings) -> tuple[int, int]:
     """Count the tokens of all prompts, one for each character, and of all replies, without the model's thoughts."""
-    prompt = ask.number * find_most_usage(ask.request).prompt_tokens + ask.shown
-    return prompt, ask.number * ask.request.max_tokens + ask.replied
+    most = find_most_usage(ask.request, model.extra)
+    return ask.number * most.prompt_tokens + ask.shown, ask.number * most.completion_tokens + ask.replied
 
 
 def foresee_reader(name: str, questions: int, calls: int, tokens: int, model: ModelSettings) -> Foreseen:

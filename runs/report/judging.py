@@ -148,7 +148,7 @@ def tell_notes(board: "Leaderboard") -> Iterator[str]:
         yield f"first-slot term: {worth} (95 % interval {interval}), p {format_p_value(slots.p)}"
     if board.ridge and board.judged:
         groups = [", ".join(map(escape_controls, group)) for group in board.groups]
-        reason = "no battle sets a bound to the first-slot term"
+        reason = "no battle bounds the first-slot term"
         if len(groups) > 1:
             reason = f"wins and ties do not lead from each run to each other one. Groups that do: {'; '.join(groups)}"
         yield f"ratings with a ridge of {board.ridge:g}: {reason}"

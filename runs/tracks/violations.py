@@ -13,6 +13,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import try_json
 from keystone.indexing.io.reading import read_bytes, read_json_lines
 from keystone.indexing.io.writing import write_whole
+from keystone.indexing.types import has_lone_surrogate
 
 T = TypeVar("T")
 
@@ -116,7 +117,7 @@ def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
 
 def is_utf8(line: str) -> bool:
     """Whether a line was UTF-8 in its file."""
-    return line.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in line)
+    return not has_lone_surrogate(line)
 
 
 def parse_object(line: str) -> dict[str, Any] | None:

@@ -140,11 +140,9 @@ def _read_sentences(
         where = f"{place if isinstance(place, str) else f'line {place}'}, sentence {number}"
         if not isinstance(one, dict) or not isinstance(one.get("text"), str):
             raise UserError(f"{name_place(path, where)}: expected an object with a text, found {type(one).__name__}")
-        if not isinstance(existing := one.get(EXISTING), list | None):
-            raise UserError(f"{name_place(path, where)}: {EXISTING}: expected a list, found {reprlib.repr(existing)}")
         name = f"{answer_id}-{number}"
         known = {"id": name, "narrative": one["text"], "question": described.get("question")}
-        known |= {track.topic_key: answer_id, EXISTING: existing}
+        known |= {track.topic_key: answer_id, EXISTING: one.get(EXISTING)}
         yield where, name, one["text"], track.topic_key, track.sentences, known
 
 
@@ -215,6 +213,8 @@ def check_topics(name: str, raw: Iterable[RawTopic]) -> Iterator[Topic]:
             raise UserError(f"{where}: {text_name}: expected a narrative, found {reprlib.repr(narrative)}")
         if has_lone_surrogate(narrative):
             raise UserError(f"{where}: {text_name}: found half of a surrogate pair, expected Unicode text")
+        if not isinstance(existing := record.get(EXISTING), list | None):
+            raise UserError(f"{where}: {EXISTING}: expected a list, found {reprlib.repr(existing)}")
         if topic_id in known:
             raise UserError(f"{where}: topic {topic_id!r} occurs more than once")
         known.add(topic_id)

@@ -294,6 +294,8 @@ def run_battles(
         return ask_model(run_with_model, lambda model: judge_shown_pairs(model, pairs)) if tasks else []
 
     judgments = play(sets, judge, settings)
+    if folder is not None:  # an adaptive tournament plays only some of its battles
+        check_folder(folder, [one.task for one in judgments], shown)
     failures = [(one.task.id, one.verdict.reason) for one in judgments if isinstance(one.verdict, Failure)]
     if judgments and len(failures) == len(judgments):
         raise UserError(f"the model gave no verdict: {failures[0][0]}: {failures[0][1]}")

@@ -52,7 +52,9 @@ SHOWN_BEFORE, SHOWN_CHARACTERS = 20, 80
 
 def open_sealed_job(folder: Path, index: Index, store: Store, effort: Effort) -> Job:
     """Open the job of an unpacked bundle, whose index cannot be searched."""
-    config = place_calibration(read_config(folder / RUN / CONFIG), folder / CALIBRATION)
+    config = read_config(folder / RUN / CONFIG)
+    if (folder / CALIBRATION).is_dir():  # a bundle of an older version has none
+        config = place_calibration(config, folder / CALIBRATION)
     topics = read_topics(folder / config.topics.name)
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     return Job(config, index, store, topics, track, effort.threads, effort.progress)

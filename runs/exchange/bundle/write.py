@@ -50,7 +50,7 @@ from keystone.runs.trec.topics import hash_topics, names_collection
 METADATA = "ir_metadata.yaml"
 SECRET_KEYS = re.compile(r"(token|secret|password|api_?key)$", re.IGNORECASE)
 """The ends of keys whose values are secrets."""
-ABSOLUTE_PATH = re.compile(r"/|~[\w.-]*(/|$)")
+ABSOLUTE_PATH = re.compile(r"/|~[\w.-]*/|~$")
 """The beginning of an absolute path, or of one in a user's folder."""
 T = TypeVar("T")
 PATHS_OF_MODEL = ("key_file", "cache", "replies")

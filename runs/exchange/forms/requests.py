@@ -44,14 +44,16 @@ def read_requests(path: Path) -> Handover:
 
 def _drop_kept(record: dict[str, Any]) -> dict[str, Any]:
     """Drop the id, and a query and the texts of candidates, as far as they are kept, so that other values are left."""
-    names = dict.fromkeys(QUERY_KEYS, _parse_query(Record(record))[0])
     objects = [one for one in record.get("candidates") or [] if isinstance(one, dict)]
+    texts = [drop_taken(one, {"text": _parse_candidate(one, "").text}) for one in objects]
+    return {**_drop_query(record), "candidates": texts}
+
+
+def _drop_query(record: dict[str, Any]) -> dict[str, Any]:
+    """Drop the id, and a query that is a text, as far as they are kept."""
+    names = dict.fromkeys(QUERY_KEYS, _parse_query(Record(record))[0])
     query = record["query"] if isinstance(record["query"], dict) else {}
-    return {
-        **drop_taken(record, names),
-        "query": drop_taken(query, names),
-        "candidates": [drop_taken(one, {"text": _parse_candidate(one, "").text}) for one in objects],
-    }
+    return {**drop_taken(record, names), "query": drop_taken(query, names)}
 
 
 def _parse_query(record: Record) -> tuple[str, str]:
@@ -123,7 +125,7 @@ def read_judgments(path: Path) -> Handover:
 
     found: dict[tuple[str, str], list[Candidate]] = {}
     places: dict[tuple[str, str], str] = {}
-    rows, unread = read_form(path, parse, KEPT_JUDGMENTS, _drop_kept)
+    rows, unread = read_form(path, parse, KEPT_JUDGMENTS, _drop_query)
     for (topic_id, query, place), candidate in rows:
         found.setdefault((topic_id, query), []).append(candidate)
         places.setdefault((topic_id, query), place)

@@ -78,10 +78,10 @@ def _make_key(job: Job, _: Before) -> Any:
     """The settings of the reranker, without the place and the key of its server, and the digests of its checkpoints."""
     rerank = job.config.rerank
     topics = [[one.id, one.narrative] for one in job.topics]
-    return [job.identity, topics, rerank.describe(), describe_model(job.config, ASKS), *_list_digests(rerank)]
+    return [job.identity, topics, rerank.describe(), describe_model(job.config, ASKS), *list_digests(rerank)]
 
 
-def _list_digests(settings: RerankSettings) -> list[str]:
+def list_digests(settings: RerankSettings) -> list[str]:
     """List the digests of the checkpoints in folders. One of the hub is known by its name, and may not be here yet."""
     from keystone.indexing.encoders.checkpoint import read_checkpoint
 

@@ -277,7 +277,8 @@ def test_a_clusters_description_of_an_index_is_checked_or_unused(wrong: dict[str
 
 
 @pytest.mark.parametrize(
-    "where", ["", "localhost:9200", "http://localhost:92000", "http://localhost:1,http://[::1/name"]
+    "where",
+    ["", "localhost:9200", "localhost:9200/docs", "http://localhost:92000", "http://localhost:1,http://[::1/name"],
 )
 def test_the_doctor_reports_what_is_no_url_of_a_cluster(where: str) -> None:
     (found,) = examine_cluster(where)

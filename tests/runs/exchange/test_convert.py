@@ -246,6 +246,13 @@ def test_citations_that_a_sentence_repeats_are_told(form: str, given: str, tmp_p
         convert(tmp_path / "in", tmp_path / "out", ConversionSettings("rag25", source=form, strict=True))
 
 
+def test_candidates_of_a_judged_pair_are_named_as_lost_whatever_they_are(tmp_path: Path) -> None:
+    path, out = tmp_path / "in", tmp_path / "out"
+    path.write_text('{"query":"q","qid":"1","docid":"d","passage":"p","judgment":2,"candidates":3}\n')
+    done = convert(path, out, ConversionSettings("qrels", source="umbrela"))
+    assert (out.read_text(), done.losses.dropped["candidates"]) == ("1 0 d 2\n", 1)
+
+
 @pytest.mark.parametrize("number", ["", ',"sentence_index":3'])
 def test_pairs_with_different_statements_are_different_sentences(number: str, tmp_path: Path) -> None:
     path, out = tmp_path / "in", tmp_path / "out"

@@ -264,6 +264,9 @@ def test_existing_ids_of_a_topic_that_are_no_list_are_refused(tmp_path: Path) ->
     message = "line 1, sentence 1: existing_supported_citations: expected a list, found 15"
     with pytest.raises(UserError, match=f"task_a.jsonl: {message}"):
         read_topics(path)
+    (table := tmp_path / "topics.csv").write_text("id,narrative,existing_supported_citations\n1,Aspirin helps.,15\n")
+    with pytest.raises(UserError, match=r"topics\.csv:2: existing_supported_citations: expected a list, found '15'"):
+        read_topics(table)
 
 
 def test_judgments_of_another_form_are_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,10 +217,19 @@ def test_bad_judgments_are_named(change: dict[str, Any], message: str, tmp_path:
         read_arena(path)
 
 
+def test_an_adaptive_tournament_is_no_reason_to_lose_the_battles_of_a_whole_one(tmp_path: Path) -> None:
+    answers = {name: dict.fromkeys("123456", GOOD if name < "c" else POOR) for name in "abcde"}
+    narratives, whole = dict.fromkeys("123456", QUESTION), Settings(both_orders=True)
+    first = run_battles(make_sets(**answers), narratives, whole, folder=tmp_path)
+    write_arena(tmp_path, first.judgments, first.shown, first.board, "rules")
+    with pytest.raises(UserError, match="is no battle of these runs and options, and would be lost"):
+        run_battles(make_sets(**answers), narratives, replace(whole, adaptive=True), folder=tmp_path)
+
+
 def test_a_first_slot_that_always_wins_is_named_as_the_reason_of_the_ridge() -> None:
     tasks = [Task("a", "b", topic, first, swapped=first == "b") for topic in "123" for first in "ab"]
     board = make_leaderboard([Judgment(task, "A") for task in tasks], ["a", "b"], "m")
-    assert [*tell_notes(board)][-1] == "ratings with a ridge of 0.1: no battle sets a bound to the first-slot term"
+    assert [*tell_notes(board)][-1] == "ratings with a ridge of 0.1: no battle bounds the first-slot term"
 
 
 def test_a_failed_battle_is_left_out_and_is_no_tie() -> None:

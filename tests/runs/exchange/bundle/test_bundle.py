@@ -267,7 +267,7 @@ def test_a_bundle_holds_the_calibration_of_chosen_depths(
     calibration, topics = tmp_path / "fitted.json", write_topics(tmp_path / "topics.jsonl")
     weights = [0.5, -1.0, *[0.0] * (len(name_features([])) - 2)]
     calibration.write_bytes(orjson.dumps({"features": name_features([]), "weights": weights}))
-    settings = ["run_id=r", "track=rag26", "answer.documents=1", "run_desc=~20 documents, BM25"]
+    settings = ["run_id=r", "track=rag26", "answer.documents=1", "run_desc=~20 documents, BM25, ~baseline"]
     depth = f"fusion.depth={{choose: expected, calibration: {calibration}}}"
     places = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}"]
     directory = run(read_config(None, [*settings, depth, *places]), threads=2)
