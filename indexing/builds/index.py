@@ -80,10 +80,9 @@ def build_index(
         own = {name: one.made_by for name, one in settings.vectors.items()}
         made_of.append(["vectors", own, *kind])
     if settings.language != DEFAULT_LANGUAGE:
-        pieces = settings.language.removeprefix(PIECES_PREFIX)
-        made_of.append(
-            ["language", settings.language, *([] if pieces == settings.language else [hash_file(Path(pieces))])]
-        )
+        made_of.append(["language", settings.language])
+    if settings.language.startswith(PIECES_PREFIX) and not opensearch:
+        made_of.append(["pieces", hash_file(Path(settings.language.removeprefix(PIECES_PREFIX)))])
     if settings.impacts:
         made_of.append(["impacts", {name: one.weights for name, one in settings.impacts.items()}])
     if settings.plaid:

