@@ -115,7 +115,7 @@ def test_settings_that_an_older_note_lacks_are_not_compared(answered: Path, inde
     settings = orjson.loads(first)
     del settings["rerank"]
     note.write_bytes(b"".join([orjson.dumps(settings) + b"\n", *others]))
-    answer(index, folder / "topics.jsonl", folder / "answers.jsonl", "track=rag26", RERANK)
+    answer(index, folder / "topics.jsonl", folder / "answers.jsonl", "track=rag26", f"out={tmp_path}", RERANK)
 
 
 def other_narrative(folder: Path, _index: Index) -> Path:
