@@ -293,8 +293,8 @@ def write_vectors(
             shards[name] = embed_set(name, one, place / "shards" if name else place)
             files, recall = 0, None
             if not settings.opensearch:
-                own = shards[name], kind, wanted, settings.faiss_shard, place if name else folder, effort
-                kind, files, recall = build_chosen(*own)
+                home, size = place if name else folder, settings.faiss_shard
+                kind, files, recall = build_chosen(shards[name], kind, wanted, size, home, effort)
             made[name] = VectorSet(one, kind, files, bool(passages), shards[name].cut, recall)
     main = made.pop("", VectorSet(WORDS, None))
     meta: dict[str, Any] = {"embedding": settings.embedding.as_json() if settings.embedding else None}
