@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import traceback
 from dataclasses import asdict
 from pathlib import Path
 
@@ -43,17 +44,24 @@ def show(rows: list[Row]) -> None:
 
 
 def main(names: list[str]) -> None:
-    """Run these benchmarks in order, or all if there is no name."""
+    """Run these benchmarks in order, or all if there is no name. If one fails, the others still run."""
     unknown = sorted(set(names) - set(BENCHMARKS))
     if unknown:
         sys.exit(f"unknown benchmark {unknown[0]!r}; expected one of {', '.join(BENCHMARKS)}")
-    found = list[Row]()
+    found, failed = list[Row](), list[str]()
     OUT.parent.mkdir(exist_ok=True)
     for name in names or BENCHMARKS:
-        rows = importlib.import_module(f"benchmarks.{name}").rows()
+        try:
+            rows = importlib.import_module(f"benchmarks.{name}").rows()
+        except Exception:
+            traceback.print_exc()
+            failed.append(name)
+            continue
         show(rows)
         found += rows
         OUT.write_bytes(orjson.dumps([{**asdict(row), "met": row.met} for row in found], option=orjson.OPT_INDENT_2))
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

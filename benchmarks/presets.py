@@ -13,10 +13,10 @@ from benchmarks.table import Row, compare_costs
 from benchmarks.texts import draw_questions, read_passages
 from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
 from keystone.indexing.builds.index import build_index
-from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index
 from keystone.runs.config.read import PRESETS, read_config
 from keystone.runs.pipeline.run import run
+from tests.support.indexes.preset_sets import settle_preset_sets
 from tests.support.models.reading_model import say
 from tests.support.servers.chat import serving
 
@@ -49,7 +49,7 @@ def _make_index(folder: Path, texts: list[str]) -> Index:
     corpus.write_bytes(
         b"".join(orjson.dumps({"id": f"d{n:04}", "text": f"{text}."}) + b"\n" for n, text in enumerate(texts))
     )
-    return build_index(corpus, folder / "index", BuildSettings(threads=2))[0]
+    return build_index(corpus, folder / "index", settle_preset_sets(folder / "models"))[0]
 
 
 def _measure(preset: str, index: Index, topics: Path, out: Path) -> tuple[float, float]:

@@ -17,9 +17,7 @@ from keystone.generation.llm.settings import REPLIES_FILE
 from keystone.generation.prompts.grading import UMBRELA_GRID
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
-from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.index import Index
-from keystone.indexing.types import Embedding
 from keystone.runs.config.read import PRESETS, read_config
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.sweep import Grid, measure_rankings, read_usage_cost, sweep
@@ -30,8 +28,8 @@ from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.run_files import read_qrels, read_run
 from keystone.runs.trec.topics import read_topics
 from tests.support import programs
+from tests.support.indexes.preset_sets import settle_preset_sets
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, TRIAL_WARNINGS, write_corpus, write_topics
-from tests.support.models.checkpoints import write_checkpoint
 from tests.support.models.reading_model import say
 from tests.support.runs.command_line import keystone, keystone_here
 from tests.support.runs.model_runs import answer_command, check_submissions, list_submissions, read_run_content
@@ -50,11 +48,9 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def index_of_sets(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """An index with the sets of vectors and of impacts that recipes name, by small models."""
+    """An index with the sets of vectors and of impacts that presets name, by small models."""
     folder = tmp_path_factory.mktemp("sets")
-    encoder = Embedding(str(write_checkpoint(folder / "encoder", pooling="mean")))
-    impacts = {"splade": settle_impacts(str(write_checkpoint(folder / "splade", head="words")))}
-    settings = BuildSettings(vectors={"bge": encoder, "qwen3": encoder}, impacts=impacts)
+    settings = settle_preset_sets(folder / "models")
     return build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", settings)[0]
 
 
