@@ -192,20 +192,31 @@ def read_arena(path: Path) -> Arena:
 
 
 def read_judgments(path: Path) -> Arena:
-    """Read `judgments.jsonl`. A failed battle keeps its reason. Repeats of a battle are told apart by their order."""
-    found, judges, seen = [], dict[str, None](), dict[tuple[str, str, str], int]()
-    for _, (task, verdict, judge) in parse_lines(path, _parse_judgment):
-        repeat = seen.get(place := (task.a, task.b, task.topic_id), 0)
-        seen[place] = repeat + 1
-        swapped = (task.b, task.a, task.topic_id) in seen
-        found.append(Judgment(Task(task.left, task.right, task.topic_id, task.a, repeat, swapped), verdict))
+    """Read `judgments.jsonl`. A failed battle keeps its reason, and a later line of the same battle replaces it.
+
+    Repeats of a battle are told apart by their order.
+    """
+    found, judges, seen = list[Judgment](), dict[str, None](), dict[tuple[str, str, str], int]()
+    failed = dict[tuple[str, str, str, str], int]()
+    for _, (task, verdict, judge, task_id) in parse_lines(path, _parse_judgment):
+        place = task.a, task.b, task.topic_id
+        number = failed.pop((*place, task_id), len(found))
+        if number == len(found):
+            repeat = seen.get(place, 0)
+            seen[place] = repeat + 1
+            swapped = (task.b, task.a, task.topic_id) in seen
+            found.append(Judgment(Task(task.left, task.right, task.topic_id, task.a, repeat, swapped), verdict))
+        else:
+            found[number] = Judgment(found[number].task, verdict)
+        if isinstance(verdict, Failure):
+            failed[*place, task_id] = number
         judges |= {judge: None} if isinstance(judge, str) else {}
     return Arena(tuple(found), _list_runs(found), " and ".join(judges) or "an unnamed judge")
 
 
-def _parse_judgment(record: Mapping[str, Any]) -> tuple[Task, ArenaVerdict | Failure, Any]:
+def _parse_judgment(record: Mapping[str, Any]) -> tuple[Task, ArenaVerdict | Failure, Any, str]:
     a, b, topic_id = (_get_name(record, key) for key in ("assistant_a_run_id", "assistant_b_run_id", "qid"))
-    pair, judge = record.get("pair", [a, b]), record.get("model")
+    pair, judge, task_id = record.get("pair", [a, b]), record.get("model"), str(record.get("task_id"))
     if a == b:
         raise ValueError(f"assistant_b_run_id: found {b!r} as assistant_a_run_id has it, expected another run")
     if not isinstance(pair, list) or sorted(map(str, pair)) != sorted((a, b)):
@@ -213,14 +224,14 @@ def _parse_judgment(record: Mapping[str, Any]) -> tuple[Task, ArenaVerdict | Fai
     task = Task(str(pair[0]), str(pair[1]), topic_id, a)
     verdict = record.get("judge_verdict")
     if record.get("status", "completed") != "completed" or verdict is None:
-        return task, Failure(str(record.get("error") or "no verdict")), judge
+        return task, Failure(str(record.get("error") or "no verdict")), judge, task_id
     if verdict not in get_args(ArenaVerdict):
         raise ValueError(tell_expected("judge_verdict", f"one of {', '.join(get_args(ArenaVerdict))}", verdict))
     winner = {"A": a, "B": b}.get(verdict)
     if "preferred_run_id" in record and record["preferred_run_id"] != winner:
         wanted = f"{winner!r} for the verdict {verdict}"
         raise ValueError(tell_expected("preferred_run_id", wanted, record["preferred_run_id"]))
-    return task, verdict, judge
+    return task, verdict, judge, task_id
 
 
 def _get_name(record: Mapping[str, Any], key: str) -> str:

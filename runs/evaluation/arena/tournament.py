@@ -245,16 +245,24 @@ def play(sets: Sequence[AnswerSet], judge: Judge, settings: Settings) -> list[Ju
 def count_outcomes(judgments: Sequence[Judgment], run_ids: Sequence[str]) -> Floats:
     """Count the outcomes: float64[narratives, repeats, 3, runs, runs], by the run that was shown first.
 
-    With several repeats, each counts as its share of a battle.
+    With several repeats, each counts as its share of a battle. Where a battle has fewer than others, the verdicts that
+    it has share the weight of those that it lacks.
     """
     place = {name: row for row, name in enumerate(run_ids)}
     topics = {name: row for row, name in enumerate(sorted({one.task.topic_id for one in judgments}))}
     repeats = 1 + max((one.task.repeat for one in judgments), default=0)
+    own_repeats = dict[tuple[str, str, str], int]()
+    for task in (one.task for one in judgments):
+        battle = task.a, task.b, task.topic_id
+        own_repeats[battle] = max(own_repeats.get(battle, 0), 1 + task.repeat)
     counts = np.zeros((len(topics), repeats, 3, len(run_ids), len(run_ids)))
     for one in judgments:
         if not isinstance(one.verdict, Failure):
-            outcome = PLACES[one.verdict]
-            counts[topics[one.task.topic_id], one.task.repeat, outcome, place[one.task.a], place[one.task.b]] += 1
+            task, outcome = one.task, PLACES[one.verdict]
+            own = counts[topics[task.topic_id], :, outcome, place[task.a], place[task.b]]
+            number = own_repeats[task.a, task.b, task.topic_id]
+            own[task.repeat] += 1
+            own[number:] += 1 / number
     return counts / repeats
 
 

@@ -217,6 +217,29 @@ def test_bad_judgments_are_named(change: dict[str, Any], message: str, tmp_path:
         read_arena(path)
 
 
+FAILED = VERDICT | {"judge_verdict": None, "status": "failed", "error": "timeout"}
+
+
+@pytest.mark.parametrize(
+    ("first", "counts"),
+    [
+        pytest.param([FAILED], (5, 0), id="failed once"),
+        pytest.param([*[FAILED | {"task_id": "x"}] * 2, VERDICT | {"task_id": "x"}], (6, 0), id="failed twice"),
+        pytest.param([VERDICT], (6, 0), id="judged twice"),
+    ],
+)
+def test_a_battle_with_several_lines_weighs_as_much_as_the_others_in_each_repeat(
+    first: list[dict[str, Any]], counts: tuple[int, int], tmp_path: Path
+) -> None:
+    rows = [VERDICT | {"qid": str(n), "judge_verdict": verdict} for n, verdict in enumerate("AABAB", 1)]
+    files = [write_lines(tmp_path / f"{len(own)}.jsonl", own) for own in (rows, [*first, *rows])]
+    once, again = (read_arena(file).judgments for file in files)
+    expected, found = count_outcomes(once, ["a", "b"]), count_outcomes(again, ["a", "b"])
+    assert (found * found.shape[1] == expected).all()
+    failed = sum(isinstance(one.verdict, Failure) for one in again)
+    assert (len(again) - failed, failed) == counts
+
+
 def test_an_adaptive_tournament_is_no_reason_to_lose_the_battles_of_a_whole_one(tmp_path: Path) -> None:
     answers = {name: dict.fromkeys("123456", GOOD if name < "c" else POOR) for name in "abcde"}
     narratives, whole = dict.fromkeys("123456", QUESTION), Settings(both_orders=True)
