@@ -76,7 +76,7 @@ class Calibration:
 def list_judged_topics(
     ranking: Path | Run, qrels: Path, relevant_from: int = 1, skip_own: bool = False, systems: Sequence[Run] = ()
 ) -> list[JudgedTopic]:
-    """List the topics of a ranking that have a relevant document. `UserError` if none has.
+    """List the topics of a ranking that have a relevant document. `UserError` if none has, or none of them is ranked.
 
     `systems` are the runs of several systems, with a list for each topic; no single one, which tells nothing more.
     """
@@ -95,6 +95,10 @@ def list_judged_topics(
             found.append(JudgedTopic(np.array(scores), relevant, len(good), by_system))
     if not found:
         raise UserError(f"{qrels}: no ranked topic has a document of grade {relevant_from} or more")
+    if not any(one.relevant.any() for one in found):
+        ranked, (_, relevant_doc, _) = run.docs[:1].decode_ids()[0], next(judged.list_rows(relevant_from))
+        ids = f"its ids look like {ranked!r}, those of the judgments like {relevant_doc!r}"
+        raise UserError(f"{qrels}: judges no document of the ranking relevant; {ids}")
     return found
 
 

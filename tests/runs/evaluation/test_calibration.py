@@ -10,9 +10,16 @@ import pytest
 from keystone.fusion.depth import FEATURES, cut_by_f1, describe_by_system
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.commands.tune_commands import tune
-from keystone.runs.evaluation.depth import FIXED_DEPTHS, JudgedTopic, cross_calibrate, describe_calibration
+from keystone.runs.evaluation.depth import (
+    FIXED_DEPTHS,
+    JudgedTopic,
+    cross_calibrate,
+    describe_calibration,
+    list_judged_topics,
+)
 from keystone.runs.report.plots import draw_reliability, write_figure
 from keystone.runs.report.terminal import print_reliability
+from keystone.runs.trec.types import make_run
 
 
 def make_topics(seed: int, deepest: int) -> list[JudgedTopic]:
@@ -59,6 +66,13 @@ def test_the_list_of_a_system_tells_what_the_fused_score_does_not() -> None:
     described = describe_calibration(found, ["bm25"])
     assert described["features"] == [*FEATURES, "log rank by bm25", "score by bm25"]
     assert len(described["weights"]) == len(described["features"])
+
+
+def test_judgments_of_segments_cannot_calibrate_a_ranking_of_documents(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("1 0 doc#3 1\n")
+    ids = r"its ids look like 'doc', those of the judgments like 'doc#3'"
+    with pytest.raises(UserError, match=f"qrels: judges no document of the ranking relevant; {ids}"):
+        list_judged_topics(make_run("r", {"1": [("doc", 1.0)]}), tmp_path / "qrels")
 
 
 @pytest.mark.parametrize(
