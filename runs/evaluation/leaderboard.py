@@ -1,7 +1,7 @@
 """A leaderboard of runs, its topics, what ties, and what several judges say about it: pure functions of evaluations."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from keystone.runs.evaluation.agreement import (
 )
 from keystone.runs.evaluation.compare import LEVEL, Difference, Pair, compare_all_pairs, find_letters
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.trec.arrays import Floats
 
 BEST = "best"
 """The name of a baseline that stands for the run with the highest mean."""
@@ -102,7 +101,7 @@ def split_variance(evaluations: Sequence[Evaluation], measure: str) -> VarianceS
 
 @dataclass(frozen=True, slots=True)
 class JudgePair:
-    """Two files of judgments: of the same documents, and by the order of runs that each gives by a measure."""
+    """Two files of judgments: of the same documents, and by the order of runs that each gives on the topics of both."""
 
     first: str
     second: str
@@ -113,7 +112,7 @@ class JudgePair:
     tau: float
     low: float
     high: float
-    """The 95 % interval of tau over bootstrap samples of the topics of both."""
+    """The 95 % interval of tau over bootstrap samples of these topics."""
     tau_ap: float
 
 
@@ -124,8 +123,9 @@ def compare_judges(
     found = []
     for (i, j), agreement in zip(combinations(range(len(judges)), 2), agreements, strict=True):
         shared = sorted(set(evaluations[i][0].topics) & set(evaluations[j][0].topics))
-        first, second = (_take_values(evaluations[number], measure, shared) for number in (i, j))
-        means = [[one.mean(measure) for one in evaluations[number]] for number in (i, j)]
+        judged = [_keep_topics(evaluations[number], measure, shared) for number in (i, j)]
+        first, second = (np.stack([one.values[measure] for one in own]) for own in judged)
+        means = [[one.mean(measure) for one in own] for own in judged]
         kappas = agreement.compute_kappa(), agreement.compute_kappa("quadratic")
         tau, interval = compute_tau(*means), find_tau_interval(first, second)
         names, documents = (str(judges[i]), str(judges[j])), int(agreement.counts.sum())
@@ -133,10 +133,11 @@ def compare_judges(
     return found
 
 
-def _take_values(evaluations: Sequence[Evaluation], measure: str, topics: Sequence[str]) -> Floats:
+def _keep_topics(evaluations: Sequence[Evaluation], measure: str, topics: Sequence[str]) -> list[Evaluation]:
+    """Keep the values of a measure on these topics."""
     place = {topic: number for number, topic in enumerate(evaluations[0].topics)}
     own = [place[topic] for topic in topics]
-    return np.stack([one.values[measure][own] for one in evaluations])
+    return [replace(one, topics=tuple(topics), values={measure: one.values[measure][own]}) for one in evaluations]
 
 
 @dataclass(frozen=True, slots=True)

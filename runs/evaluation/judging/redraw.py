@@ -20,7 +20,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import hash_file
 from keystone.runs.evaluation.circular import JudgeRecord, name_record, read_record
 from keystone.runs.evaluation.evaluate import evaluate
-from keystone.runs.evaluation.measures import Measure, is_geometric
+from keystone.runs.evaluation.measures import LEAST_AP, Measure, is_geometric
 from keystone.runs.pipeline.grade_files import read_judgments
 from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.collections import find_qrels_file
@@ -270,10 +270,14 @@ def _tabulate_repeats(
 
 
 def measure_draws(run: Run, noise: Noise, measures: Sequence[Measure], condensed: bool = False) -> dict[str, Floats]:
-    """Measure a run on the grades of each draw: float64[draws, topics] for each measure."""
+    """Measure a run on the grades of each draw: float64[draws, topics] for each measure.
+
+    In a draw without a relevant document, the values of `gm_map` are the lowest: the logarithm of `LEAST_AP`.
+    """
     own = noise.qrels
     uniform = np.random.default_rng(SEED).random(len(own.grades))
-    values = {str(measure): np.zeros((len(noise.drawn), len(own.query_ids))) for measure in measures}
+    lowest = {str(measure): math.log(LEAST_AP) if is_geometric(str(measure)) else 0.0 for measure in measures}
+    values = {name: np.full((len(noise.drawn), len(own.query_ids)), low) for name, low in lowest.items()}
     least = min(measure.relevant_from * measure.of_relevance for measure in measures)
     for number, table in enumerate(noise.tables):
         grades = noise.grades[draw_grades(table, noise.rows, uniform)]
@@ -282,4 +286,7 @@ def measure_draws(run: Run, noise: Noise, measures: Sequence[Measure], condensed
         drawn = sort_qrels(own.query_ids, own.offsets, own.docs, grades)
         for name, row in evaluate(run.tag, run, drawn, measures, condensed).values.items():
             values[name][number] = row
+    for name, rows in values.items():
+        if is_geometric(name) and not (unknown := np.isnan(rows).all(axis=1)).all():
+            rows[unknown] = lowest[name]
     return values

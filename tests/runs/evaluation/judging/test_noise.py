@@ -10,16 +10,18 @@ from keystone.indexing.io.reading import hash_file
 from keystone.runs.evaluation.circular import JudgeRecord, write_record
 from keystone.runs.evaluation.evaluate import evaluate_files
 from keystone.runs.evaluation.judging.redraw import (
+    Noise,
     draw_grades,
     draw_topics,
     find_bands,
     find_best_ranks,
     find_interval_over_judges,
     find_judge_intervals,
+    measure_draws,
     tabulate_confusion,
     tabulate_repeats,
 )
-from keystone.runs.evaluation.measures import parse_measures
+from keystone.runs.evaluation.measures import LEAST_AP, parse_measures
 from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.trec.arrays import Ints
 from keystone.runs.trec.types import make_qrels, make_run
@@ -99,6 +101,14 @@ def test_the_best_rank_in_any_run_counts_and_unfound_documents_have_rank_zero() 
         make_run("two", {"t1": [("a", 3.0), ("x", 2.0), ("y", 1.0), ("b", 0.5)]}),
     ]
     assert find_best_ranks(runs, qrels).tolist() == [1, 2, 0, 0]
+
+
+@pytest.mark.parametrize(("low", "names"), [(0, ["gm_map(rel=3)"]), (1, ["gm_map(rel=3)", "P@1"])])
+def test_a_draw_without_a_relevant_document_has_the_least_geometric_mean(low: int, names: list[str]) -> None:
+    tables = np.array([[[0.0, 1.0]], [[1.0, 0.0]]])
+    noise = Noise(make_qrels({"1": {"a": 3}}), np.ones((2, 1), int), np.array([low, 3]), tables, np.zeros(1, int))
+    first, *_ = measure_draws(make_run("r", {"1": [("a", 1.0)]}), noise, parse_measures(names)).values()
+    assert np.exp(first[:, 0]) == pytest.approx([1, LEAST_AP])
 
 
 @pytest.mark.slow
