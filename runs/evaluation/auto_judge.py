@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
@@ -52,7 +53,8 @@ class KeystoneJudge:
 
         The answers, the verdicts and the cost are kept in a folder beside the framework's files. A measure that could
         not be taken has no column. A topic that a run lacks counts 0, and so does one without nuggets or a rubric. A
-        topic on which a run had no battle counts a half.
+        topic on which a run had no battle counts a half. A topic whose judging failed counts as the mean of the run's
+        others, or 0 without any, and a warning names it.
         """
         from autojudge_base import LeaderboardBuilder, LeaderboardSpec, MeasureSpec
 
@@ -65,6 +67,7 @@ class KeystoneJudge:
         given = read_given(asked)
         with open_model_runner(asked.judge, folder) if asked.judge else nullcontext() as run_with_model:
             sheet = make_sheet(asked, given, run_with_model, folder)
+        warn_of_gaps(sheet, given.left_out)
         topic_ids = [topic.request_id for topic in rag_topics]
         run_ids = [one.run_id for one in given.submissions]
         values = list_values(sheet, run_ids, topic_ids)
@@ -80,18 +83,29 @@ class KeystoneJudge:
         return builder.build(expected_topic_ids=topic_ids, on_missing="fix_aggregate")
 
 
+def warn_of_gaps(sheet: Sheet, known: Mapping[str, str]) -> None:
+    """Warn of each caution of a sheet, and of each part that could not be judged and is not `known` to be left out."""
+    left_out = [f"{part}: {reason}" for part, reason in sheet.left_out.items() if part not in known]
+    for caution in (*left_out, *sheet.cautions):
+        warn(caution, stacklevel=3)
+
+
 def list_values(
     sheet: Sheet, run_ids: Sequence[str], topic_ids: Sequence[str]
 ) -> dict[str, dict[tuple[str, str], float]]:
-    """List the values of a sheet by measure, then by run and topic. A value that is NaN is left out."""
+    """List the values of a sheet by measure, then by run and topic.
+
+    A value that is NaN becomes the mean of the run, which stays that of the sheet. If all are NaN, they are left out.
+    """
     values: dict[str, dict[tuple[str, str], float]] = {}
     for part, evaluations in sheet.evaluations.items():
         for one in evaluations:
             for measure, column in COLUMNS.get(part, {}).items():
                 own = values.setdefault(column, {})
+                mean = one.mean(measure)
                 for topic_id, value in zip(one.topics, one.values[measure].tolist(), strict=True):
-                    if one.name in run_ids and topic_id in topic_ids and not math.isnan(value):
-                        own[one.name, topic_id] = value
+                    if one.name in run_ids and topic_id in topic_ids and not math.isnan(mean):
+                        own[one.name, topic_id] = mean if math.isnan(value) else value
     if sheet.battles:
         values[PREFERENCE] = compute_preferences(sheet.battles)
     return values

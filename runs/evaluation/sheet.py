@@ -21,7 +21,7 @@ from keystone.runs.evaluation.arena.play import RULES, Tournament, foresee_battl
 from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Settings
 from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.compare import collect_cautions
-from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
+from keystone.runs.evaluation.evaluate import Evaluation, check_run, evaluate_files
 from keystone.runs.evaluation.nuggets.files import NuggetBank, read_nuggets, write_nuggets
 from keystone.runs.evaluation.nuggets.judge import (
     CitedAnswer,
@@ -30,13 +30,14 @@ from keystone.runs.evaluation.nuggets.judge import (
     read_submissions,
     write_cited_answers,
 )
-from keystone.runs.evaluation.nuggets.score import score_banks, score_cited
+from keystone.runs.evaluation.nuggets.score import FROM_FILES, score_banks, score_cited
 from keystone.runs.evaluation.rubrics import Rubric, assign_rubrics, read_rubrics, score_rubrics, write_rubrics
 from keystone.runs.pipeline.foresight import Ask, Foreseen, foresee
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.table import find_last_ranking
 from keystone.runs.track_rules import Track, set_topic_limits
 from keystone.runs.tracks.validate import find_files, validate
+from keystone.runs.trec.run_files import read_qrels, read_unsorted_run
 from keystone.runs.trec.topics import read_topics
 
 Row = dict[str, str | int | float | None]
@@ -119,6 +120,8 @@ class Given:
     banks: Sequence[NuggetBank]
     rubrics: Sequence[Rubric]
     left_out: Mapping[str, str]
+    topics_told: bool = True
+    """Whether `topics` are all topics, by their file or a run directory. Otherwise they are those of the answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,8 @@ def read_given(asked: Asked) -> Given:
     """Read all files of a sheet before anything is judged. `UserError` names the first bad one."""
     submissions = read_submissions(asked.answers)
     listed = read_topics(asked.topics) if asked.topics else []
-    known = {one.id: one.narrative for one in listed} or find_narratives(asked.answers)
+    told = {one.id: one.narrative for one in listed} or find_narratives(asked.answers)
+    known = told
     judged, left_out = asked.judge is not None, dict[str, str]()
     no_model = NOT_BY_RULES if asked.rules else NO_JUDGE
     if asked.nuggets is None or not judged:
@@ -150,16 +154,23 @@ def read_given(asked: Asked) -> Given:
         left_out["support"] = reason
     sets: Sequence[AnswerSet] = []
     try:
-        sets, known = read_answer_sets(asked.answers, known)
+        sets, known = read_answer_sets(asked.answers, told)
+        if listed:
+            texts_of = [{topic: text for topic, text in one.texts.items() if topic in told} for one in sets]
+            sets = [replace(one, texts=texts) for one, texts in zip(sets, texts_of, strict=True)]
     except UserError as error:  # of narratives, which no other part needs
         left_out["battles"] = str(error)
     if len(asked.answers) < 2:
         left_out["battles"] = "expected two runs or more"
     elif not (judged or asked.rules):
         left_out["battles"] = no_model
-    rankings = [path for path in asked.answers if _find_ranking(path)]
+    rankings = [ranking for path in asked.answers if (ranking := _find_ranking(path))]
     if asked.qrels is None or not rankings:
         left_out["ranking"] = "found no run directory with a ranking" if asked.qrels else "expected --qrels"
+    else:
+        qrels = read_qrels(asked.qrels)
+        for path in rankings:
+            check_run(path, read_unsorted_run(path), asked.qrels, qrels)
     return Given(
         submissions,
         listed or [Topic(*one) for one in known.items()],
@@ -167,6 +178,7 @@ def read_given(asked: Asked) -> Given:
         read_nuggets(asked.nuggets) if asked.nuggets else [],
         read_rubrics(asked.rubrics) if asked.rubrics else [],
         left_out,
+        bool(told),
     )
 
 
@@ -249,6 +261,7 @@ def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, 
     if judged.cited:
         write_cited_answers(out / "support.jsonl", judged.cited)
         evaluations["support"] = score_cited(judged.cited, topics, asked.track.cited)
+        cautions += [] if given.topics_told else [FROM_FILES]
     board: Leaderboard | None = None
     battles: Sequence[Judgment] = ()
     if "battles" not in left_out:

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.arena.tournament import Judgment, Task
-from keystone.runs.evaluation.auto_judge import KeystoneJudge, compute_preferences
+from keystone.runs.evaluation.auto_judge import KeystoneJudge, compute_preferences, list_values, warn_of_gaps
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.sheet import Sheet
 from tests.runs.evaluation.sheet.test_score_command import NUGGETS, RUBRICS, judge
 from tests.support import programs
 from tests.support.runs.answered_runs import NARRATIVES, write_lines
@@ -135,6 +138,19 @@ def test_settings_that_do_not_fit_are_errors(
     topics = base.load_requests_from_file(folder / "topics.jsonl")
     with pytest.raises(UserError, match=message.replace("[", r"\[")):
         KeystoneJudge().judge(reports, topics, base.LlmConfigBase.from_env(), outdir=folder / "out", **settings)
+
+
+def test_a_topic_that_failed_counts_as_the_mean_of_the_others_with_a_warning() -> None:
+    values = {"V_strict": np.array([1.0, np.nan, 0.5]), "A_strict": np.full(3, np.nan)}
+    nuggets = [Evaluation("r", ("1", "2", "3"), values)]
+    sheet = Sheet([], {"rubrics": "known", "battles": "spent"}, ["a nugget failed"], {"nuggets": nuggets})
+    assert list_values(sheet, ["r"], [*"123"]) == {
+        "V_strict": {("r", "1"): 1.0, ("r", "2"): 0.75, ("r", "3"): 0.5},
+        "A_strict": {},
+    }
+    with pytest.warns(UserWarning, match="battles: spent|a nugget failed") as told:
+        warn_of_gaps(sheet, {"rubrics": "known"})
+    assert len(told) == 2
 
 
 def test_a_tie_is_half_a_win_and_a_failure_no_battle() -> None:

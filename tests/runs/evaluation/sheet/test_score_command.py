@@ -13,6 +13,10 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.retrieval.types import Topic
 from keystone.runs.cli.commands.evaluate_command import score
+from keystone.runs.evaluation.nuggets.judge import CitedAnswer, CitedSentence
+from keystone.runs.evaluation.nuggets.score import FROM_FILES
+from keystone.runs.evaluation.sheet import Asked, Judged, make_sheet, read_given
+from keystone.runs.track_rules import TRACKS
 from tests.support.runs.answer_files import HOW, WHY, make_record
 from tests.support.runs.answered_runs import NARRATIVES, write_answered_run, write_answers, write_lines
 from tests.support.servers.chat import serving
@@ -138,6 +142,27 @@ def test_rows_of_the_tracks_evaluator_are_scored_beside_answers_with_citations(
         score([theirs], OUT, "rag25", rubrics=GIVEN["rubrics"], rules=True, quiet=True)
 
 
+def test_battles_are_about_the_narratives_of_the_topics_alone() -> None:
+    text = "Bees dance in circles near flowers."
+    rows = [{"run_id": "theirs", "qid": id, "query": query, "answer_text": text} for id, query in NARRATIVES.items()]
+    asked = write_lines(Path("topics.jsonl"), [{"id": "1", "narrative": NARRATIVES["1"]}])
+    answers = [write_lines(Path("theirs.jsonl"), rows), Path("other.jsonl")]
+    score(answers, OUT, "rag25", asked, rubrics=GIVEN["rubrics"], rules=True, quiet=True)
+    assert [row["battles"] for row in read_sheet().values()] == [1, 1]
+
+
+def test_support_of_files_alone_has_the_caution_that_their_topics_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = json.loads(Path("other.jsonl").read_text().splitlines()[0])
+    record["metadata"]["narrative"] = NARRATIVES["1"]
+    write_lines(Path("other.jsonl"), [record])
+    cited = CitedAnswer("1", "other", (CitedSentence("Bees live.", (("bees", "full"),)),))
+    monkeypatch.setattr("keystone.runs.evaluation.sheet.judge_answers", lambda *_: Judged(cited=[cited]))
+    topics = write_lines(Path("topics.jsonl"), [{"id": id, "narrative": text} for id, text in NARRATIVES.items()])
+    for answers, given, cautioned in (RUNS[2:], None, True), (RUNS[2:], topics, False), (RUNS[:1], None, False):
+        asked = Asked(answers, TRACKS["rag25"], given)
+        assert (FROM_FILES in make_sheet(asked, read_given(asked), None, OUT).cautions) == cautioned
+
+
 @pytest.mark.parametrize(("answered", "errors"), [([WHY, HOW], 0), ([WHY], 1)], ids=["whole", "a missing narrative"])
 def test_errors_are_those_of_validation(answered: list[Topic], errors: int) -> None:
     write_lines(Path("team.jsonl"), [make_record("rag25", one) for one in answered])
@@ -152,12 +177,14 @@ def test_errors_are_those_of_validation(answered: list[Topic], errors: int) -> N
         pytest.param("other.jsonl", '{"x": 1}', "other.jsonl: the keys x are those of no track", id="answers"),
         pytest.param("rubrics.jsonl", '{"qid": "1"}', "rubrics.jsonl:1: expected the key criteria", id="rubrics"),
         pytest.param("nuggets.jsonl", "{", "nuggets.jsonl:1: ", id="nuggets"),
+        pytest.param("qrels", "1 0 bees", "qrels:1: expected 4 columns, found 3", id="judgments"),
+        pytest.param("qrels", "9 0 bees 1", "runs/good/narrative.trec: none of its topics is judged", id="topics"),
     ],
 )
 def test_a_bad_file_is_named_before_anything_is_written(file: str, line: str, message: str) -> None:
     Path(file).write_text(f"{line}\n")
     with pytest.raises(UserError, match=f"^{re.escape(message)}"):
-        score(RUNS, OUT, "rag25", rules=True, quiet=True, **GIVEN)
+        score(RUNS, OUT, "rag25", qrels=Path("qrels"), rules=True, quiet=True, **GIVEN)
     assert not OUT.exists()
 
 
