@@ -43,16 +43,16 @@ Refuse = Callable[[int, str], UserError]
 
 
 def to_run(value: Any, tag: str | None = None) -> Run:
-    """Make a run of another library's value; a `Run` stays as it is. The rows get trec_eval's order.
+    """Make a run of another library's value; a `Run` stays as it is but for the tag. The rows get trec_eval's order.
 
     The value is a data frame (columns `qid`, `docno`, `score`), ranx's `Run` or ir_measures' `ScoredDoc`s. It may also
     be a dictionary with the score of each document of each query. The `tag` is the run's name; None: the name that
-    ranx's `Run` has, or `run`. `UserError` names a row that is none, and a document that a query has twice.
+    a `Run` has, or `run`. `UserError` names a row that is none, and a document that a query has twice.
     """
-    if isinstance(value, Run):
-        return value
     if not isinstance(tag, str | None):
         raise UserError(f"tag: found {type(tag).__name__}, expected text")
+    if isinstance(value, Run):
+        return replace(value, tag=tag) if tag else value
     rows, refuse = _list_rows(value, "run", SCORE_NAMES), partial(_make_error, "run")
     query_ids, offsets, order = _number_rows(rows, refuse)
     docs = encode_ids([_name(rows[i][1], i, refuse) for i in order])

@@ -40,8 +40,9 @@ class Ids:
 
     def decode_ids(self) -> list[str]:
         """Decode the ids to text."""
-        data = self.data.tobytes()
-        return [data[a:b].decode() for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
+        first, last = int(self.starts.min(initial=len(self.data))), int(self.ends.max(initial=0))
+        data, starts, ends = self.data[first:last].tobytes(), self.starts - first, self.ends - first
+        return [data[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def find_distinct(self) -> tuple[list[str], Ints]:
         """Find the distinct ids by first occurrence, and the position of each row's id among them: int64[n]."""

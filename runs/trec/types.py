@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -119,7 +120,7 @@ PRINTED_ROWS = 5
 """The rows of a run or of judgments that are printed."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Run:
     """A run as columns: query i owns the rows `offsets[i]:offsets[i + 1]` of `docs` and `scores`, best first."""
 
@@ -128,6 +129,10 @@ class Run:
     offsets: Ints
     docs: Ids
     scores: NDArray[np.floating[Any]]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return _number_ids(self.query_ids)
 
     def __len__(self) -> int:
         """The number of queries."""
@@ -139,9 +144,8 @@ class Run:
 
     def __getitem__(self, query_id: str) -> list[tuple[str, float]]:
         """List the (document id, score) pairs of a query, best first. `KeyError` for a query that the run lacks."""
-        if query_id not in self.query_ids:
-            raise KeyError(query_id)
-        return self.select([query_id]).list_hits()[query_id]
+        rows = _find_rows(self._places, self.offsets, query_id)
+        return list(zip(self.docs[rows].decode_ids(), self.scores[rows].tolist(), strict=True))
 
     def __eq__(self, other: object) -> bool:
         """Tell whether the other is a run with the same tag, queries, documents and scores, in this order."""
@@ -157,7 +161,7 @@ class Run:
 
     def select(self, query_ids: Sequence[str]) -> "Run":
         """Select the rows of these queries, in this order. A query that the run lacks gets no rows."""
-        offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
+        offsets, rows = _select_rows(self._places, self.offsets, query_ids)
         return Run(self.tag, tuple(query_ids), offsets, self.docs[rows], self.scores[rows])
 
     def top(self, k: int) -> "Run":
@@ -190,7 +194,7 @@ class SubtopicGrades:
 
     def select(self, query_ids: Sequence[str]) -> "SubtopicGrades":
         """Select the judgments of these topics, in this order."""
-        offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
+        offsets, rows = _select_rows(_number_ids(self.query_ids), self.offsets, query_ids)
         return SubtopicGrades(tuple(query_ids), offsets, self.subtopics[rows], self.docs[rows], self.grades[rows])
 
     def list_rows(self) -> list[tuple[str, str, str, int]]:
@@ -200,7 +204,7 @@ class SubtopicGrades:
         return list(zip(*columns, strict=True))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Qrels:
     """Judgments as columns: topic i owns the rows `offsets[i]:offsets[i + 1]` of `docs` and `grades`, best first.
 
@@ -214,6 +218,10 @@ class Qrels:
     subtopics: SubtopicGrades | None = None
     """The same judgments by subtopic, if the second column of the file names more than one."""
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return _number_ids(self.query_ids)
+
     def __len__(self) -> int:
         """The number of topics."""
         return len(self.query_ids)
@@ -224,10 +232,8 @@ class Qrels:
 
     def __getitem__(self, topic_id: str) -> dict[str, int]:
         """List the grade of each document of a topic, best first. `KeyError` for a topic without judgments."""
-        if topic_id not in self.query_ids:
-            raise KeyError(topic_id)
-        own = self.select([topic_id])
-        return dict(zip(own.docs.decode_ids(), own.grades.tolist(), strict=True))
+        rows = _find_rows(self._places, self.offsets, topic_id)
+        return dict(zip(self.docs[rows].decode_ids(), self.grades[rows].tolist(), strict=True))
 
     def __eq__(self, other: object) -> bool:
         """Tell whether the other has the same judgments, by subtopic, too, in this order."""
@@ -243,7 +249,7 @@ class Qrels:
 
     def select(self, query_ids: Sequence[str]) -> "Qrels":
         """Select the judgments of these topics, in this order. A topic without judgments gets no rows."""
-        offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
+        offsets, rows = _select_rows(self._places, self.offsets, query_ids)
         subtopics = None if self.subtopics is None else self.subtopics.select(query_ids)
         return Qrels(tuple(query_ids), offsets, self.docs[rows], self.grades[rows], subtopics)
 
@@ -305,10 +311,19 @@ def find_first_rows(docs: Ids, offsets: Ints) -> Ints:
     return match_ids(docs, bounds, docs[:0], np.zeros_like(bounds))[0]
 
 
-def _select_rows(query_ids: Sequence[str], offsets: Ints, wanted: Sequence[str]) -> tuple[Ints, Ints]:
+def _number_ids(query_ids: Sequence[str]) -> dict[str, int]:
+    return {query_id: number for number, query_id in enumerate(query_ids)}
+
+
+def _find_rows(places: Mapping[str, int], offsets: Ints, query_id: str) -> slice:
+    """Find the rows of a query. `KeyError` without the query."""
+    place = places[query_id]
+    return slice(offsets[place], offsets[place + 1])
+
+
+def _select_rows(places: Mapping[str, int], offsets: Ints, wanted: Sequence[str]) -> tuple[Ints, Ints]:
     """Select rows of the wanted queries: their new offsets, int64[wanted + 1], and the old rows, int64[rows]."""
-    number = {query_id: i for i, query_id in enumerate(query_ids)}
-    own = np.array([number.get(query_id, -1) for query_id in wanted], dtype=np.int64)
+    own = np.array([places.get(query_id, -1) for query_id in wanted], dtype=np.int64)
     counts = np.append(np.diff(offsets), 0)[own]
     bounds = offsets_of(counts)
     return bounds, np.arange(bounds[-1]) + np.repeat(offsets[own] - bounds[:-1], counts)

@@ -53,6 +53,12 @@ def test_a_run_of_another_library_is_the_same_run_with_ties_in_the_order_of_trec
     assert keystone.to_run(RUNS[name]()).list_hits() == HITS
 
 
+def test_a_tag_renames_a_run() -> None:
+    run = keystone.to_run(SCORES, "mine")
+    assert keystone.to_run(run) is run
+    assert keystone.to_run(run, "yours") == keystone.to_run(SCORES, "yours")
+
+
 @pytest.mark.parametrize("name", QRELS)
 def test_judgments_of_another_library_are_the_same_judgments(name: str) -> None:
     found = keystone.to_qrels(QRELS[name]())
