@@ -127,10 +127,9 @@ def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) 
     measure = _check_sort(list(batch.evaluations[0][0].values), asked.sort)
     runs = boards.sort_runs(batch.evaluations[0], measure)
     known = {str(path): one.name for path, one in zip(batch.paths, batch.evaluations[0], strict=True)}
-    tags = {one.name: tag for tag, one in zip(batch.tags, batch.evaluations[0], strict=True)}
     compared = boards.put_first(runs, known, asked.baseline or boards.BEST)
     pairs = compare_all_pairs(runs, measure) if asked.pairs and len(runs) > 1 else []
-    tables = {"": rows.list_leaderboard(runs, tags, measure, pairs)}
+    tables = {"": rows.list_leaderboard(runs, batch.tags_by_name, measure, pairs)}
     if asked.by_topic:
         title = f"Topics, hardest first. {rows.summarise_variance(runs, measure)}"
         tables[title] = rows.list_topic_rows(runs, measure)
@@ -223,7 +222,7 @@ def write_leaderboard(
     from keystone.runs.trec.topics import read_topics
 
     titles = {topic.id: topic.narrative for topic in read_topics(topics)} if topics else {}
-    files, faults, found = list_files(paths), tuple[str, ...](), list[str]()
+    files, faults, found, tags = list_files(paths), tuple[str, ...](), list[str](), dict[str, str]()
     if qrels is None:
         try:
             runs = score_answers(files, titles)
@@ -236,7 +235,8 @@ def write_leaderboard(
         wanted = parse_measures(names) if names else DEFAULT_MEASURES
         batch = name_by_tags(evaluate_batch(files, [qrels], wanted, skip_bad=skip_bad, progress=progress))
         runs, measures, faults, found = batch.evaluations[0], [str(wanted[0])], batch.faults, [*batch.cautions]
-    about = About(titles, faults, list(dict.fromkeys([*found, *collect_cautions(runs)])))
+        tags = batch.tags_by_name
+    about = About(titles, faults, list(dict.fromkeys([*found, *collect_cautions(runs)])), tags)
     write_board(out, runs, measures[0], about)
 
 

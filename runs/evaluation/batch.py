@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import unicode_name
 from keystone.indexing.types import Progress, silent
 from keystone.runs.evaluation.bounds import Bounds, bound_measures, treat_otherwise
+from keystone.runs.evaluation.cautions import caution_about_order
 from keystone.runs.evaluation.evaluate import Evaluation, check_run, evaluate_file
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.trec.arrays import Floats
@@ -61,6 +63,11 @@ class Batch:
     bounds: tuple[Bounds, ...] = ()
     """Of each run by the first file of judgments, if they were asked for."""
 
+    @property
+    def tags_by_name(self) -> dict[str, str]:
+        """The tag of each run, by the name of its evaluation."""
+        return {one.name: tag for one, tag in zip(self.evaluations[0], self.tags, strict=True)}
+
 
 def evaluate_batch(
     paths: Sequence[Path],
@@ -91,8 +98,8 @@ def evaluate_batch(
                 continue
             if faults and not skip_bad:
                 continue  # the other files are only checked
-            run, top = read
-            found += _caution_about_tags(path, run)
+            run, top, cautions = read
+            found += cautions + _caution_about_tags(path, run)
             for own, (qrels_path, qrels) in zip(measured, judges, strict=True):
                 measured_run = evaluate_file(path, run, qrels_path, qrels, measures, cut.condensed)
                 own.append(treat_otherwise(measured_run, run, qrels, measures) if compared else measured_run)
@@ -103,7 +110,7 @@ def evaluate_batch(
             heads.append(_number_documents(top, numbers))
     if faults and (not skip_bad or not good):
         raise UserError("\n".join(faults))
-    found += _caution_about_shared_tags(good, tags) + _caution_about_copies(measured[0], heads)
+    found += caution_about_shared_tags(good, tags) + _caution_about_copies(measured[0], heads)
     return Batch(
         tuple(qrels_paths), tuple(measured), tuple(good), tuple(tags), tuple(faults), tuple(found), tuple(limits)
     )
@@ -120,8 +127,8 @@ def read_judge(path: Path, topics: Set[str]) -> tuple[Path, Qrels]:
     return file, qrels.select([topic for topic in qrels.query_ids if topic in topics])
 
 
-_Read = tuple[Run, Run] | UserError
-"""A run in the order of its file and its first rows in trec_eval's order, or the fault of the file."""
+_Read = tuple[Run, Run, list[str]] | UserError
+"""A run, its first rows in trec_eval's order, and cautions about the rows before the cut; or the fault of the file."""
 
 
 def _read_ahead(paths: Sequence[Path], judges: Sequence[tuple[Path, Qrels]], cut: Cut) -> Iterator[tuple[Path, _Read]]:
@@ -139,28 +146,37 @@ def _read_ahead(paths: Sequence[Path], judges: Sequence[tuple[Path, Qrels]], cut
 
 def _read(path: Path, judges: Sequence[tuple[Path, Qrels]], cut: Cut) -> _Read:
     try:
-        run = read_unsorted_run(path)
+        run = _take_topics(path, read_unsorted_run(path), cut.topics)
         for judge in judges:
             check_run(path, run, *judge)
     except UserError as error:
         return error
-    run = drop_own_documents(run) if cut.skip_own else run
+    run, topics = drop_own_documents(run) if cut.skip_own else run, sorted(judges[0][1].query_ids)
+    cautions = caution_about_order(unicode_name(path), run.select(topics)) if cut.depth else []
     run = sort_as_trec_eval(run).top(cut.depth) if cut.depth else run
-    return run, sort_as_trec_eval(run.select(sorted(judges[0][1].query_ids))).top(COPY_DEPTH)
+    return run, sort_as_trec_eval(run.select(topics)).top(COPY_DEPTH), cautions
+
+
+def _take_topics(path: Path, run: Run, topics: Set[str]) -> Run:
+    """Take the rows of the wanted topics, or all. `UserError` for a run without any of them."""
+    own = [topic for topic in run.query_ids if topic in topics or not topics]
+    if run.query_ids and not own:
+        raise UserError(f"{path}: has none of --topics; its topics look like {run.query_ids[0]!r}")
+    return run.select(own) if topics else run
 
 
 def find_other_tag(run: Run) -> tuple[str, int] | None:
     """Find the first tag in a run file that is not that of its first row, and its line; None if there is none."""
-    data, end = run.docs.data.tobytes(), run.tag.encode() + b"\n"
-    rows = np.count_nonzero(run.docs.data == LF)
-    if rows in (data.count(b" " + end), data.count(b"\t" + end)):
+    data, rows = run.docs.data.tobytes(), int(np.count_nonzero(run.docs.data == LF))
+    if rows in (data.count(gap + run.tag.encode() + end) for gap in (b" ", b"\t") for end in (b"\n", b"\r\n")):
         return None
+    tag = split_columns(run.tag)
     for number, line in enumerate(data.decode().split("\n"), 1):
-        columns = split_columns(line)
+        columns = split_columns(line.rstrip("\r"))
         if columns and not columns[0].startswith("#"):
-            own = " ".join(columns[RUN_COLUMNS - 1 :])
-            if own != run.tag:
-                return own, number
+            own = columns[RUN_COLUMNS - 1 :]
+            if own != tag:
+                return " ".join(own), number
     return None
 
 
@@ -171,7 +187,8 @@ def _caution_about_tags(path: Path, run: Run) -> list[str]:
     return [f"{path}:{line}: found the run tag {tag!r}, after {run.tag!r} in the lines before: two runs in one file?"]
 
 
-def _caution_about_shared_tags(paths: Sequence[Path], tags: Sequence[str]) -> list[str]:
+def caution_about_shared_tags(paths: Sequence[Path], tags: Sequence[str]) -> list[str]:
+    """Caution about each tag that several files share."""
     shared: dict[str, list[Path]] = {}
     for path, tag in zip(paths, tags, strict=True):
         shared.setdefault(tag, []).append(path)
@@ -237,10 +254,14 @@ def _fill_rbo(first: _Head, second: _Head, p: float, values: Floats) -> None:
             values[topic] = np.nan if a[0] < 0 and b[0] < 0 else 0.0
 
 
+def name_runs(tags: Sequence[str], paths: Sequence[Path | str]) -> list[str]:
+    """Name each run by its tag; if several runs share a tag, also by its file."""
+    return [tag if tags.count(tag) == 1 else f"{tag} ({path})" for tag, path in zip(tags, paths, strict=True)]
+
+
 def name_by_tags(batch: Batch) -> Batch:
-    """Name each evaluation by the tag of its run; if several runs share a tag, also by its file."""
-    files = zip(batch.tags, batch.paths, strict=True)
-    names = [tag if batch.tags.count(tag) == 1 else f"{tag} ({path})" for tag, path in files]
+    """Name each evaluation as `name_runs` does."""
+    names = name_runs(batch.tags, batch.paths)
     renamed = ([replace(one, name=name) for one, name in zip(own, names, strict=True)] for own in batch.evaluations)
     bounds = tuple(replace(one, name=name) for one, name in zip(batch.bounds, names, strict=False))
     return replace(batch, evaluations=tuple(renamed), bounds=bounds)
@@ -250,3 +271,9 @@ def find_team(tag: str) -> str:
     """Find the team in a run tag: what stands before its first `-` or `_`, as in `teamA-run1`; empty without one."""
     team, found, _ = tag.replace("_", "-").partition("-")
     return team if found else ""
+
+
+def list_teams(tags: Sequence[str], paths: Sequence[Path | str]) -> list[str]:
+    """List the team of each run. Unless all tags name a team, each run is a team of its own."""
+    found = [find_team(tag) for tag in tags]
+    return found if all(found) else name_runs(tags, paths)

@@ -1,7 +1,7 @@
 """The organiser's tables as data frames, by the functions of `keystone evaluate`, `pool` and `agree`.
 
-`runs` are runs by name, each anything that `to_run` takes, with `qrels`; or evaluations, such as those of
-`score_nuggets`, without. The columns are those of the commands' CSV.
+`runs` are runs by name, each anything that `to_run` takes, with `qrels`; or evaluations of the same topics, such as
+those of `score_nuggets`, without. The columns are those of the commands' CSV.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from warnings import warn
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation import evaluate as evaluation
 from keystone.runs.evaluation.agreement import compare_boards, compare_judgments
-from keystone.runs.evaluation.batch import find_team
+from keystone.runs.evaluation.batch import list_teams
 from keystone.runs.evaluation.bounds import bound_measures, treat_otherwise
 from keystone.runs.evaluation.compare import Difference, collect_cautions, compare_all_pairs, compare_runs
 from keystone.runs.evaluation.diagnosis import diagnose as diagnosis
@@ -86,7 +86,7 @@ def describe_pooled(runs: Mapping[str, Any], depth: int = 100) -> "DataFrame":
     from pandas import DataFrame
 
     rankings = _list_rankings(_read(runs), depth)
-    teams = [find_team(name) or name for name in rankings]
+    teams = list_teams([*rankings], [*rankings])
     return DataFrame(describe_pool(pool_documents(rankings, depth), rankings, teams, depth).runs)
 
 
@@ -117,6 +117,7 @@ def _measure(runs: Any, qrels: Any, measures: Sequence[Any], sort: str) -> tuple
         found = [runs] if isinstance(runs, Evaluation) else list(runs) if isinstance(runs, Iterable) else []
         if not found or not all(isinstance(one, Evaluation) for one in found):
             raise UserError(f"runs: found {type(runs).__name__}, expected evaluations, or runs by name with qrels")
+        _check_alike(found)
     else:
         wanted: Sequence[Measure] = add_judged_share(parse_measures(map(str, measures)) or DEFAULT_MEASURES)
         found = [one for one, _ in _evaluate(runs, to_qrels(qrels), wanted)]
@@ -125,6 +126,19 @@ def _measure(runs: Any, qrels: Any, measures: Sequence[Any], sort: str) -> tuple
     if sort and sort not in names:
         raise UserError(f"sort: found {sort!r}, expected one of {', '.join(names)}")
     return sort_runs(found, sort or names[0]), sort or names[0]
+
+
+def _check_alike(evaluations: Sequence[Evaluation]) -> None:
+    """Check that evaluations can stand in one table. `UserError` for other topics or measures, or one name twice."""
+    first, names = evaluations[0], set[str]()
+    for one in evaluations:
+        if one.topics != first.topics:
+            raise UserError(f"runs: {one.name!r} has other topics than {first.name!r}, expected the same for all")
+        if one.values.keys() != first.values.keys():
+            raise UserError(f"runs: {one.name!r} has other measures than {first.name!r}, expected the same for all")
+        if one.name in names:
+            raise UserError(f"runs: found two evaluations named {one.name!r}, expected a name of its own for each")
+        names.add(one.name)
 
 
 def _read(runs: Any) -> dict[str, Run]:

@@ -9,7 +9,7 @@ import typer
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.leaderboard import list_files
 from keystone.runs.cli.options import Json, Quiet, check_outputs
-from keystone.runs.report.say import say, say_report
+from keystone.runs.report.say import say, say_report, say_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def pool(
     Example: keystone pool runs/*.trec --depth 50 --without qrels.txt --out pool.txt
     """
     from keystone.indexing.io.writing import write_whole
-    from keystone.runs.evaluation.batch import find_team
+    from keystone.runs.evaluation.batch import caution_about_shared_tags, list_teams
     from keystone.runs.evaluation.evaluate import check_run
     from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.evaluation.pooling import describe_pool, leave_teams_out, list_documents, pool_documents
@@ -63,13 +63,15 @@ def pool(
     with progress_bars(quiet) as progress:
         with progress("Reading", None):
             found = dict(zip(files, read_runs(files), strict=True))
-        teams = [find_team(run.tag) or run.tag for run in found.values()]
+        tags = [run.tag for run in found.values()]
+        teams = list_teams(tags, [*found])
         named = {str(path): run for path, run in found.items()}
         rankings = {name: list_documents(run, depth) for name, run in named.items()}
         if judgments and leave_out:
             for path, run in found.items():
                 check_run(path, run, leave_out, judgments)
         left_out = leave_teams_out(named, rankings, teams, judgments, depth, wanted, progress) if judgments else []
+    say_warnings(caution_about_shared_tags([*found], tags))
     statistics = None
     if out is not None:
         judged = {topic: known[topic] for topic in known} if known else {}

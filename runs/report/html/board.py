@@ -36,11 +36,13 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the page tells beside the numbers: the names of topics by id, what was left out, and warnings."""
+    """What the page tells beside the numbers: the names of topics by id, what was left out, warnings, and tags."""
 
     titles: Mapping[str, str] = field(default_factory=dict)
     faults: Sequence[str] = ()
     cautions: Sequence[str] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """The tags of runs by name, as far as they differ from the names."""
 
 
 def write_board(out: Path, evaluations: Sequence[Evaluation], measure: str, about: About) -> None:
@@ -55,7 +57,7 @@ def render_board(found: Standings, about: About) -> Html:
     sections = {
         "result": _render_result(found, about),
         "topics": _render_topics(found, about.titles),
-        "measures": _render_measures(found),
+        "measures": _render_measures(found, about.tags),
     }
     title = f"{plural(len(found.runs), 'run')} by {found.measure} – Keystone"
     return render_page_of(title, sections, STYLES, ())
@@ -187,10 +189,10 @@ def _render_topics(found: Standings, titles: Mapping[str, str]) -> Html:
     )
 
 
-def _render_measures(found: Standings) -> Html:
+def _render_measures(found: Standings, tags: Mapping[str, str]) -> Html:
     """Render the table of all measures with intervals, and of the tests against the best run."""
     measures = list(found.runs[0].run.values)
-    teams = [find_team(one.run.name) for one in found.runs]
+    teams = [find_team(tags.get(one.run.name, one.run.name)) for one in found.runs]
     columns = ["Rank", "Run", *["Team"] * all(teams), "Ties", *measures, "To the best", "p", "Won, tied, lost"]
     rows = []
     for one, team in zip(found.runs, teams, strict=True):

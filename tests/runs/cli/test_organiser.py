@@ -223,6 +223,10 @@ def test_the_python_of_the_page_returns_the_frames_of_the_commands(
     assert made["brought"]["team"].nunique() == 3
 
 
+def measure(topic: str, name: str = "P@5") -> keystone.Evaluation:
+    return keystone.evaluate({topic: {"x": 1.0}}, {topic: {"x": 1}}, [name])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -231,6 +235,9 @@ def test_the_python_of_the_page_returns_the_frames_of_the_commands(
             "runs: found dict, expected a dictionary with runs by name",
         ),
         (lambda: keystone.leaderboard([1]), "runs: found list, expected evaluations"),
+        (lambda: keystone.leaderboard([measure("1"), measure("2")]), "runs: 'run' has other topics than 'run'"),
+        (lambda: keystone.list_topics([measure("1"), measure("1", "AP")]), "runs: 'run' has other measures than 'run'"),
+        (lambda: keystone.compare_pairs([measure("1"), measure("1")]), "runs: found two evaluations named 'run'"),
         (lambda: keystone.pool({"a": {"1": {"x": 1.0}}}, 0), "depth: found 0, expected at least 1"),
         (lambda: keystone.agree({"1": {"x": 1}}, {"2": {"x": 1}}), "agree: found no document that both have judged"),
     ],

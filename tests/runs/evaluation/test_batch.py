@@ -13,8 +13,11 @@ from statsmodels.sandbox.stats.multicomp import tukeyhsd
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import silent
 from keystone.runs.cli.leaderboard import Asked, make_board, read_topic_ids
+from keystone.runs.evaluation.agreement import count_labels
 from keystone.runs.evaluation.batch import Cut, compute_rbo, evaluate_batch
 from keystone.runs.evaluation.compare import Pair, find_letters, run_tukey_test
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.leaderboard import compare_judges
 from keystone.runs.evaluation.measures import parse_measures
 from tests.support.runs.command_line import keystone, keystone_here
 
@@ -60,6 +63,38 @@ def test_topics_and_depth_are_cut_as_asked(tmp_path: Path) -> None:
     assert cut.counts.rows == 2
     with pytest.raises(UserError, match="1 topic of --topics without a judgment, such as 3"):
         evaluate_batch(first, [tmp_path / "qrels"], MEASURES, Cut(topics={"3"}))
+
+
+def test_wanted_topics_leave_no_warning_about_the_others(tmp_path: Path) -> None:
+    files, cut = write_files(tmp_path), Cut(topics={"2"})
+    (found,) = evaluate_batch(files[:1], [tmp_path / "qrels"], MEASURES, cut).evaluations[0]
+    assert not [caution for caution in found.cautions if "left out" in caution]
+    with pytest.raises(UserError, match="other: has none of --topics; its topics look like '7'"):
+        evaluate_batch(files[-1:], [tmp_path / "qrels"], MEASURES, cut)
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_growing_scores_are_named_at_any_depth(depth: int, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    (tmp_path / "far").write_text("1 Q0 x 1 1 F\n1 Q0 y 2 2 F\n2 Q0 z 1 5 F\n")
+    batch = evaluate_batch([tmp_path / "far"], [tmp_path / "qrels"], MEASURES, Cut(depth=depth))
+    cautions = [*batch.cautions, *batch.evaluations[0][0].cautions]
+    assert sum("scores grow from row to row" in caution for caution in cautions) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "tags"),
+    [
+        (b"1 Q0 x 1 9 A\r\n2 Q0 z 1 9 A\r\n", 0),
+        (b"1 Q0 x 1 9 two  words\r\n\r\n2 Q0 z 1 9 two  words \r\n", 0),
+        (b"1 Q0 x 1 9 A\r\n2 Q0 z 1 9 B\r\n", 1),
+    ],
+)
+def test_two_tags_are_told_apart_at_any_end_of_lines(content: bytes, tags: int, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    (tmp_path / "crlf").write_bytes(content)
+    cautions = evaluate_batch([tmp_path / "crlf"], [tmp_path / "qrels"], MEASURES).cautions
+    assert [caution.partition(":2: ")[2][:21] for caution in cautions] == ["found the run tag 'B'"] * tags
 
 
 def test_many_ids_of_topics_are_no_name_of_a_file() -> None:
@@ -143,6 +178,14 @@ def test_two_judges_have_a_column_each_and_their_agreement(tmp_path: Path) -> No
     first = by_judge[0]
     assert (first[str(tmp_path / "qrels")], first[str(tmp_path / "second")], first["mean"]) == (0.5, 0.5, 0.5)
     assert tables["Agreement of judges:"][0]["judged by both"] == "3"
+
+
+def test_the_orders_of_two_judges_are_those_of_the_topics_of_both() -> None:
+    first = [Evaluation(name, ("1", "2"), {"m": np.array(own)}) for name, own in (("a", [1, 0.0]), ("b", [0.5, 0.9]))]
+    second = [Evaluation(name, ("1",), {"m": np.array([own])}) for name, own in (("a", 0.7), ("b", 0.2))]
+    agreement = count_labels(np.array([0, 1]), np.array([0, 1]))
+    (found,) = compare_judges([Path("x"), Path("y")], [first, second], [agreement], "m")
+    assert (found.tau, found.tau_ap) == (1, 1)
 
 
 def test_judges_agree_on_the_wanted_topics_only(tmp_path: Path) -> None:

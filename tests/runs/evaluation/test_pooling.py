@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from keystone.runs.cli.main import app
+from keystone.runs.evaluation.batch import list_teams
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.pooling import describe_pool, keep_judgments, leave_teams_out, pool_documents
 from keystone.runs.trec.run_files import read_qrels
@@ -107,6 +108,27 @@ def test_the_command_writes_the_pool_and_says_who_brought_it(tmp_path: Path) -> 
     assert out.read_text() == "2 z\n"
     assert (told["topics"], told["overlaps"][1]) == ({"1": 0, "2": 1}, [0.0, None])
     assert [(one["team"], one["unique"]) for one in told["teams"]] == [("A", 1), ("B", 0)]
+
+
+@pytest.mark.parametrize(
+    ("tags", "teams"),
+    [
+        (["bm25-k1", "bm25_rm3", "splade-v3"], ["bm25", "bm25", "splade"]),
+        (["bm25-k1", "bm25_rm3", "dense"], ["bm25-k1", "bm25_rm3", "dense"]),
+        (["run1", "run1", "run2"], ["run1 (a)", "run1 (b)", "run2"]),
+    ],
+)
+def test_each_run_is_a_team_unless_all_tags_name_one(tags: list[str], teams: list[str]) -> None:
+    assert list_teams(tags, [*"abc"]) == teams
+
+
+def test_runs_of_one_tag_without_a_team_are_two_teams_with_a_warning(tmp_path: Path) -> None:
+    for name, doc in ("a", "x"), ("b", "y"):
+        (tmp_path / name).write_text(f"1 Q0 {doc} 1 9 run1\n")
+    call = ["pool", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "pool"), "--quiet"]
+    told = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)["result"]
+    assert [(one["runs"], one["unique"]) for one in told["teams"]] == [(1, 1), (1, 1)]
+    assert "warning: the run tag 'run1' is that of 2 files" in CliRunner().invoke(app, call).output
 
 
 def test_each_wrong_file_is_named_and_no_pool_is_written(tmp_path: Path) -> None:

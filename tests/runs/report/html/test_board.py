@@ -65,6 +65,14 @@ def test_a_run_and_a_topic_without_a_value_come_last() -> None:
     assert draw_standings(found).axes
 
 
+def test_the_team_of_a_run_is_that_of_its_tag_and_no_part_of_its_path() -> None:
+    name = "run1 (runs/teamA-run1.trec)"
+    found = rank_all([Evaluation(name, TOPICS, {"nDCG@10": np.ones(len(TOPICS))})], "nDCG@10")
+    pages = [render_board(found, About(tags=tags)) for tags in ({name: "teamA-run1"}, {name: "run1"})]
+    assert [">Team<" in page for page in pages] == [True, False]
+    assert "<td>teamA</td>" in pages[0]
+
+
 @pytest.mark.slow
 def test_the_picture_names_every_run_and_topic(tmp_path: Path) -> None:
     found = rank_all(make_evaluations(), "nDCG@10")
