@@ -266,7 +266,7 @@ class Index:
 
     @property
     def offsets(self) -> Path:
-        """The file that says which passages are whose; it exists if `faiss` names a kind and `passages` is true."""
+        """The file that says which passages are whose; it exists if `passages` is true and any set holds all texts."""
         return self.folder / "passages.npy"
 
     @property

@@ -220,6 +220,14 @@ def read_documents(store: Store, rows: NDArray[np.integer[Any]]) -> Iterator[Doc
         yield from store.get(some)
 
 
+def holds_beginnings(index: Index) -> bool:
+    """Tell whether the impacts and PLAID of an index of passages are those of the beginnings of documents.
+
+    An older version has made them so if runs embed what they find: it left out the file of passages.
+    """
+    return index.passages and not index.offsets.exists()
+
+
 SETS = ("vectors", "impacts", "plaid")
 """The folders of an index that hold further sets, and their keys in `index.json`."""
 
@@ -233,9 +241,9 @@ def change_parts(
 ) -> Index:
     """Add the sets of vectors, impacts and PLAID of the settings to the index in the folder `out`; drop sets by name.
 
-    Further sets of vectors hold the same texts as those that are there, documents or passages. `foretell` receives the
-    time and space that each set will take, before it is made. `UserError` if `out` is no index in a folder, for a new
-    name that it has or a name to drop that it lacks, and for a model that cannot be.
+    Further sets hold the same texts as those that are there, documents or passages. `foretell` receives the time and
+    space that each set will take, before it is made. `UserError` if `out` is no index in a folder, for a new name that
+    it has or a name to drop that it lacks, for a model that cannot be, and beside sets that hold other texts.
     """
     out = recover(out)
     older = open_index(out)
@@ -250,6 +258,10 @@ def change_parts(
         if name not in held:
             expected = ", ".join(held) or "none: the index has no further sets"
             raise UserError(f"{out}: holds no set {name!r} to drop, expected one of {expected}")
+    kept = [name for name in (*older.impacts, *older.plaid) if name not in drop]
+    if settings.set_names and kept and holds_beginnings(older):
+        expected = "expected one of passages, as the index: drop it and add it again"
+        raise UserError(f"{out}: holds a set {kept[0]!r} of beginnings of documents, {expected}")
     settings = replace(
         settings, embedding=None, passages=older.passages, faiss=settings.faiss or "Flat",
         faiss_shard=older.faiss_shard, opensearch=None,

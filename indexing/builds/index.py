@@ -160,7 +160,7 @@ def write_impact_sets(
         return {}
     from keystone.indexing.impacts import write_impacts  # its encoders take long to import
 
-    texts = _find_texts(store, folder)
+    texts = _find_texts(store, settings, folder, effort.progress)
     for name, one in settings.impacts.items():
         write_impacts(texts, one, folder / "impacts" / name, effort, find_older(name))
     return describe_impacts(settings)
@@ -172,7 +172,7 @@ def write_plaid_sets(store: DocumentStore, settings: BuildSettings, folder: Path
         return {}
     from keystone.indexing.plaid import write_plaid  # its encoders take long to import
 
-    texts = _find_texts(store, folder)
+    texts = _find_texts(store, settings, folder, effort.progress)
     for name, one in settings.plaid.items():
         write_plaid(texts, one, folder / "plaid" / name, effort)
     return {"plaid": {name: asdict(one) for name, one in settings.plaid.items()}}
@@ -182,10 +182,12 @@ def encode_impact_sets(
     store: DocumentStore, settings: BuildSettings, folder: Path, effort: Effort
 ) -> "dict[str, RowImpacts]":
     """Encode all documents for each set of impacts, for OpenSearch. `UserError` as from `write_impact_sets`."""
+    if not settings.impacts:
+        return {}
     from keystone.indexing.impacts import RowImpacts, encode_impacts
     from keystone.indexing.opensearch.index import GREATEST_IMPACT
 
-    texts = _find_texts(store, folder)
+    texts = _find_texts(store, settings, folder, effort.progress)
     return {
         name: RowImpacts(encode_impacts(texts, one, folder / "impacts" / f"{name}.shards", effort), GREATEST_IMPACT)
         for name, one in settings.impacts.items()
@@ -208,11 +210,10 @@ def describe_impacts(settings: BuildSettings) -> dict[str, Any]:
     return {"impacts": {name: asdict(one) for name, one in settings.impacts.items()}} if settings.impacts else {}
 
 
-def _find_texts(store: DocumentStore, folder: Path) -> "Texts":
-    from keystone.indexing.vectors.passages import Passages
-
-    passages = folder / "passages.npy"
-    return Passages(store, np.load(passages, mmap_mode="r")) if passages.exists() else store
+def _find_texts(store: DocumentStore, settings: BuildSettings, folder: Path, progress: Progress) -> "Texts":
+    """Find the texts that are encoded: the passages if the index is one of passages, otherwise the documents."""
+    is_of_passages = settings.passages or (folder / "passages.npy").exists()  # vectors may have decided it
+    return _find_passages(store, folder, progress) if is_of_passages else store
 
 
 def write_postings(store: DocumentStore, folder: Path, progress: Progress, language: str = DEFAULT_LANGUAGE) -> None:

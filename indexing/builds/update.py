@@ -20,6 +20,7 @@ from keystone.indexing.builds.changes import (
     Reading,
     change_segments,
     find_changes,
+    holds_beginnings,
     make_updated_key,
     open_documents,
     read_description,
@@ -175,9 +176,10 @@ def _fill(
     if settings.impacts:
         from keystone.indexing.impacts import OlderImpacts
 
-        made |= write_impact_sets(
-            store, settings, folder, effort, lambda name: OlderImpacts(older.impacts_of(name), stayed)
-        )
+        def find_older(name: str) -> OlderImpacts | None:
+            return None if holds_beginnings(older) else OlderImpacts(older.impacts_of(name), stayed)
+
+        made |= write_impact_sets(store, settings, folder, effort, find_older)
     made |= write_plaid_sets(store, settings, folder, effort)
     parts = read_documents(store, new), read_documents(before, left)
     segments = change_segments(older, found, *parts) if older.segments else sum_segments(store)

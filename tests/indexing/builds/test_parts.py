@@ -17,7 +17,7 @@ from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.index import ImpactSet, Index, open_index
 from keystone.indexing.types import Embedding
 from keystone.indexing.vectors.embed import settle_embedding
-from tests.support.indexes.small_corpus import write_corpus
+from tests.support.indexes.small_corpus import write_corpus, write_long_corpus
 from tests.support.models.checkpoints import write_checkpoint
 from tests.support.processes import run_with_kills
 from tests.support.runs.command_line import keystone
@@ -65,6 +65,49 @@ def test_added_sets_are_those_of_a_new_build_and_dropping_them_leaves_the_first_
     index = change_parts(tmp_path / "index", BuildSettings(embedding=None), ["s"])
     assert read_files(index) == before
     assert not list(tmp_path.glob(".index*"))
+
+
+def read_impacts(index: Index) -> dict[str, bytes]:
+    """The files of a set of impacts, and of the passages."""
+    return {name: own for name, own in read_files(index).items() if name.startswith(("impacts/", "passages"))}
+
+
+def test_impacts_of_a_pool_of_passages_are_those_of_passages(models: Path, tmp_path: Path) -> None:
+    corpus, sets = write_long_corpus(tmp_path / "corpus.jsonl"), settle(models)
+    made = {
+        name: build_index(corpus, tmp_path / name, settings)[0]
+        for name, settings in {
+            "passages": BuildSettings(passages=True, impacts=sets.impacts),
+            "pool": BuildSettings(passages=True, faiss=None, impacts=sets.impacts),
+            "documents": BuildSettings(faiss=None, impacts=sets.impacts),
+        }.items()
+    }
+    expected = read_impacts(made["passages"])
+    assert "passages.npy" in expected
+    assert read_impacts(made["pool"]) == expected
+    assert read_impacts(made["documents"]) != expected
+    added = change_parts(tmp_path / "pool", BuildSettings(vectors=sets.vectors))
+    assert (read_impacts(added), added.vectors["a"].passages) == (expected, True)
+
+
+def test_impacts_of_beginnings_in_an_index_of_passages_are_made_anew(models: Path, tmp_path: Path) -> None:
+    """An older version made such an index."""
+    corpus, sets = write_long_corpus(tmp_path / "corpus.jsonl"), settle(models)
+    pool = BuildSettings(passages=True, faiss=None, impacts=sets.impacts)
+    older, _ = build_index(corpus, tmp_path / "older", pool)
+    build_index(corpus, tmp_path / "documents", BuildSettings(faiss=None, impacts=sets.impacts))
+    older.offsets.unlink()
+    shutil.rmtree(older.folder / "impacts")
+    shutil.copytree(tmp_path / "documents/impacts", older.folder / "impacts")
+    shutil.copytree(older.folder, tmp_path / "updated")
+    with pytest.raises(UserError, match="holds a set 's' of beginnings of documents, expected one of passages"):
+        change_parts(older.folder, BuildSettings(vectors=sets.vectors))
+    whole, _ = build_index(corpus, tmp_path / "whole", pool)
+    assert read_impacts(change_parts(older.folder, sets, ["s"])) == read_impacts(whole)
+    (new := tmp_path / "new.jsonl").write_text('{"id": "new", "text": "Bees dance."}\n')
+    (both := tmp_path / "both.jsonl").write_text(corpus.read_text() + new.read_text())
+    fresh, _ = build_index(both, tmp_path / "fresh", pool)
+    assert read_impacts(update_index(tmp_path / "updated", [new])[0]) == read_impacts(fresh)
 
 
 def test_an_index_with_added_sets_can_be_updated_and_run(models: Path, tmp_path: Path) -> None:

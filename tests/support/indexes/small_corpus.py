@@ -66,6 +66,14 @@ def write_corpus(path: Path) -> Path:
     return path
 
 
+def write_long_corpus(path: Path) -> Path:
+    """Write the corpus and one more document, of four segments."""
+    text = " ".join(f"Bees of hive {n} carry pollen to the {n} flowers of field {n}." for n in range(23))
+    with write_corpus(path).open("a") as file:
+        file.write(json.dumps({"_id": "hives", "title": "Hives", "text": text}) + "\n")
+    return path
+
+
 def write_topics(path: Path) -> Path:
     path.write_text("".join(json.dumps({"id": i, "title": text}) + "\n" for i, text in NARRATIVES.items()))
     return path
