@@ -93,6 +93,20 @@ def test_grades_come_from_the_model_of_the_configuration(index: Index, topics: P
 
 
 @pytest.mark.slow
+def test_queries_may_alternate_between_topics(index: Index, topics: Path, tmp_path: Path) -> None:
+    with serving(model=say) as server:
+        model = {"name": "plain", "urls": [server.url], "window": 4096}
+        config = keystone.configure("keystone", model=model, grading={"pool": 2}, out=tmp_path / "out")
+        narratives = keystone.read_topics(topics)
+        queries = keystone.decompose(index, narratives, config)
+        runs = keystone.search(index, queries, config)
+        alternating = sorted(queries, key=lambda query: query.id.partition("#")[2])
+        graded = [keystone.grade(index, narratives, own, runs, config) for own in (queries, alternating)]
+    assert alternating != queries
+    assert graded[0] == graded[1]
+
+
+@pytest.mark.slow
 def test_a_run_is_made_measured_and_judged(index: Index, topics: Path, tmp_path: Path) -> None:
     made = keystone.make_run(run_id="r", index=index.folder, topics=topics, out=tmp_path / "out")
     ranking = keystone.read_run(made / NARRATIVE)

@@ -181,14 +181,19 @@ def rerank(
 def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str, Run], config: RunConfig) -> Grades:
     """Grade the best documents of each query by the model (UMBRELA) and select among them (section 3.1).
 
-    `runs` come from `search`. `UserError` if the configuration asks for no grades.
+    `runs` come from `search`. `UserError` if the configuration asks for no grades, and for a query of another topic.
     """
     if check_config(config).grading.method is None:
         raise UserError("grading.method: found none, expected pointwise or grid")
     queries = check_queries(queries)
-    with open_job_of(index, to_topics(topics), config) as (job, ask):
+    topics = to_topics(topics)
+    ids = [topic.id for topic in topics]
+    if other := [query.topic_id for query in queries if query.topic_id not in ids]:
+        raise UserError(f"queries: found topic {other[0]!r}, expected one of the topics, such as {ids[0]!r}")
+    with open_job_of(index, topics, config) as (job, ask):
         values = MemoryValues(job)
         values.put(QUERIES_FILE, _understood(queries))
+        queries = get_queries(values)  # in the order of topics, as stages pair them with their rankings
         hybrid = fuse_each_query(config, {name: _find_rows(job, run, queries) for name, run in runs.items()})
         values.put(HYBRID_FILE, hybrid)
         _perform(values, ask, [narrative.STAGE, *RERANKS, *GRADES])

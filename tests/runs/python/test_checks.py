@@ -18,6 +18,7 @@ from keystone.runs.trec.types import make_qrels, make_run
 
 INDEX = Index(Path("nowhere"), "", None, 1, {}, 0, None)
 CONFIG = keystone.configure()
+GRADING = keystone.configure("keystone", model={"name": "m", "urls": ["http://localhost:9/v1"]})
 RUN = make_run("r", {"1-1": [("d", 1.0)]})
 
 
@@ -68,6 +69,10 @@ def run_of(*query_ids: str) -> keystone.Run:
         (lambda: fuse_queries(RUN, [query(), query()]), "queries: found the id '1-1' twice"),
         (lambda: keystone.rerank(INDEX, {"1": "x"}, RUN, None), "rerank.method: found none"),
         (lambda: keystone.grade(INDEX, {"1": "x"}, [query()], {}, {}), "config: found dict"),
+        (
+            lambda: keystone.grade(INDEX, {"2": "x"}, [query()], {"bm25": RUN}, GRADING),
+            "queries: found topic '1', expected one of the topics, such as '2'",
+        ),
         (
             lambda: keystone.to_run({"1": {"d": 10**400}}),
             "run: row 1: found the score 10{99}, expected a finite",
