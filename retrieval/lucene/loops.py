@@ -58,7 +58,7 @@ def search_chunk(
             if found < depth:
                 low = _guess_least(sums, count, first, depth, sample)
             above = _take_above(sums, count, first, low, taken, found)
-            if above < depth and low > least:
+            if above - found < depth and low > least:  # the keys before it may be below the guess
                 above = _take_above(sums, count, first, least, taken, found)
             found = above
             if found > depth:

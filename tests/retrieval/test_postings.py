@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.lucene.analyzer import _SEPARATORS, find_lucene_stems, find_stems, stems_of
-from keystone.indexing.lucene.postings import open_postings, write_postings
+from keystone.indexing.lucene.postings import Postings, open_postings, write_postings
 from keystone.indexing.lucene.write import build_lucene
 from keystone.indexing.types import Document
 from keystone.retrieval.backends import open_sparse, open_store
@@ -85,6 +85,23 @@ def test_an_index_of_several_ranges_has_lucenes_ranking(tmp_path: Path) -> None:
     ours, theirs = PostingsSearcher(open_postings(tmp_path / "postings")), LuceneSearcher(tmp_path / "lucene")
     for depth in (1, 100, 1000, 70_000):
         assert_equal(ours.search(queries, queries, depth), theirs.search(queries, queries, depth, threads=2))
+
+
+def test_a_guess_of_the_least_score_loses_no_document_of_a_later_range() -> None:
+    """Five documents of the first range are found before the best ones, all of which are in the sample."""
+    compile_loops()
+    best, next_best = RANGE_DOCUMENTS + 128 * np.arange(8), RANGE_DOCUMENTS + 1001 + 2 * np.arange(100)
+    rows = np.concatenate([np.arange(5), best, next_best]).astype(np.int32)
+    frequencies = np.repeat(np.array([1, 5, 3], np.uint8), [5, 8, 100])
+    lengths, ends = np.full(2 * RANGE_DOCUMENTS, 10, np.uint8), np.array([0, 3])
+    postings = Postings(
+        Path(), np.frombuffer(b"bee", np.uint8), ends, np.array([0, len(rows)]), rows, frequencies, lengths,
+        len(lengths), 10 * len(lengths),
+    )  # fmt: skip
+    for array in (ends, postings.offsets, rows, frequencies, lengths):
+        array.flags.writeable = False  # as mapped files are
+    found = PostingsSearcher(postings).search(["1"], [{"bee": 1.0}], 10)
+    assert found.docs.tolist() == [*best, *next_best[:2]]
 
 
 @pytest.mark.usefixtures("loops")
