@@ -81,6 +81,8 @@ class Backend:
     """Whether an attached index takes segments, or lets Keystone cut windows."""
     counts_words: bool = True
     """Whether the engine tells how many documents hold a word."""
+    replaces_words: bool = False
+    """Whether the impacts of an index stand in place of its words, so that it has no BM25."""
     grows: bool = False
     """Whether a store knows only the documents that searches with it have found."""
 
@@ -123,6 +125,7 @@ BACKENDS = {
         attach="keystone.indexing.attached.lucene_index:adopt_prebuilt",
         prefix="pyserini:",
         cuts=True,
+        replaces_words=True,
     ),
 }
 """The engines by `Index.backend`."""
@@ -135,6 +138,12 @@ def open_store(index: Index) -> Store:
         raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot open")
     store: Store = resolve_name(BACKENDS[index.backend].store)(index)
     return store
+
+
+def counts_words(index: Index) -> bool:
+    """Tell whether the engine of an index counts the documents that hold a word, as BM25 does."""
+    engine = BACKENDS[index.backend]
+    return engine.counts_words and not (engine.replaces_words and index.impacts)
 
 
 def renew_store(index: Index, store: Store) -> Store:

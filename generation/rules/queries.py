@@ -9,6 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import Literal
 
@@ -223,23 +224,30 @@ class UnderstandingRules:
 def understand_by_rules(topics: Sequence[Topic], sources: Sources, rules: UnderstandingRules) -> list[Understanding]:
     """Find the questions, the topic and its variants for every narrative.
 
-    The first 10 documents of BM25 for topic and narrative together are the feedback for the expansion.
+    The first 10 documents of BM25 for topic and narrative together are the feedback for the expansion. BM25 is opened
+    only if a rule counts words.
     """
     store = sources.store
-    searcher = open_sparse(sources.index, store)
-    frequencies = searcher.document_frequencies
+    open_searcher = cache(lambda: open_sparse(sources.index, store))
+
+    def frequencies(words: Sequence[str]) -> Sequence[int]:
+        return open_searcher().document_frequencies(words)
+
     phrases = [TOPIC_RULES[rules.topic](topic.narrative, frequencies, len(store)) for topic in topics]
     texts = [f"{phrase} {topic.narrative}".strip() for phrase, topic in zip(phrases, topics, strict=True)]
-    feedback: list[list[str]] = [[] for _ in topics]
+    variants: list[tuple[str, ...]] = [() for _ in topics]
     if rules.variants:
-        found = searcher.search([topic.id for topic in topics], texts, FEEDBACK_DOCUMENTS, sources.threads)
-        feedback = [[document.contents for document in store.get(found.of(i))] for i in range(len(topics))]
+        ids = [topic.id for topic in topics]
+        found = open_searcher().search(ids, texts, FEEDBACK_DOCUMENTS, sources.threads)
+        for i, text in enumerate(texts):
+            feedback = [document.contents for document in store.get(found.of(i))]
+            variants[i] = expand_topic(text, feedback, frequencies, len(store), rules.variants)
     return [
         Understanding(
             topic_id=topic.id,
             questions=join_neighbours(decompose(topic.narrative, rules.facets), rules.questions),
             topic=phrases[i],
-            variants=expand_topic(texts[i], feedback[i], frequencies, len(store), rules.variants),
+            variants=variants[i],
         )
         for i, topic in enumerate(topics)
     ]

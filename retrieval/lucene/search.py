@@ -185,7 +185,8 @@ def open_attached(index: Index, _store: Store, bm25: Bm25) -> Sparse:
         name = next(iter(index.impacts))
         raise UserError(
             f"{index.folder}: found impacts in place of the terms of BM25, expected systems of the kind impact alone: "
-            f"set retrieval.systems to {{{name}: {{kind: impact, impacts: {name}}}}}"
+            f"set retrieval.systems to {{{name}: {{kind: impact, impacts: {name}}}}}, "
+            "queries.topic: lead and queries.variants: 0"
         )
     return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS), bm25)
 

@@ -40,7 +40,8 @@ from keystone.generation.rules.sentences import (
 )
 from keystone.generation.types import Sentence, Understanding
 from keystone.indexing.corpora.segments import cut_segments
-from keystone.indexing.index import Index
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import ImpactSet, Index
 from keystone.indexing.types import MINILM, Document, Segment, Span
 from keystone.indexing.vectors.embed import load_embedder
 from keystone.indexing.vectors.types import Vectors, round_to_grid
@@ -169,6 +170,17 @@ def test_the_rules_for_the_topic(topic_by: TopicBy | None, topic: str, index: In
     rules = UnderstandingRules("sentences", topic_by, variants=0)
     (found,) = understand_by_rules([Topic("7", "Well. Ice melts. Why?")], Sources(index, open_store(index)), rules)
     assert (found.questions, found.topic, found.variants) == (("Ice melts.",), topic, ())
+
+
+def test_rules_that_count_no_words_need_no_bm25(index: Index) -> None:
+    """An index of impacts in place of words has none."""
+    held = replace(index, at={"backend": "pyserini"}, impacts={"s": ImpactSet("m", "w")})
+    sources, topics = Sources(held, open_store(index)), [Topic("7", "Well. Ice melts. Why?")]
+    (found,) = understand_by_rules(topics, sources, UnderstandingRules("sentences", "lead"))
+    assert found.topic == "Ice melts."
+    for rules in (UnderstandingRules(topic="phrase"), UnderstandingRules(variants=2)):
+        with pytest.raises(UserError, match=r"impacts in place of the terms of BM25.* and queries\.variants: 0"):
+            understand_by_rules(topics, sources, rules)
 
 
 def test_each_question_has_its_closest_document_among_those_of_an_answer(index: Index) -> None:

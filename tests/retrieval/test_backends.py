@@ -11,9 +11,9 @@ import pytest
 
 from keystone.indexing.builds.settings import ENGINES, open_engine
 from keystone.indexing.errors import UserError
-from keystone.indexing.index import Index
+from keystone.indexing.index import ImpactSet, Index
 from keystone.indexing.store import DocumentStore
-from keystone.retrieval.backends import BACKENDS, open_dense, open_sparse, open_store
+from keystone.retrieval.backends import BACKENDS, counts_words, open_dense, open_sparse, open_store
 from keystone.retrieval.types import Bm25
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_index_file
@@ -60,6 +60,13 @@ def test_an_unknown_engine_is_an_error(index: Index, tmp_path: Path) -> None:
         open_dense(write_index_file(replace(other, folder=tmp_path / "rest", at={"backend": "rest"})))
     with pytest.raises(UserError, match="engine: found 'cloud', expected one of local, ray"):
         open_engine("cloud", 1)
+
+
+def test_an_index_of_impacts_in_place_of_words_counts_none(index: Index) -> None:
+    impacts, there = {"s": ImpactSet("m", "w")}, {"backend": "pyserini"}
+    local, attached = (replace(index, at=at, impacts=impacts) for at in ({}, there))
+    assert all(map(counts_words, (index, local, replace(index, at=there))))
+    assert not any(map(counts_words, (attached, replace(index, at={"backend": "rest"}))))
 
 
 def test_an_engine_with_parameters_of_its_own_refuses_others(tmp_path: Path) -> None:

@@ -28,10 +28,12 @@ from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.run import run
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.lucene_indexes import build_anserini_index
-from tests.support.indexes.small_corpus import CORPUS, write_corpus, write_topics
+from tests.support.indexes.small_corpus import CORPUS, write_long_corpus, write_topics
 from tests.support.models.checkpoints import find_splade, write_checkpoint
+from tests.support.models.plain_model import say
 from tests.support.processes import run_with_kills
 from tests.support.runs.command_line import keystone, keystone_here
+from tests.support.servers.chat import serving
 
 pytestmark = pytest.mark.slow
 
@@ -118,6 +120,14 @@ def test_an_impact_index_of_anserini_is_searched_by_its_model(folder: Path, tmp_
     assert stores[0].get(found.docs[:1])[0].text == texts[stores[0].ids(found.docs[:1])[0]]
     with pytest.raises(UserError, match=r"found impacts in place of the terms of BM25"):
         open_sparse(open_index(tmp_path / "index"), stores[0])
+    topics = write_topics(tmp_path / "topics.jsonl")
+    settings = [f"index={tmp_path / 'index'}", f"topics={topics}", f"out={tmp_path / 'out'}", "track=none"]
+    settings += ["retrieval.systems={splade: {kind: impact, impacts: splade}}", "answer.method=none"]
+    with serving(model=say) as server:
+        settings += ["model.name=plain", f"model.urls=[{server.url}]", "model.window=4096"]
+        for method in ("rules", "contract"):
+            made = run(read_config(None, [*settings, f"run_id={method}", f"queries.method={method}"]))
+            assert len(read_run(made / "splade.trec")) > 0
 
 
 def test_threads_change_nothing(folder: Path) -> None:
@@ -147,7 +157,7 @@ def test_a_run_fuses_impacts_with_bm25_and_explains_and_describes_them(folder: P
 def test_a_long_document_has_the_greatest_impacts_of_its_passages(tmp_path: Path) -> None:
     model = write_checkpoint(tmp_path / "model", head="words")
     settings = BuildSettings(embedding=None, passages=True, impacts={"a": settle_impacts(str(model))})
-    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    corpus = write_long_corpus(tmp_path / "corpus.jsonl")
     index, _ = build_index(corpus, tmp_path / "index", settings)
     store, encoder = open_store(index), open_sparse_encoder(str(model))
     postings = open_postings(index.folder / "impacts/a")
@@ -160,8 +170,7 @@ def test_a_long_document_has_the_greatest_impacts_of_its_passages(tmp_path: Path
     for row, document in enumerate(store):
         expected: dict[str, int] = {}
         for segment in document.segments:
-            text = f"{document.title}\n{document.segment_text(segment)}" if document.title else ""
-            ((entries, weights),) = encoder.encode_documents([text or document.segment_text(segment)])
+            ((entries, weights),) = encoder.encode_documents([document.segment_text(segment)])
             for entry, impact in zip(entries, quantise(weights).tolist(), strict=True):
                 token = encoder.vocabulary[entry]
                 if impact:

@@ -24,7 +24,7 @@ from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.languages import DEFAULT_LANGUAGE, LANGUAGES, find_code
-from keystone.retrieval.backends import BACKENDS, open_sparse
+from keystone.retrieval.backends import counts_words, open_sparse
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
@@ -133,8 +133,8 @@ async def _understand_by_contract(job: Job, model: Model | None, lock: SearchLoc
 
 
 def _find_held(job: Job, terms: Sequence[str]) -> list[bool]:
-    """Find out whether some document holds each word of a term. All do if the engine counts no words."""
-    if not BACKENDS[job.index.backend].counts_words:
+    """Find out whether some document holds each word of a term. All do if no words are counted in the index."""
+    if not counts_words(job.index):
         return [True] * len(terms)
     searcher = open_sparse(job.index, job.store)
     stems = [searcher.stems(term) for term in terms]
