@@ -56,7 +56,7 @@ def search_all(
     A system that ranks what another one finds ranks the documents that this one found for any query. If the index has
     no vectors of all documents, the documents are those that `candidates` finds. `UserError` as from the systems.
     """
-    known: dict[System, Rankings] = {}
+    known: list[tuple[System, Rankings]] = []  # a setting may be a list, so that a system has no hash
 
     def find_base(system: System) -> System | None:
         if system.base is not None:
@@ -64,11 +64,13 @@ def search_all(
         return candidates if system.needs_candidates(opened.index) else None
 
     def rank(system: System) -> Rankings:
-        if system not in known:
-            base = find_base(system)
-            within = None if base is None else np.unique(rank(base).docs)
-            known[system] = _search_one(system, opened, queries, within)
-        return known[system]
+        for other, rankings in known:
+            if other == system:
+                return rankings
+        base = find_base(system)
+        within = None if base is None else np.unique(rank(base).docs)
+        known.append((system, found := _search_one(system, opened, queries, within)))
+        return found
 
     def rank_in_turn(lane: str) -> dict[str, Rankings]:
         return {name: rank(system) for name, system in systems.items() if system.lane == lane}

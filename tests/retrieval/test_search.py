@@ -5,8 +5,10 @@ import math
 import re
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -27,8 +29,10 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.bm25 import Feedback, rm3, rocchio, weigh_segments
 from keystone.retrieval.lucene.postings import MOST_WORDS
 from keystone.retrieval.lucene.search import LuceneSearcher
-from keystone.retrieval.types import K1, B, Query, Rankings
-from tests.support.indexes.searches import search_all, search_bm25, search_embeddings
+from keystone.retrieval.search import search_all as search_systems
+from keystone.retrieval.system import OpenIndex, Rows, System
+from keystone.retrieval.types import K1, B, Query, Rankings, ranked
+from tests.support.indexes.searches import make_system, search_all, search_bm25, search_embeddings
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 
 BOTH: list[str] = ["bm25", "dense"]
@@ -120,6 +124,27 @@ def test_passages_are_searched_as_texts_of_their_own(index: Index, systems: list
         assert rankings.of(0).tolist() == [], "no query has a passage"
     for system, twin in search_all(index, store, queries, BOTH, 5).items():
         assert system not in found or found[system].docs.tolist() == twin.docs.tolist()
+
+
+def test_a_setting_of_a_system_may_be_a_list(index: Index) -> None:
+    """Equal systems are searched once."""
+    searched: list[list[str]] = []
+
+    class FieldSystem(System):
+        lowest: ClassVar[float] = 0.0
+        lane: ClassVar[str] = "cpu"
+        kind: Literal["fields"] = "fields"
+        names: list[str]
+
+        def search(self, _opened: OpenIndex, queries: Sequence[Query], _within: Rows | None) -> Rankings:
+            searched.append(self.names)
+            docs, scores = np.arange(2, dtype=np.int32), np.array([2.0, 1.0])
+            return ranked([one.id for one in queries], [docs] * len(queries), [scores] * len(queries), self.depth)
+
+    systems = {name: FieldSystem(names=[of]) for name, of in {"a": "title", "b": "title", "c": "text"}.items()}
+    found = search_systems(systems, OpenIndex(index, open_store(index)), [query("bees")], make_system("bm25"))
+    assert list(found) == ["a", "b", "c"]
+    assert searched == [["title"], ["text"]]
 
 
 def test_only_one_thread_of_python_calls_java(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
