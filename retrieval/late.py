@@ -7,7 +7,7 @@ The vectors of documents are kept in the index's `tokens.sqlite`. The texts of a
 that its vectors do not depend on the search that made them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -131,20 +131,46 @@ class PlaidSystem(System):
 
     def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
         """Rank the documents that PLAID finds for each query. `UserError` as from `open_plaid`."""
-        from keystone.indexing.plaid import LEAST_SCORED, open_plaid, open_plaid_encoder, search_plaid
+        from keystone.indexing.plaid import open_plaid, open_plaid_encoder, search_plaid
         from keystone.indexing.vectors.passages import load_offsets
 
         assert within is None  # no setting gives candidates to this kind
         index = opened.index
         asked = encode_queries(open_plaid_encoder(index.plaid[self.plaid]), queries, self.reads)
-        offsets = load_offsets(index) if index.offsets.exists() else None
-        depth = self.depth
-        if offsets is not None:  # a document's passages may be many
-            depth = max(LEAST_SCORED, depth * -(-int(offsets[-1]) // (len(offsets) - 1)))
-        with opened.progress("PLAID search", len(queries)) as tick:
-            found = search_plaid(open_plaid(index, self.plaid), asked, depth, opened.threads, tick)
-        hits = [_rank_hits(own, len(query), offsets) for own, query in zip(found, asked, strict=True)]
+        plaid, offsets = open_plaid(index, self.plaid), load_offsets(index) if index.offsets.exists() else None
+
+        def find(places: Sequence[int], wanted: int) -> "list[Hits]":
+            with opened.progress("PLAID search", len(places)) as tick:
+                return search_plaid(plaid, [asked[place] for place in places], wanted, opened.threads, tick)
+
+        hits = rank_texts(find, list(map(len, asked)), offsets, self.depth)
         return ranked([query.id for query in queries], [rows for rows, _ in hits], [own for _, own in hits], self.depth)
+
+
+def rank_texts(
+    find: "Callable[[Sequence[int], int], list[Hits]]",
+    lengths: Sequence[int],
+    offsets: NDArray[np.int64] | None,
+    depth: int,
+) -> list[tuple[Rows, NDArray[np.float32]]]:
+    """List the rows and scores of at least `depth` documents for each query, or of all that there are.
+
+    `find(places, wanted)` returns the best `wanted` texts of the queries at these places, or fewer if there are fewer.
+    `lengths` are the numbers of the queries' vectors. `offsets` say which texts are whose; None: each is a document.
+    """
+    from keystone.indexing.plaid import LEAST_SCORED
+
+    wanted = depth
+    if offsets is not None:  # a document's passages may be many
+        wanted = max(LEAST_SCORED, depth * -(-int(offsets[-1]) // (len(offsets) - 1)))
+    ranking: dict[int, tuple[Rows, NDArray[np.float32]]] = {}
+    left = list(range(len(lengths)))
+    while left:
+        found = dict(zip(left, find(left, wanted), strict=True))
+        ranking |= {place: _rank_hits(hits, lengths[place], offsets) for place, hits in found.items()}
+        left = [place for place in left if len(ranking[place][0]) < depth and len(found[place]) >= wanted]
+        wanted *= 2
+    return [ranking[place] for place in range(len(lengths))]
 
 
 def _rank_hits(hits: "Hits", length: int, offsets: NDArray[np.int64] | None) -> tuple[Rows, NDArray[np.float32]]:

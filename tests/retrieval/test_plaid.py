@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, PlaidSet, open_index
 from keystone.indexing.opensearch.cluster import place_of
 from keystone.indexing.opensearch.index import Target
-from keystone.indexing.plaid import open_plaid, save_vectors
+from keystone.indexing.plaid import Hits, open_plaid, save_vectors
 from keystone.retrieval.backends import open_store
-from keystone.retrieval.late import LateSystem, PlaidSystem
+from keystone.retrieval.late import LateSystem, PlaidSystem, rank_texts
 from keystone.retrieval.search import KINDS
 from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.types import Query
@@ -87,6 +88,24 @@ def test_vectors_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     vectors[1, 3] = np.nan
     with pytest.raises(UserError, match="m: found vectors that are not finite"):
         save_vectors(tmp_path / "0.npy", [vectors], "m")
+
+
+def test_texts_are_found_until_they_are_those_of_enough_documents() -> None:
+    """Of two books of 2,000 passages and 50 notes, the books come first."""
+    offsets = np.array([0, 2_000, *range(4_000, 4_051)])
+    texts = [[(text, float(5_000 - text)) for text in range(4_050)], [(4_001, 4.0), (0, 2.0), (3, 1.0)]]
+    asked: list[tuple[list[int], int]] = []
+
+    def find(places: Sequence[int], wanted: int) -> list[Hits]:
+        asked.append((list(places), wanted))
+        return [texts[place][:wanted] for place in places]
+
+    (many, _), (few, scores) = rank_texts(find, [1, 2], offsets, 10)
+    assert asked == [([0, 1], 1_024), ([0], 2_048), ([0], 4_096)]
+    assert many.tolist() == list(range(52))
+    assert (few.tolist(), scores.tolist()) == ([0, 3], [1.0, 2.0])
+    (own,) = rank_texts(find, [1], None, 10)
+    assert (own[0].tolist(), asked[3:]) == (list(range(10)), [([0], 10)])
 
 
 @pytest.mark.slow
