@@ -20,6 +20,8 @@ from keystone.indexing.io.published import MINILM, find_cached, find_published
 from keystone.indexing.types import EMBEDDED
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+FUNCTION_NAME = re.compile(r"\S+ [0-9a-f]{8}")
+"""The name of a function of the caller's, which `keystone.runs.python.callables` makes the model of an embedding."""
 TRANSFORMER = ("Transformer", "MLMTransformer")
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 """The ways to make one vector of the states of tokens, in the order in which several are joined."""
@@ -134,6 +136,11 @@ def find_checkpoint(name: str) -> Path:
         return find_published(MINILM)
     if Path(name).is_dir():
         return Path(name)
+    if FUNCTION_NAME.fullmatch(name):
+        raise UserError(
+            f"model {name!r}: is a function of the program that made the index; expected it again, in Python by "
+            "open_index(folder, encoder=...)"
+        )
     if not HUB_NAME.fullmatch(name) or name.startswith((".", "/", "~")):
         raise UserError(
             f"model {name!r}: found no such folder, expected {', '.join(EMBEDDED)}, the folder of a checkpoint, or "

@@ -136,12 +136,6 @@ def read_model_settings(config: Path | None, overrides: Sequence[str] | None) ->
     return read_config(config, [*unread, *(overrides or [])])
 
 
-def refuse_fixed_samples(config: "RunConfig", repeats: int) -> None:
-    """Raise `UserError` if the model is to be asked several times with settings that fix its replies."""
-    if repeats > 1 and config.model and (fixed := {"temperature", "seed"} & config.model.extra.keys()):
-        raise UserError(f"model.extra.{min(fixed)}: expected none with --repeats, whose replies are samples")
-
-
 @contextmanager
 def open_runner(config: "RunConfig", step: str, quiet: bool, folder: Path | None = None) -> "Iterator[RunWithModel]":
     """Open a runner of the configuration's model, with a progress bar of this step. `folder` keeps the cost."""
@@ -169,6 +163,11 @@ def check_outputs(inputs: Iterable[str | Path | None], outputs: Mapping[str, Pat
     for (option, out), found in product(written, read):
         if overlap := _describe_overlap(Path(os.path.realpath(found)), Path(os.path.realpath(out))):
             raise UserError(f"{option} {out}: {overlap} {found}, which the command reads; expected another place")
+
+
+def name_config(path: Path | None) -> Path | None:
+    """Name the file that a path of a configuration names: in a run directory, its configuration."""
+    return path / CONFIG if path is not None and (path / CONFIG).is_file() else path
 
 
 def check_run_outputs(

@@ -80,6 +80,11 @@ def _lay_over_preset(values: dict[str, Any], source: str, above: tuple[str, ...]
     return whole
 
 
+def read_preset(name: str) -> dict[str, Any]:
+    """Read the values of a preset, laid over those of the preset that it names. `UserError` for an unknown name."""
+    return _lay_over_preset({"preset": name}, f"--preset {name}")
+
+
 def make_config(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
     """Make the configuration of a run that answers these topics over this index. `-` is standard input."""
     topics = STDIN if topics == Path("-") else topics

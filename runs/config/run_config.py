@@ -15,8 +15,10 @@ from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.system import System
 from keystone.runs.config.sections import (
     MOST_CHOSEN_ROWS,
+    MOST_DEPTH,
     SHORT_FORM,
     Answer,
+    ChosenDepth,
     Fusion,
     Grading,
     Queries,
@@ -26,6 +28,11 @@ from keystone.runs.config.sections import (
 from keystone.runs.track_rules import DEFAULT_TEAM, TRACKS
 
 MISSING_MODEL = "model: missing; expected a language model, with its name and urls"
+
+
+def chooses_depth(track: Any) -> bool:
+    """Tell whether a track has the depth of each narrative chosen, unless a configuration gives one."""
+    return isinstance(track, str) and track in TRACKS and TRACKS[track].chooses_depth
 
 
 class RunConfig(StrictSettings):
@@ -65,8 +72,7 @@ class RunConfig(StrictSettings):
     @classmethod
     def _choose_depth(cls, value: Any) -> Any:
         """Let the depth be chosen if the track asks for that and the configuration gives none."""
-        track = value.get("track") if isinstance(value, dict) else None
-        if not isinstance(track, str) or track not in TRACKS or not TRACKS[track].chooses_depth:
+        if not isinstance(value, dict) or not chooses_depth(value.get("track")):
             return value
         fusion, retrieval = value.get("fusion", {}), value.get("retrieval", {})
         if not isinstance(fusion, dict) or not isinstance(retrieval, dict) or "depth" in fusion:
@@ -165,6 +171,21 @@ class RunConfig(StrictSettings):
         return self.ranking == "segments"
 
     @property
+    def has_default_choice(self) -> bool:
+        """Whether the depth of each narrative is chosen as the track has it by default."""
+        most = min(self.retrieval.depth, MOST_CHOSEN_ROWS)
+        return chooses_depth(self.track) and (self.fusion.choice, self.fusion.depth) == (ChosenDepth(), most)
+
+    def deepen(self, depth: int) -> Self:
+        """Let searches return at least this many documents, but at most `MOST_DEPTH`, for each query and narrative."""
+        depth, changed = min(depth, MOST_DEPTH), dict[str, Any]()
+        if depth > self.retrieval.depth:
+            changed["retrieval"] = self.retrieval.deepen(depth)
+        if depth > self.fusion.depth:
+            changed["fusion"] = self.fusion.model_copy(update={"depth": depth})
+        return self.model_copy(update=changed) if changed else self
+
+    @property
     def first_stage(self) -> Literal["rrf", "scores"]:
         """How the systems of a query are fused: as `fusion.systems` says, or by default."""
         return self.fusion.systems or ("rrf" if self.retrieval.runs else "scores")
@@ -247,6 +268,11 @@ class RunConfig(StrictSettings):
         if self.model is None:
             raise UserError(missing)
         return self.model
+
+    def refuse_fixed_samples(self, repeats: int) -> None:
+        """Raise `UserError` if the model is to be asked several times with settings that fix its replies."""
+        if repeats > 1 and self.model and (fixed := {"temperature", "seed"} & self.model.extra.keys()):
+            raise UserError(f"model.extra.{min(fixed)}: expected none with {repeats} repeats, which are samples")
 
     def find_model_step(self) -> str:
         """Find the first setting that needs a language model, as `key: value`; empty if none does."""

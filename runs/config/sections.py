@@ -30,6 +30,8 @@ from keystone.runs.tracks.violations import shorten_value
 
 MOST_CHOSEN_ROWS = 1000
 """The most rows of a narrative if its depth is chosen and the configuration gives no number."""
+MOST_DEPTH = 100_000
+"""The highest depth of a ranking."""
 
 
 def _load_depths(value: Any) -> Any:
@@ -153,7 +155,7 @@ class Retrieval(StrictSettings):
     """The [systems](index.md#systems) that search each query; without embeddings, BM25 alone."""
     runs: list[AnyPath] = Field(default=[], max_length=100)
     """[Run files of other systems](methods.md#runs-of-other-systems), which are fused with `systems`."""
-    depth: int = Field(default=1000, ge=1, le=100_000)
+    depth: int = Field(default=1000, ge=1, le=MOST_DEPTH)
     """How many documents each system returns for a query (paper: `N_query`, 1000)."""
     k1: float = Field(default=K1, ge=0, le=100)
     """How slowly a repeated word's score stops growing in BM25; OpenSearch keeps its own."""
@@ -179,6 +181,31 @@ class Retrieval(StrictSettings):
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return leave_out(self, handler, ("max_rate",))
+
+    def list_own_settings(self) -> dict[str, dict[str, Any]]:
+        """List the settings of each system of the long form, without those that this section gives it."""
+        given = self.model_dump(mode="json", exclude={"systems", "runs"})
+        systems = self.systems if isinstance(self.systems, dict) else {}
+        return {
+            name: {
+                key: value
+                for key, value in system.model_dump(mode="json").items()
+                if key not in given
+                or value != given[key]
+                or (key in system.model_fields_set and key not in self.model_fields_set)
+            }
+            for name, system in systems.items()
+        }
+
+    def deepen(self, depth: int) -> Self:
+        """Let each system return this many documents; one that sets a depth of its own keeps it."""
+        own: dict[str, Any] = {"depth": depth}
+        if isinstance(self.systems, dict):
+            own["systems"] = {
+                name: system.model_copy(update={"depth": depth}) if system.depth == self.depth else system
+                for name, system in self.systems.items()
+            }
+        return self.model_copy(update=own)
 
     def make_systems(self) -> dict[str, System]:
         """Make the systems that search each query, by their names."""
@@ -252,7 +279,7 @@ class Fusion(StrictSettings):
     """The [normalisation](methods.md#all-methods) of scores; null: `min-max`."""
     parameters: dict[str, float] = Field(default={})
     """The method's parameters besides k, by name, such as `{phi: 0.9}`."""
-    depth: int = Field(default=100, ge=1, le=100_000)
+    depth: int = Field(default=100, ge=1, le=MOST_DEPTH)
     """How many documents a narrative's ranking keeps (paper: `N_narr`, 100). The [long
     form](participant.md#a-depth-for-each-narrative) `{choose: expected}` chooses the submitted rows of each narrative,
     of its first `most` documents (1,000), by the settings of `choice`. It is the default of the track rag26."""

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
@@ -136,8 +136,10 @@ class Searches:
                 place += len(own)
 
     def _count_batch(self) -> int:
-        """Count the waiting requests of the next batch: at least one, and as many as `MOST_QUERIES` allows."""
-        sizes = accumulate(len(queries) for _, queries, _, _ in self._waiting)
+        """Count the waiting requests of the next batch: at least one, up to `MOST_QUERIES` of one configuration."""
+        config = self._waiting[0][0].config
+        alike = takewhile(lambda one: one[0].config is config, self._waiting)
+        sizes = accumulate(len(queries) for _, queries, _, _ in alike)
         return max(1, sum(size <= MOST_QUERIES for size in sizes))
 
 

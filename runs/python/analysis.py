@@ -1,7 +1,7 @@
 """The organiser's tables as data frames, by the functions of `keystone evaluate`, `pool` and `agree`.
 
 `runs` are runs by name, each anything that `to_run` takes, with `qrels`; or evaluations of the same topics, such as
-those of `score_nuggets`, without. The columns are those of the commands' CSV.
+those of `score_nuggets`, without. `measures` are as for `evaluate`. The columns are those of the commands' CSV.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.evaluation.pooling import describe_pool, list_documents, pool_documents
 from keystone.runs.python.checks import check_path
 from keystone.runs.python.conversions import to_qrels, to_run
-from keystone.runs.python.files import AnyPath
+from keystone.runs.python.files import AnyPath, list_measures
 from keystone.runs.report import explain as explanation
 from keystone.runs.report import leaderboard as rows
 from keystone.runs.report.explain import Explanation
@@ -41,7 +41,7 @@ COUNTS = {"rank", "wins", "ties", "losses"}
 
 
 def leaderboard(
-    runs: Any, qrels: Any = None, measures: Sequence[Any] = (), *, sort: str = "", pairs: bool = False
+    runs: Any, qrels: Any = None, measures: Any = (), *, sort: str = "", pairs: bool = False
 ) -> "DataFrame":
     """Rank runs by `sort`, or by the first measure: rank, run, team, means, and the interval of that measure.
 
@@ -64,9 +64,9 @@ def list_topics(runs: Any, qrels: Any = None, measure: Any = "") -> "DataFrame":
     return _frame(rows.list_topic_rows(found, name))
 
 
-def bound(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Any] = ()) -> "DataFrame":
+def bound(runs: Mapping[str, Any], qrels: Any, measures: Any = ()) -> "DataFrame":
     """Measure runs with unjudged documents as not relevant and as relevant, with the residual of each RBP."""
-    judged, wanted = to_qrels(qrels), parse_measures(map(str, measures)) or DEFAULT_MEASURES
+    judged, wanted = to_qrels(qrels), list_measures(measures) or DEFAULT_MEASURES
     measured = _evaluate(runs, judged, wanted)
     return _frame(rows.list_bounds([bound_measures(one, run, judged, wanted) for one, run in measured]))
 
@@ -111,7 +111,7 @@ def agree(first: Any, second: Any) -> "DataFrame":
     return DataFrame([{"documents": documents, **list_kappas(agreement)}])
 
 
-def _measure(runs: Any, qrels: Any, measures: Sequence[Any], sort: str) -> tuple[list[Evaluation], str]:
+def _measure(runs: Any, qrels: Any, measures: Any, sort: str) -> tuple[list[Evaluation], str]:
     """Measure and sort runs; returns also the measure that sorts."""
     if qrels is None:
         found = [runs] if isinstance(runs, Evaluation) else list(runs) if isinstance(runs, Iterable) else []
@@ -119,7 +119,7 @@ def _measure(runs: Any, qrels: Any, measures: Sequence[Any], sort: str) -> tuple
             raise UserError(f"runs: found {type(runs).__name__}, expected evaluations, or runs by name with qrels")
         _check_alike(found)
     else:
-        wanted: Sequence[Measure] = add_judged_share(parse_measures(map(str, measures)) or DEFAULT_MEASURES)
+        wanted: Sequence[Measure] = add_judged_share(list_measures(measures) or DEFAULT_MEASURES)
         found = [one for one, _ in _evaluate(runs, to_qrels(qrels), wanted)]
         sort = str(parse_measures([sort])[0]) if sort else ""
     names = list(found[0].values)
@@ -166,7 +166,7 @@ def _frame(table: rows.Rows) -> "DataFrame":
     return frame.astype({name: int for name in frame.columns if name in COUNTS})
 
 
-def compare(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Any] = ()) -> dict[str, dict[str, Difference]]:
+def compare(runs: Mapping[str, Any], qrels: Any, measures: Any = ()) -> dict[str, dict[str, Difference]]:
     """Compare each later run with the first one by paired tests, as `keystone evaluate` does.
 
     `runs` has runs by name, each anything that `to_run` takes. Returns, by the name of each later run and by measure,
@@ -176,21 +176,21 @@ def compare(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Any] = ()) -
     """
     if not isinstance(runs, Mapping) or len(runs) < 2:
         raise UserError(f"runs: found {type(runs).__name__}, expected a dictionary with two runs or more by name")
-    judged, wanted = to_qrels(qrels), add_judged_share(parse_measures(map(str, measures)) or DEFAULT_MEASURES)
+    judged, wanted = to_qrels(qrels), add_judged_share(list_measures(measures) or DEFAULT_MEASURES)
     found = [treat_otherwise(one, run, judged, wanted) for one, run in _evaluate(runs, judged, wanted)]
     for caution in collect_cautions(found):
         warn(caution, stacklevel=2)
     return dict(zip(list(runs)[1:], compare_runs(found), strict=True))
 
 
-def plot(runs: Mapping[str, Any], qrels: Any, measures: Sequence[Any] = ("nDCG@10", "R@100")) -> "Figure":
+def plot(runs: Mapping[str, Any], qrels: Any, measures: Any = ("nDCG@10", "R@100")) -> "Figure":
     """Draw the means of runs with intervals, differences of topics, and recall against depth, as `keystone plot` does.
 
     `runs` has runs by name. Returns Matplotlib's figure, which a notebook shows and `savefig` writes.
     """
     from keystone.runs.report.plots import RECALL_DEPTHS, draw_runs
 
-    bars = parse_measures(map(str, measures))
+    bars = list_measures(measures)
     depths = parse_measures(f"R@{depth}" for depth in RECALL_DEPTHS)
     measured = _evaluate(runs, to_qrels(qrels), list(dict.fromkeys([*bars, *depths])))
     return draw_runs([one for one, _ in measured], list(map(str, bars)))

@@ -19,9 +19,9 @@ from keystone.indexing.index import Index
 from keystone.indexing.io.hub import to_local
 from keystone.indexing.types import describe_id, has_lone_surrogate, is_id
 from keystone.retrieval.types import Query
-from keystone.runs.config.read import read_config
-from keystone.runs.config.run_config import RunConfig
-from keystone.runs.config.sections import Answer, Fusion, Retrieval
+from keystone.runs.config.read import PRESETS, read_config, read_preset
+from keystone.runs.config.run_config import RunConfig, chooses_depth
+from keystone.runs.config.sections import MOST_CHOSEN_ROWS, Answer, Fusion, Retrieval
 from keystone.runs.trec.types import Qrels, Run
 
 _OPTION = re.compile(r"^--(?:set )?", re.MULTILINE)
@@ -41,6 +41,13 @@ def check_path(value: Any, name: str) -> Path:
         raise UserError(f"{name}: found {type(value).__name__}, expected a path") from None
 
 
+def check_paths(value: Any, name: str) -> list[Path]:
+    """Return a list of paths, each as from `check_path`. `UserError` for a single path, too."""
+    if isinstance(value, str | bytes | os.PathLike) or not isinstance(value, Iterable):
+        raise UserError(f"{name}: found {type(value).__name__}, expected a list of paths")
+    return [check_path(path, name) for path in value]
+
+
 def read_settings(path: Path | None, settings: Mapping[str, Any], preset: Any) -> RunConfig:
     """Lay settings over a file and a preset, as `read_config` does. `UserError` names settings as Python does."""
     if not isinstance(preset, str | None):
@@ -52,9 +59,20 @@ def read_settings(path: Path | None, settings: Mapping[str, Any], preset: Any) -
         raise UserError(_OPTION.sub("", str(error))) from None
 
 
+def lay_over_preset(preset: Any, settings: Mapping[str, Any]) -> RunConfig:
+    """Lay settings over those of a preset, or over the defaults for None."""
+    below = read_preset(preset) if preset in PRESETS else {}
+    return read_settings(None, lower_depths(below, settings), preset)
+
+
 def change_settings(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     """Lay settings over those of a configuration that differ from the defaults."""
-    return read_settings(None, _merge(base.model_dump(exclude_unset=True), settings), None)
+    own = base.model_dump(exclude_unset=True)
+    if isinstance(base.retrieval.systems, dict):
+        own["retrieval"]["systems"] = base.retrieval.list_own_settings()
+    if base.has_default_choice:
+        del own["fusion"]["depth"]
+    return read_settings(None, _merge(own, lower_depths(own, settings)), None)
 
 
 def _merge(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,21 +83,26 @@ def _merge(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
-def lower_depths(config: RunConfig | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+def lower_depths(below: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Let the depths that cannot exceed a given one follow it: `retrieval.depth`, `fusion.depth`, `answer.documents`.
 
-    A depth that is given itself stays. `config` has those that are not given; None: the defaults.
+    A depth that is given itself stays, and one that the track has chosen is still chosen. `below` are the settings that
+    these are laid over.
     """
     found, limit = dict(settings), None
+    track = settings.get("track", below.get("track", RunConfig.model_fields["track"].default))
     for part, key in (("retrieval", "depth"), ("fusion", "depth"), ("answer", "documents")):
-        own = settings.get(part, {})
+        own, kept = settings.get(part, {}), below.get(part, {}).get(key, _DEFAULTS[part])
         if not isinstance(own, Mapping):
             break
-        kept = getattr(getattr(config, part), key) if config else _DEFAULTS[part]
-        given = own.get(key, kept)
-        if key not in own and limit is not None and limit < kept:
-            found[part] = {**own, key: limit}
+        chosen = part == "fusion" and chooses_depth(track) and key not in below.get(part, {})
+        long = isinstance(kept, Mapping)  # {choose: expected, most: 1000}
+        number = MOST_CHOSEN_ROWS if chosen else kept.get("most", MOST_CHOSEN_ROWS) if long else kept
+        given = own.get(key, number)
+        if key not in own and limit is not None and limit < number:
             given = limit
+            if not chosen:
+                found[part] = {**own, key: {"most": limit} if long else limit}
         limit = given if type(given) is int and (key in own or limit is not None) else None
     return found
 

@@ -219,8 +219,8 @@ def to_pandas(value: Any) -> Any:
     | `Qrels` | `qid`, `docno`, `label`, and `iteration` if the judgments name subtopics |
     | `Evaluation` | a column for each measure; a row for each topic, with its id as the index |
     | evaluations | a column for the mean of each measure; a row for each run, with its name as the index |
-    | topics | `qid`, `query` |
-    | queries | `qid`, `query`, `qtopic` (the topic's id), `qsparse`, `qdense`, `qpassage` |
+    | topics | `qid`, `query`, and `qtranslations` if one has any |
+    | queries | as topics, `qtopic` (the topic's id), `qsparse`, `qdense`, `qpassage` |
     | answers | `qid`, `qanswer` (with numbers of citations), `qcitations` (the cited ids by number) |
 
     `UserError` for any other value.
@@ -290,7 +290,10 @@ def _list_qrels_columns(qrels: Qrels) -> Columns:
 
 
 def _list_topic_columns(topics: Sequence[Topic]) -> Columns:
-    return {"qid": [topic.id for topic in topics], "query": [topic.narrative for topic in topics]}
+    columns: dict[str, Any] = {"qid": [topic.id for topic in topics], "query": [topic.narrative for topic in topics]}
+    if any("translations" in topic.record for topic in topics):
+        columns["qtranslations"] = [topic.record.get("translations") for topic in topics]
+    return columns
 
 
 def _list_query_columns(queries: Sequence[Query]) -> Columns:
@@ -302,6 +305,8 @@ def _list_query_columns(queries: Sequence[Query]) -> Columns:
         "qdense": "dense_text",
         "qpassage": "passage",
     }
+    if any(query.translations for query in queries):
+        fields["qtranslations"] = "translations"
     return {name: [getattr(query, field) for query in queries] for name, field in fields.items()}
 
 

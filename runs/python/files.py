@@ -1,7 +1,7 @@
 """Files for Python: topics, runs and judgments read and written, runs measured, submissions validated."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from keystone.indexing.errors import UserError
@@ -9,7 +9,7 @@ from keystone.indexing.types import describe_id, is_id
 from keystone.retrieval.types import Topic
 from keystone.runs.evaluation import evaluate as evaluation
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.measures import DEFAULT_MEASURES, parse_measures
+from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, parse_measures
 from keystone.runs.pipeline.track_of_file import find_track
 from keystone.runs.python.checks import check_distinct, check_id, check_path
 from keystone.runs.python.conversions import to_qrels, to_run, to_topics
@@ -64,6 +64,12 @@ def write_qrels(path: AnyPath, qrels: Any) -> None:
     run_files.write_qrels(check_path(path, "path"), to_qrels(qrels))
 
 
+def list_measures(value: Any) -> tuple[Measure, ...]:
+    """Parse measures by their names, or those of ir_measures; one may stand alone. `UserError` for an unknown one."""
+    many = isinstance(value, Iterable) and not isinstance(value, str)
+    return parse_measures(map(str, value if many else [value]))
+
+
 def evaluate(run: Any, qrels: Any, measures: Any = ()) -> Evaluation:
     """Measure a run by names such as `nDCG@10`, or by one name; without names, by those of `keystone evaluate`.
 
@@ -71,9 +77,7 @@ def evaluate(run: Any, qrels: Any, measures: Any = ()) -> Evaluation:
     topic has a relevant document, a measure that needs one is NaN, and a warning says so. `UserError` for an unknown
     measure.
     """
-    if not isinstance(measures, list | tuple | set | frozenset | Iterator):
-        measures = [measures]  # ir_measures' own look as if they could be iterated over
-    run, wanted = to_run(run), parse_measures(map(str, measures)) or DEFAULT_MEASURES
+    run, wanted = to_run(run), list_measures(measures) or DEFAULT_MEASURES
     return evaluation.evaluate(run.tag, run, to_qrels(qrels), wanted)
 
 

@@ -4,6 +4,7 @@ A frame has a row for each query (`qid`, `query`), or for each document of each 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -128,15 +129,25 @@ def _name_ids(frame: Any) -> Any:
 
 
 def _list_topics(frame: Any) -> list[Topic]:
-    return to_topics(_take_queries(frame)) if len(frame) else []
+    if not len(frame):
+        return []
+    own = _take_queries(frame)
+    topics = to_topics(own)
+    if "qtranslations" not in own.columns:
+        return topics
+    given = zip(topics, own["qtranslations"], strict=True)
+    return [replace(topic, record={"translations": texts}) for topic, texts in given]
 
 
 def _list_queries(frame: Any) -> list[Query]:
     """List the queries of a frame: those of `decompose` as they were made, others as narratives."""
     if "qtopic" not in frame.columns:
         return [make_narrative_query(topic) for topic in _list_topics(frame)]
-    columns = ["qtopic", "qid", "query", "qsparse", "qdense", "qpassage"]
-    return [Query(*row) for row in frame[columns].drop_duplicates("qid").itertuples(index=False, name=None)]
+    own, columns = frame.drop_duplicates("qid"), ["qtopic", "qid", "query", "qsparse", "qdense", "qpassage"]
+    queries = [Query(*row) for row in own[columns].itertuples(index=False, name=None)]
+    if "qtranslations" not in frame.columns:
+        return queries
+    return [replace(one, translations=pairs) for one, pairs in zip(queries, own["qtranslations"], strict=True)]
 
 
 def _make_empty(frame: Any, names: tuple[str, ...]) -> Any:

@@ -8,6 +8,7 @@ from warnings import warn
 from keystone.generation.grading.umbrela import JudgeSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation import rubrics as rubric_steps
 from keystone.runs.evaluation import tune as tuning
@@ -17,7 +18,7 @@ from keystone.runs.evaluation.arena.play import RULES, run_battles
 from keystone.runs.evaluation.arena.tournament import Leaderboard, Settings
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.judging.judge import judge_pool, pool_runs
-from keystone.runs.evaluation.measures import add_judged_share, parse_measures
+from keystone.runs.evaluation.measures import add_judged_share
 from keystone.runs.evaluation.nuggets import files as nugget_files
 from keystone.runs.evaluation.nuggets.files import NuggetBank
 from keystone.runs.evaluation.nuggets.judge import Judgments, assign_banks, create_banks_for
@@ -27,11 +28,12 @@ from keystone.runs.evaluation.tune import Trials, Tuning
 from keystone.runs.evaluation.weights import tune_weights
 from keystone.runs.pipeline.grade_files import gather_qrels
 from keystone.runs.pipeline.model_runner import open_model_runner
-from keystone.runs.python.checks import check_config, check_path, write_override
+from keystone.runs.python.checks import check_config, check_path, check_paths, write_override
 from keystone.runs.python.conversions import to_qrels, to_run, to_topics
-from keystone.runs.python.files import AnyPath
+from keystone.runs.python.files import AnyPath, list_measures
 from keystone.runs.python.steps import THREADS, open_job_of
 from keystone.runs.trec.types import Qrels
+from keystone.runs.wording import plural
 
 T = TypeVar("T")
 
@@ -42,7 +44,7 @@ def tune(
     tries: Mapping[str, Sequence[Any]] | None = None,
     *,
     weights: bool = False,
-    measures: Sequence[Any] = ("nDCG@10", "R@100"),
+    measures: Any = ("nDCG@10", "R@100"),
     folds: int = 5,
     skip_own: bool = False,
 ) -> Tuning:
@@ -58,7 +60,7 @@ def tune(
         if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
             raise UserError(f"tries: {key}: found {values!r:.100}, expected a list of values")
     attempts = [write_override(key, list(values)) for key, values in (tries or {}).items()]
-    named = add_judged_share(parse_measures(map(str, measures)))
+    named = add_judged_share(list_measures(measures))
     trials = Trials(check_path(qrels, "qrels"), named, attempts or None, folds, skip_own)
     choose = tune_weights if weights else tuning.tune
     return choose(check_path(config, "config"), [], trials, THREADS)
@@ -77,18 +79,22 @@ def judge(
     """Judge the first `depth` documents of each run by a model (UMBRELA), as `keystone judge` does.
 
     `runs` are anything that `to_run` takes. The model grades each document `repeats` times, and the median counts. With
-    `cascade`, a second prompt is asked, and a third if two grades differ by 2 or more. A warning names a document
-    without a grade.
+    `cascade`, a second prompt is asked, and a third if two grades differ by 2 or more. Warnings name a document without
+    a grade, and a topic of the runs that `topics` lack. `UserError` for repeats with a fixed temperature or seed.
     """
     if cascade and repeats > 1:
         raise UserError(f"judge: found cascade and repeats {repeats}, expected one of them")
     check_config(config).require_model()
+    config.refuse_fixed_samples(repeats)
     if isinstance(runs, str | Mapping) or not isinstance(runs, Sequence) or not runs:
         raise UserError(f"runs: found {type(runs).__name__}, expected a list of runs")
     pool = pool_runs([to_run(run) for run in runs], depth)
     judged_topics = [topic for topic in to_topics(topics) if topic.id in pool]
     if not judged_topics:
         raise UserError("topics: found none of the topics of the runs")
+    if missing := sorted(pool.keys() - {topic.id for topic in judged_topics}):
+        lost_topics = plural(len(missing), "topic")
+        warn(f"judge: {lost_topics} of the runs without a narrative, such as {missing[0]}", stacklevel=2)
     with open_job_of(index, judged_topics, config) as (job, ask):
         found = judge_pool(job, ask, pool, JudgeSettings(repeats, cascade))
     if lost := [*found.failures, *(f"the index has no document {doc_id}" for doc_id in found.unknown)]:
@@ -108,9 +114,12 @@ def judge_battles(
     """Judge answers of several runs against each other, as `keystone judge battles` does; returns the leaderboard.
 
     `answers` are files or run directories. The model of `config` judges, or rules if it is None. `topics` are the
-    narratives that the files do not tell. Warnings name missing answers, and battles without a verdict.
+    narratives that the files do not tell. Warnings name missing answers, and battles without a verdict. `UserError` for
+    repeats with a fixed temperature or seed.
     """
-    paths = [check_path(path, "answers") for path in answers]
+    if config is not None:
+        check_config(config).refuse_fixed_samples(repeats)
+    paths = check_paths(answers, "answers")
     known = {one.id: one.narrative for one in to_topics(topics)} if topics is not None else find_narratives(paths)
     played = Settings(both_orders=both_orders, repeats=repeats, adaptive=adaptive)
     sets, narratives = read_answer_sets(paths, known)
@@ -137,17 +146,17 @@ def create_nuggets(
 
 def assign_nuggets(answers: Sequence[AnyPath], nuggets: Sequence[NuggetBank], config: RunConfig) -> list[NuggetBank]:
     """Assign nuggets to the answers of files or run directories by a model; returns those of each run and topic."""
-    paths = [check_path(path, "answers") for path in answers]
+    paths = check_paths(answers, "answers")
     with open_model_runner(check_config(config), None) as ask:
         return _warned(assign_banks(paths, nuggets, "nuggets", ask))
 
 
-def score_nuggets(assigned: Sequence[NuggetBank], topics: Collection[str] = ()) -> list[Evaluation]:
+def score_nuggets(assigned: Sequence[NuggetBank], topics: Collection[str | Topic] = ()) -> list[Evaluation]:
     """Score runs from the nuggets that are assigned to their answers: A, V, W and their strict forms.
 
-    `topics` are the ids of all topics; a topic without an answer counts 0. Without them, they are those of `assigned`.
+    `topics` are all topics, or their ids; one without an answer counts 0. Without them, they are those of `assigned`.
     """
-    return score_banks(assigned, topics)
+    return score_banks(assigned, _list_ids(topics))
 
 
 def read_nuggets(path: AnyPath) -> list[NuggetBank]:
@@ -164,14 +173,14 @@ def write_nuggets(path: AnyPath, nuggets: Sequence[NuggetBank], form: str = "nug
 
 def assign_rubrics(answers: Sequence[AnyPath], rubrics: Sequence[Rubric], config: RunConfig | None) -> list[Rubric]:
     """Grade the answers of files or run directories by rubrics, by a model, or without a configuration by rules."""
-    paths = [check_path(path, "answers") for path in answers]
+    paths = check_paths(answers, "answers")
     with open_model_runner(check_config(config), None) if config is not None else nullcontext() as ask:
         return _warned(rubric_steps.assign_rubrics(paths, rubrics, "rubrics", ask))
 
 
-def score_rubrics(graded: Sequence[Rubric], topics: Collection[str] = ()) -> list[Evaluation]:
+def score_rubrics(graded: Sequence[Rubric], topics: Collection[str | Topic] = ()) -> list[Evaluation]:
     """Score runs from graded rubrics, with three grades and with two. `topics` are as for `score_nuggets`."""
-    return rubric_steps.score_rubrics(graded, topics)
+    return rubric_steps.score_rubrics(graded, _list_ids(topics))
 
 
 def read_rubrics(path: AnyPath) -> list[Rubric]:
@@ -184,6 +193,10 @@ def write_rubrics(path: AnyPath, rubrics: Sequence[Rubric], form: str = "ragdoll
     if form not in rubric_steps.FORMS:
         raise UserError(f"form: found {form!r}, expected one of {', '.join(rubric_steps.FORMS)}")
     rubric_steps.write_rubrics(check_path(path, "path"), rubrics, form)
+
+
+def _list_ids(topics: Collection[str | Topic]) -> list[str]:
+    return [one.id if isinstance(one, Topic) else one for one in topics]
 
 
 def _warned(found: tuple[list[T], list[str]]) -> list[T]:

@@ -52,7 +52,7 @@ from keystone.runs.python.checks import (
     check_path,
     check_queries,
     check_ranked,
-    lower_depths,
+    lay_over_preset,
     read_settings,
 )
 from keystone.runs.python.conversions import to_run, to_topics
@@ -86,9 +86,9 @@ def configure(preset: str | RunConfig | None = None, **settings: Any) -> RunConf
     cannot be.
     """
     if isinstance(preset, RunConfig):
-        return change_settings(preset, lower_depths(preset, settings))
+        return change_settings(preset, settings)
     named = {"run_id": "python", "index": "index", "topics": "topics.jsonl"}
-    return read_settings(None, {**named, **(settings if preset else lower_depths(None, settings))}, preset)
+    return lay_over_preset(preset, {**named, **settings})
 
 
 def open_index(folder: AnyPath, *, encoder: Encode | None = None) -> Index:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, overload
 from warnings import warn
 
+import numpy as np
 import orjson
 
 from keystone.generation.queries.compose import make_narrative_query
@@ -32,7 +33,7 @@ from keystone.retrieval.types import Query, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.python import steps
 from keystone.runs.python.callables import Encode, name_encoder
-from keystone.runs.python.checks import check_id, check_index, check_path
+from keystone.runs.python.checks import check_config, check_id, check_index, check_path
 from keystone.runs.python.conversions import to_topics
 from keystone.runs.python.files import AnyPath
 from keystone.runs.trec.types import Run
@@ -186,6 +187,8 @@ def _write_documents(documents: Any, named: bool = False) -> Iterator[tuple[Path
 def documents(index: Index, ids: Iterable[str]) -> list[Document]:
     """Read documents by their ids: each has a `text`, a `title` and `segments`. `UserError` for an unknown id."""
     store, wanted = open_store(check_index(index)), [ids] if isinstance(ids, str) else list(ids)
+    for other in (one for one in wanted if not isinstance(one, str)):
+        check_id(other, "ids")
     rows = store.rows(wanted)
     if missing := [name for name, row in zip(wanted, rows.tolist(), strict=True) if row < 0]:
         raise NotFound(f"ids: found {missing[0]!r}, which is no document of {index!r}")
@@ -213,14 +216,16 @@ def search(index: Index, queries: Any, config: RunConfig | None = None, *, k: in
     | anything that `to_topics` takes, such as a list of texts | a `Run` with the `k` best documents of each topic |
     | a list of `Query` | a dictionary with a `Run` for each system by its name, as deep as `config` says |
 
-    For texts, the rankings of all systems are fused. All queries are searched in one batch.
+    For texts, the rankings of all systems are fused, and `k` above a depth of `config` raises it, up to 100,000. All
+    queries are searched in one batch.
     """
     if not isinstance(queries, str | Mapping) and not hasattr(queries, "columns") and isinstance(queries, Iterable):
         queries = list(queries)
         if any(isinstance(one, Query) for one in queries):
             return steps.search(index, queries, config)
-    if not isinstance(k, int) or k < 1:
+    if not isinstance(k, int | np.integer) or k < 1:
         raise UserError(f"k: found {k!r}, expected the number of documents, 1 or more")
+    config = (steps.configure() if config is None else check_config(config)).deepen(int(k))
     topics = to_topics([queries] if isinstance(queries, str) else queries)
     own = [make_narrative_query(topic) for topic in topics]
     runs = steps.search(index, own, config)
@@ -243,6 +248,8 @@ def _make_folder() -> Path:
 def _list_documents(value: Any, named: bool) -> Iterator[Any]:
     """List documents as records with names; a text gets its place as id, unless documents must be `named`."""
     if hasattr(value, "columns"):
+        if not hasattr(value, "astype"):
+            raise UserError(f"documents: found {type(value).__name__}, expected a data frame of pandas")
         value = value.astype(object).where(value.notna(), None).to_dict("records")
     if isinstance(value, str | PathLike) or not isinstance(value, Iterable):
         found = f"documents: found {type(value).__name__}"

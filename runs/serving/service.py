@@ -74,15 +74,29 @@ class Engine:
         """Run work for a caller in another event loop. If the caller is cancelled, so is the work."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
-    async def perform(self, topic: Topic, stages: Sequence[StageKind], take: Callable[[Values], T]) -> T:
-        """Perform stages for a narrative; returns what `take` takes from their values."""
+    async def rank(self, query: Query, method: str, depth: int) -> Hits:
+        """Rank documents for a query, to this depth at least: by one system, or by all for `hybrid`."""
+        batches = self.systems.get(method, self.hybrid)
+        if depth <= self.job.config.retrieval.depth:
+            return await batches.ask(query)
+        job = replace(self.job, config=self.job.config.deepen(depth))  # the queries of a batch have one depth
+        alone = Batches(_search_by(method if method in self.systems else None, job), 1, self.searches.java)
+        found = await alone.ask(query)
+        batches.count_on(alone)
+        return found
+
+    async def perform(
+        self, topic: Topic, stages: Sequence[StageKind], take: Callable[[Values], T], depth: int = 1
+    ) -> T:
+        """Perform stages for a narrative, with rankings of at least `depth`; returns what `take` takes of them."""
 
         def work(job: Job, run_with_model: RunWithModel) -> T:
             values, means = MemoryValues(job), share_means(self.searches, run_with_model)
             perform(values, run_with_model, lambda kind: kind in stages, means)
             return take(values)
 
-        return await work_on_topic(self.job, self.model, topic, work)
+        job = replace(self.job, config=self.job.config.deepen(depth))
+        return await work_on_topic(job, self.model, topic, work)
 
 
 @contextmanager
@@ -250,12 +264,11 @@ async def search(
     topic, engine = Topic(TOPIC_ID, text), service.engine
     if method == "decomposed":
         work = engine.perform(
-            topic, NARRATIVE_STAGES, lambda values: list_hits(values.job.store, values.get(NARRATIVE_FILE), 0)
+            topic, NARRATIVE_STAGES, lambda values: list_hits(values.job.store, values.get(NARRATIVE_FILE), 0), k
         )
         found: Hits = await engine.run(work)
     else:
-        query = make_narrative_query(topic)
-        found = await engine.run((engine.hybrid if method == "hybrid" else engine.systems[method]).ask(query))
+        found = await engine.run(engine.rank(make_narrative_query(topic), method, k))
     return found[:k]
 
 

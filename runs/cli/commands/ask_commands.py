@@ -35,7 +35,7 @@ def search(
     from keystone.runs.report.passages import Result, choose_passage, format_json, format_result
 
     _check_text("TEXT", text)
-    settings = make_config(None, set or [], None, Path("-"), folder)
+    settings = make_config(None, set or [], None, Path("-"), folder).deepen(top)
     job = make_job(settings, open_index(folder), [Topic(TOPIC_ID, text)], CORES)
     ranking = rank_narratives(job).top(top)
     documents = job.store.get(ranking.docs)

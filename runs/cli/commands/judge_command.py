@@ -18,9 +18,9 @@ from keystone.runs.cli.options import (
     check_outputs,
     check_run_outputs,
     find_run_files,
+    name_config,
     open_runner,
     read_model_settings,
-    refuse_fixed_samples,
 )
 from keystone.runs.report.say import say, say_result, say_warnings
 from keystone.runs.wording import plural
@@ -105,9 +105,9 @@ def battles(
         files, played = answers, Settings(seed, both_orders, repeats, adaptive)
         settings = None if rules else read_model_settings(config, set)
         if settings is not None:
-            refuse_fixed_samples(settings, repeats)
+            settings.refuse_fixed_samples(repeats)
             settings.require_model(f"{MISSING_MODEL}, or --rules")
-        read = [*(path for path in answers if not path.is_dir()), topics, config]
+        read = [*(path for path in answers if not path.is_dir()), topics, name_config(config)]
         check_run_outputs(settings, read, {"--out": out, "--plot": plot})
         known = read_narratives(answers, topics) if topics else find_narratives(answers)
         sets, narratives = read_answer_sets(answers, known)
@@ -218,8 +218,9 @@ def judge_runs(
     ordered_by, runs = parse_measure(measure), find_run_files(runs)
     settings = read_config(config, ["run_id=judge", *(set or ())] if config is None else set)
     settings.require_model()
-    refuse_fixed_samples(settings, repeats)
-    check_run_outputs(settings, [*runs, config, against], {"--out": out, "the record of --out": name_record(out)})
+    settings.refuse_fixed_samples(repeats)
+    read, outputs = [*runs, name_config(config), against], {"--out": out, "the record of --out": name_record(out)}
+    check_run_outputs(settings, read, outputs)
     pool = Pool({path: read_unsorted_run(path) for path in runs}, depth)
     if against is not None:
         read_qrels(against)
@@ -270,7 +271,8 @@ def use(
     from keystone.runs.report.terminal import print_cautions, print_evaluations
 
     settings = read_model_settings(config, set)
-    read = [*(path for path in [*files, questions] if path is None or not path.is_dir()), topics, references, config]
+    given = [path for path in [*files, questions] if path is None or not path.is_dir()]
+    read = [*given, topics, references, name_config(config)]
     check_run_outputs(settings, read, {f"the judgments of {path}:": name_use_file(path) for path in files})
     asked = read_asked(files, questions, topics)
     with open_runner(settings, "Judging", quiet) as with_model:
@@ -305,7 +307,7 @@ def pair(
     from keystone.runs.report.judging import describe_summary, print_pair
 
     settings = read_model_settings(config, set)
-    check_run_outputs(settings, [first, second, topics, config], {"--out": out})
+    check_run_outputs(settings, [first, second, topics, name_config(config)], {"--out": out})
     narratives = read_narratives([first, second], topics)
     with open_runner(settings, "Judging", quiet) as with_model:
         found, judged = judge_pair((first, second), narratives, settings, with_model)

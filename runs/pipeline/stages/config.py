@@ -13,9 +13,12 @@ from keystone.runs.pipeline.values import Artifact
 
 
 def write_config(path: Path, config: RunConfig) -> None:
-    """Write a configuration as a YAML file, with all defaults."""
+    """Write a configuration as a YAML file, with all defaults. Systems leave out what `retrieval` gives them."""
+    plain = config.model_dump(mode="json")
+    if isinstance(config.retrieval.systems, dict):
+        plain["retrieval"]["systems"] = config.retrieval.list_own_settings()
     with write_whole(path) as out:
-        out.write(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True).encode())
+        out.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode())
 
 
 CONFIG_FILE = Artifact(

@@ -373,6 +373,11 @@ def test_a_model_that_is_nowhere_is_refused(name: str) -> None:
         find_checkpoint(name)
 
 
+def test_a_function_that_made_an_index_is_asked_for_again() -> None:
+    with pytest.raises(UserError, match=r"is a function of the program .* open_index\(folder, encoder=\.\.\.\)"):
+        find_checkpoint("encode.<locals>.<lambda> 1a2b3c4d")
+
+
 def test_a_model_without_the_head_that_is_needed_is_refused(tmp_path: Path) -> None:
     name = str(write_checkpoint(tmp_path / "model"))
     with pytest.raises(UserError, match=r"found BertModel, expected a masked language model"):

@@ -52,6 +52,12 @@ def test_search_takes_settings_and_says_that_it_found_nothing(index: Index, caps
     assert capsys.readouterr() == ("", "no document was found\n")
 
 
+def test_search_prints_as_many_documents_as_are_asked_for(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["retrieval.systems=[bm25]", "retrieval.depth=2", "fusion.depth=1", "answer.documents=1"]
+    search(index.folder, QUESTION, top=4, set=few, json=True)
+    assert len(read_json(capsys)["passages"]) == 4
+
+
 @pytest.mark.slow
 def test_ask_answers_as_the_command_answer_does(
     index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -16,6 +16,7 @@ from keystone.runs.config.read import PRESETS, read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.config.sections import Answer, Fusion, Queries, Retrieval
 from keystone.runs.pipeline.job import describe_settings
+from keystone.runs.pipeline.stages.config import write_config
 
 MINIMAL = "run_id: r1\nindex: some/index\ntopics: topics.jsonl\n"
 
@@ -50,6 +51,15 @@ def test_a_run_directory_stands_for_its_configuration(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text(MINIMAL)
     with pytest.raises(UserError, match=r"found config\.yaml, other\.yaml in it"):
         read_config(tmp_path)
+
+
+def test_a_new_setting_reaches_the_systems_of_a_written_configuration(tmp_path: Path) -> None:
+    systems = "retrieval.systems={a: {kind: bm25}, b: {kind: bm25, k1: 0.9}, c: {kind: dense}}"
+    settings = ["run_id=r", "index=i", "topics=t", systems, "retrieval.b=0.5"]
+    config, new = read_config(None, settings), ["retrieval.k1=1.2", "retrieval.b=0.75", "retrieval.best_passages=1"]
+    write_config(tmp_path / "config.yaml", config)
+    assert read_config(tmp_path) == config
+    assert read_config(tmp_path, new).retrieval == read_config(None, [*settings, *new]).retrieval
 
 
 @pytest.mark.parametrize("name", PRESETS)

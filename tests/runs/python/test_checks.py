@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ir_measures
 import numpy as np
 import pandas as pd
 import pytest
 
 import keystone
 from keystone.indexing.index import Index
+from keystone.runs.python.files import list_measures
 from keystone.runs.python.steps import fuse_queries
 from keystone.runs.trec.doc_ids import encode_ids
 from keystone.runs.trec.types import make_qrels, make_run
@@ -94,6 +96,9 @@ def run_of(*query_ids: str) -> keystone.Run:
         (lambda: keystone.to_ir_measures([]), "to_ir_measures: found list, expected a Run or Qrels"),
         (lambda: keystone.evaluate([], []), "qrels: found no row, expected judgments"),
         (lambda: keystone.open_index(INDEX), "folder: found Index, expected a path"),
+        (lambda: keystone.assign_nuggets("a.jsonl", [], CONFIG), "answers: found str, expected a list of paths"),
+        (lambda: keystone.assign_rubrics(Path("a.jsonl"), [], None), "answers: found .*Path, expected a list of paths"),
+        (lambda: keystone.judge_battles(5), "answers: found int, expected a list of paths"),
         (lambda: keystone.read_run(None), "path: found NoneType, expected a path"),
         (lambda: keystone.read_topics(["t.jsonl"]), "path: found list, expected a path"),
         (lambda: keystone.validate(None, {"1": "x"}), "path: found NoneType, expected a path"),
@@ -126,11 +131,64 @@ def test_a_run_that_could_not_be_read_again_is_not_written(run: Any, message: st
     assert not list(tmp_path.iterdir())
 
 
-def test_one_measure_of_ir_measures_is_measured() -> None:
-    import ir_measures
+@pytest.mark.parametrize("measures", ["nDCG@10", ir_measures.nDCG @ 10, ("nDCG@10",), np.array(["nDCG@10"])])
+def test_a_measure_may_stand_alone(measures: Any) -> None:
+    assert list(map(str, list_measures(measures))) == ["nDCG@10"]
+    run, qrels = {"1": {"d": 1.0}}, make_qrels({"1": {"d": 1}})
+    assert keystone.evaluate(run, qrels, measures).values["nDCG@10"].tolist() == [1.0]
+    assert keystone.leaderboard({"a": run}, qrels, measures)["nDCG@10"].tolist() == [1.0]
 
-    found = keystone.evaluate({"1": {"d": 1.0}}, make_qrels({"1": {"d": 1}}), ir_measures.nDCG @ 10)
-    assert found.values["nDCG@10"].tolist() == [1.0]
+
+def test_a_new_setting_of_a_section_reaches_the_systems_that_do_not_set_it() -> None:
+    systems = {"a": {"kind": "bm25"}, "b": {"kind": "bm25", "k1": 0.9}, "c": {"kind": "dense", "depth": 9}}
+    before = keystone.configure(retrieval={"systems": systems, "b": 0.5})
+    new = {"k1": 1.2, "b": 0.75, "depth": 200, "first_passage_weight": 0}
+    wanted = keystone.configure(retrieval={"systems": systems, **new}).retrieval.systems
+    assert keystone.configure(before, retrieval=new).retrieval.systems == wanted
+    assert keystone.configure(keystone.configure(before, run_id="r"), retrieval=new).retrieval.systems == wanted
+
+
+@pytest.mark.parametrize(
+    ("steps", "choose", "depth"),
+    [
+        ([{"track": "rag26", "retrieval": {"depth": 50}}], "expected", 50),
+        ([{"track": "rag26"}, {"retrieval": {"depth": 500}}], "expected", 500),
+        ([{"track": "rag26", "retrieval": {"depth": 50}}, {"retrieval": {"depth": 500}}], "expected", 500),
+        ([{}, {"track": "rag26", "retrieval": {"depth": 50}}], "expected", 50),
+        ([{"track": "rag26"}, {"track": "rag25"}], None, 100),
+        ([{"track": "rag26"}, {"track": "rag25", "retrieval": {"depth": 50}}], None, 50),
+        (
+            [{"track": "rag26", "fusion": {"choice": {"choose": "threshold"}}}, {"retrieval": {"depth": 50}}],
+            "threshold",
+            50,
+        ),
+        ([{"track": "rag26", "fusion": {"depth": 70}}, {"retrieval": {"depth": 50}}], None, 50),
+    ],
+)
+def test_a_changed_configuration_still_chooses_depths_as_its_track_does(
+    steps: list[dict[str, Any]], choose: str | None, depth: int
+) -> None:
+    config = None
+    for settings in steps:
+        config = keystone.configure(config, **settings)
+    assert config is not None
+    assert (config.fusion.choice and config.fusion.choice.choose, config.fusion.depth) == (choose, depth)
+
+
+def test_depths_of_a_preset_follow_a_smaller_one() -> None:
+    config = keystone.configure("bm25", retrieval={"depth": 10})
+    assert (config.retrieval.depth, config.fusion.depth, config.answer.documents) == (10, 10, 10)
+    assert keystone.configure("bm25", track="none").fusion.depth == 1000
+
+
+def test_a_deeper_search_keeps_the_depth_that_a_system_sets_itself() -> None:
+    systems = {"a": {"kind": "bm25"}, "b": {"kind": "bm25", "depth": 2}}
+    config = keystone.configure(retrieval={"depth": 5, "systems": systems})
+    deeper = config.deepen(50)
+    assert {name: one.depth for name, one in deeper.retrieval.make_systems().items()} == {"a": 50, "b": 2}
+    assert (deeper.retrieval.depth, deeper.fusion.depth) == (50, 50)
+    assert config.deepen(5) is config
+    assert keystone.configure().deepen(10**9).retrieval.depth == 100_000
 
 
 @pytest.mark.parametrize(

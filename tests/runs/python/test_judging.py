@@ -21,6 +21,8 @@ from tests.runs.evaluation.nuggets.test_nuggets_command import answer_by_server
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import Server, serving
 
+MODEL = {"name": "m", "urls": ["http://127.0.0.1:9/v1"], "extra": {"temperature": 0}}
+FIXED = keystone.configure(model=MODEL)
 QRELS = "1 0 bees 3\n1 0 flowers 2\n1 0 wasps 1\n2 0 volcano 2\n"
 
 
@@ -36,8 +38,9 @@ def configure(server: Server, out: Path) -> RunConfig:
 
 def test_judgments_are_those_of_the_command(index: Index, topics: Path, tmp_path: Path, server: Server) -> None:
     run, config, made = tmp_path / "a.trec", configure(server, tmp_path / "out"), tmp_path / "judged"
-    run.write_text("1 Q0 bees 1 2 a\n1 Q0 wasps 2 1 a\n2 Q0 volcano 1 2 a\n2 Q0 gone 2 1 a\n")
-    with pytest.warns(UserWarning, match="the index has no document gone"):
+    run.write_text("1 Q0 bees 1 2 a\n1 Q0 wasps 2 1 a\n2 Q0 volcano 1 2 a\n2 Q0 gone 2 1 a\n9 Q0 bees 1 1 a\n")
+    lost = "judge: 1 topic of the runs without a narrative, such as 9"
+    with pytest.warns(UserWarning, match=lost), pytest.warns(UserWarning, match="the index has no document gone"):
         found = keystone.judge(index, keystone.read_topics(topics), [keystone.read_run(run)], config, depth=2)
     model = f"model={{name: m, urls: ['{server.url}'], key_env: NO_KEY}}"
     settings = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}", model]
@@ -59,6 +62,9 @@ def test_nuggets_go_from_judgments_to_scores(index: Index, topics: Path, tmp_pat
         assigned = keystone.assign_nuggets([tmp_path / "answers.jsonl"], banks, config)
     (scored,) = keystone.score_nuggets(assigned)
     assert [scored.mean(name) for name in ("A", "V", "W")] == pytest.approx([0.5, 1.0, 2 / 3])
+    (of_all,) = keystone.score_nuggets(assigned, keystone.read_topics(topics))
+    assert list(of_all.topics) == ["1", "2"]
+    assert of_all.mean("A") == pytest.approx(0.25)
     with pytest.raises(UserError, match="'Bees' is not assigned to an answer"):
         keystone.score_nuggets(banks)
     with pytest.raises(UserError, match="form: found 'x', expected one of nuggetizer"):
@@ -100,6 +106,7 @@ def test_values_to_try_are_a_list_that_yaml_can_hold(values: Any, message: str, 
         ({"runs": "a.trec"}, "runs: found str, expected a list of runs"),
         ({"runs": [{"9": {"bees": 1.0}}]}, "topics: found none of the topics of the runs"),
         ({"config": keystone.configure()}, "model: missing"),
+        ({"config": FIXED, "repeats": 2}, r"model\.extra\.temperature: expected none with 2 repeats"),
     ],
 )
 def test_a_judge_says_what_it_lacks(
@@ -108,3 +115,8 @@ def test_a_judge_says_what_it_lacks(
     given = {"runs": [{"1": {"bees": 1.0}}], "config": configure(server, tmp_path / "out"), **settings}
     with pytest.raises(UserError, match=message):
         keystone.judge(index, keystone.read_topics(topics), **given)  # type: ignore[arg-type]
+
+
+def test_battles_are_not_repeated_with_a_fixed_temperature(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"model\.extra\.temperature: expected none with 3 repeats"):
+        keystone.judge_battles([tmp_path], FIXED, repeats=3)

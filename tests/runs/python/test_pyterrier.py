@@ -11,6 +11,7 @@ import pytest
 import keystone
 from keystone.indexing.index import Index
 from keystone.runs.pipeline.file_names import NARRATIVE
+from keystone.runs.python.frame_steps import _list_queries
 from tests.support import programs
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.models.plain_model import say
@@ -127,6 +128,15 @@ def test_pyterrier_learns_the_columns_that_a_step_takes_and_gives(step: str, ind
 def test_a_wrong_step_or_frame_is_named(step: str, frame: pd.DataFrame, message: str, index: Index) -> None:
     with pytest.raises(keystone.UserError, match=message):
         make(index, step)(frame)
+
+
+def test_translations_go_from_topics_to_queries_and_into_their_search(index: Index) -> None:
+    topic = keystone.Topic("1", NARRATIVES["1"], record={"translations": {"de": "Wie leben Bienen?"}})
+    topics = [topic, keystone.Topic("2", NARRATIVES["2"])]
+    queries = keystone.decompose(index, topics)
+    assert any(query.translations for query in queries)
+    found = make(index, "decompose")(keystone.to_pandas(topics))
+    assert _list_queries(found) == _list_queries(keystone.to_pandas(queries)) == queries
 
 
 def test_a_missing_column_is_an_error_of_pyterrier(index: Index) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,15 @@ def test_a_text_finds_documents_that_can_be_read(made: keystone.Index) -> None:
     assert [one.text for one in keystone.documents(made, ["2", "1"])] == [TEXTS[2], TEXTS[1]]
     with pytest.raises(keystone.UserError, match="ids: found '9', which is no document"):
         keystone.documents(made, ["9"])
+    with pytest.raises(keystone.UserError, match="ids: found the id 0, expected an id as a text"):
+        keystone.documents(made, [0])  # type: ignore[list-item]
+
+
+def test_a_search_finds_as_many_documents_as_are_asked_for(made: keystone.Index) -> None:
+    shallow = keystone.configure(retrieval={"depth": 1})
+    assert len(keystone.search(made, "bees, lava, insects", shallow, k=np.int64(3))) == 3  # type: ignore[call-overload]
+    with pytest.raises(keystone.UserError, match=r"k: found 2\.5, expected the number"):
+        keystone.search(made, "bees", k=2.5)  # type: ignore[call-overload]
 
 
 def test_several_texts_find_a_run_that_can_be_measured(made: keystone.Index) -> None:
@@ -79,6 +89,7 @@ def test_a_document_without_text_is_left_out_with_a_warning() -> None:
     [
         ("corpus.jsonl", "documents: found str, expected a list of texts"),
         ([1], "documents: row 1: found int, expected a text"),
+        (SimpleNamespace(columns=["id", "text"]), "documents: found SimpleNamespace, expected a data frame of pandas"),
         (["a \ud800"], "documents: row 1: "),
         ([], "documents"),
         ([{"id": "1"}], "documents: .*row 1: expected one of the keys text"),

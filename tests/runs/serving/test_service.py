@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import orjson
 import pytest
 
 import keystone
+from keystone.generation.queries.compose import make_narrative_query
 from keystone.generation.types import Sentence
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
@@ -149,6 +151,24 @@ def test_a_long_narrative_has_few_queries_and_lets_others_search_between_them(in
     with open_service(make_config(None, [], None, Path("-"), index.folder), NO_LOG) as service:
         asyncio.run(search_beside(service))
     assert done == ["hybrid", "decomposed"]
+
+
+def test_a_search_finds_as_many_documents_as_are_asked_for(index: Index) -> None:
+    async def search_together(engine: Engine) -> list[int]:
+        query = make_narrative_query(keystone.Topic("1", NARRATIVES["1"]))
+        jobs = [replace(engine.job, config=engine.job.config.deepen(depth)) for depth in (1, 4)]
+        async with engine.searches.java:  # so that both wait for one batch
+            waiting = [asyncio.create_task(engine.searches.search(job, [query])) for job in jobs]
+            await asyncio.sleep(0)
+        return [len((await one)["dense"].docs) for one in waiting]
+
+    few = ["retrieval.depth=2", "fusion.depth=1", "answer.documents=1"]
+    with open_service(make_config(None, few, None, Path("-"), index.folder), NO_LOG) as service:
+        for method in service.methods:
+            found = asyncio.run(operations.search(service, NARRATIVES["1"], 4, method))
+            assert len(found) == 4, method
+        assert asyncio.run(service.engine.run(search_together(service.engine))) == [2, 4]
+        assert service.engine.hybrid.requests == 1
 
 
 @pytest.mark.slow
