@@ -17,7 +17,9 @@ from keystone.indexing.errors import UserError
 _NAMED = re.compile(r"hf:/*([\w.-]+/[\w.-]+)(?:@([\w.-]+))?((?:/[^/:\s]+)*)(:[\w.-]+)?")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _LEFT_OUT = (".gitattributes", "*.py", "*.png", "*.jpg", "*.svg")
-"""The files of a data set that no reader needs."""
+"""The files of a data set that no reader of a corpus needs."""
+_OF_THE_HUB = ".gitattributes"
+"""The file that the hub itself adds to a data set."""
 
 
 class Sent(NamedTuple):
@@ -49,8 +51,8 @@ def fetch_folder(
 ) -> Path:
     """Fetch the files of a data set into a folder, by default one in the hub's cache; returns the folder.
 
-    Only files that match `patterns` are fetched, if there are any. A file that is here already is not fetched again.
-    `UserError` if the hub does not give them.
+    Only files that match `patterns` are fetched, if there are any. The cache leaves out programs and pictures. A file
+    that is here already is not fetched again. `UserError` if the hub does not give them.
     """
     from huggingface_hub import constants, snapshot_download
 
@@ -58,7 +60,7 @@ def fetch_folder(
     with report_hub_errors(lambda reason: _explain(repository, reason)):
         found = snapshot_download(
             repository, repo_type="dataset", revision=revision, local_dir=out or kept, allow_patterns=patterns,
-            ignore_patterns=list(_LEFT_OUT),
+            ignore_patterns=list(_LEFT_OUT) if out is None else _OF_THE_HUB,
         )  # fmt: skip
     return Path(found)
 

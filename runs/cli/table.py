@@ -205,9 +205,10 @@ class Commands(TyperGroup):
         """Parse the arguments of all commands. But for `evaluate`, only the last of several `--qrels` would count.
 
         Three commands wrote JSON by `--json FILE`, and still do. If an argument is a name of the hub, Keystone fetches
-        the data set.
+        the data set, unless the command asks the hub itself.
         """
-        args = [to_local(arg) for arg in args]
+        if args[:1] not in (["push"], ["pull"]):
+            args = [to_local(arg) for arg in args]
         if args[:1] != ["evaluate"] and sum(arg.partition("=")[0] == "--qrels" for arg in args) > 1:
             raise UserError("--qrels: found more than once; expected one file of judgments")
         return super().parse_args(ctx, _name_output(args) if args[:1] in WROTE_JSON or args[:2] in WROTE_JSON else args)

@@ -93,6 +93,7 @@ def push(
     """
     from keystone.indexing.io import hub
 
+    repository = repository.removeprefix("hf:")
     files = hub.list_files_to_push(path)
     if dry_run and json:
         say_result("push", [path], {"out": path, "files": {one.path: one.size_bytes for one in files}})

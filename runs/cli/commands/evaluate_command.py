@@ -37,6 +37,7 @@ from keystone.runs.cli.options import (
     check_outputs,
     check_run_outputs,
     complete_setting,
+    name_config,
     open_runner,
     read_model_settings,
     read_with_budget,
@@ -156,7 +157,7 @@ def evaluate(
     wanted: Sequence[Measure] = [] if answers else _parse_measures(measure, relevant_from, len(runs) > 1)
     if answers:
         settings = read_model_settings(config, set)
-        check_run_outputs(settings, [*runs, references, config], {"--out": out})
+        check_run_outputs(settings, [*runs, references, name_config(config)], {"--out": out})
         take_measures = partial(_evaluate_answers, runs, references, measure or [], settings)
     else:
         assert qrels is not None
@@ -293,7 +294,7 @@ def score(
     if track not in TRACKS:
         raise UserError(f"--track {track}: unknown; expected one of {', '.join(TRACKS)}")
     settings = _read_judge(judge, rules, set, budget)
-    check_run_outputs(settings, [*answers, topics, nuggets, rubrics, qrels, judge], {"--out": out})
+    check_run_outputs(settings, [*answers, topics, nuggets, rubrics, qrels, name_config(judge)], {"--out": out})
     asked = sheets.Asked(answers, TRACKS[track], topics, nuggets, rubrics, qrels, settings, rules)
     given = sheets.read_given(asked)
     if dry_run:

@@ -90,7 +90,7 @@ def validate(
     Example: keystone validate out/my-run --topics topics.jsonl
     """
     from keystone.indexing.index import open_index
-    from keystone.indexing.store import open_store
+    from keystone.retrieval.backends import BACKENDS, open_store
     from keystone.runs.pipeline.track_of_file import find_track
     from keystone.runs.track_rules import TRACKS, set_topic_limits
     from keystone.runs.tracks import validate as rules
@@ -104,7 +104,10 @@ def validate(
         raise UserError(f"--fix {fix}: found {len(found)} files to repair into one, expected one file")
     check_outputs([*files, topics], {"--fix": fix})
     narratives = read_topics(topics)
-    store = open_store(open_index(index)) if index else None
+    opened = open_index(index) if index else None
+    store = open_store(opened) if opened else None
+    if opened and BACKENDS[opened.backend].grows:
+        raise UserError(f"--index {index}: found a server, which does not list its ids; expected an index that does")
     invalid, verdicts = 0, []
     runs: dict[tuple[str, bool], dict[str, Path]] = {}
     for file in found:

@@ -23,6 +23,7 @@ from keystone.runs.cli.options import (
     Sort,
     check_outputs,
     check_run_outputs,
+    name_config,
     open_runner,
     read_model_settings,
 )
@@ -78,7 +79,7 @@ def create(
     if (qrels is None) == (run is None):
         raise UserError("expected --qrels with judgments, or --run with the run whose documents give nuggets")
     settings = read_config(config, set)
-    check_run_outputs(settings, [config, qrels, run], {"--out": out})
+    check_run_outputs(settings, [name_config(config), qrels, run], {"--out": out})
     with open_runner(settings, "Creating nuggets", quiet) as run_with_model:
         if run is not None:
             banks, cautions = create_banks_from_run(settings, run, run_with_model)
@@ -107,7 +108,7 @@ def assign(
     from keystone.runs.evaluation.nuggets.judge import assign_banks
 
     settings = read_model_settings(config, set)
-    check_run_outputs(settings, [*files, nuggets, config], {"--out": out})
+    check_run_outputs(settings, [*files, nuggets, name_config(config)], {"--out": out})
     with open_runner(settings, "Assigning nuggets", quiet) as run_with_model:
         banks, cautions = assign_banks(files, read_nuggets(nuggets), str(nuggets), run_with_model)
     write_nuggets(out, banks)
@@ -133,7 +134,7 @@ def support(
     from keystone.runs.evaluation.nuggets.judge import rate_files, write_cited_answers
 
     settings = read_config(config, set)
-    check_run_outputs(settings, [*files, config], {"--out": out})
+    check_run_outputs(settings, [*files, name_config(config)], {"--out": out})
     with open_runner(settings, "Rating citations", quiet) as run_with_model:
         answers, cautions = rate_files(files, settings, run_with_model)
     write_cited_answers(out, answers)

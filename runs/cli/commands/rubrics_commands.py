@@ -31,6 +31,7 @@ from keystone.runs.cli.options import (
     Sort,
     check_outputs,
     check_run_outputs,
+    name_config,
     open_runner,
     read_model_settings,
 )
@@ -65,7 +66,7 @@ def create(
     from keystone.runs.evaluation.rubrics import create_rubrics, write_rubrics
 
     settings = read_config(config, set)
-    check_run_outputs(settings, [config, qrels], {"--out": out})
+    check_run_outputs(settings, [name_config(config), qrels], {"--out": out})
     with open_runner(settings, "Creating rubrics", quiet) as run_with_model:
         made, cautions = create_rubrics(settings, qrels, relevant_from, run_with_model)
     if not made:
@@ -94,7 +95,7 @@ def assign(
     if rules and (config is not None or set):
         raise UserError("--rules: found a model too, expected either --rules or --config and --set")
     settings = None if rules else read_model_settings(config, set)
-    check_run_outputs(settings, [*files, rubrics, config], {"--out": out})
+    check_run_outputs(settings, [*files, rubrics, name_config(config)], {"--out": out})
     with open_runner(settings, "Grading answers", quiet) if settings else nullcontext() as run_with_model:
         graded, cautions = assign_rubrics(files, read_rubrics(rubrics), str(rubrics), run_with_model)
     write_rubrics(out, graded)

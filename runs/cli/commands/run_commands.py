@@ -19,6 +19,7 @@ from keystone.runs.cli.options import (
     check_outputs,
     check_run_outputs,
     complete_preset,
+    name_config,
     read_with_budget,
 )
 from keystone.runs.report.say import say, say_result
@@ -85,12 +86,11 @@ def run(
 
     Example: keystone run --preset bm25 --index index --topics topics.tsv
     """
-    from json import dumps
-
     from keystone.runs.config.read import read_config
+    from keystone.runs.python.checks import write_override
 
     paths = {"index": index, "topics": topics, "out": out}
-    set = [*(set or ()), *(f"{key}={dumps(str(path))}" for key, path in paths.items() if path is not None)]
+    set = [*(set or ()), *(write_override(key, str(path)) for key, path in paths.items() if path is not None)]
     if config is None and preset is None and not set:
         raise UserError("found no YAML file, no --preset and no --set, expected at least one of them")
     source = config or (f"--preset {preset}" if preset else "--set")
@@ -100,7 +100,7 @@ def run(
     from keystone.runs.pipeline.run import run as make_run
     from keystone.runs.report.terminal import progress_bars
 
-    check_run_outputs(settings, [config], {"the run directory": settings.out / settings.run_id})
+    check_run_outputs(settings, [name_config(config)], {"the run directory": settings.out / settings.run_id})
     if idle := manifest.warn_of_idle_model(settings):
         say(f"warning: {idle}", err=True)
     if dry_run:
@@ -168,7 +168,7 @@ def answer(
 
     with progress_bars(quiet) as progress:
         settings = make_config(config, set or [], preset, topics, index)
-        check_run_outputs(settings, [config], {"--out": out})
+        check_run_outputs(settings, [name_config(config)], {"--out": out})
         missed = answer_to_file(settings, out, threads, progress)
     for fallback in missed if not quiet else []:
         say(f"{fallback.topic_id}: {fallback.step}: {fallback.reason}", err=True)

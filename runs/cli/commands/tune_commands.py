@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import CORES, Json, Overrides, Quiet, SkipOwn, Threads, check_run_outputs
+from keystone.runs.cli.options import CORES, Json, Overrides, Quiet, SkipOwn, Threads, check_run_outputs, name_config
 from keystone.runs.report.say import say_result
 
 RANKING_MEASURES = ("nDCG@10", "R@100")
@@ -67,7 +67,8 @@ def tune(
     from keystone.runs.evaluation.weights import tune_weights
     from keystone.runs.report.terminal import print_cautions, print_reliability, print_tuning, progress_bars
 
-    check_run_outputs(read_config(config, set), [config, qrels], {"--calibrate": calibrate, "--plot": plot})
+    outputs = {"--calibrate": calibrate, "--plot": plot}
+    check_run_outputs(read_config(config, set), [name_config(config), qrels], outputs)
     if plot is not None:
         if calibrate is None:
             raise UserError("--plot: found without --calibrate, expected it with that option")
@@ -138,7 +139,7 @@ def sweep(
 
     settings = read_config(config, set)
     outputs: dict[str, Path | None] = {"the folder of the sweep": settings.out / f"{settings.run_id}.sweep"}
-    check_run_outputs(settings, [config, qrels, references], outputs)
+    check_run_outputs(settings, [name_config(config), qrels, references], outputs)
     if qrels is not None and references is None:
         measures = add_judged_share(parse_measures(measure or RANKING_MEASURES))
         take_measures = measure_rankings(qrels, measures, skip_own)

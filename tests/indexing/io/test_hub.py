@@ -79,16 +79,19 @@ def test_a_data_set_is_a_corpus_topics_and_judgments_and_the_bundle_of_their_run
 def test_an_index_goes_to_the_hub_and_comes_back(hub: HubServer, tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus.jsonl")
     assert call(hub, tmp_path, "index", "corpus.jsonl", "--no-dense", "--out", "index", "-q").returncode == 0
-    shown = call(hub, tmp_path, "push", "index", "someone/index", "--dry-run")
+    (tmp_path / "index/losses.svg").write_text("<svg/>")
+    shown = call(hub, tmp_path, "push", "index", "hf:someone/index", "--dry-run")
     assert (shown.returncode, hub.tokens) == (0, set()), shown.stderr
     assert "index.json: " in shown.stdout
     assert "would be sent to someone/index" in shown.stdout
-    shown = call(hub, tmp_path, "push", "index", "someone/index", HF_TOKEN="hf_of_the_test")
+    shown = call(hub, tmp_path, "push", "index", "hf:someone/index", HF_TOKEN="hf_of_the_test")
     assert shown.returncode == 0, shown.stderr
     assert hub.tokens == {"Bearer hf_of_the_test"}
     assert "hf_of_the_test" not in shown.stdout + shown.stderr
-    shown = call(hub, tmp_path, "pull", "someone/index", "--out", "again")
+    shown = call(hub, tmp_path, "pull", "hf:someone/index", "--out", "again")
     assert shown.returncode == 0, shown.stderr
+    assert (tmp_path / "again/losses.svg").read_text() == "<svg/>"
+    assert not list((tmp_path / "home").glob("keystone/*")), "nothing else is fetched"
     assert open_index(tmp_path / "again").key == open_index(tmp_path / "index").key
     found, expected = (call(hub, tmp_path, "search", name, "honey bees", "-q").stdout for name in ("again", "index"))
     assert found == expected != ""

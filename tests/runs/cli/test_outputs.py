@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.runs.cli.options import check_outputs
+from keystone.runs.cli.options import check_outputs, check_run_outputs, name_config
+from keystone.runs.config.read import read_config
 from tests.support.indexes.small_corpus import write_corpus, write_topics
 from tests.support.runs.command_line import keystone, keystone_here
 
@@ -158,6 +159,21 @@ def test_a_run_can_be_made_again_from_the_configuration_in_its_directory(tmp_pat
     assert keystone("run", "run.yaml", "-q", "--set", "track=none", cwd=tmp_path).returncode == 0
     shown = keystone("run", "out/r/config.yaml", "-q", cwd=tmp_path)
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, "out/r\n", "")
+    shown = keystone("run", "out/r", "-q", cwd=tmp_path)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, "out/r\n", "")
+
+
+def test_a_run_directory_that_is_a_configuration_may_be_written_into(tmp_path: Path) -> None:
+    (run := tmp_path / "r").mkdir()
+    (run / "config.yaml").write_text(f"run_id: r\nindex: i\ntopics: t\nout: {tmp_path}\n")
+    check_run_outputs(read_config(run), [name_config(run)], {"the run directory": run})
+    with pytest.raises(UserError, match="which the command reads"):
+        check_run_outputs(read_config(run), [name_config(run), run], {"--out": run / "config.yaml"})
+
+
+def test_a_path_of_any_letters_is_one_of_a_run(tmp_path: Path) -> None:
+    shown = keystone_here("run", "--preset", "bm25", "--index", "a \N{HONEYBEE}", "--topics", "t", cwd=tmp_path)
+    assert shown.stderr.startswith("error: index: a \N{HONEYBEE}: no such file or folder")
 
 
 PARTS = st.lists(st.sampled_from(["a", "b", "..", "."]), min_size=1, max_size=4).map("/".join)
