@@ -1,7 +1,9 @@
 """Writing files that appear whole or not at all, reserving space on the disk, and locking folders."""
 
+import bz2
 import errno
 import gzip
+import lzma
 import math
 import os
 import shutil
@@ -20,6 +22,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import DTypeLike, NDArray
 
 from keystone.indexing.errors import NotWritten, UserError
+from keystone.indexing.io.reading import COMPRESS
 from keystone.indexing.io.system import find_lock, load_c_library, lock_file
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
@@ -28,15 +31,23 @@ RENAME_SWAP = 2
 """The same for `renamex_np` of macOS."""
 
 
+OWN_STREAMS = ("/dev/std", "/dev/fd/", "/proc/self/fd/")
+"""The names of a process's own streams begin so, whatever they lead to."""
+
+
 @contextmanager
 def write_whole(path: Path) -> Iterator[IO[bytes]]:
     """A file to write; it gets its name only if the block ends without an error.
 
-    The content is compressed if the name ends in `.gz` or `.zst`. `NotWritten` if the disk does not take the file.
-    `UserError` if `path` is a folder.
+    The content is compressed if the name ends in `.gz`, `.zst`, `.bz2` or `.xz`. `NotWritten` if the disk does not take
+    the file. `UserError` if `path` is a folder, a device or a pipe, or ends like a file of the program compress.
     """
     if path.is_dir():
         raise UserError(f"{path}: is a folder, expected the name of a file to write")
+    if str(path).startswith(OWN_STREAMS) or (path.exists() and not path.is_file()):
+        raise UserError(f"{path}: is a pipe or a device, expected the name of a file to write")
+    if path.suffix.lower() in COMPRESS:
+        raise UserError(f"{path}: found {path.suffix}, which Keystone only reads, expected .gz, .zst, .bz2 or .xz")
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with beside.open("wb") as file:
@@ -160,6 +171,10 @@ def _compress(file: IO[bytes], path: Path) -> AbstractContextManager[Any]:
             return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
         case ".zst":
             return zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+        case ".bz2":
+            return bz2.BZ2File(file, "wb")
+        case ".xz":
+            return lzma.LZMAFile(file, "wb")
         case _:
             return nullcontext(file)
 

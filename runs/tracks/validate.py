@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from keystone.indexing.errors import UnclearTrack, UserError
 from keystone.indexing.io.json_values import try_json
+from keystone.indexing.io.reading import COMPRESSIONS
 from keystone.indexing.types import Store, document_id
 from keystone.retrieval.types import Topic
 from keystone.runs.track_rules import CONTRADICTED, SHARED_FORM, SUPPORTED, TRACKS, Track
@@ -168,7 +169,7 @@ def detect_track(path: Path) -> Track:
 
 def find_tracks_by_name(path: Path) -> list[Track]:
     """Find the tracks whose files have this name."""
-    bare = path.name.removesuffix(".gz").removesuffix(".zst")
+    bare = path.stem if path.suffix.lower() in COMPRESSIONS else path.name
     return [track for track in TRACKS.values() if bare in (track.retrieval_file, track.answer_file)]
 
 

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def test_a_written_file_appears_only_when_the_block_ends(tmp_path: Path, old: by
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("name", ["out.txt", "out.gz", "out.ZST"])
+@pytest.mark.parametrize("name", ["out.txt", "out.gz", "out.ZST", "out.bz2", "out.XZ"])
 def test_a_written_file_is_compressed_as_its_name_says(tmp_path: Path, name: str) -> None:
     for parts in ([], [b"new\n"] * 10_000):
         with write_whole(tmp_path / name) as file:
@@ -68,6 +69,22 @@ def test_a_written_file_is_compressed_as_its_name_says(tmp_path: Path, name: str
                 file.write(part)
         assert read_bytes(tmp_path / name).tobytes() == b"".join(parts)
         assert not parts or ((tmp_path / name).stat().st_size < 1000) == (name != "out.txt")
+
+
+@pytest.mark.parametrize("name", ["pipe", "link", "/dev/fd/1"])
+def test_a_pipe_or_a_device_is_no_file_to_write_and_stays(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    with pytest.raises(UserError, match=f"{name}: is a pipe or a device"), write_whole(tmp_path / name):
+        pass
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_file_of_compress_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"found \.Z, which Keystone only reads"), write_whole(tmp_path / "out.Z"):
+        pass
 
 
 @pytest.mark.parametrize("old", [pytest.param(None, id="no file before"), pytest.param(b"old", id="a file before")])

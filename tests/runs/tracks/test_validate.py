@@ -1,5 +1,6 @@
 """Judging of submission files: each violation is reported with its line, for any bytes."""
 
+import bz2
 import gzip
 import json
 import re
@@ -538,6 +539,7 @@ def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
         pytest.param("r_output_trec_rag_2024.tsv", "", "rag24", id="the name of a run"),
         pytest.param("rag_output_trec_rag_2026.jsonl.gz", "", "rag26", id="the name of an answer file"),
         pytest.param("rag_output_trec_rag_2026.jsonl.zst", "", "rag26", id="the name of a compressed answer file"),
+        pytest.param("rag_output_trec_rag_2026.jsonl.bz2", "", "rag26", id="the name with the ending of bzip2"),
         pytest.param("x.jsonl", json.dumps(make_record("rag24")), "rag24", id="keys in the answer itself"),
         pytest.param("x.jsonl", json.dumps(make_record("rag25")), "rag25", id="the keys of 2025"),
         pytest.param("x.jsonl", make_line(metadata__type=None), "rag25", id="the ids of 2025"),
@@ -558,7 +560,7 @@ def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
 )
 def test_the_track_is_detected_by_name_keys_and_ids(tmp_path: Path, name: str, text: str, expected: str) -> None:
     content = text.encode()
-    packed = {".gz": gzip.compress(content), ".zst": zstandard.compress(content)}
+    packed = {".gz": gzip.compress(content), ".zst": zstandard.compress(content), ".bz2": bz2.compress(content)}
     (tmp_path / name).write_bytes(packed.get(Path(name).suffix, content))
     assert detect_track(tmp_path / name).name == expected
 
