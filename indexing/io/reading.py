@@ -25,7 +25,7 @@ from keystone.indexing.errors import BadRecord, NotWritten, Report, UserError, s
 from keystone.indexing.io.json_values import parse_json
 
 STDIN = Path("/dev/stdin")
-"""The path that stands for standard input. It can be read once."""
+"""The path that stands for standard input."""
 
 COMPRESS = (".z", ".0z", ".1z", ".2z")
 """Endings of files of the program compress; those with a number are on TREC's disks."""
@@ -71,7 +71,8 @@ def resolve_source(path: Path) -> Path:
         raise UserError(f"{str(path)!r}: cannot be read: {error}") from error
     if stat.S_ISREG(mode):
         return path
-    if stat.S_ISFIFO(mode) and str(path).startswith(OWN_PIPE_PREFIXES):
+    is_own = stat.S_ISFIFO(mode) and str(path).startswith(OWN_PIPE_PREFIXES)
+    if is_own or (stat.S_ISSOCK(mode) and path == STDIN):
         return Path(_copy_pipe(path).name)
     kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a named pipe"), (stat.S_ISCHR, "a device"))
     found = next((name for is_kind, name in kinds if is_kind(mode)), "no file")
@@ -82,12 +83,16 @@ def resolve_source(path: Path) -> Path:
 def _copy_pipe(path: Path) -> Any:
     copy = NamedTemporaryFile(prefix="keystone-")  # noqa: SIM115
     try:
-        with path.open("rb") as pipe:
+        with _open_stdin() if path == STDIN else path.open("rb") as pipe:
             shutil.copyfileobj(pipe, copy)
         copy.flush()
     except OSError as error:
         raise UserError(f"{path}: cannot be read, or not be kept: {error.strerror}") from error
     return copy
+
+
+def _open_stdin() -> IO[bytes]:
+    return open(0, "rb", closefd=False)  # by number, since standard input can be a socket, which has no name
 
 
 def open_binary(path: Path) -> IO[bytes]:
@@ -96,8 +101,6 @@ def open_binary(path: Path) -> IO[bytes]:
     The first bytes tell the compression, or else the ending of the name. `UserError` if the file cannot be opened.
     Where the content is damaged, the reader raises one of `DAMAGE`; it never ends there without an error.
     """
-    if path == STDIN:
-        return open(0, "rb", closefd=False)  # by number, since standard input can be a socket, which has no name
     source = resolve_source(path)
     try:
         match _find_compression(source) or path.suffix.lower():
@@ -220,17 +223,18 @@ class _Bounded:
 
 
 def read_byte_lines(
-    path: Path, report: Report = stop, longest: int | None = None, limit: float = math.inf
+    path: Path, report: Report = stop, longest: int | None = None, limit: float = math.inf, live: bool = False
 ) -> Iterator[tuple[int, bytes]]:
     """The lines of a file with their numbers, which begin with 1, and with their line ends.
 
     The function reports and skips each line above `longest` bytes (None: `LONGEST_LINE_BYTES`). If the file is UTF-16,
-    becomes unreadable, or has more than `limit` decompressed bytes, the function reports that and ends.
+    becomes unreadable, or has more than `limit` decompressed bytes, the function reports that and ends. If `live` is
+    true, the lines of standard input come as they are written, and can be read once.
     """
     longest = longest or LONGEST_LINE_BYTES
     number = size = 0
     try:
-        with open_binary(path) as file:
+        with _open_stdin() if live and path == STDIN else open_binary(path) as file:
             while line := file.readline(longest):
                 number += 1
                 if number == 1 and _is_utf16(line[:5]):
@@ -284,13 +288,13 @@ def read_text(path: Path, limit: int = TEXT_LIMIT_BYTES) -> str:
 
 
 def read_text_lines(
-    path: Path, report: Report = stop, longest: int | None = None, limit: float = math.inf
+    path: Path, report: Report = stop, longest: int | None = None, limit: float = math.inf, live: bool = False
 ) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file with their numbers, which begin with 1, without line ends and byte order mark.
 
     The function reports and skips a line that is not UTF-8; other reports and limits are those of `read_byte_lines`.
     """
-    for number, line in read_byte_lines(path, report, longest, limit):
+    for number, line in read_byte_lines(path, report, longest, limit, live):
         try:
             yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:

@@ -19,6 +19,7 @@ from keystone.generation.llm.model import Model, run_together
 from keystone.generation.types import Answer, Fallback
 from keystone.indexing.errors import NotWritten, UserError, Waits
 from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.reading import COMPRESSIONS
 from keystone.indexing.io.system import lock_file
 from keystone.indexing.io.writing import append, reason_of
 from keystone.indexing.types import Progress, Store, silent
@@ -190,7 +191,7 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
     if out is None:
         yield AnswerFile(None, sys.stdout.buffer)
         return
-    if out.suffix in (".gz", ".zst"):
+    if out.suffix.lower() in COMPRESSIONS:
         raise UserError(f"{out}: answers are written as they come: expected a name without {out.suffix}")
     if out.exists() and not out.is_file():
         raise UserError(f"{out}: is no file, expected the name of a file to write or to continue")
@@ -320,7 +321,8 @@ def answer_to_file(
             missed.extend(fallbacks)
 
         if topics is None:
-            answer_topics(job, _skip_answered(stream_topics(config.topics), file), None, run_with_model, write)
+            coming = stream_topics(config.topics, live=True)
+            answer_topics(job, _skip_answered(coming, file), None, run_with_model, write)
         else:
             left = list(_skip_answered(topics, file))
             answer_topics(job, left, len(left), run_with_model, write)

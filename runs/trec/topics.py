@@ -178,7 +178,7 @@ def hash_topics(path: Path, topics: Iterable[Topic]) -> str:
     return digest([[topic.id, topic.narrative] for topic in topics]) if names_collection(path) else hash_file(path)
 
 
-def stream_topics(path: Path) -> Iterator[Topic]:
+def stream_topics(path: Path, live: bool = False) -> Iterator[Topic]:
     """Yield the topics of a file (.gz and .zst, too) in its order. An id that is a JSON integer becomes text.
 
     The file is read once, so it may be a pipe. Each topic of JSONL and TSV is yielded as soon as it is read. The topics
@@ -186,6 +186,8 @@ def stream_topics(path: Path) -> Iterator[Topic]:
     or a row of a table has one of `ID_KEYS` and one of `NARRATIVE_KEYS`; the first that has a value counts. In TSV and
     CSV, a row has an id and a narrative; a first row of such names is a header. The narrative of a `<top>` or `<topic>`
     joins its title, description and narrative by blank lines. `UserError` names the place of a bad topic.
+
+    If `live` is true, the topics of standard input come as they are written, and can be read once.
     """
     if folder := find_folder(path):
         judged, queries = read_judged_ids(*folder), find_queries(folder[0])
@@ -194,7 +196,7 @@ def stream_topics(path: Path) -> Iterator[Topic]:
             raise UserError(f"{path}: none of the queries of {', '.join(map(str, queries))} is judged")
         yield from found
         return
-    yield from check_topics(str(path), _read_raw_topics(path))
+    yield from check_topics(str(path), _read_raw_topics(path, live))
 
 
 def check_topics(name: str, raw: Iterable[RawTopic]) -> Iterator[Topic]:
@@ -223,7 +225,7 @@ def check_topics(name: str, raw: Iterable[RawTopic]) -> Iterator[Topic]:
         raise UserError(f"{name}: holds no topic")
 
 
-def _read_raw_topics(path: Path) -> Iterator[RawTopic]:
+def _read_raw_topics(path: Path, live: bool) -> Iterator[RawTopic]:
     if is_data_set(path):
         for place, topic_id, narrative, fields in read_queries(path):
             yield f"query {place}", topic_id, narrative, "query_id", "text", fields
@@ -232,7 +234,7 @@ def _read_raw_topics(path: Path) -> Iterator[RawTopic]:
         for row, _, record in read_rows(path, form, (*ID_KEYS, *NARRATIVE_KEYS, *_list_request_keys()), NARRATIVE_KEYS):
             yield make_raw_topic(path, f"row {row}", record)
         return
-    numbered = read_text_lines(path, limit=TOPICS_LIMIT_BYTES)
+    numbered = read_text_lines(path, limit=TOPICS_LIMIT_BYTES, live=live)
     for number, line in numbered:
         if line.strip():
             yield from _choose_reader(path, number, line)(path, chain([(number, line)], numbered))

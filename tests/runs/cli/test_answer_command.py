@@ -24,7 +24,7 @@ from keystone.indexing.vectors import of_segments as kept
 from keystone.indexing.vectors.embed import embed_passages
 from keystone.indexing.vectors.types import Vectors
 from keystone.runs.config.read import make_config, read_config
-from keystone.runs.pipeline.answering import answer_to_file
+from keystone.runs.pipeline.answering import answer_to_file, open_answer_file
 from keystone.runs.pipeline.run import run
 from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
@@ -74,6 +74,13 @@ def test_a_pipe_without_topics_is_an_error(index: Index) -> None:
     command = [sys.executable, "-m", "keystone.runs.cli.main", "answer", "--quiet", "--index", str(index.folder)]
     shown = programs.run(command, input=b"", capture_output=True)
     assert (shown.returncode, shown.stdout, shown.stderr) == (1, b"", b"error: /dev/stdin: holds no topic\n")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.BZ2", "a.Z"])
+def test_a_file_of_answers_is_not_compressed(tmp_path: Path, name: str) -> None:
+    answers = open_answer_file(tmp_path / name, None)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=f"{name}: answers are written as they come: expected a name without"), answers:
+        pass
 
 
 def test_a_run_refuses_topics_that_it_cannot_read_again(index: Index, tmp_path: Path) -> None:
