@@ -17,6 +17,10 @@ from keystone.indexing.io.fields import find_names, reads_as_id
 MOST_LINES = 10_000
 """The most lines of a value in quotes."""
 
+_NAME = re.compile(r"(?:[^\W\d][^\s/]*)?")
+"""The name of a column as one word: neither a number nor a URL. The index of a frame has an empty name."""
+_FIRST_DELIMITER = re.compile(r'(?:"[^"]*"|[^",;])*+([,;])')
+
 _FIELD = {by: re.compile(rf'(?:\A|{by})("(?:[^"]++|"")*+"(?={by}|\Z)|[^{by}]*+)', re.DOTALL) for by in ("\t", ",", ";")}
 
 
@@ -32,8 +36,12 @@ class Layout:
 
 
 def choose_delimiter(line: str) -> str:
-    """The character between the columns of a file with this first line; CSV of some countries has semicolons."""
-    return next((by for by in "\t,;" if by in line), ",")
+    """The character between the columns of a file with this first line: a tab, or what comes first outside of quotes.
+
+    CSV of some countries has semicolons.
+    """
+    first = None if "\t" in line else _FIRST_DELIMITER.match(line)
+    return first[1] if first else next((by for by in "\t,;" if by in line), ",")
 
 
 def read_columns(
@@ -68,21 +76,26 @@ def read_columns(
 def name_columns(values: Sequence[str], layout: Layout) -> list[str] | None:
     """The names of the columns if the values of a first row are a header; None for a row of data.
 
-    Of two columns, one may have a name that is not known: a word beside a name of ids, or letters beside that of texts.
-    The first column may also have a name that only reads as one of ids, if all others are single words.
+    Of two columns, one may have a name that is not known: a word behind a name of ids or texts, or letters before one
+    of texts. Of more, one must be known, if it is that of ids in the first column, or if all are single words. The
+    first column may also have a name that only reads as one of ids, of two columns if the other name is a word.
     """
     known = set(find_names(values, [*layout.ids, *layout.texts, *layout.others]))
     if not values or not all(map(str.isprintable, values)):
         return None
     name, *others = values
-    are_names = " " in name or all(other in known or len(other.split()) == 1 for other in others)
+    are_names = len(values) > 2 or " " in name or all(other in known or len(other.split()) == 1 for other in others)
     if others and are_names and reads_as_id(name) and not find_names(values, layout.ids):
         return [layout.ids[0], *(others if known or len(others) > 1 else layout.texts[:1])]
+    are_words = all(_NAME.fullmatch(value.strip()) for value in values)
     if len(values) != 2 or len(known) == 2:
-        return list(values) if len(known) > 1 else None
+        one_is_enough = len(values) > 2 and (are_words or bool(find_names([name], layout.ids)))
+        return list(values) if len(known) > (0 if one_is_enough else 1) else None
     (text,) = others
     if find_names([name], layout.ids):
         return [name, layout.texts[0]] if are_names else None
+    if find_names([name], layout.texts) and are_words:
+        return list(values)
     return [layout.ids[0], text] if find_names([text], layout.texts) and name.isalpha() else None
 
 

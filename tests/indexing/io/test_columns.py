@@ -38,6 +38,27 @@ def read(text: str) -> tuple[list[tuple[int, Row]], list[str]]:
             [(2, {"id": "1", "headline": "a", "text": "b"})],
             id="an unknown name of ids among three",
         ),
+        pytest.param(
+            "id,abstract,publication year\n1,a,2019",
+            [(2, {"id": "1", "abstract": "a", "publication year": "2019"})],
+            id="one known name of three, that of ids",
+        ),
+        pytest.param(
+            ",text,label\n0,a b,1",
+            [(2, {"": "0", "text": "a b", "label": "1"})],
+            id="one known name of three words, beside the index of a frame",
+        ),
+        pytest.param(
+            "paper_id,first author,text\n1,a,b",
+            [(2, {"id": "1", "first author": "a", "text": "b"})],
+            id="an unknown name of ids before a name with a space",
+        ),
+        pytest.param(
+            "text,label\na b,1", [(2, {"text": "a b", "label": "1"})], id="a name of texts before another one"
+        ),
+        pytest.param("text\ta b", [(1, {"id": "text", "text": "a b"})], id="an id that is a name of texts"),
+        pytest.param("1;a, b\n2;c", [(1, {"id": "1", "text": "a, b"}), (2, {"id": "2", "text": "c"})], id="semicolons"),
+        pytest.param('"a;b",c', [(1, {"id": "a;b", "text": "c"})], id="a semicolon in quotes before a comma"),
         pytest.param("casino\tlamp", [(1, {"id": "casino", "text": "lamp"})], id="an id that ends like a name of ids"),
         pytest.param("a_no\tb c", [(1, {"id": "a_no", "text": "b c"})], id="an id beside a text of several words"),
         pytest.param("qid\ta b", [(1, {"id": "qid", "text": "a b"})], id="an id that looks like a header"),
