@@ -127,7 +127,14 @@ def read_queries(path: Path) -> Iterator[tuple[int, Any, str, Mapping[str, Any]]
     `UserError` if the package cannot load the data set, or if that has no queries.
     """
     for number, query in enumerate(read_records(path, "queries"), 1):
-        yield number, query.query_id, make_narrative(query), query._asdict()
+        yield number, query.query_id, make_narrative(query), _encode(query)
+
+
+def _encode(value: Any) -> Any:
+    """A value of the package as one of JSON: its records become objects, as the subtopics of a query do."""
+    if hasattr(value, "_asdict"):
+        return {key: _encode(own) for key, own in value._asdict().items()}
+    return [_encode(own) for own in value] if isinstance(value, list | tuple) else value
 
 
 def make_narrative(query: Any) -> str:
@@ -168,6 +175,8 @@ def find_folder(path: Path) -> tuple[Path, str] | None:
 
     The split is empty if the argument names none. The result is None if the argument names no folder.
     """
+    if is_data_set(path):
+        return None
     with suppress(OSError):
         if path.is_dir():
             return path, ""

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from keystone.indexing.errors import UserError
+from keystone.runs.trec.collections import find_folder
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import NARRATIVES
@@ -26,6 +27,13 @@ def test_a_split_gives_its_judgments_and_the_queries_that_it_judges(tmp_path: Pa
     (topic,) = read_topics(named)
     assert (topic.id, topic.narrative) == (query, NARRATIVES[query])
     assert topic.place == f"{tmp_path}/small/queries.jsonl:{query}"
+
+
+def test_a_folder_named_ir_datasets_hides_no_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path / "ir_datasets")
+    monkeypatch.chdir(tmp_path)
+    assert find_folder(Path("ir_datasets:test")) is None
+    assert find_folder(Path("ir_datasets")) == (Path("ir_datasets"), "")
 
 
 def test_a_folder_without_judgments_gives_all_its_queries(tmp_path: Path) -> None:
@@ -69,6 +77,11 @@ def test_a_broken_row_is_named(tmp_path: Path, rows: str, message: str) -> None:
     (write_folder(tmp_path / "small") / "qrels/test.tsv").write_text(HEADER + rows)
     with pytest.raises(UserError, match=message):
         read_qrels(tmp_path / "small")
+
+
+def test_documents_may_have_the_names_of_columns(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("1 0 doc 1\n1 0 pid 2\n")
+    assert grades_of(read_qrels(tmp_path / "x")) == {"1": {"doc": 1, "pid": 2}}
 
 
 def test_an_unknown_split_names_the_known_ones(tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ from ir_datasets.formats import (
     TrecQuery,
     TrecSubQrel,
 )
+from ir_datasets.formats.trec import TrecSubtopic
 
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
 from keystone.runs.evaluation.circular import read_judgment_lines
+from keystone.runs.exchange.convert import ConversionSettings, convert
 from keystone.runs.pipeline.grade_files import Judgment
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.topics import read_topics
@@ -30,7 +32,7 @@ class Web(NamedTuple):
     query_id: str
     query: str
     description: str
-    subtopics: tuple[str, ...]
+    subtopics: tuple[Any, ...]
 
     def default_text(self) -> str:
         return self.query
@@ -80,6 +82,13 @@ def test_the_narrative_of_a_query(register: Any, query: Any, narrative: str) -> 
     (topic,) = read_topics(register(Queries(query)))
     assert topic == Topic("1", narrative)
     assert topic.place.endswith(": query 1")
+
+
+def test_the_subtopics_of_a_query_are_kept(register: Any, tmp_path: Path) -> None:
+    path = register(Queries(Web("1", "bees", "Why?", (TrecSubtopic("1", "colours", "inf"),))))
+    convert(path, tmp_path / "topics.jsonl", ConversionSettings("topics", "topics", strict=True))
+    (topic,) = read_topics(tmp_path / "topics.jsonl")
+    assert topic.record["subtopics"] == [{"number": "1", "text": "colours", "type": "inf"}]
 
 
 @pytest.mark.parametrize(
