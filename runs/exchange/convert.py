@@ -15,16 +15,18 @@ import orjson
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.columns import choose_delimiter, name_columns
+from keystone.indexing.io.fields import find_names
 from keystone.indexing.io.reading import COMPRESSIONS, STDIN, read_text_lines
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank
+from keystone.runs.exchange.forms.scores import is_value
 from keystone.runs.exchange.records import read_records
 from keystone.runs.exchange.table import FORMS, Form, get_form
 from keystone.runs.exchange.types import Candidate, CitedAnswer, Handover, Kind, Request, find_text_key, get_text
 from keystone.runs.track_rules import OPTIONS, TRACKS, KeyContent
 from keystone.runs.trec.collections import names_columns
 from keystone.runs.trec.rows import split_columns
-from keystone.runs.trec.topics import LAYOUT, names_collection, read_topics
+from keystone.runs.trec.topics import LAYOUT, NARRATIVE_KEYS, names_collection, read_topics
 
 Item = tuple[str, Hashable, Any]
 """The name of a field, the record that it belongs to, and its value."""
@@ -190,7 +192,7 @@ def convert(path: Path, out: Path, settings: ConversionSettings) -> Conversion:
     if derived is None:
         raise UserError(f"{path}: {form.name} holds {form.kind}, but {target.name} holds {target.kind}; {DERIVED}")
     with TemporaryDirectory(prefix="keystone-") as folder:
-        made = Path(folder) / f"made{'' if out.suffix in COMPRESSIONS else out.suffix}"
+        made = Path(folder) / f"made{'' if out.suffix.lower() in COMPRESSIONS else out.suffix}"
         try:
             target.write(made, derived)
             losses = compare(derived, target.read(made), lost)
@@ -338,10 +340,15 @@ def recognise(path: Path) -> Form:
         return FORMS["qrels"]
     if line.lstrip().startswith("<"):
         return FORMS["topics"]
-    is_header = name_columns(line.split(choose_delimiter(line)), LAYOUT) is not None
-    if is_header or (line.count("\t") == 1 and len(line.split()) != 6):
+    header = name_columns(line.split(choose_delimiter(line)), LAYOUT)
+    if find_names(header or (), NARRATIVE_KEYS) or (line.count("\t") == 1 and not _is_ranked(line.split())):
         return FORMS["topics-tsv"]
     return FORMS[_recognise_columns(path)]
+
+
+def _is_ranked(columns: Sequence[str]) -> bool:
+    """Whether columns may be a row of a run, with a rank and a score, rather than a topic of five words."""
+    return len(columns) == 6 and columns[3].isdecimal() and is_value(columns[4])
 
 
 def _recognise_record(record: dict[str, Any]) -> Form | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.io.json_values import parse_json, parse_objects
+from keystone.indexing.io.json_values import parse_json, parse_objects, try_json
 from keystone.indexing.io.reading import read_bytes, read_json_lines, read_text_lines
 from keystone.indexing.types import describe_id, is_id
 from keystone.runs.exchange.types import Citation
@@ -33,7 +33,8 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     first = next(numbered, None)
     if first is None:
         raise UserError(f"{path}: holds no line, expected JSON objects")
-    if first[1].lstrip().startswith("[") or first[1].strip() == "{" or len(parse_objects(first[1]) or ()) > 1:
+    opening = first[1].lstrip()
+    if opening.startswith("[") or (opening.startswith("{") and try_json(opening) is None):
         yield from _read_document(path)
         return
     for number, record in read_json_lines(path):

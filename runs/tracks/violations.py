@@ -88,17 +88,21 @@ def read_lines(path: Path) -> Lines:
     return [(number, line.rstrip("\r")) for number, line in enumerate(found, start=1)]
 
 
-def parse_lines(path: Path, parse: Callable[[dict[str, Any]], T]) -> Iterator[tuple[str, T]]:
-    """Parse the object on each line; yields it with its `file:line`.
+def parse_lines(
+    path: Path, parse: Callable[[dict[str, Any]], T], records: Iterable[tuple[str, dict[str, Any]]] | None = None
+) -> Iterator[tuple[str, T]]:
+    """Parse the object on each line, or the `records` of the file that were read already; yields it with its place.
 
     `UserError` with that place for a line that is no object, and if `parse` raises `ValueError`.
     """
-    for number, record in read_json_lines(path):
+    if records is None:
+        records = ((f"{path}:{number}", record) for number, record in read_json_lines(path))
+    for place, record in records:
         try:
             one = parse(record)
         except ValueError as error:
-            raise UserError(f"{path}:{number}: {error}") from error
-        yield f"{path}:{number}", one
+            raise UserError(f"{place}: {error}") from error
+        yield place, one
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

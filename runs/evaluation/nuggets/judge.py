@@ -265,10 +265,13 @@ def write_cited_answers(path: Path, answers: Iterable[CitedAnswer]) -> None:
     )
 
 
-def read_cited_answers(path: Path) -> list[CitedAnswer]:
-    """Read the answers of a file in RAGDoll's form. `UserError` with file, line and key for a bad one."""
+def read_cited_answers(path: Path, records: Iterable[tuple[str, dict[str, Any]]] | None = None) -> list[CitedAnswer]:
+    """Read the answers of a file in RAGDoll's form. `UserError` with file, line and key for a bad one.
+
+    `records` are the objects of the file with their places, if the caller has read them; None: each line is an object.
+    """
     found, seen = list[CitedAnswer](), set[tuple[str, str]]()
-    for place, one in parse_lines(path, _parse_answer):
+    for place, one in parse_lines(path, _parse_answer, records):
         if (one.topic_id, one.run_id) in seen:
             raise UserError(f"{place}: topic {one.topic_id!r} of run {one.run_id!r} occurs more than once")
         seen.add((one.topic_id, one.run_id))

@@ -6,6 +6,7 @@ and 2025, and the validator of task A.
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from keystone.runs.exchange.records import Record, drop_repeated, fill, has, rea
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover
 from keystone.runs.track_rules import CONTRADICTED, DEFAULT_TEAM, EXISTING, SUPPORTED
 
-CITED = re.compile(r"\s*\[([^\[\]]*)\]")
-"""A list of PMIDs in the text of an answer of 2024."""
+BRACKETS = re.compile(r"\s*\[([^\[\]]*)\]")
+"""What may be a list of PMIDs in the text of an answer of 2024."""
 STOPS = ".!?:"
 OUTSIDE = "citations outside of sentences"
 METADATA = ("metadata", "meta_data")
@@ -47,7 +48,7 @@ def read_2024(path: Path) -> Handover:
             if not topic_id:
                 raise ValueError(f"{one.where}topic_id: expected an id, found none")
             references = one.get_ids("references")
-            sentences = _split_answer(one.get_string("answer"), lost)
+            sentences = _split_answer(one.get_string("answer"), references, lost)
             answers.append(
                 CitedAnswer(topic_id, sentences, references, run_id=run_id, team_id=team_id, extra=extra, place=place)
             )
@@ -57,18 +58,28 @@ def read_2024(path: Path) -> Handover:
     return Handover(answers=tuple(answer for own in found for answer in own), unread=unread + lost)
 
 
-def _split_answer(text: str, lost: Counter[str]) -> tuple[CitedText, ...]:
-    """Split an answer into sentences with their citations. `lost` counts repeated ones, and lists between sentences."""
+def _split_answer(text: str, references: Sequence[str], lost: Counter[str]) -> tuple[CitedText, ...]:
+    """Split an answer into sentences with their citations: lists of whole numbers or of references in brackets.
+
+    `lost` counts repeated ones, and lists between sentences.
+    """
+    known = frozenset(references)
+
+    def list_ids(match: re.Match[str]) -> list[str] | None:
+        names = [name for part in re.split("[,;]", match[1]) if (name := part.strip())]
+        return names if all(name.isdecimal() or name in known for name in names) else None
+
     found = []
     for start, end in split_sentences(text):
-        while between := CITED.match(text, start, end):
+        while (between := BRACKETS.match(text, start, end)) and list_ids(between) is not None:
             start = between.end()
             lost[OUTSIDE] += 1
         if not text[start:end].strip():
             continue
-        ids = [name.strip() for match in CITED.finditer(text, start, end) for name in match[1].split(",")]
-        citations = drop_repeated((Citation(name) for name in ids if name), lost)
-        found.append(CitedText(CITED.sub("", text[start:end]).strip(), citations))
+        ids = [name for match in BRACKETS.finditer(text, start, end) for name in list_ids(match) or ()]
+        citations = drop_repeated(map(Citation, ids), lost)
+        bare = BRACKETS.sub(lambda match: match[0] if list_ids(match) is None else "", text[start:end])
+        found.append(CitedText(bare.strip(), citations))
     return tuple(found)
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from keystone.generation.types import Support
-from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
-from keystone.runs.exchange.records import Record, count_unread, drop_repeated, has, read_form
+from keystone.runs.exchange.records import Record, count_unread, drop_repeated, has, read_form, read_records
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover, get_text
 from keystone.runs.tracks.violations import shorten_value
 
@@ -28,9 +27,10 @@ KEPT_PAIRS = (
 
 
 def read_ratings(path: Path) -> Handover:
-    """Read answers with rated citations. Errors are those of `read_cited_answers`."""
+    """Read answers with rated citations. Errors are those of `read_records` and `read_cited_answers`."""
     from keystone.runs.evaluation.nuggets.judge import read_cited_answers  # which loads models and indexes
 
+    records = list(read_records(path))
     answers = (
         CitedAnswer(
             one.topic_id,
@@ -40,9 +40,9 @@ def read_ratings(path: Path) -> Handover:
             ),
             run_id=one.run_id,
         )
-        for one in read_cited_answers(path)
+        for one in read_cited_answers(path, records)
     )
-    return Handover(answers=tuple(answers), unread=count_unread((r for _, r in read_json_lines(path)), KEPT))
+    return Handover(answers=tuple(answers), unread=count_unread((record for _, record in records), KEPT))
 
 
 def write_ratings(path: Path, content: Handover) -> None:

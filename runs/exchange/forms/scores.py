@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_text_lines
 from keystone.indexing.io.writing import write_json_lines, write_whole
@@ -18,6 +19,7 @@ from keystone.runs.exchange.records import Record, fill, has, read_form
 from keystone.runs.exchange.types import Form, Handover, Score
 from keystone.runs.tracks.answer_files import is_score
 from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.trec.collections import DOCUMENT_NAMES
 
 COLUMNS: Mapping[str, Sequence[str]] = {
     "leaderboard": ("run_id", "measure", "topic_id", "value"),
@@ -128,9 +130,10 @@ def _encode_value(text: str) -> Any:
 
 
 def _has_metrics(record: dict[str, Any]) -> bool:
-    """Whether an object has a topic and otherwise numbers alone."""
+    """Whether an object has a topic and otherwise numbers alone, none of which names a document."""
     numbers = [value for key, value in record.items() if key not in (*TOPIC_KEYS, "run_id")]
-    return len(numbers) < len(record) and bool(numbers) and all(map(is_score, numbers))
+    is_judgment = find_field(record, DOCUMENT_NAMES) is not None
+    return len(numbers) < len(record) and bool(numbers) and all(map(is_score, numbers)) and not is_judgment
 
 
 FORMS = (

@@ -1,5 +1,6 @@
 """`keystone convert` tells all that a target cannot hold, derives requests, and refuses what no form can be made of."""
 
+import bz2
 import gzip
 import json
 import os
@@ -280,10 +281,12 @@ def test_a_form_that_names_sub_narratives_keeps_them(tmp_path: Path) -> None:
 
 
 def test_a_json_document_and_compressed_files_are_converted(tmp_path: Path) -> None:
-    path, out = tmp_path / "in.json.gz", tmp_path / "out.jsonl.gz"
+    path = tmp_path / "in.json.gz"
     path.write_bytes(gzip.compress(json.dumps([json.loads(REQUEST)] * 2, indent=1).encode()))
-    assert convert(path, out, ConversionSettings("requests")).source.name == "requests"
-    assert len(gzip.decompress(out.read_bytes()).splitlines()) == 2
+    for name, unpack in (("out.jsonl.gz", gzip.decompress), ("out.GZ", gzip.decompress), ("out.bz2", bz2.decompress)):
+        out = tmp_path / name
+        assert convert(path, out, ConversionSettings("requests")).source.name == "requests"
+        assert len(list(map(json.loads, unpack(out.read_bytes()).splitlines()))) == 2
     path.write_bytes(gzip.compress(b'[{"query":{"qid":"1"}},\n7]'))
     with pytest.raises(UserError, match="object 2: expected a JSON object, found 7"):
         convert(path, out, ConversionSettings("requests", source="requests"))
@@ -349,6 +352,21 @@ def test_citations_between_the_sentences_of_biogen_2024_are_discarded_and_counte
         ("Ants smell well.", ["12"]),
     ]
     assert content.unread == {"citations outside of sentences": 3}
+
+
+def test_other_brackets_of_biogen_2024_stay_in_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    answer = "Risk fell (OR 0.7 [95% CI 0.5-0.9]) [123; PMC4, ]. [As reported] it rose [sic] [7]. [8] End []."
+    path.write_text(
+        json.dumps({"team_id": "t", "results": [{"topic_id": 5, "answer": answer, "references": ["PMC4"]}]})
+    )
+    content = FORMS["biogen24"].read(path)
+    assert [(one.text, [each.doc_id for each in one.citations]) for one in content.answers[0].sentences] == [
+        ("Risk fell (OR 0.7 [95% CI 0.5-0.9]).", ["123", "PMC4"]),
+        ("[As reported] it rose [sic].", ["7"]),
+        ("End.", []),
+    ]
+    assert content.unread == {"citations outside of sentences": 1}
 
 
 def test_unread_keys_are_counted_by_their_path() -> None:

@@ -1,5 +1,6 @@
 """Each form is recognised, read and written as its tool does; what it can hold comes back equal; damage is named."""
 
+import json
 import os
 import re
 from collections import Counter
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io import reading
+from keystone.indexing.io.json_values import parse_objects
 from keystone.runs.exchange.convert import Losses, compare, recognise
 from keystone.runs.exchange.table import FORMS
 from tests.runs.exchange.contents import CONTENTS
@@ -60,6 +62,12 @@ def test_a_form_is_recognised_and_written_as_its_tool_writes_it(name: str, tmp_p
         ("query-id\tcorpus-id\tscore\n1\ta\t2\n", "qrels"),
         ("1 Q0 a 1 2 r\n1 Q0 b 2 1 r\n2 Q0 a 1 2 r\n", "run"),
         ("1\tbees\n", "topics-tsv"),
+        ("1\twhat is a honey bee\n2\thow do bees see\n", "topics-tsv"),
+        ("1\tQ0 a 1 2 r\n1\tQ0 b 2 1 r\n", "run"),
+        ("run_id\tmeasure\ttopic_id\tvalue\nr\tM\tt1\t3\nr\tM\tall\t3\n", "leaderboard"),
+        ('{"query_id": 1, "corpus_id": 5, "score": 1}\n', "qrels"),
+        ('{"query_id": 1, "recall": 0.5, "score": 1}\n', "metrics"),
+        ('{"team_id": "t",\n "run_name": "r",\n "results": []}\n', "biogen24"),
         ("<top>\n<num> 1\n", "topics"),
         ('[\n {"query":"bees","candidates":[]}\n]\n', "requests"),
         ('{"id":"1","title":"bees"}\n', "topics"),
@@ -70,6 +78,15 @@ def test_a_file_is_recognised_by_its_content(text: str, form: str, tmp_path: Pat
     path = tmp_path / "x"
     path.write_text(text)
     assert recognise(path).name == form
+
+
+@pytest.mark.parametrize("name", [name for name, one in EXAMPLES.items() if one.given.startswith("{")])
+def test_objects_in_an_array_are_read_like_those_of_lines(name: str, tmp_path: Path) -> None:
+    lines, array = tmp_path / "lines", tmp_path / "array"
+    lines.write_text(EXAMPLES[name].given)
+    array.write_text(json.dumps(parse_objects(EXAMPLES[name].given), indent=1))
+    assert recognise(array).name == name
+    assert FORMS[name].read(array) == FORMS[name].read(lines)
 
 
 def test_a_folder_of_beir_is_read_as_topics_or_as_judgments(tmp_path: Path) -> None:
