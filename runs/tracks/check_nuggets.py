@@ -44,6 +44,9 @@ def check_nuggets(content: Lines, track: Track, topics: Mapping[str, str]) -> It
     own = replace(track, run_id_length=track.nugget_run_id_length)
     answered, runs, foreign = dict[str, int](), dict[str, int](), dict[str, int]()
     for number, line in content:
+        if not line.strip():
+            yield make_warning("blank line", "blank line", number)
+            continue
         record = parse_object(line)
         if record is None:
             yield make_error("not an object", f"expected a JSON object, found {shorten_value(line)}", number)

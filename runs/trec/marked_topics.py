@@ -91,6 +91,7 @@ class _XmlTopics:
         self._parser.StartElementHandler = self._open
         self._parser.EndElementHandler = self._close
         self._parser.CharacterDataHandler = self._add
+        self._parser.SkippedEntityHandler = self._add_entity
         self._found: list[RawTopic] = []
         self._inside: list[str] | None = None
         """The elements that are open, from the topic on; None outside of topics."""
@@ -138,6 +139,11 @@ class _XmlTopics:
         elif name not in _SKIPPED:
             self._others.append(text)
             self._stray = self._stray or (0 if name or not text.strip() else self._line())
+
+    def _add_entity(self, name: str, is_parameter: bool) -> None:
+        """Add an entity that the parser skips, because a file that it does not read may declare it."""
+        if not is_parameter:
+            self._add(html.unescape(f"&{name};"))
 
     def _make(self) -> RawTopic:
         """The topic; if it has none of the fields of a narrative, all its texts are the narrative."""

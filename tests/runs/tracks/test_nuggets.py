@@ -109,6 +109,13 @@ def test_each_topic_has_one_bank_of_one_run(tmp_path: Path) -> None:
     assert {one.kind for one in validate(file, TRACKS["rag26"], [WHY, HOW])} == {"nuggets"}
 
 
+def test_a_blank_line_is_a_warning(tmp_path: Path) -> None:
+    file = write(tmp_path / "nuggets.jsonl", make_bank())
+    file.write_text(f"\n{file.read_text()} \n")
+    found = [(one.line, one.severity, one.kind) for one in validate(file, RAGTIME26, [WHY])]
+    assert found == [(1, "warning", "blank line"), (3, "warning", "blank line")]
+
+
 def test_a_bank_without_a_run_id_is_no_other_run(tmp_path: Path) -> None:
     bare = make_bank("2")
     bare["metadata"].pop("run_id")

@@ -193,6 +193,11 @@ FORMS = {
         "<stance>x</stance><narrative>d</narrative></topic></topics>",
         [Topic("9", "a\n\nb & c &foo; \xe9\n\nd")],
     ),
+    "XML whose DTD is another file": (
+        '<!DOCTYPE topics SYSTEM "topics.dtd">\n<topics><topic id="9"><title>caf&eacute; &amp; &foo;</title></topic>'
+        "</topics>",
+        [Topic("9", "caf\xe9 & &foo;")],
+    ),
     "XML of the web track": (
         '<!-- x -->\n<webtrack><topic number="151" type="x"><query>a</query>\n'
         "<description><![CDATA[b & <c>]]></description>\n"
