@@ -1,5 +1,6 @@
 """Archives: the files in a tar or zip file, one after the other, each in a temporary file as long as it is read."""
 
+import stat
 import struct
 import tarfile
 import zipfile
@@ -10,8 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple
 from urllib.parse import quote
 
-from keystone.indexing.corpora.folders import strip_compression
-from keystone.indexing.errors import BadRecord, NotWritten, Report
+from keystone.indexing.corpora.folders import is_hidden, strip_compression
+from keystone.indexing.errors import BadRecord, NotWritten, Report, UserError
 from keystone.indexing.io.reading import DAMAGE, open_binary
 from keystone.indexing.io.writing import reason_of
 
@@ -34,6 +35,7 @@ _DAMAGE = (
 )
 """The errors of archives that are damaged, encrypted or compressed in a way that Python does not know."""
 _PIECE_BYTES = 2**20
+_LINK = "a link is not followed"
 
 
 class Member(NamedTuple):
@@ -50,11 +52,25 @@ def is_archive(file: Path) -> bool:
     return strip_compression(file).endswith(TAR_SUFFIXES) or file.name.lower().endswith(".zip")
 
 
+def holds_archive(file: Path) -> bool:
+    """Whether a file has the name or the first bytes of an archive. Documents of office programs are zip files, too."""
+    return is_archive(file) or bool(_find_kind(file))
+
+
+def _find_kind(file: Path) -> str:
+    """The kind of an archive by its first bytes, `tar` or `zip`; empty for another file, or one that is unreadable."""
+    with suppress(UserError, *DAMAGE), open_binary(file) as source:
+        begin = source.read(tarfile.BLOCKSIZE)
+        is_tar = begin[257:262] == b"ustar" and b"\0" in begin[:257]
+        return "zip" if begin.startswith(b"PK\3\4") else "tar" if is_tar else ""
+    return ""
+
+
 def list_names(archive: Path) -> list[PurePosixPath]:
     """The paths of the files of an archive, without hidden ones; those before the damage if it is damaged."""
     names: list[PurePosixPath] = []
     with suppress(*_DAMAGE):
-        names.extend(_relative(path) for path, _, _ in _open(archive) if not _is_hidden(path))
+        names.extend(_relative(path) for path, _, _ in _open(archive) if not is_hidden(PurePosixPath(path)))
     return names
 
 
@@ -65,12 +81,12 @@ def unpack(archive: Path, report: Report) -> Iterator[Member]:
         with TemporaryDirectory(prefix="keystone-") as folder:
             for path, source, fault in _open(archive):
                 count += 1
-                if _is_hidden(path):
+                if is_hidden(PurePosixPath(path)):
                     continue
                 bare = _relative(path)
                 shown = f"{archive}/{path}"
                 if fault or source is None:
-                    report(BadRecord(f"{shown}: {fault}", "link not followed" if "link" in fault else "file not read"))
+                    report(BadRecord(f"{shown}: {fault}", "link not followed" if fault == _LINK else "file not read"))
                     continue
                 file = Path(folder) / _quote(bare.name or "file")[-100:]
                 if _copy(source, file, shown, report):
@@ -85,16 +101,12 @@ _Opened = Iterator[tuple[str, IO[bytes] | None, str]]
 
 
 def _open(archive: Path) -> _Opened:
-    return _open_zip(archive) if archive.name.lower().endswith(".zip") else _open_tar(archive)
+    kind = _find_kind(archive) or archive.suffix.lower().removeprefix(".")
+    return _open_zip(archive) if kind == "zip" else _open_tar(archive)
 
 
 def _relative(path: str) -> PurePosixPath:
     return PurePosixPath(path.lstrip("/"))
-
-
-def _is_hidden(path: str) -> bool:
-    parts = PurePosixPath(path).parts
-    return any(part.startswith((".", "__MACOSX")) and part not in (".", "..") for part in parts)
 
 
 def _open_tar(archive: Path) -> _Opened:
@@ -106,9 +118,10 @@ def _open_tar(archive: Path) -> _Opened:
                     yield member.name, tar.extractfile(member), ""
                 elif not member.isdir():
                     linked = member.issym() or member.islnk()
-                    yield member.name, None, "a link is not followed" if linked else "expected a file"
-        while watched.read(_PIECE_BYTES):  # the end shows whether the archive is whole
-            pass
+                    yield member.name, None, _LINK if linked else "expected a file"
+            while rest := tar.fileobj.read(_PIECE_BYTES):  # the end shows whether the archive is whole
+                if rest.strip(b"\0"):
+                    raise tarfile.ReadError("more follows, behind a damaged part or the end mark of a first archive")
         if watched.end.strip(b"\0"):
             raise tarfile.ReadError("it has no end mark")
 
@@ -130,6 +143,9 @@ def _open_zip(archive: Path) -> _Opened:
     with open_binary(archive) as source, zipfile.ZipFile(source) as packed:
         for member in packed.infolist():
             if member.filename.endswith("/"):
+                continue
+            if stat.S_ISLNK(member.external_attr >> 16):
+                yield member.filename, None, _LINK
                 continue
             try:
                 with packed.open(member) as content:

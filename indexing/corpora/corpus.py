@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from keystone.indexing.corpora import jsonl, pyserini, text
-from keystone.indexing.corpora.archives import is_archive, list_names, unpack
-from keystone.indexing.corpora.folders import find_unfollowed_links
+from keystone.indexing.corpora.archives import Member, is_archive, list_names, unpack
+from keystone.indexing.corpora.folders import find_unfollowed_links, strip_compression
 from keystone.indexing.corpora.forms import (
     ALL,
     ARCHIVE,
@@ -59,10 +59,6 @@ def _read_archive(archive: CorpusFile, extract: str, report: Report) -> Iterator
     named, main = choose_members(list_names(archive.path), archive.given)
     chosen = set(named)
     for member in unpack(archive.path, report):
-
-        def told(error: BadRecord, file: Path = member.file, shown: str = member.shown) -> None:
-            report(BadRecord(str(error).replace(str(file), shown), error.kind))
-
         if member.path not in chosen:
             continue
         form = None if is_archive(member.file) else find_form(member.file, member.path, archive.given, main)
@@ -74,8 +70,14 @@ def _read_archive(archive: CorpusFile, extract: str, report: Report) -> Iterator
         for ending in COMPRESSIONS:
             bare = bare.removesuffix(ending)
         name = f"{archive.name}/{bare}" if archive.name else bare
+        told = _name_member(member, report)
         for document in _read_file(CorpusFile(member.file, name, form, None, archive.language_field), extract, told):
             yield replace(document, place=document.place.replace(str(member.file), member.shown))
+
+
+def _name_member(member: Member, report: Report) -> Report:
+    """A report whose errors name a file's path in its archive in place of the temporary file."""
+    return lambda error: report(BadRecord(str(error).replace(str(member.file), member.shown), error.kind))
 
 
 def _unread_error(shown: object) -> BadRecord:
@@ -119,11 +121,22 @@ def read_corpus(
 
 def _open_segments(segments: Path | None, report: Report) -> jsonl.FileSegments | pyserini.OfficialSegments:
     if segments is None:
-        return jsonl.FileSegments([])
+        return jsonl.FileSegments(())
     if pyserini.index_name(segments) is not None:
         return pyserini.OfficialSegments(segments, report)
     _report_links(segments, report)
-    return jsonl.FileSegments(list_corpus_files(segments, "segments"), report)
+    return jsonl.FileSegments(_list_segment_files(segments, report))
+
+
+def _list_segment_files(segments: Path, report: Report) -> Iterator[tuple[Path, Report]]:
+    """The files of segments, those in archives included, each with the report of its bad records."""
+    for file in list_forms(segments, "segments")[0]:
+        if file.form != ARCHIVE:
+            yield file.path, report
+            continue
+        for member in unpack(file.path, report):
+            if FORMATS["segments"].names.fullmatch(strip_compression(member.path)):
+                yield member.file, _name_member(member, report)
 
 
 def _report_links(path: Path, report: Report) -> None:

@@ -12,11 +12,14 @@ from keystone.indexing.io.reading import COMPRESSIONS
 
 
 def list_files(folder: Path, names: re.Pattern[str]) -> list[Path]:
-    """Files below a folder by path, without links out. Names match whole: lower case, without a compression."""
+    """Files below a folder by path, without hidden ones and links out of it.
+
+    Names match whole: lower case, without a compression.
+    """
     inside = _find_roots(folder)
     return sorted(
         file
-        for file in folder.rglob("*")
+        for file in _list_shown(folder)
         if names.fullmatch(strip_compression(file)) and file.is_file() and not _leads_out(file, inside)
     )
 
@@ -24,9 +27,18 @@ def list_files(folder: Path, names: re.Pattern[str]) -> list[Path]:
 def find_unfollowed_links(folder: Path) -> Iterator[Path]:
     """The links of a folder that Keystone does not follow: those that leave the folder, and those to folders."""
     inside = _find_roots(folder)
-    for file in sorted(folder.rglob("*")):
+    for file in sorted(_list_shown(folder)):
         if _leads_out(file, inside) or (file.is_symlink() and file.is_dir()):
             yield file
+
+
+def is_hidden(path: PurePath) -> bool:
+    """Whether a file within a corpus, or a folder of it, is hidden, or is one that macOS adds to archives."""
+    return any(part.startswith((".", "__MACOSX")) and part not in (".", "..") for part in path.parts)
+
+
+def _list_shown(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if not is_hidden(path.relative_to(folder)))
 
 
 def _find_roots(folder: Path) -> tuple[Path, ...]:

@@ -41,6 +41,7 @@ class Format:
     has_fields: bool = False
 
 
+_ANY_NAME = re.compile(".*", re.DOTALL)
 _JSONL_NAME = re.compile(r".*\.(jsonl|ndjson|json|jl|jsonlines)")
 _TEXT_NAME = re.compile(rf".*({'|'.join(map(re.escape, text.SUFFIXES))})")
 
@@ -109,10 +110,10 @@ def guess_format(path: Path) -> str:
             return seen if seen in ("jsonl", "segments") else "tsv"
         if named := seen or ("folder" if _TEXT_NAME.fullmatch(name) else _find_added_form(name)):
             return named
-        if not FORMATS["jsonl"].names.fullmatch(name) and not archives.is_archive(path):
+        if not FORMATS["jsonl"].names.fullmatch(name) and not archives.holds_archive(path):
             _check_objects(path)
         return "jsonl"
-    files = list_files(path, re.compile(r"(?!\.).*"))
+    files = list_files(path, _ANY_NAME)
     shards = [file for file in files if _JSONL_NAME.fullmatch(strip_compression(file))]
     for file in shards[:EXAMINED_FILES]:
         if (found := _recognise_format(file)) in ("jsonl", "segments"):
@@ -176,24 +177,33 @@ def _check_format(format: str) -> None:
 
 
 def _choose_corpus(folder: PurePath, files: Sequence[_Path], format: str) -> list[_Path]:
-    """The documents of this format alone, if the folder is a data set that names its parts; otherwise an empty list.
+    """The files without those beside the documents, if there is a data set that names its parts; else an empty list.
 
     BEIR has `corpus.jsonl` beside `queries.jsonl`. Its copies on hubs have files `corpus-*.parquet`, or a folder
-    `corpus`. MS MARCO has `collection.tsv` beside its queries.
+    `corpus`. Such a data set may be a folder below this one, too. MS MARCO has `collection.tsv` beside its queries.
     """
     if format not in ("arrow", "jsonl", "parquet", "tsv"):
         return []
-    files = [file for file in files if FORMATS[format].names.fullmatch(strip_compression(file))]
-    parts = {part: [file for file in files if part == _name_part(file, folder)] for part in ("corpus", "queries")}
-    if all(parts.values()):
-        return parts["corpus"]
-    return [file for file in files if re.fullmatch(r"collection\.(tsv|csv)", strip_compression(file))]
+    own = [file for file in files if FORMATS[format].names.fullmatch(strip_compression(file))]
+    parts = {file: set(_list_parts(file, folder)) for file in own}
+    homes = [{home for each in parts.values() for home, part in each if part == name} for name in ("corpus", "queries")]
+    if sets := homes[0] & homes[1]:
+        return [
+            file
+            for file in files
+            if all((home, "corpus") in parts.get(file, ()) for home in sets if home in file.parents)
+        ]
+    return [file for file in own if re.fullmatch(r"collection\.(tsv|csv)", strip_compression(file))]
 
 
-def _name_part(file: PurePath, folder: PurePath) -> str:
-    """The part of a data set that the path of a file begins with: the name of its folder, or that of the file."""
-    first = file.relative_to(folder).parts[0]
-    return first if file.parent != folder else re.split(r"[-.]", strip_compression(file))[0]
+def _list_parts(file: PurePath, folder: PurePath) -> Iterator[tuple[PurePath, str]]:
+    """The parts of data sets that a file below a folder may be of, by its own name and those of its folders.
+
+    Each comes with the folder of the data set.
+    """
+    yield file.parent, re.split(r"[-.]", strip_compression(file))[0]
+    for above in itertools.takewhile(lambda one: one != folder, file.parents):
+        yield above.parent, above.name
 
 
 def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Path]]:
@@ -210,10 +220,10 @@ def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Pa
     main = given or guess_format(path)
     _check_format(main)
     if main in LOCAL_FORMATS or not is_folder(path):
-        form = ARCHIVE if main not in LOCAL_FORMATS and archives.is_archive(path) else main
+        form = ARCHIVE if main not in LOCAL_FORMATS and archives.holds_archive(path) else main
         name = "" if form == ARCHIVE else name_documents(path, path)
         return [CorpusFile(file, name, form, given) for file in list_corpus_files(path, main)], []
-    files = list_files(path, re.compile(".*", re.DOTALL))
+    files = list_files(path, _ANY_NAME)
     chosen = _choose_corpus(path, files, main)
     found, unread = list[CorpusFile](), list[Path]()
     for file in chosen or files:
@@ -230,7 +240,9 @@ def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Pa
 def find_form(file: Path, within: PurePath, given: str | None, main: str) -> str | None:
     """The form of a file `within` a corpus of the form `main`: None if unreadable, empty if without a document."""
     if given:
-        form = given if FORMATS[given].names.fullmatch(strip_compression(file)) else None
+        name = strip_compression(file)
+        is_beside = given == "tsv" and _BESIDE_ROWS.match(name)
+        form = given if FORMATS[given].names.fullmatch(name) and not is_beside else None
     else:
         form = _find_known_form(file, main) or _find_added_form(strip_compression(file))  # other packages' come last
     described = form == "folder" and main != "folder" and _DESCRIPTION.fullmatch(within.name.lower())
@@ -273,8 +285,6 @@ def _find_known_form(file: Path, main: str) -> str | None:
         return seen
     if fits("folder"):
         return main if main == "trec" and name.endswith(".txt") else "folder"
-    if name.startswith("."):
-        return None
     return seen if seen in ("jsonl", "segments") else main if main in ("trec", "wikitext") and fits(main) else None
 
 
@@ -304,7 +314,7 @@ _DESCRIPTION = re.compile(r"(readme|licen[cs]e|copying)(\..*)?|_success|_(common
 def _is_beside(within: PurePath, main: str) -> bool:
     """Whether a file that is not read lies beside the documents of its corpus, and is known to hold none."""
     name = within.name.lower()
-    if _DESCRIPTION.fullmatch(name) or any(part.startswith(".") for part in within.parts):
+    if _DESCRIPTION.fullmatch(name):
         return True
     if main == "trec":
         return not FORMATS["trec"].names.fullmatch(name)
@@ -327,5 +337,10 @@ def make_corpus_key(path: Path, format: str | None, extract: str = ALL) -> list[
 
 
 def _name_in_key(file: CorpusFile, path: Path) -> str:
-    """The name of a corpus file in the key. That of a single file counts only if it always names its documents."""
-    return file.name if file.path == path and file.form in ("folder", "wikitext") else relative_name(file.path, path)
+    """The name of a corpus file in the key. That of a single file counts only if its documents get their ids by it."""
+    if file.path == path and (
+        file.form in ("folder", "wikitext")
+        or (file.form in ("arrow", "parquet", "tsv") and tables.makes_ids(path, file.form))
+    ):
+        return file.name
+    return relative_name(file.path, path)

@@ -157,13 +157,16 @@ def _measure_border(piece: str, before: str) -> int:
 
 
 class FileSegments:
-    """The official segments in files, by document. Their texts lie in a temporary file, all else in memory."""
+    """The official segments in files, by document. Their texts lie in a temporary file, all else in memory.
 
-    def __init__(self, files: Iterable[Path], report: Report = stop) -> None:
+    Each file comes with the report of its bad records, and is read before the next one comes.
+    """
+
+    def __init__(self, files: Iterable[tuple[Path, Report]]) -> None:
         self._texts = TemporaryFile()  # noqa: SIM115  it lives as long as this object
         self._cuts: dict[str, dict[str, tuple[SegmentRecord, int, int]]] = {}
         end = 0
-        for file in files:
+        for file, report in files:
             for number, record in read_json_lines(file, report):
                 where = f"{file}:{number}"
                 try:

@@ -56,7 +56,7 @@ def read_delimited(file: Path, _name: str = "", report: Report = stop) -> Iterat
     """The documents of a file, one for each row.
 
     A header has the names of the keys of JSONL. Without a header, a row is an id and a text, or has MS MARCO's four
-    columns. If a header names no ids, they are made as for the rows of Parquet.
+    columns. If a header names no ids, they are made as for the rows of Parquet, of the file's name in lower case.
     """
     rows = enumerate(read_columns(file, read_text_lines(file, report), LAYOUT, report))
     placed = ((row, record, record, f"{file}:{number}") for row, (number, record) in rows)
@@ -91,6 +91,18 @@ def warn_of_ids(file: Path, names: Iterable[str]) -> None:
     if found := next((name for name in names if reads_as_id(name) or name.startswith(_FRAME_INDEX)), None):
         known = ", ".join(ID_KEYS)
         _log.warning("%s: the ids are made from the file's name: expected a column %s, found %r", file, known, found)
+
+
+def makes_ids(file: Path, form: str) -> bool:
+    """Whether the ids of the rows of a table are made from its name, since no column holds them."""
+    rows: Iterator[tuple[int, Iterable[str], Any]]
+    if form == "tsv":
+        lines = read_text_lines(file, lambda _error: None)
+        rows = ((number, row, row) for number, row in read_columns(file, lines, LAYOUT, lambda _error: None))
+    else:
+        rows = read_rows(file, form, TEXT_KEYS, TEXT_KEYS, lambda _error: None)
+    first = next(rows, None)
+    return first is not None and not find_names(first[1], ID_KEYS)
 
 
 def find_form(file: Path) -> str | None:

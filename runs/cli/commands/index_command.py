@@ -102,7 +102,10 @@ def index(
         ),
     ] = False,
     segments: Annotated[
-        Path | None, typer.Option(help="A file, or pyserini:NAME, with the MS MARCO V2.1 segments of the documents.")
+        Path | None,
+        typer.Option(
+            help="A file, folder or archive, or pyserini:NAME, with the MS MARCO V2.1 segments of the corpus."
+        ),
     ] = None,
     windows: Annotated[
         bool,

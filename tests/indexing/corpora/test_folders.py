@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import lzma
+import stat
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -38,6 +39,17 @@ def tar(files: Mapping[str, bytes], mode: str = "w") -> bytes:
             member = tarfile.TarInfo(name)
             member.size = len(raw)
             archive.addfile(member, io.BytesIO(raw))
+    return out.getvalue()
+
+
+def zip_link(name: str, target: str) -> bytes:
+    """A zip file with a symbolic link beside a note."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        link = zipfile.ZipInfo(name)
+        link.create_system, link.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, target)
+        archive.writestr("note.md", "x")
     return out.getvalue()
 
 
@@ -110,6 +122,18 @@ PAGES = {"site/a.html": b"<title>A</title><p>text", "b.txt": b"text"}
             [],
             id="archives",
         ),
+        pytest.param(
+            {"a.md": b"x", "._b.jsonl": line("b"), ".trash/c.md": b"x", "d/.venv/e.txt": b"x", "d/.git/f": b"x"},
+            ["a.md"],
+            [],
+            id="hidden files and folders",
+        ),
+        pytest.param(
+            {"d/s/corpus.jsonl": line("a"), "d/s/queries.jsonl": line("q"), "d/s/qrels/test.tsv": b"q\ta\t1\n"},
+            ["a"],
+            [],
+            id="BEIR in a folder",
+        ),
     ],
 )
 def test_each_file_of_a_folder_is_read_by_its_own_form(
@@ -119,7 +143,8 @@ def test_each_file_of_a_folder_is_read_by_its_own_form(
 
 
 def test_a_named_format_counts_the_files_of_other_forms(tmp_path: Path) -> None:
-    assert read(tmp_path / "c", {"a.jsonl": line("a"), "b.md": b"x"}, "jsonl") == (["a"], ["file not read"])
+    files = {"a.jsonl": line("a"), "b.md": b"x", ".c/d.jsonl": line("d")}
+    assert read(tmp_path / "c", files, "jsonl") == (["a"], ["file not read"])
 
 
 PACKED: dict[str, Callable[[Mapping[str, bytes]], bytes]] = {
@@ -133,11 +158,15 @@ PACKED: dict[str, Callable[[Mapping[str, bytes]], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", PACKED)
+RENAMED = {"c": tar, "c.gz": PACKED["c.tar.gz"], "c.jsonl.zst": PACKED["c.tar.zst"], "c.bin": pack_zip}
+"""Archives whose names do not tell what they are."""
+
+
+@pytest.mark.parametrize("name", [*PACKED, *RENAMED])
 def test_an_archive_holds_the_documents_of_its_files(tmp_path: Path, name: str) -> None:
     files = {"c/a.jsonl": line("a") + line("b"), "c/b.jsonl.gz": gzip.compress(line("c") + line("d"))}
     files |= {"p/x y.html": b"<title>T</title><p>text", "p/i.png": b"\x89\0", ".git/x": b"x", "n.zip": pack_zip({})}
-    (tmp_path / name).write_bytes(PACKED[name](files))
+    (tmp_path / name).write_bytes((PACKED | RENAMED)[name](files))
     errors: list[BadRecord] = []
     documents = list(read_corpus(tmp_path / name, report=errors.append))
     assert [document.id for document in documents] == ["a", "b", "c", "d", "p/x%20y.html"]
@@ -170,6 +199,11 @@ def test_an_archive_holds_the_documents_of_its_files(tmp_path: Path, name: str) 
         ),
         pytest.param({"/d/a.tsv": b"a\tx\n", "d/b.csv": b"id,text\nb,x\n"}, ["a", "b"], id="columns"),
         pytest.param({"d/README.md": b"# Card", "d/a.jsonl": line("a")}, ["a"], id="a description"),
+        pytest.param(
+            {"d/s/queries.jsonl": line("q"), "d/s/corpus.jsonl": line("a"), "d/b.jsonl": line("b")},
+            ["a", "b"],
+            id="BEIR in a folder",
+        ),
     ],
 )
 def test_an_archive_of_a_data_set_is_read_like_its_folder(
@@ -177,6 +211,32 @@ def test_an_archive_of_a_data_set_is_read_like_its_folder(
 ) -> None:
     (tmp_path / name).write_bytes(PACKED[name](files))
     assert [document.id for document in read_corpus(tmp_path / name)] == ids
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_official_segments_may_come_in_an_archive(tmp_path: Path, name: str) -> None:
+    cuts = [json.dumps({"docid": f"{doc}#0", "start_char": 0, "end_char": 4}).encode() + b"\n" for doc in "ab"]
+    packed = PACKED[name]({"s/a.jsonl": cuts[0], "s/b.json.gz": gzip.compress(cuts[1] + b"{\n"), "s/README.md": b"x"})
+    (tmp_path / "segments").mkdir()
+    (tmp_path / "segments" / name).write_bytes(packed)
+    (tmp_path / "c.jsonl").write_bytes(line("a") + line("b"))
+    for path in (tmp_path / "segments" / name, tmp_path / "segments"):
+        errors: list[BadRecord] = []
+        found = list(read_corpus(tmp_path / "c.jsonl", segments=path, report=errors.append))
+        assert [segment.id for document in found for segment in document.segments] == ["a#0", "b#0"]
+        assert [str(error).partition(": ")[0] for error in errors] == [f"{tmp_path}/segments/{name}/s/b.json.gz:2"]
+
+
+def test_what_follows_the_end_of_a_tar_file_is_reported(tmp_path: Path) -> None:
+    joined = tar({"a.md": b"x"}) + tar({"b.md": b"x"})
+    assert read(tmp_path / "c", {"a.tar": joined}) == (["a.tar/a.md"], ["unreadable file"])
+
+
+def test_a_link_in_a_zip_file_is_reported(tmp_path: Path) -> None:
+    assert read(tmp_path / "c", {"a.zip": zip_link("a.md", "/etc/passwd")}) == (
+        ["a.zip/note.md"],
+        ["link not followed"],
+    )
 
 
 def test_columns_beside_other_documents_of_an_archive_are_reported(tmp_path: Path) -> None:

@@ -74,6 +74,17 @@ def test_the_key_has_the_name_of_a_file_that_names_its_document(tmp_path: Path) 
     assert make_corpus_key(tmp_path / "a.jsonl", None) == make_corpus_key(tmp_path / "b.jsonl", None)
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv"])
+@pytest.mark.parametrize(
+    ("record", "named"), [({"title": "T", "text": "x"}, True), ({"title": "T", "text": "x", "docno": "a"}, False)]
+)
+def test_the_key_has_the_name_of_a_table_that_names_its_rows(
+    tmp_path: Path, suffix: str, record: Record, named: bool
+) -> None:
+    first, other = (make_corpus_key(write(tmp_path / f"{name}{suffix}", record), None) for name in "ab")
+    assert (first != other) == named
+
+
 def test_standard_input_is_refused_for_a_corpus_which_is_read_several_times() -> None:
     with pytest.raises(UserError, match="/dev/stdin: is read several times, expected a file, or /dev/fd/0"):
         make_corpus_key(Path("/dev/stdin"), "jsonl")

@@ -1,5 +1,6 @@
 """Corpora in tables: Parquet, Hugging Face data sets on disk, and columns with or without a header."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -195,8 +196,30 @@ def test_the_queries_beside_a_collection_are_no_documents(tmp_path: Path) -> Non
     assert [document.text for document in read_corpus(tmp_path)] == ["collection.tsv"]
     (tmp_path / "collection.tsv").rename(tmp_path / "part1.tsv")
     errors: list[BadRecord] = []
-    assert [document.text for document in read_corpus(tmp_path, report=errors.append)] == ["collection.tsv"]
-    assert [error.kind for error in errors] == ["file not read", "file not read"]
+    for format in (None, "tsv"):
+        errors.clear()
+        assert [document.text for document in read_corpus(tmp_path, format, report=errors.append)] == ["collection.tsv"]
+        assert [error.kind for error in errors] == ["file not read", "file not read"]
+
+
+@pytest.mark.parametrize(
+    ("text", "ids", "left_out"),
+    [
+        pytest.param("id,abstract,authors,year\n1,Bees,Smith,2019\n", [], ["no text"], id="ids beside no text"),
+        pytest.param("text,label\nGreat,1\n", ["c_0"], [], id="texts beside another column"),
+        pytest.param("text,label,source\nGreat,1,web\n", ["c_0"], [], id="texts of three columns"),
+        pytest.param(
+            "D1\thttps://a.b\tText\tBees\n", ["D1"], [], id="a title that is a name of texts, without a header"
+        ),
+    ],
+)
+def test_one_known_name_makes_a_header(tmp_path: Path, text: str, ids: list[str], left_out: list[str]) -> None:
+    (tmp_path / "c.csv").write_text(text)
+    errors: list[BadRecord] = []
+    found = []
+    with suppress(UserError):  # a corpus without a document
+        found = [document.id for document in read_corpus(tmp_path / "c.csv", report=errors.append)]
+    assert (found, [error.kind for error in errors]) == (ids, left_out)
 
 
 def test_a_first_row_of_other_names_is_no_document(tmp_path: Path) -> None:

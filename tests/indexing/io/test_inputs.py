@@ -117,17 +117,18 @@ def test_a_path_that_is_no_file_is_refused_at_once(tmp_path: Path, read: Any, ki
 PIPED = """
 import sys
 from pathlib import Path
-from keystone.indexing.io.reading import hash_file
+from keystone.indexing.io.reading import hash_file, read_bytes
 from keystone.runs.trec.topics import read_topics
 from keystone.runs.track_rules import TRACKS, set_topic_limits
 path = Path(sys.argv[1])
+assert read_bytes(path).size == read_bytes(path).size > 0
 for _ in range(3):
     topics = read_topics(path)
     print(len(topics), hash_file(path)[:8], len(set_topic_limits(TRACKS["ragtime26"], topics).limits))
 """
 
 
-@pytest.mark.parametrize("name", ["/dev/fd/0", "/proc/self/fd/0"])
+@pytest.mark.parametrize("name", ["/dev/fd/0", "/proc/self/fd/0", "/dev/stdin"])
 def test_a_pipe_is_read_once_and_can_be_opened_often(name: str) -> None:
     many = "".join(json.dumps({"id": str(n), "title": "bees " * 100, "limit": 9}) + "\n" for n in range(2_000))
     shown = programs.run([sys.executable, "-c", PIPED, name], input=many, capture_output=True, text=True, check=True)
@@ -167,6 +168,7 @@ def test_links_out_of_a_folder_and_to_folders_are_reported_and_not_followed(tmp_
     (folder / "c.txt").symlink_to(outside / "secret.txt")
     (folder / "d").symlink_to(outside)
     (folder / "e.txt").symlink_to("nowhere")
+    (folder / ".hidden").symlink_to(outside)
     told: list[BadRecord] = []
     assert [d.id for d in read_corpus(folder, report=told.append)] == ["a.txt", "b.txt"]
     assert [error.kind for error in told] == ["link not followed"] * 2
