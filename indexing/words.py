@@ -1,9 +1,17 @@
 """The words of texts: those with content, and their stems. The words without content are those of English."""
 
 import re
+from unicodedata import normalize
 
-WORD = re.compile(r"[^\W\d_][^\W_]*(?:['\u2019-][^\W_]+)*")
-"""A word begins with a letter, and may hold digits, apostrophes and hyphens."""
+_MARKS = (
+    "\u0300-\u036f\u064b-\u065f\u0670\u0900-\u0903\u093a-\u093c\u093e-\u094f\u0962\u0963\u0981-\u0983\u09bc\u09be-\u09cd"
+    "\u09d7\u0c00-\u0c04\u0c3c\u0c3e-\u0c56\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
+)
+"""Accents, and the vowel signs of Arabic, Devanagari, Bengali, Telugu and Thai, which `re` takes for no letters."""
+_REST = rf"[^\W_]*(?:[{_MARKS}]+[^\W_]*)*"
+
+WORD = re.compile(rf"[^\W\d_]{_REST}(?:['\u2019-][^\W_]{_REST})*")
+"""A word begins with a letter, and may hold marks, digits, apostrophes and hyphens."""
 
 STOP_WORDS = frozenset(
     """a about above after again against all almost along already also although always am among an and another any
@@ -36,8 +44,9 @@ def find_words(text: str) -> list[str]:
 
 
 def find_content_words(text: str) -> list[str]:
-    """Find the words of a text that carry content, in order and in lower case."""
-    return [word for word in map(str.lower, find_words(text)) if word not in STOP_WORDS and len(word) > 1]
+    """Find the words of a text that carry content, in order, in lower case and with composed accents (NFC)."""
+    words = map(str.lower, find_words(normalize("NFC", text)))
+    return [word for word in words if word not in STOP_WORDS and len(word) > 1]
 
 
 def find_stems(text: str) -> set[str]:

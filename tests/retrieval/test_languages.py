@@ -17,7 +17,7 @@ from keystone.indexing.languages import LANGUAGES, check_language, find_code
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.java import java_class
 from keystone.indexing.lucene.write import can_segment_thai
-from keystone.indexing.words import list_stems
+from keystone.indexing.words import find_words, list_stems
 from keystone.retrieval.backends import open_sparse, open_store
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.languages import fuse_languages
@@ -274,3 +274,12 @@ def test_words_of_scripts_without_spaces_are_pairs_of_letters() -> None:
     assert list_stems("Bees 良心自由 dance, 蜂") == ["bee", "良心", "心自", "自由", "dance"]
     assert list_stems("Honey bees' dances") == ["honey", "bee", "dance"]
     assert list_stems("совесть и разум") == ["совест", "разум"]
+
+
+def test_marks_belong_to_their_words() -> None:
+    for text in ("Schro\u0308dinger's cafe\u0301", "Schr\u00f6dinger's caf\u00e9"):
+        assert list_stems(text) == ["schr\u00f6d", "caf\u00e9"]
+    assert list_stems("किताब, ভাষা తెలుగు") == ["किताब", "ভাষা", "తెలుగు"]
+    assert list_stems("كِتَاب") == ["كِتَاب"[:6]]
+    assert list_stems("กิน") == ["กิ", "ิน"]
+    assert find_words("cafe\u0301-bar") == ["cafe\u0301-bar"]
