@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
+import numpy as np
+
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, of_one_index
 from keystone.indexing.types import Store, Tick
@@ -149,6 +151,14 @@ def counts_words(index: Index) -> bool:
 def renew_store(index: Index, store: Store) -> Store:
     """Open a store of one's own if the engine's stores grow, so that its rows are freed; else return `store`."""
     return open_store(index) if BACKENDS[index.backend].grows else store
+
+
+def renew_rows(index: Index, store: Store, rankings: Rankings) -> Rankings:
+    """Give rankings the newest rows of their documents if the engine's stores grow, so that all rankings compare."""
+    if not BACKENDS[index.backend].grows:
+        return rankings
+    rows, row_of = np.unique(rankings.docs, return_inverse=True)
+    return replace(rankings, docs=store.rows(store.ids(rows))[row_of])
 
 
 @of_one_index

@@ -23,7 +23,7 @@ from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.settings import NoneNamed, leave_out
 from keystone.indexing.vectors.types import GRID_STEP, Vectors
 from keystone.indexing.words import list_stems
-from keystone.retrieval.backends import BACKENDS, Sparse, open_sparse
+from keystone.retrieval.backends import BACKENDS, Sparse, open_sparse, renew_rows
 from keystone.retrieval.languages import fuse_languages
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import K1, B, Bm25, Queries, Query, Rankings, Statistics
@@ -107,10 +107,7 @@ def search_languages(
     ]
     if len(found) == 1:
         return found[0]
-    if BACKENDS[index.backend].grows:  # only rows of one time compare as ids
-        rows = [opened.store.rows(opened.store.ids(one.docs)) for one in found]
-        found = [replace(one, docs=docs) for one, docs in zip(found, rows, strict=True)]
-    return fuse_languages(found, depth)
+    return fuse_languages([renew_rows(index, opened.store, one) for one in found], depth)
 
 
 def _search_language(opened: OpenIndex, bm25: Bm25, ids: Sequence[str], texts: Sequence[str], depth: int) -> Rankings:

@@ -23,7 +23,7 @@ from keystone.indexing.io.reading import COMPRESSIONS
 from keystone.indexing.io.system import lock_file
 from keystone.indexing.io.writing import append, reason_of
 from keystone.indexing.types import Progress, Store, silent
-from keystone.retrieval.backends import open_store
+from keystone.retrieval.backends import renew_store
 from keystone.retrieval.types import Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
@@ -89,9 +89,7 @@ async def work_on_topic(job: Job, model: Model | None, topic: Topic, work: Calla
 
     def start(run_with_model: RunWithModel) -> T:
         one = replace(job, topics=[topic], track=set_topic_limits(job.track, [topic]), progress=silent)
-        if job.ranks_candidates:  # with a store of its own, the rows of a REST search are freed with the topic
-            one = replace(one, store=open_store(job.index))
-        return work(one, run_with_model)
+        return work(replace(one, store=renew_store(job.index, job.store)), run_with_model)
 
     return await work_in_thread(model, start)
 

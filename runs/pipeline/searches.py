@@ -82,8 +82,8 @@ class Searches:
     """Searches for topics that come one by one. The queries that wait are searched in batches.
 
     A batch has at most `MOST_QUERIES` queries, so that a long narrative lets others search between its batches.
-    In a candidate pool, each topic is searched alone and with its own store. So its answer does not depend on other
-    topics.
+    In a candidate pool, each topic is searched alone, and over a REST server with its own store. So its answer does not
+    depend on other topics.
     """
 
     def __init__(self, job: Job, rerank: Rerank | None = None) -> None:

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import Store
+from keystone.retrieval.backends import renew_rows
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Rankings
 from keystone.runs.pipeline.job import Job
@@ -54,8 +55,12 @@ class Values:
         """Get the value of an artifact whose file exists."""
         if artifact.name not in self._kept:
             self._kept[artifact.name] = artifact.read(self.directory / artifact.name, self)
-        value: T = self._kept[artifact.name]
+        value: T = self._renew(self._kept[artifact.name])
         return value
+
+    def _renew(self, value: Any) -> Any:
+        """Give rankings the newest rows, since a search of a REST server may give their documents others."""
+        return renew_rows(self.job.index, self.job.store, value) if isinstance(value, Rankings) else value
 
     def put(self, artifact: Artifact[T], value: T) -> None:
         """Write the value of an artifact, and keep it. Values that are written elsewhere are not read from again."""

@@ -189,10 +189,10 @@ def find_ranks(path: Path, asked: Mapping[str, Sequence[str]]) -> dict[str, list
 
 @dataclass(frozen=True, slots=True)
 class GivenRun:
-    """A run file of another system. `rows` has the documents of each query or narrative, best first."""
+    """A run file of another system. `docs` has the ids of the documents of each query or narrative, best first."""
 
     sha256: str
-    rows: Mapping[str, Sequence[int]]
+    docs: Mapping[str, Sequence[str]]
     unknown: int
     """How many of the file's lines name a document that the store lacks."""
 
@@ -210,8 +210,12 @@ def read_given_run(path: Path, store: Store, topic_ids: Sequence[str]) -> GivenR
         raise UserError(f"{path}: {found}, expected rankings of the topics, such as {next(iter(topic_ids), '1')!r}")
     run = run.select(kept)
     doc_ids, code_of = run.docs.find_distinct()
-    known = store.rows(doc_ids)
-    known = np.where(known < 0, store.rows([document_id(name) for name in doc_ids]), known)[code_of]
-    parts = [known[a:b] for a, b in zip(run.offsets, run.offsets[1:], strict=False)]
-    rows = {name: list(dict.fromkeys(part[part >= 0].tolist())) for name, part in zip(kept, parts, strict=True)}
-    return GivenRun(hash_file(path), rows, int((known < 0).sum()))
+    documents = list(map(document_id, doc_ids))
+    rows = zip(doc_ids, documents, store.rows(doc_ids).tolist(), store.rows(documents).tolist(), strict=True)
+    names = [name if row >= 0 else document if other >= 0 else "" for name, document, row, other in rows]
+    lines = [names[code] for code in code_of.tolist()]
+    docs = {
+        name: list(dict.fromkeys(filter(None, lines[start:end])))
+        for name, (start, end) in zip(kept, pairwise(run.offsets.tolist()), strict=True)
+    }
+    return GivenRun(hash_file(path), docs, lines.count(""))

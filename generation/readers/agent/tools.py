@@ -33,6 +33,7 @@ from keystone.indexing.types import Document, Segment, Span
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.types import Vectors
 from keystone.indexing.words import find_stems
+from keystone.retrieval.backends import BACKENDS
 from keystone.retrieval.types import Query
 
 _PART = re.compile(r'([+-]?)"([^"]*)"|([+-](?=\w))?([^\s"]+)')
@@ -123,6 +124,8 @@ class Desk:
     hits: Hits
     documents: dict[int, Document] = field(default_factory=dict)
     segments: dict[int, Vectors] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    """The row by which each document of a growing store was found first, by its id."""
     rankings: dict[str, tuple[int, ...]] = field(default_factory=dict)
     demanded: dict[Demands, tuple[int, ...]] = field(default_factory=dict)
     vectors: dict[str, asyncio.Future[NDArray[np.float32]]] = field(default_factory=dict)
@@ -151,8 +154,16 @@ class Desk:
             else:
                 again = replace(query, sparse_text=text, dense_text=text, passage="")
                 (found,) = map(list, await self.tools.search([again]))
+                found = self._find_first_rows(found)
             self.rankings[text] = tuple(found)
         return self.rankings[text]
+
+    def _find_first_rows(self, rows: list[int]) -> list[int]:
+        """Find the rows by which earlier searches found the same documents, since a REST server's may have several."""
+        sources = self.tools.sources
+        if not BACKENDS[sources.index.backend].grows:
+            return rows
+        return [self.rows.setdefault(name, row) for name, row in zip(sources.store.ids(rows), rows, strict=True)]
 
     def list_found(self, texts: Sequence[str]) -> list[Span]:
         """List the documents that searches by these texts found, fused by reciprocal ranks, as empty spans."""

@@ -13,6 +13,7 @@ from keystone.generation.grading.grade import GradedTopic
 from keystone.generation.prompts.queries import MOST_TEXTS, SEARCH_AGAIN
 from keystone.generation.queries.enrich import SNIPPET_CHARACTERS, OpenQuery, request_search_texts, write_search_texts
 from keystone.generation.types import Fallback
+from keystone.retrieval.backends import BACKENDS, renew_rows
 from keystone.retrieval.types import Query, Rankings, ranked
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic
@@ -98,7 +99,8 @@ def _search_again(
     if new:
         texts_of = choose_texts(job, work.run_with_model)
         searched = fuse_each_query(job.config, work.means.search(job, new, texts_of))
-    pools, noted = dict(found.pools), list(rounds)
+    found, noted = _renew_rows(job, found), list(rounds)
+    pools = dict(found.pools)
     added = _find_new_candidates(job, found, new, searched)
     for topic_id in dict.fromkeys(one.query.topic_id for one in asked):
         pools[topic_id] = [*pools[topic_id], *added[topic_id]]
@@ -106,6 +108,14 @@ def _search_again(
         missed = tuple(fallback for fallback in fallbacks if fallback.topic_id == topic_id)
         noted.append(Round(topic_id, number, own, job.store.ids(added[topic_id]), missed))
     return Found(found.queries, _join_rankings(job, found.hybrid, searched), pools), noted
+
+
+def _renew_rows(job: Job, found: Found) -> Found:
+    """Give what was found before a search the rows that its documents have after it, if the engine's stores grow."""
+    if not BACKENDS[job.index.backend].grows:
+        return found
+    pools = {topic: job.store.rows(job.store.ids(rows)).tolist() for topic, rows in found.pools.items()}
+    return Found(found.queries, renew_rows(job.index, job.store, found.hybrid), pools)
 
 
 def _open_queries(job: Job, found: Found, rounds: Sequence[Round], graded: Sequence[GradedTopic]) -> list[OpenQuery]:

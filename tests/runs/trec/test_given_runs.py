@@ -53,8 +53,7 @@ def test_a_list_keeps_its_order_and_segments_count_for_their_documents(
     lines = [*ids[:3], "unknown", "unknown#1", *ids[3:]]
     path = write_lists(tmp_path_factory.mktemp("given") / "theirs.trec", {"1": lines, "1#2": ids, "other": ids})
     found = read_given_run(path, store, ["1", "2"])
-    assert store.ids(found.rows["1"]) == store.ids(found.rows["1#2"]) == names
-    assert found.rows.keys() == {"1", "1#2"}
+    assert found.docs == {"1": names, "1#2": names}
     assert found.unknown == 2
 
 
