@@ -120,17 +120,21 @@ def fuse(rankings: Sequence[Ranked], groups: Groups, settings: FusionSettings | 
 
 
 def combine_systems(
-    systems: Sequence[Rankings], weights: Sequence[float], lowest: Sequence[float], depth: int
+    systems: Sequence[Rankings],
+    weights: Sequence[float],
+    lowest: Sequence[float],
+    depth: int,
+    depths: Sequence[int] | None = None,
 ) -> Rankings:
     """Fuse the systems of each query by their scores: the sum of weight times (s - absent) / (max - lowest).
 
     This is the convex combination TM2C2 of Bruch, Gai and Ingber (TOIS 2023, section 4), up to a constant for each
     query. `lowest` is the score below which a system cannot score, such as 0 for BM25. The value max is the highest
     score of the list. A document that a list lacks has the score `absent`, and so adds 0. That is the last score of a
-    list of `depth` documents, which is cut there, and else `lowest`.
+    list as long as its system's depth, which is cut there, and else `lowest`.
 
-    All systems have the same queries in the same order; `weights` and `lowest` stand beside `systems`. Scores are
-    float64.
+    All systems have the same queries in the same order; `weights`, `lowest` and `depths` (None: all `depth`) stand
+    beside `systems`. The result keeps the first `depth` documents. Scores are float64.
     """
     ids = systems[0].query_ids
     settings = FusionSettings("sum", depth, "none")
@@ -139,8 +143,10 @@ def combine_systems(
         places = range(first, min(first + QUERIES_AT_ONCE, len(ids)))
         members = [[(system, query) for system in range(len(systems))] for query in range(len(places))]
         lists = [
-            _scale_scores(system.select(places), weight, least, depth)
-            for system, weight, least in zip(systems, weights, lowest, strict=True)
+            _scale_scores(system.select(places), weight, least, deepest)
+            for system, weight, least, deepest in zip(
+                systems, weights, lowest, depths or [depth] * len(systems), strict=True
+            )
         ]
         blocks.append(fuse(lists, Groups([ids[place] for place in places], members), settings))
     return Rankings(

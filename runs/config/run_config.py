@@ -1,5 +1,6 @@
 """The configuration of a run: strict models, in which an unknown key or an impossible value is an error."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -187,8 +188,12 @@ class RunConfig(StrictSettings):
 
     @property
     def first_stage(self) -> Literal["rrf", "scores"]:
-        """How the systems of a query are fused: as `fusion.systems` says, or by default."""
-        return self.fusion.systems or ("rrf" if self.retrieval.runs else "scores")
+        """How the systems of a query are fused: as `fusion.systems` says, or by default.
+
+        By default, given runs are fused by their ranks, and so is a system whose lowest score nobody knows.
+        """
+        by_rank = self.retrieval.runs or any(math.isnan(one.lowest) for one in self.make_systems().values())
+        return self.fusion.systems or ("rrf" if by_rank else "scores")
 
     def reranks_after(self, step: Literal["fusion", "grades"]) -> bool:
         """Whether a reranker follows this step. Without grades, it follows fusion."""

@@ -64,6 +64,8 @@ def test_a_document_that_a_cut_list_lacks_counts_like_the_last_one_of_the_list()
     dense = make_rankings([{1: 0.9, 2: 0.89, 3: 0.88}])
     assert combine_systems([make_rankings([{9: 12.0}]), dense], (0.15, 0.85), (0, -1), 3).docs.tolist() == [9, 1, 2]
     assert combine_systems([make_rankings([{9: 12.0}]), dense], (0.15, 0.85), (0, -1), 4).docs.tolist() == [1, 2, 3, 9]
+    cut = combine_systems([make_rankings([{9: 12.0}]), dense], (0.15, 0.85), (0, -1), 4, (4, 3))
+    assert cut.docs.tolist() == [9, 1, 2, 3], "a system has a depth of its own"
 
 
 def test_scores_that_float64_cannot_tell_apart_after_scaling_tie() -> None:

@@ -1,8 +1,10 @@
 """`run`, `answer` and `tune` make the same rankings, with the scores that a run file holds."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from keystone.generation.grading.grade import GradedTopic
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
+from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import Query, Rankings, Topic, offsets_of, ranked
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
@@ -24,7 +27,12 @@ from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.pipeline import answering
 from keystone.runs.pipeline.file_names import NARRATIVE
 from keystone.runs.pipeline.grade_files import GradeRecord, make_judgments, make_keystone_rankings
-from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, round_scores
+from keystone.runs.pipeline.ranking.fuse import (
+    choose_first_stage,
+    fuse_each_narrative,
+    fuse_each_query,
+    round_scores,
+)
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.stages import narrative
 from keystone.runs.pipeline.values import convert_to_run, read_rankings
@@ -111,6 +119,35 @@ def test_a_method_that_compares_queries_keeps_the_order_of_an_only_one(method: s
     settings = f"run_id=r index=i topics=t track=none queries.narrative_weight=0 fusion.method={method}".split()
     found = fuse_each_narrative(read_config(None, settings), [Topic("1", "x"), Topic("2", "x")], queries, hybrid)
     assert [found.of(0).tolist(), found.of(1).tolist()] == [[9, 3, 5], [7, 2]]
+
+
+def test_a_list_is_cut_at_the_depth_of_its_own_system() -> None:
+    sparse = Rankings(("q",), offsets_of([1]), np.array([9], np.int32), np.array([12.0], np.float32))
+    dense = Rankings(("q",), offsets_of([3]), np.array([1, 2, 3], np.int32), np.array([0.9, 0.89, 0.88], np.float32))
+    found = {}
+    for depth in (3, 4):
+        systems = f"retrieval.systems={{sparse: {{kind: bm25}}, dense: {{kind: dense, depth: {depth}}}}}"
+        config = read_config(None, ["run_id=r", "index=i", "topics=t", "track=none", systems])
+        found[depth] = fuse_each_query(config, {"sparse": sparse, "dense": dense}).docs.tolist()
+    assert found == {3: [9, 1, 2, 3], 4: [1, 2, 3, 9]}
+
+
+class UnknownScores(System):
+    """A system of a package, of whose scores nobody knows the lowest."""
+
+    lowest: ClassVar[float] = math.nan
+    lane: ClassVar[str] = "cpu"
+    kind: Literal["unknown"] = "unknown"
+
+    def search(self, _opened: OpenIndex, _queries: Sequence[Query], _within: Rows | None) -> Rankings:
+        raise NotImplementedError
+
+
+def test_the_first_stage_is_described_as_it_fuses_a_system_of_unknown_scores() -> None:
+    config = read_config(None, "run_id=r index=i topics=t track=none".split())
+    systems = {"mine": UnknownScores(), **config.make_systems()}
+    config = config.model_copy(update={"retrieval": config.retrieval.model_copy(update={"systems": systems})})
+    assert config.describe_first_stage()["method"] == choose_first_stage(config, list(systems)) == "rrf"
 
 
 def hits(found: Run) -> dict[str, list[tuple[str, float]]]:
