@@ -64,7 +64,7 @@ class StoredRun:
     def is_reranked(self) -> bool:
         """Whether a reranker makes the ranking whose first documents are read."""
         is_read = not self.answers_queries and (not self.grades or self.reads_ranking)
-        return is_read and self.config.rerank.method is not None and len(self.narrative_rankings) > 1
+        return is_read and self.config.reranks_after("grades" if self.grades else "fusion")
 
     @property
     def narrative_rankings(self) -> list[str]:

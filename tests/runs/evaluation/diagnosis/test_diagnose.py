@@ -292,6 +292,21 @@ def test_what_a_reranker_puts_too_low_is_its_loss(index: Index, tmp_path: Path, 
     assert {one.lost for one in found.findings if one.wanted.doc_id in DAMAGED} == {lost}
 
 
+@pytest.mark.parametrize(("after", "chooses"), [("fusion", False), ("grades", True)])
+def test_a_reranker_before_the_grades_does_not_choose_what_is_read(
+    graded: Path, tmp_path: Path, after: str, chooses: bool
+) -> None:
+    directory = Path(shutil.copytree(graded, tmp_path / "run"))
+    for name in ("reranked", "graded", "keystone"):
+        shutil.copy(directory / "narrative.trec", directory / f"{name}.trec")
+    config = yaml.safe_load((directory / "config.yaml").read_text())
+    config["rerank"] |= {"method": "listwise", "after": after}
+    config["answer"]["method"] = "whole"
+    (directory / "config.yaml").write_text(yaml.safe_dump(config))
+    stages = diagnose_by(directory, write_wanted(tmp_path, "qrels")).stages
+    assert ({*OF_RERANKERS} <= {*stages}, "selected" in stages) == (chooses, not chooses)
+
+
 @pytest.mark.parametrize("kind", ["qrels", "nuggets"])
 def test_an_undamaged_run_keeps_everything(graded: Path, tmp_path: Path, kind: str) -> None:
     found = diagnose_by(graded, write_wanted(tmp_path, kind))
