@@ -4,6 +4,7 @@ A job imports what describes its later steps when a step asks for it, so that a 
 """
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,8 @@ TOPICS_AT_ONCE = 64
 """How many topics use the model at one time."""
 DEFAULT_TRACK = "rag25"
 """If a run names no track, the limits of this one hold."""
+ABSOLUTE_PATH = re.compile(r"/|~[\w.-]*/|~$")
+"""The beginning of an absolute path, or of one in a user's folder."""
 
 
 def name_task(index: Index) -> str:
@@ -248,8 +251,27 @@ def _read_topics_file(path: Path) -> list[Topic]:
     return read_topics(path)
 
 
+def place_calibration(config: RunConfig, folder: Path) -> RunConfig:
+    """Change a configuration so that the file of its calibration, if it has one, is in a folder."""
+    choice = config.fusion.choice
+    if choice is None or choice.calibration is None:
+        return config
+    choice = choice.model_copy(update={"calibration": folder / choice.calibration.name})
+    return config.model_copy(update={"fusion": config.fusion.model_copy(update={"choice": choice})})
+
+
+def shorten_paths(value: Any) -> Any:
+    """Replace each absolute path within a value of JSON by the name of its file."""
+    if isinstance(value, dict):
+        return {key: shorten_paths(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return list(map(shorten_paths, value))
+    return Path(value).name if isinstance(value, str) and ABSOLUTE_PATH.match(value) else value
+
+
 def describe_settings(config: RunConfig) -> str:
-    """Describe the settings of a run in one line, part by part."""
+    """Describe the settings of a run in one line, part by part, without the folders of files."""
+    config = place_calibration(config, Path())
     parts = []
     rerank = () if config.rerank.method is None else ("rerank",)
     for part in ("queries", "retrieval", "fusion", *rerank, "grading", "answer"):
@@ -257,7 +279,7 @@ def describe_settings(config: RunConfig) -> str:
         settings = section.describe() if part == "rerank" else section.model_dump(mode="json", exclude={"depths"})
         values = ", ".join(
             f"{key} {'+'.join(Path(one).name for one in v) if isinstance(v, list) else v}"
-            for key, v in settings.items()
+            for key, v in shorten_paths(settings).items()
             if v not in (None, []) and key != "endpoint"
         )
         parts.append(f"{part}: {values}")

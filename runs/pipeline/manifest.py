@@ -88,7 +88,7 @@ def describe_outcome(values: Values) -> dict[str, Any]:
     return {
         **({"depths": [asdict(one) for one in values.get(DEPTHS_FILE)]} if chooses_rows else {}),
         **_count_segments(values),
-        **_collect_model_facts(values),
+        **_collect_facts(values),
         **({"cut_prompt": asdict(cut)} if cut else {}),
         **_describe_reranker(values),
     }
@@ -118,17 +118,17 @@ def _count_segments(values: Values) -> dict[str, Any]:
     return {"ranked_segments": {"official": len(names) - cut, "windows": cut, "unknown_to_track": missed}}
 
 
-def _collect_model_facts(values: Values) -> dict[str, Any]:
-    """Collect each step in which the model gave no usable reply, and the numbers of grades and checks of support."""
+def _collect_facts(values: Values) -> dict[str, Any]:
+    """Collect each step without a usable reply, empty answers, and the numbers of grades and checks of support."""
     config = values.job.config
-    if config.model is None:
-        return {}
-    recorded = list_records(values)
-    grades = values.get(GRADES_FILE) if config.grading.method is not None else []
     answers = values.get(ANSWERS_FILE) if config.has_answers else []
-    summary: dict[str, Any] = {"fallbacks": [asdict(fallback) for one in recorded for fallback in one.fallbacks]}
+    fallbacks = [asdict(fallback) for one in list_records(values) for fallback in one.fallbacks]
+    summary: dict[str, Any] = {"fallbacks": fallbacks} if config.model or fallbacks else {}
     if empty := sum(not answer.sentences for answer in answers):
         summary["empty_answers"] = empty
+    if config.model is None:
+        return summary
+    grades = values.get(GRADES_FILE) if config.grading.method is not None else []
     if checks := [check for answer in answers for check in answer.checks]:
         levels = Counter(check.support for check in checks)
         summary["support"] = {"checked": len(checks) - levels["unchecked"], **levels}

@@ -23,8 +23,8 @@ from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.exchange.bundle.parts import KnownVectors, PartStore, load_vectors, open_sealed_index, unpack
 from keystone.runs.pipeline.directory import MANIFEST
-from keystone.runs.pipeline.file_names import CONFIG, GRADES
-from keystone.runs.pipeline.job import DEFAULT_TRACK, Job
+from keystone.runs.pipeline.file_names import CONFIG, EVIDENCE, GRADES
+from keystone.runs.pipeline.job import DEFAULT_TRACK, Job, place_calibration
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.stages.search import list_system_files
 from keystone.runs.pipeline.table import bind_stages, list_rankings, list_wanted
@@ -60,22 +60,13 @@ def open_sealed_job(folder: Path, index: Index, store: Store, effort: Effort) ->
     return Job(config, index, store, topics, track, effort.threads, effort.progress)
 
 
-def place_calibration(config: RunConfig, folder: Path) -> RunConfig:
-    """Change a configuration so that the file of its calibration, if it has one, is in a folder."""
-    choice = config.fusion.choice
-    if choice is None or choice.calibration is None:
-        return config
-    choice = choice.model_copy(update={"calibration": folder / choice.calibration.name})
-    return config.model_copy(update={"fusion": config.fusion.model_copy(update={"choice": choice})})
-
-
 def find_searching_stages(config: RunConfig) -> dict[str, str]:
     """Find the stages that no bundle can make again, each with the reason."""
     return {stage.name: reason for stage, _ in list_wanted(config) if (reason := stage.why_kept(config))}
 
 
 def list_ranked_ids(folder: Path, config: RunConfig) -> Iterator[str]:
-    """List the ids of all documents that the artifacts of a run rank or grade."""
+    """List the ids of all documents that the artifacts of a run rank or grade, or that a reader found by itself."""
     rankings = list_rankings(config)
     for file in (*list_system_files(config), *rankings.query_rankings, *rankings.narrative_rankings):
         if (folder / file.name).exists():
@@ -83,6 +74,11 @@ def list_ranked_ids(folder: Path, config: RunConfig) -> Iterator[str]:
     if (folder / GRADES).exists():
         for _, record in read_json_lines(folder / GRADES):
             yield from record["documents"]
+    if (folder / EVIDENCE).exists():
+        for _, record in read_json_lines(folder / EVIDENCE):
+            sources = [span for note in record.get("notes", ()) for span in note["sources"]]
+            yield from (span["doc_id"] for span in (*sources, *(item["span"] for item in record["items"])))
+            yield from record.get("added", ())
 
 
 def replay(config: RunConfig, replies: Path | None, cache: Path | None = None) -> RunConfig:

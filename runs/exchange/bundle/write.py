@@ -41,7 +41,14 @@ from keystone.runs.exchange.bundle.parts import (
 )
 from keystone.runs.pipeline.directory import MANIFEST, read_entries
 from keystone.runs.pipeline.file_names import CONFIG
-from keystone.runs.pipeline.job import Job, describe_settings, open_job
+from keystone.runs.pipeline.job import (
+    ABSOLUTE_PATH,
+    Job,
+    describe_settings,
+    open_job,
+    place_calibration,
+    shorten_paths,
+)
 from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.stages.config import write_config
 from keystone.runs.pipeline.table import list_files, list_wanted
@@ -50,8 +57,6 @@ from keystone.runs.trec.topics import hash_topics, names_collection
 METADATA = "ir_metadata.yaml"
 SECRET_KEYS = re.compile(r"(token|secret|password|api_?key)$", re.IGNORECASE)
 """The ends of keys whose values are secrets."""
-ABSOLUTE_PATH = re.compile(r"/|~[\w.-]*/|~$")
-"""The beginning of an absolute path, or of one in a user's folder."""
 T = TypeVar("T")
 PATHS_OF_MODEL = ("key_file", "cache", "replies")
 """The settings of a model that are paths."""
@@ -133,21 +138,12 @@ def _hide_folders(config: RunConfig) -> RunConfig:
     places = {"index": Path("index"), "topics": Path("topics" + "".join(suffixes)), "out": Path("out")}
     runs = [Path(path.name) for path in config.retrieval.runs]
     config = config.model_copy(update={**places, "retrieval": config.retrieval.model_copy(update={"runs": runs})})
-    config = reproduce.place_calibration(config, Path(reproduce.CALIBRATION))
+    config = place_calibration(config, Path(reproduce.CALIBRATION))
     if config.model is None:
         return config
     paths = {key: path and Path(path.name) for key in PATHS_OF_MODEL for path in [getattr(config.model, key)]}
-    model = config.model.model_copy(update={**paths, "engine": _shorten_paths(config.model.engine)})
+    model = config.model.model_copy(update={**paths, "engine": shorten_paths(config.model.engine)})
     return config.model_copy(update={"model": model})
-
-
-def _shorten_paths(value: Any) -> Any:
-    """Replace each absolute path within a value of JSON by the name of its file."""
-    if isinstance(value, dict):
-        return {key: _shorten_paths(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return list(map(_shorten_paths, value))
-    return Path(value).name if isinstance(value, str) and ABSOLUTE_PATH.match(value) else value
 
 
 def _find_private(value: Any, key: str) -> Iterator[tuple[str, str]]:

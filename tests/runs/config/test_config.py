@@ -477,3 +477,20 @@ def test_the_description_of_a_run_holds_no_server_of_any_reranker() -> None:
     described = describe_settings(read_config(None, ["run_id=r", "index=i", "topics=t", rerank]))
     assert "method endpoint" in described
     assert not re.search("secret|10.0.0.7|MY_KEY", described)
+
+
+@pytest.mark.parametrize("place", ["/home/me/c.json", "fitted/c.json"])
+def test_the_description_of_a_run_names_files_without_their_folders(place: str) -> None:
+    changes = [f"fusion.depth={{choose: expected, calibration: {place}}}", "rerank={method: model, model: /home/me/ce}"]
+    systems = "retrieval.systems={bm25: {kind: bm25}, late: {kind: late, within: bm25, model: /home/me/colbert}}"
+    described = describe_settings(read_config(None, ["run_id=r", "index=i", "topics=t", systems, *changes]))
+    assert "'calibration': 'c.json'" in described
+    assert "model ce" in described
+    assert "'model': 'colbert'" in described
+    assert not re.search("home|fitted", described)
+
+
+@pytest.mark.parametrize(("most", "depth"), [("", 500), (", most: 50", 50)])
+def test_a_chosen_depth_follows_a_smaller_depth_of_the_search(most: str, depth: int) -> None:
+    settings = ["run_id=r", "index=i", "topics=t", "retrieval.depth=500"]
+    assert read_config(None, [*settings, f"fusion.depth={{choose: expected{most}}}"]).fusion.depth == depth

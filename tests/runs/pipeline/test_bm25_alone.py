@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 import keystone
@@ -12,6 +13,8 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.directory import MANIFEST
+from keystone.runs.pipeline.manifest import list_remarks
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.run_files import read_run
@@ -49,6 +52,19 @@ def test_each_track_gets_valid_files(plain: Index, tmp_path: Path, track: str, r
     answers = (directory / "answers.jsonl").read_text()
     assert "Honey bees live in colonies" in answers
     assert "Eruptions can change the weather" in answers
+
+
+@pytest.mark.slow
+def test_a_run_by_rules_tells_of_answers_without_a_sentence(tmp_path: Path) -> None:
+    (path := tmp_path / "corpus.jsonl").write_text('{"id": "d", "text": "Rivières et glaciers des Alpes."}\n')
+    index, _ = build_index(path, tmp_path / "index", BuildSettings(embedding=None, language="fr"))
+    (topics := tmp_path / "topics.jsonl").write_text('{"id": "1", "title": "Glaciers des Alpes"}\n')
+    places = {"index": str(index.folder), "topics": str(topics), "out": str(tmp_path / "out")}
+    directory = keystone.make_run(run_id="r", track="ragtime25", **places)
+    manifest = orjson.loads((directory / MANIFEST).read_bytes())
+    assert manifest["empty_answers"] == 1
+    assert "no document is in English" in manifest["fallbacks"][0]["reason"]
+    assert any("whose answers have no sentence" in remark for remark in list_remarks(directory))
 
 
 @pytest.mark.parametrize("named", [{}, {"retrieval": {"systems": ["bm25"]}}], ids=["by default", "named"])

@@ -24,7 +24,7 @@ from keystone.runs.cli.commands import run_commands
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.exchange.bundle.parts import SUMS
-from keystone.runs.exchange.bundle.reproduce import FACTS, Reproduction, reproduce
+from keystone.runs.exchange.bundle.reproduce import FACTS, Reproduction, list_ranked_ids, reproduce
 from keystone.runs.exchange.bundle.write import METADATA, Contents, describe_run, write_bundle
 from keystone.runs.pipeline.run import run
 from tests.support.indexes.small_corpus import CORPUS, write_topics
@@ -261,13 +261,14 @@ def test_a_stage_whose_replies_are_lost_is_stored_with_the_reason(runs: dict[str
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("described", [["run_desc=~20 documents, BM25, ~baseline"], []])
 def test_a_bundle_holds_the_calibration_of_chosen_depths(
-    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    described: list[str], index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calibration, topics = tmp_path / "fitted.json", write_topics(tmp_path / "topics.jsonl")
     weights = [0.5, -1.0, *[0.0] * (len(name_features([])) - 2)]
     calibration.write_bytes(orjson.dumps({"features": name_features([]), "weights": weights}))
-    settings = ["run_id=r", "track=rag26", "answer.documents=1", "run_desc=~20 documents, BM25, ~baseline"]
+    settings = ["run_id=r", "track=rag26", "answer.documents=1", *described]
     depth = f"fusion.depth={{choose: expected, calibration: {calibration}}}"
     places = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}"]
     directory = run(read_config(None, [*settings, depth, *places]), threads=2)
@@ -280,12 +281,25 @@ def test_a_bundle_holds_the_calibration_of_chosen_depths(
     monkeypatch.chdir(tmp_path)
     found = reproduce(tmp_path / "r.zip", None, EFFORT)
     assert list_differences(found) == {}
-    assert {"depths.jsonl", "r_output_trec_rag_2026.tsv"} <= {one.name for one in found.remade}
+    submitted = {"r_output_trec_rag_2026.tsv", "rag_output_trec_rag_2026.jsonl"}
+    assert {"depths.jsonl", *submitted} <= {one.name for one in found.remade}
     assert found.stored == {
         "queries": "looks up words in the index",
         "search": "searches the index",
         "config": "names its calibration",
     }
+
+
+def test_documents_that_only_a_reader_found_are_among_those_of_a_bundle(tmp_path: Path) -> None:
+    span = {"start": 0, "end": 1}
+    record = {
+        "items": [{"span": {"doc_id": "shown", **span}}],
+        "notes": [{"kind": "seen", "sources": [{"doc_id": "seen", **span}]}],
+        "added": ["added"],
+    }
+    (tmp_path / "evidence.jsonl").write_bytes(orjson.dumps(record))
+    config = read_config(None, ["run_id=r", "index=i", "topics=t"])
+    assert {*list_ranked_ids(tmp_path, config)} == {"shown", "seen", "added"}
 
 
 def test_only_a_whole_run_of_the_same_inputs_is_bundled(runs: dict[str, Path], tmp_path: Path) -> None:
