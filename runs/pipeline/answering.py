@@ -147,7 +147,8 @@ class AnswerFile:
     """A file to which answers are appended, each on disk before the next, or standard output.
 
     Beside a file `NAME` there is the note `.NAME.made`. Its first line holds the settings. Each further line holds a
-    topic and the digest of its narrative, and is written before the topic's answer.
+    topic and the digest of its narrative, and is written before the topic's answer. Under a budget, `.NAME.costs` has
+    the cost of each call.
     """
 
     name: Path | None
@@ -235,7 +236,7 @@ def describe_origin(job: Job) -> dict[str, Any]:
     settings = {f"{section}.{key}": value for section, own in sections.items() for key, value in own.items()}
     made = {
         "index": job.index.key,
-        "model": describe_model(config, config.list_model_steps()),
+        "model": describe_model(_leave_out_budget(config), config.list_model_steps()),
         **config.model_dump(mode="json", include=OWN_KEYS),
         **settings,
         "queries.translate": config.queries.translate,
@@ -244,13 +245,21 @@ def describe_origin(job: Job) -> dict[str, Any]:
     return dict(orjson.loads(orjson.dumps(made)))
 
 
+def _leave_out_budget(config: RunConfig) -> RunConfig:
+    """Leave the model's budget out of a configuration: it may be raised for the topics that have no answer yet."""
+    model = config.model and config.model.model_copy(update={"budget": None})
+    return config.model_copy(update={"model": model})
+
+
 def _compare_note(out: Path, note: Path, noted: list[bytes], made: dict[str, Any]) -> dict[str, str]:
     """Read the digests of narratives from a note. `UserError` if the note has other settings."""
     try:
         before: dict[str, Any] = orjson.loads(noted[0])
+        if before.get("model"):
+            before["model"][1].pop("budget", None)  # a note may name it all the same
         other = sorted(name for name in before.keys() & made if before[name] != made[name])
         narratives = dict(map(orjson.loads, noted[1:]))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, LookupError):
         raise UserError(f"{note}: damaged: remove it to continue {out} as it is") from None
     if other:
         changes = "; ".join(_describe_change(name, before[name], made[name]) for name in other)
@@ -312,7 +321,8 @@ def answer_to_file(
     topics = None if piped else read_topics(config.topics)
     job = open_job(config, threads, progress, topics or [])
     missed: list[Fallback] = []
-    with open_answer_file(out, job) as file, open_model_runner(config, config.out) as run_with_model:
+    costs = None if out is None else out.with_name(f".{out.name}.costs")
+    with open_answer_file(out, job) as file, open_model_runner(config, config.out, costs=costs) as run_with_model:
 
         def write(topic: Topic, record: dict[str, Any], fallbacks: list[Fallback]) -> None:
             file.append(topic, record)

@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from keystone.generation.llm.client import open_model
-from keystone.generation.llm.model import CutPrompt, Model, OpenModel, tell_outcome
+from keystone.generation.llm.model import CutPrompt, Model, OpenModel, make_request_key, tell_outcome
 from keystone.generation.llm.usage import add_usage, report_usage
 from keystone.generation.types import Failure, Prompt, Reply, Request, Usage
 from keystone.indexing.errors import UserError
@@ -37,31 +37,34 @@ MOST_REASONS = 5
 
 @dataclass(slots=True)
 class StepCount:
-    """The number of steps that asked the model, and the reasons why some of them have no usable reply."""
+    """The steps that asked the model, and the reasons why some of them have no usable reply."""
 
-    asked: int = 0
-    refusals: Counter[str] = field(default_factory=Counter)
-    cut: int = 0
-    """How many of those have a reply that was cut at `max_tokens`."""
+    outcomes: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    """The last outcome of each step: why it has no usable reply, if so, and whether that was cut at `max_tokens`."""
+
+    def note(self, key: str, refusal: str, cut: bool) -> None:
+        """Note the outcome of a step by the key of its request, empty without a reply. A repeated step counts once."""
+        self.outcomes[key or str(len(self.outcomes))] = refusal, cut and bool(refusal)
 
     def take(self) -> dict[str, Any]:
         """Return the numbers as values of JSON, with the most frequent reasons, and begin anew."""
-        if not self.asked:
+        outcomes, self.outcomes = list(self.outcomes.values()), {}
+        if not outcomes:
             return {}
-        numbers = {"asked": self.asked, "unusable": self.refusals.total(), "cut": self.cut}
-        reasons = dict(sorted(self.refusals.most_common(), key=lambda one: (-one[1], one[0]))[:MOST_REASONS])
-        self.asked, self.refusals, self.cut = 0, Counter(), 0
+        refusals = Counter(refusal for refusal, _ in outcomes if refusal)
+        numbers = {"asked": len(outcomes), "unusable": refusals.total(), "cut": sum(cut for _, cut in outcomes)}
+        reasons = dict(sorted(refusals.most_common(), key=lambda one: (-one[1], one[0]))[:MOST_REASONS])
         return {"steps": numbers | {"reasons": reasons}}
 
 
 @dataclass(slots=True)
 class RunModel:
-    """The model of a run. Each request allows it `thinking` tokens more, and `steps` counts the outcomes."""
+    """The model of a run. Each request allows it `thinking` tokens more, and `steps` counts the outcomes, if given."""
 
     name: str
     model: Model
     thinking: int
-    steps: StepCount
+    steps: StepCount | None
 
     def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
         """See `keystone.generation.llm.model.Model`."""
@@ -69,16 +72,19 @@ class RunModel:
 
     def take_outcome(self, asked: Sequence[Request], refusal: str, cut: bool, /) -> None:
         """See `keystone.generation.llm.model.TakesOutcomes`."""
-        self.steps.asked += 1
-        if refusal:
-            self.steps.refusals[refusal] += 1
-            self.steps.cut += cut
+        if self.steps is not None:
+            self.steps.note(make_request_key(self.name, asked[0]) if asked else "", refusal, cut)
         tell_outcome(self.model, list(self._widen(asked)), refusal, cut)
 
     def _widen(self, requests: Iterable[Request]) -> Iterable[Request]:
         if not self.thinking:
             return requests
         return (replace(one, max_tokens=one.max_tokens + self.thinking) for one in requests)
+
+
+def leave_uncounted(model: Model) -> Model:
+    """Return the model of a run for steps that are asked again later, and counted then."""
+    return replace(model, steps=None) if isinstance(model, RunModel) else model
 
 
 T = TypeVar("T")
@@ -150,26 +156,30 @@ def list_shares(config: RunConfig) -> dict[str, float]:
     A listwise call gains more than the grades of many documents, so it is not left to the last tokens.
     """
     steps = config.list_model_steps()
-    ranking = RANKING_SHARE if "answer.method" in steps else 1.0
+    ranking = RANKING_SHARE if config.has_answers and "answer.method" in steps else 1.0
     grading = ranking * GRADING_SHARE if "rerank.method" in steps and config.reranks_after("grades") else ranking
     return {"rerank": ranking, "umbrela": grading, "search_again": grading}
 
 
 @contextmanager
 def open_model_runner(
-    config: RunConfig, folder: Path | None, steps: StepCount | None = None, retry: bool = False
+    config: RunConfig,
+    folder: Path | None,
+    steps: StepCount | None = None,
+    retry: bool = False,
+    costs: Path | None = None,
 ) -> Iterator[RunWithModel]:
     """Open a runner of work that uses the model of a run. `steps` counts the outcomes.
 
-    If `retry` is true, the model is asked again for replies that no reader could use.
+    If `retry` is true, the model is asked again for replies that no reader could use. The file `costs` has the costs of
+    single calls under a budget; None: `costs.jsonl` in `folder`, if that is given.
 
     After each work, the cost of its calls is added to `usage.json` in `folder`, unless that is None. Each reply is on
     disk before a step uses it. If the run is interrupted, the replies that have arrived are kept.
     """
     model: OpenModel | None = None
-    costs = None if folder is None else folder / COSTS_FILE
+    costs = folder / COSTS_FILE if costs is None and folder is not None else costs
     shares, thinking = list_shares(config), config.model.thinking if config.model else 0
-    counted = StepCount() if steps is None else steps
     stack = AsyncExitStack()
 
     def run_with_model(work: Callable[[Model | None], Awaitable[T]]) -> T:
@@ -177,7 +187,7 @@ def open_model_runner(
             nonlocal model
             if model is None and config.model is not None:
                 model = await stack.enter_async_context(open_model(config.model, config.out, costs, shares, retry))
-            return await work(model and RunModel(model.name, model, thinking, counted))
+            return await work(model and RunModel(model.name, model, thinking, steps))
 
         try:
             return run(work_with_model())

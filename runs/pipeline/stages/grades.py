@@ -19,7 +19,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names, grade_files
 from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic
 from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job
-from keystone.runs.pipeline.model_runner import describe_model
+from keystone.runs.pipeline.model_runner import describe_model, leave_uncounted
 from keystone.runs.pipeline.ranking.fuse import round_scores
 from keystone.runs.pipeline.ranking.rank import choose_pool, find_graded_places, get_hybrid_scores
 from keystone.runs.pipeline.stage import Before, StageKind, Work
@@ -99,8 +99,9 @@ def grade_all(work: Work, found: Found) -> list[GradedTopic]:
         assert model is not None  # the configuration has been checked
         graded: list[GradedTopic] = []
         for step in _list_grading_steps(pools) if has_budget else [pools]:
+            asked = model if step is pools else leave_uncounted(model)
             topics = [
-                partial(_grade_candidates, job, model, topic.id, found, pool, find_neighbours)
+                partial(_grade_candidates, job, asked, topic.id, found, pool, find_neighbours)
                 for topic, pool in zip(job.topics, step, strict=True)
             ]
             graded = await run_together(topics, TOPICS_AT_ONCE)

@@ -174,6 +174,27 @@ def test_old_answers_are_not_mixed_with_new_ones(
     assert out.read_bytes() == before
 
 
+@pytest.mark.slow
+def test_a_budget_belongs_to_the_answer_file_and_may_be_raised(index: Index, tmp_path: Path) -> None:
+    topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
+    note = tmp_path / ".answers.jsonl.made"
+    with serving(model=say) as server:
+        model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
+        settings = (model, "queries.method=model", "answer.method=retrieval", f"out={tmp_path / 'out'}")
+        answer(index, topics, out, *settings, "model.budget={calls: 1}")
+        assert len(server.requests) == 1
+        assert (tmp_path / ".answers.jsonl.costs").exists()
+        assert not (tmp_path / "out/costs.jsonl").exists()
+        first, *others = note.read_bytes().splitlines(keepends=True)
+        made = orjson.loads(first)
+        made["model"][1]["budget"] = {"calls": 1}
+        note.write_bytes(b"".join([orjson.dumps(made) + b"\n", *others[:1]]))  # as older versions wrote it
+        out.write_bytes(out.read_bytes().splitlines(keepends=True)[0])
+        answer(index, topics, out, *settings, "model.budget={calls: 1000}")
+        assert len(server.requests) > 1
+    assert sorted(map(topic_of, out.read_bytes().splitlines())) == sorted(NARRATIVES)
+
+
 def test_a_file_is_not_changed_while_another_process_writes(answered: Path, index: Index, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(answered, tmp_path / "copy"))
     out = folder / "answers.jsonl"

@@ -165,6 +165,9 @@ def test_a_budget_pays_for_the_first_documents_of_every_topic_before_any_further
     assert read_run_content(paid).keys() - read_run_content(free).keys() == {COSTS_FILE}
     assert all((paid / name).read_bytes() == content for name, content in read_run_content(free).items())
     assert len(server.requests) - middle == middle - start, "no document costs twice"
+    manifests = [orjson.loads((made / "manifest.json").read_bytes()) for made in (free, paid)]
+    steps = [manifest["artifacts"]["grades.jsonl"]["steps"] for manifest in manifests]
+    assert steps[0] == steps[1], "and none counts twice"
     messages = [body["messages"] for body in server.requests[middle:]]
     graded = [
         user["content"].rsplit("Queries:") for system, user, *_ in messages if system["content"] == UMBRELA_GRID.system
