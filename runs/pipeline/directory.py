@@ -105,7 +105,7 @@ def perform_stages(
     for stage in stages:
         inputs = {name: kept[name]["sha256"] for name in stage.inputs}
         reused = all(name in kept and kept[name].get("inputs") == inputs for name in stage.artifacts)
-        if retry and any(count_steps(kept[name], "unusable") for name in stage.artifacts if name in kept):
+        if retry and _has_unusable(stage, kept):
             reused = False
         watch.announce(stage, reused)
         if not reused:
@@ -121,7 +121,9 @@ def perform_stages(
     _write_manifest(directory, {**description, **conclude()}, {name: kept[name] for name in keys})
 
 
-def plan_stages(directory: Path, stages: Sequence[Stage], versions: Any) -> list[tuple[Stage, Plan]]:
+def plan_stages(
+    directory: Path, stages: Sequence[Stage], versions: Any, retry: bool = False
+) -> list[tuple[Stage, Plan]]:
     """Plan what `perform_stages` would do in a run directory, which need not exist. Nothing is written.
 
     `UserError` for a folder that holds files, but is no run directory.
@@ -135,6 +137,8 @@ def plan_stages(directory: Path, stages: Sequence[Stage], versions: Any) -> list
         if all(name in kept for name in stage.artifacts):
             same = all(kept[name].get("inputs") == inputs for name in stage.artifacts)
             plan = "made if an input changes" if remade & set(stage.inputs) else "kept" if same else "made"
+            if retry and _has_unusable(stage, kept):
+                plan = "made"
         remade |= set(stage.artifacts) if plan != "kept" else set()
         plans.append((stage, plan))
     return plans
@@ -146,6 +150,11 @@ def _find_kept(directory: Path, listed: dict[str, dict[str, Any]], keys: dict[st
     if not (directory / MANIFEST).exists() and any(not _is_partial(path) for path in found):
         raise UserError(f"{directory}: holds files but no {MANIFEST}: not a run directory: change out or run_id")
     return {name: entry for name, entry in listed.items() if _is_kept(directory / name, entry, keys, name)}
+
+
+def _has_unusable(stage: Stage, kept: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Tell whether the model gave no usable reply in a step of a stage, as the entries of its artifacts say."""
+    return any(count_steps(kept[name], "unusable") for name in stage.artifacts if name in kept)
 
 
 def _borrow(values: Values, stages: Sequence[Stage], keys: dict[str, str]) -> dict[str, dict[str, Any]]:

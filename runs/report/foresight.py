@@ -27,7 +27,7 @@ from keystone.runs.pipeline.stages.queries import (
     bound_queries,
     list_queries,
 )
-from keystone.runs.pipeline.stages.rerank import foresee_endpoint
+from keystone.runs.pipeline.stages.rerank import foresee_endpoints
 from keystone.runs.pipeline.table import bind_stages, list_wanted
 from keystone.runs.pipeline.values import Values
 from keystone.runs.report.say import align_columns
@@ -47,7 +47,7 @@ class ForeseenStage:
 class Foresight:
     """A run before it is made: its stages, and its calls by purpose, in the order of the stages.
 
-    `reranker` is the cost of the reranker's server: requests, and the tokens of queries and passages, or None.
+    `reranker` is the cost of the servers of rerankers: requests, and the tokens of queries and passages, or None.
     """
 
     directory: str
@@ -61,10 +61,13 @@ class Foresight:
     """The models that would run on this machine."""
 
 
-def foresee_run(config: RunConfig, threads: int = 1) -> Foresight:
-    """Foresee a run. Its index, topics and run directory are read. `UserError` as from `pipeline.run.run`."""
+def foresee_run(config: RunConfig, threads: int = 1, retry: bool = False) -> Foresight:
+    """Foresee a run, or with `retry` one that asks again for replies that no step could use.
+
+    Its index, topics and run directory are read. `UserError` as from `pipeline.run.run`.
+    """
     job = open_job(config, threads)
-    plans = plan_stages(job.directory, bind_stages(job), describe_inputs(job)["versions"])
+    plans = plan_stages(job.directory, bind_stages(job), describe_inputs(job)["versions"], retry)
     stages = tuple(ForeseenStage(stage.name, plan, stage.artifacts) for stage, plan in plans)
     left = {stage.name for stage in stages if stage.plan != "kept"}
     understood = None if "queries" in left else Values(job.directory, job).get(QUERIES_FILE)
@@ -74,7 +77,7 @@ def foresee_run(config: RunConfig, threads: int = 1) -> Foresight:
     costs = (one for stage in wanted for topic in asked.topics for one in stage.foresee(asked, topic))
     foreseen = (one if isinstance(one, Foreseen) else foresee(one, asked.model) for one in costs)
     calls = [one for one in foreseen if one.stage in left and one.most.calls]
-    reranker = foresee_endpoint(asked) if "rerank" in left else None
+    reranker = foresee_endpoints(asked) if "rerank" in left else None
     model = config.model
     budget, prices = (model.budget, model.prices) if model else (None, None)
     order = [stage.name for stage in stages]

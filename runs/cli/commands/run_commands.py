@@ -106,7 +106,7 @@ def run(
     if dry_run:
         from keystone.runs.report.foresight import foresee_run, format_foresight, list_foresight
 
-        foresight = foresee_run(settings, threads)
+        foresight = foresee_run(settings, threads, retry_unusable)
         if json:
             say_result("run", config, list_foresight(foresight))
             return

@@ -89,9 +89,15 @@ def list_digests(settings: RerankSettings) -> list[str]:
     return [read_checkpoint(model).compute_digest() for model in models if Path(model).is_dir()]
 
 
-def _foresee(asked: Asked, one: AskedTopic) -> Iterator[Ask]:
+def _bound_depth(asked: Asked, one: AskedTopic) -> int:
+    """Bound the documents of a topic that are ranked again: those that grades select may stand before all others."""
     config = asked.job.config
-    deepest = min(config.rerank.depth, config.fusion.get_depth(one.topic.id), asked.documents)
+    selected = config.grading.documents if config.reranks_after("grades") else 0
+    return min(config.rerank.depth, config.fusion.get_depth(one.topic.id) + selected, asked.documents)
+
+
+def _foresee(asked: Asked, one: AskedTopic) -> Iterator[Ask]:
+    config, deepest = asked.job.config, _bound_depth(asked, one)
     for settings in config.rerank.list_steps():
         depth = min(settings.depth, deepest)
         tokens = min(settings.tokens, share_window(asked.model.window, settings.block))
@@ -113,20 +119,19 @@ def _name_work(config: RunConfig) -> str:
     return "runs the model of the reranker" if "model" in methods else ""
 
 
-def foresee_endpoint(asked: Asked) -> Foreseen | None:
-    """Foresee the requests to the reranker's server. A segment's tokens are bounded as those of a prompt."""
-    steps = asked.job.config.rerank.list_steps()
-    settings = next((one for one in steps if one.method == "endpoint"), None)
-    if settings is None or settings.endpoint is None:
+def foresee_endpoints(asked: Asked) -> Foreseen | None:
+    """Foresee the requests to the servers of rerankers. A segment's tokens are bounded as those of a prompt."""
+    steps = [one for one in asked.job.config.rerank.list_steps() if one.method == "endpoint" and one.endpoint]
+    requests, characters = 0, 0
+    for settings in steps:
+        for one in asked.topics:
+            passages = min(settings.depth, _bound_depth(asked, one)) * settings.segments
+            requests += -(-passages // BATCH_PASSAGES)
+            characters += passages * (len(one.topic.narrative) + CHARACTERS_PER_TOKEN * settings.tokens)
+    if not steps:
         return None
-    deepest = max((asked.job.config.fusion.get_depth(one.topic.id) for one in asked.topics), default=0)
-    depth = min(settings.depth, deepest, asked.documents)
-    passages = depth * settings.segments
-    requests = len(asked.topics) * -(-passages // BATCH_PASSAGES)
-    shown = CHARACTERS_PER_TOKEN * settings.tokens
-    characters = sum(passages * (len(one.topic.narrative) + shown) for one in asked.topics)
-    likely = Usage(requests, characters // CHARACTERS_PER_TOKEN)
-    return Foreseen("rerank", settings.endpoint.name, Usage(requests, characters), likely)
+    names = ", ".join(dict.fromkeys(one.endpoint.name for one in steps if one.endpoint))
+    return Foreseen("rerank", names, Usage(requests, characters), Usage(requests, characters // CHARACTERS_PER_TOKEN))
 
 
 def _make_stage(into: Artifact[Rankings]) -> StageKind:

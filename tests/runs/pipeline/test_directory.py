@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import lock_folder
-from keystone.runs.pipeline.directory import Stage, perform_stages
+from keystone.runs.pipeline.directory import Stage, Watch, perform_stages, plan_stages
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.values import Artifact, Values
 
@@ -109,6 +109,14 @@ def test_an_artifact_that_was_edited_or_lost_is_made_again(tmp_path: Path, name:
     (tmp_path / name).unlink()
     assert bring(tmp_path) == made
     assert content(tmp_path) == before
+
+
+def test_a_plan_tells_what_asks_again_for_unusable_replies(tmp_path: Path) -> None:
+    facts = iter([{}, {"steps": {"asked": 2, "unusable": 1}}, {}])
+    watch = Watch(take_facts=lambda: next(facts))
+    perform_stages(open_values(tmp_path), pipeline([]), {"versions": {}}, watch)
+    plans = [[plan for _, plan in plan_stages(tmp_path, pipeline([]), {}, retry=retry)] for retry in (False, True)]
+    assert plans == [["kept"] * 3, ["kept", "made", "made if an input changes"]]
 
 
 def test_artifacts_of_an_old_configuration_are_removed_and_foreign_files_stay(tmp_path: Path) -> None:

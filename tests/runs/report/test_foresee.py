@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keystone.fusion.blocks import make_blocks
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import MESSAGE_TOKENS
 from keystone.generation.types import Request
@@ -125,6 +126,22 @@ def test_a_reranking_server_is_counted(index: Index, tmp_path: Path) -> None:
         found = foresee_run(config)
         assert found.reranker
         assert (found.reranker.most.calls, found.calls) == (len(NARRATIVES), ())
+
+
+def test_a_reranker_after_grades_also_ranks_what_they_select(index: Index, tmp_path: Path) -> None:
+    settings = ["fusion.depth=3", "answer.documents=3", "grading.documents=3", "rerank.block=2", "rerank.stride=1"]
+    config = configure(index, tmp_path, "keystone", "model={name: m, urls: ['http://localhost:1/v1']}", *settings)
+    (most,) = (one.most for one in foresee_run(config).calls if one.purpose == "rerank")
+    assert most.calls == 2 * len(NARRATIVES) * len(make_blocks(6, 2))
+
+
+def test_each_server_of_several_rerankers_is_counted(index: Index, tmp_path: Path) -> None:
+    one = "{{url: 'http://localhost:1/v1', name: {}}}".format
+    first = f"method: endpoint, depth: 6, endpoint: {one('letters')}"
+    then = f"method: endpoint, depth: 3, endpoint: {one('words')}"
+    found = foresee_run(configure(index, tmp_path, None, "run_id=r", f"rerank={{{first}, then: {{{then}}}}}")).reranker
+    assert found
+    assert (found.purpose, found.most.calls) == ("letters, words", 2 * len(NARRATIVES))
 
 
 def test_the_command_prints_the_table_and_writes_nothing(
