@@ -72,14 +72,20 @@ class RunConfig(StrictSettings):
     @model_validator(mode="before")
     @classmethod
     def _choose_depth(cls, value: Any) -> Any:
-        """Let the depth be chosen if the track asks for that and the configuration gives none."""
-        if not isinstance(value, dict) or not chooses_depth(value.get("track")):
-            return value
-        fusion, retrieval = value.get("fusion", {}), value.get("retrieval", {})
-        if not isinstance(fusion, dict) or not isinstance(retrieval, dict) or "depth" in fusion:
+        """Let the depth be chosen if the track asks for that and the configuration gives none.
+
+        A chosen depth without a number of its own has at most `retrieval.depth` rows.
+        """
+        fusion, retrieval = (value.get(key, {}) if isinstance(value, dict) else None for key in ("fusion", "retrieval"))
+        if not isinstance(fusion, dict) or not isinstance(retrieval, dict):
             return value
         deepest = retrieval.get("depth", MOST_CHOSEN_ROWS)
         most = min(deepest, MOST_CHOSEN_ROWS) if type(deepest) is int else MOST_CHOSEN_ROWS
+        depth = fusion.get("depth")
+        if isinstance(depth, dict) and depth.get("choose") != "fixed":
+            return value | {"fusion": {**fusion, "depth": {"most": most, **depth}}}
+        if "depth" in fusion or not chooses_depth(value.get("track")):
+            return value
         choice = fusion.get("choice") or {"choose": "expected"}
         return value | {"fusion": {**fusion, "depth": most, "choice": choice}}
 

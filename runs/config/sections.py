@@ -282,7 +282,8 @@ class Fusion(StrictSettings):
     depth: int = Field(default=100, ge=1, le=MOST_DEPTH)
     """How many documents a narrative's ranking keeps (paper: `N_narr`, 100). The [long
     form](participant.md#a-depth-for-each-narrative) `{choose: expected}` chooses the submitted rows of each narrative,
-    of its first `most` documents (1,000), by the settings of `choice`. It is the default of the track rag26."""
+    of its first `most` documents (1,000, or `retrieval.depth` if that is less), by the settings of `choice`. It is the
+    default of the track rag26."""
     choice: ChosenDepth | None = None
     """The settings of the [long form](participant.md#a-depth-for-each-narrative) of `depth`, written there."""
     depths: Annotated[dict[str, Annotated[int, Field(ge=1, le=100_000)]], BeforeValidator(_load_depths)] = Field(

@@ -22,7 +22,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.types import Progress, silent
 from keystone.runs.config.read import read_config
 from keystone.runs.config.sections import MOST_CHOSEN_ROWS
-from keystone.runs.evaluation.tune import draw_folds, rank_narratives
+from keystone.runs.evaluation.tune import RANKINGS_ALONE, draw_folds, rank_narratives
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.search import list_system_files
 from keystone.runs.pipeline.values import convert_to_run
@@ -149,9 +149,9 @@ def calibrate_run(
     config: Path, overrides: list[str], judgments: Judgments, threads: int = 1, progress: Progress = silent
 ) -> dict[str, Any]:
     """Rank the narratives of a configuration and fit a calibration to judgments; returns what its file holds."""
-    fusion = read_config(config, overrides).fusion
-    depth = MOST_CHOSEN_ROWS if fusion.choice is None else fusion.depth
-    settings = read_config(config, [*overrides, f"fusion.depth={depth}", "track=none"])
+    given = read_config(config, overrides)
+    depth = min(MOST_CHOSEN_ROWS, given.retrieval.depth) if given.fusion.choice is None else given.fusion.depth
+    settings = read_config(config, [*overrides, f"fusion.depth={depth}", *RANKINGS_ALONE])
     values = rank_narratives(settings, threads, progress)
     several = len(settings.list_systems()) > 1 and settings.searches_narratives
     files = [NARRATIVE_FILE, *(list_system_files(settings) if several else ())]

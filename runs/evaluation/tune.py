@@ -31,6 +31,9 @@ from keystone.runs.trec.types import Qrels
 BASELINE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
 """The baseline: the whole narrative as one query."""
 
+RANKINGS_ALONE = ("track=none", "ranking=documents")
+"""The overrides by which a configuration ranks the documents of narratives, and submits nothing."""
+
 Setting = tuple[str, ...]
 """Overrides of a configuration, each `key=value`."""
 
@@ -127,14 +130,14 @@ def tune(
     folds, it also raises `UserError`.
     """
     judged = read_qrels(trials.qrels)
-    as_it_is = read_config(config, [*overrides, "track=none"])
+    as_it_is = read_config(config, [*overrides, *RANKINGS_ALONE])
     score = _Scorer(judged, trials, threads, progress)
     settings = {
-        setting: read_config(config, [*overrides, "track=none", *setting])
+        setting: read_config(config, [*overrides, *RANKINGS_ALONE, *setting])
         for setting in product(*map(parse_try, list_default_tries(as_it_is) if trials.tries is None else trials.tries))
     }
     fold = draw_folds(len(judged.query_ids), trials.folds)
-    whole = score(read_config(config, [*overrides, "track=none", *BASELINE]))
+    whole = score(read_config(config, [*overrides, *RANKINGS_ALONE, *BASELINE]))
     configured = score(as_it_is)
     check_configured(trials, configured, whole)
     tried = {setting: score(other) for setting, other in settings.items() if other != as_it_is}

@@ -20,6 +20,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.evaluation.tune import (
+    RANKINGS_ALONE,
     Setting,
     Trials,
     Tuning,
@@ -159,7 +160,7 @@ def open_weigher(
     config: Path, overrides: Sequence[str], trials: Trials, threads: int = 1, progress: Progress = silent
 ) -> Weigher:
     """Read a configuration and search its topics by each of its systems. `UserError` as `tune_weights`."""
-    as_it_is, qrels = read_config(config, [*overrides, "track=none"]), read_qrels(trials.qrels)
+    as_it_is, qrels = read_config(config, [*overrides, *RANKINGS_ALONE]), read_qrels(trials.qrels)
     if as_it_is.queries.passages is not None:
         raise UserError(
             f"queries.passages: found {as_it_is.queries.passages!r}, which adds systems, expected none, and "

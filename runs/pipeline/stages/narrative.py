@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.config.sections import ChosenDepth
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative
@@ -21,9 +23,15 @@ def fuse_queries(work: Work) -> None:
     values.put(NARRATIVE_FILE, ranking)
 
 
+def describe_fusion(config: RunConfig) -> dict[str, Any]:
+    """Describe the fusion for the key of a stage. How submitted rows are chosen changes no ranking."""
+    choice = None if config.fusion.choice is None else ChosenDepth()
+    return config.fusion.model_copy(update={"choice": choice}).model_dump(mode="json")
+
+
 def _make_key(job: Job, _: Before) -> Any:
-    plain = job.config.model_dump(mode="json")
-    return [job.identity, plain["fusion"], plain["queries"]]
+    queries = job.config.model_dump(mode="json", include={"queries"})["queries"]
+    return [job.identity, describe_fusion(job.config), queries]
 
 
 def _describe(before: Before) -> Iterator[dict[str, Any]]:

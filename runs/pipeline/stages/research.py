@@ -10,6 +10,7 @@ from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.ranking.search import rank_by_place
 from keystone.runs.pipeline.stage import StageKind, Work
 from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
+from keystone.runs.pipeline.stages.narrative import describe_fusion
 from keystone.runs.pipeline.values import rank_topics_in
 
 RESEARCHED_FILE = rank_topics_in(file_names.RESEARCHED)
@@ -30,10 +31,10 @@ def rank_researched(work: Work) -> None:
     job, ranking = work.job, work.values.get(work.before.narrative_ranking)
     gathered: list[EvidenceSet] = work.values.get(EVIDENCE_FILE)
     rows = []
-    for place, evidence in enumerate(gathered):
+    for place, (topic, evidence) in enumerate(zip(job.topics, gathered, strict=True)):
         lists = [ranking.of(place).tolist(), list_researched(evidence, job.store)]
         fused = fuse_reciprocal_ranks(lists, job.config.fusion.k)
-        rows.append([row for row, _ in fused[: job.config.fusion.depth]])
+        rows.append([row for row, _ in fused[: job.config.fusion.get_depth(topic.id)]])
     work.values.put(RESEARCHED_FILE, rank_by_place(ranking.query_ids, rows))
 
 
@@ -48,7 +49,7 @@ STAGE = StageKind(
     wanted=has_research,
     makes=lambda _: (RESEARCHED_FILE,),
     reads=lambda before: (EVIDENCE_FILE, before.narrative_ranking),
-    key=lambda job, _: [job.identity, job.config.model_dump(mode="json")["fusion"]],
+    key=lambda job, _: [job.identity, describe_fusion(job.config)],
     work=rank_researched,
     ranks_narratives=lambda _: RESEARCHED_FILE,
     describe=lambda before: [

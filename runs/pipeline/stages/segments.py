@@ -105,7 +105,12 @@ def choose_depths(values: Values, ranking: Rankings) -> list[DepthRecord]:
     keeps_set, counts_grades = _keeps_set(config), GRADES_FILE in _list_score_files(config)
     found = [None] * len(ranking) if keeps_set else _find_probabilities(values, ranking)
     rankings = [ranking.of(i) for i in range(len(ranking))]
-    cuts = _cut(choice, found)
+    fixed = [
+        config.fusion.depths.get(topic_id, UNCHOSEN_ROWS if p is None else None)
+        for topic_id, p in zip(ranking.query_ids, found, strict=True)
+    ]
+    taken = sum(min(rows, len(own)) for rows, own in zip(fixed, rankings, strict=True) if rows is not None)
+    cuts = _cut(choice, [p if rows is None else None for p, rows in zip(found, fixed, strict=True)], taken)
     source = "a mixture of its scores" if choice.calibration is None else choice.calibration.name
     source += ", and by grades" if counts_grades else ""
     records = []
@@ -219,12 +224,13 @@ def _list_read_files(config: RunConfig) -> list[Artifact[Rankings]]:
     return [rank_queries_in(file_names.name_system_file(name)) for name in systems]
 
 
-def _cut(choice: ChosenDepth, found: Sequence[NDArray[np.float64] | None]) -> list[int]:
+def _cut(choice: ChosenDepth, found: Sequence[NDArray[np.float64] | None], taken: int) -> list[int]:
+    """Choose the rows of each narrative with probabilities. The others have `taken` rows of a budget."""
     rankings = [np.zeros(0) if p is None else p for p in found]
     if choice.choose == "threshold":
         return [int(np.count_nonzero(p >= choice.threshold)) for p in rankings]
     if choice.budget is not None:
-        return depth.cut_by_budget(rankings, choice.budget)
+        return depth.cut_by_budget(rankings, max(0, choice.budget - taken))
     if choice.precision is not None:
         return [depth.cut_by_precision(p, choice.precision) for p in rankings]
     return [depth.cut_by_f1(p) for p in rankings]

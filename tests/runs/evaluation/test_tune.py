@@ -59,6 +59,13 @@ def test_every_setting_is_measured_as_its_run_would_be(config: Path, tmp_path: P
 
 
 @pytest.mark.slow
+def test_a_run_of_segments_is_tuned_by_its_documents(config: Path, tmp_path: Path) -> None:
+    trials = Trials(tmp_path / "qrels.txt", MEASURES, ["fusion.k_narrative=[10]"], folds=2)
+    found = [tune(config, own, trials).configured for own in ([], ["track=rag25", "ranking=segments"])]
+    assert found[0]["nDCG@5"].tolist() == found[1]["nDCG@5"].tolist()
+
+
+@pytest.mark.slow
 def test_other_topics_are_searched_for_anew(config: Path, topics: Path, tmp_path: Path) -> None:
     swapped = tmp_path / "swapped.jsonl"
     swapped.write_text(topics.read_text().replace('"id": "1"', '"id": "3"').replace('"id": "2"', '"id": "1"'))

@@ -2,18 +2,26 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from keystone.fusion.depth import FEATURES, calibrate, cut_by_f1, describe_by_system, expect_f1, weigh_by_grades
+from keystone.generation.types import EvidenceSet
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.reading import read_json_lines
+from keystone.retrieval.types import Rankings, Topic, offsets_of
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.depth import Judgments, calibrate_run
 from keystone.runs.pipeline.directory import Stage
 from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.stages import segments
+from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
+from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
+from keystone.runs.pipeline.stages.research import rank_researched
 from keystone.runs.report.explain import explain
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import NARRATIVES, write_topics
@@ -45,6 +53,42 @@ def test_a_narrative_of_the_file_keeps_its_own_depth_and_the_others_keep_theirs(
     doc_id = whole["narrative.trec"][FIRST][2]
     explained = explain(tmp_path / "out" / "cut", FIRST, doc_id)
     assert (explained.kept, explained.place) == (2, 3)
+
+
+def rank_rows(*rows: int) -> Rankings:
+    """Rank the first documents of a store for each topic, so many of them."""
+    docs = np.concatenate([np.arange(number, dtype=np.int32) for number in rows])
+    scores = np.concatenate([np.linspace(9, 1, number, dtype=np.float32) for number in rows])
+    return Rankings(tuple(str(place) for place in range(1, len(rows) + 1)), offsets_of(rows), docs, scores)
+
+
+def test_a_budget_of_rows_holds_for_all_narratives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One narrative has a depth of its own, and the scores of one fit no mixture."""
+    found = iter([None, np.linspace(0.9, 0.5, 120), np.linspace(0.8, 0.4, 120)])
+    monkeypatch.setattr("keystone.fusion.depth.separate_scores", lambda _scores: next(found))
+    settings = ["run_id=r", "index=i", "topics=t", "track=rag26"]
+    chosen = ["fusion.depth={choose: expected, budget: 130}", "fusion.depths={'2': 20}"]
+    values: Any = SimpleNamespace(job=SimpleNamespace(config=read_config(None, [*settings, *chosen])))
+    records = segments.choose_depths(values, rank_rows(120, 120, 120))
+    assert [one.rows for one in records] == [100, 20, 10]
+
+
+def test_the_ranking_after_research_has_the_depth_of_its_narrative() -> None:
+    settings = ["run_id=r", "index=i", "topics=t", "fusion.depth=2", "answer.documents=1", "fusion.depths={'2': 4}"]
+    job = SimpleNamespace(
+        config=read_config(None, settings),
+        topics=[Topic("1", ""), Topic("2", "")],
+        store=SimpleNamespace(rows=lambda ids: np.array([int(name) for name in ids], dtype=np.int32)),
+    )
+    made = list[Rankings]()
+    held: dict[str, Any] = {NARRATIVE_FILE.name: rank_rows(9, 9), EVIDENCE_FILE.name: [EvidenceSet(())] * 2}
+    work: Any = SimpleNamespace(
+        job=job,
+        before=SimpleNamespace(narrative_ranking=NARRATIVE_FILE),
+        values=SimpleNamespace(get=lambda file: held[file.name], put=lambda _file, value: made.append(value)),
+    )
+    rank_researched(work)
+    assert [len(made[0].of(place)) for place in (0, 1)] == [2, 4]
 
 
 @pytest.mark.slow
@@ -160,6 +204,8 @@ def test_a_calibration_of_several_systems_reads_the_lists_of_the_run(index: Inde
         *FEATURES,
         *(f"{name} by {system}" for system in ("bm25", "dense") for name in ("log rank", "score")),
     ]
+    of_segments = ["track=rag25", "ranking=segments", "retrieval.depth=500"]
+    assert calibrate_run(config, of_segments, Judgments(qrels, folds=2)) == fitted, "no list has 500 documents"
     single = calibrate_run(config, ["retrieval.systems=[bm25]"], Judgments(qrels, folds=2))
     assert single["features"] == [*FEATURES]
     weights = [-0.5, -1.0, 0.0, 0.5, 1.0, 0.0, -0.4, 0.05, -0.2, 3.0]

@@ -90,6 +90,17 @@ def test_evidence_is_gathered_anew_if_its_draft_or_its_language_changes(
     assert (describe_gathering(change) != describe_gathering()) is anew
 
 
+@pytest.mark.parametrize("choice", ["{choose: expected, precision: 0.6}", "{choose: threshold, threshold: 0.7}"])
+def test_another_choice_of_submitted_rows_keeps_the_rankings(choice: str, index: Index, topics: Path) -> None:
+    def describe(*more: str) -> dict[str, object]:
+        job = open_job(configure(index, topics.parent, ["track=rag26", *more]))
+        return {one.name: one.settings for one in table.bind_stages(job)}
+
+    plain, chosen, fixed = describe(), describe(f"fusion.depth={choice}"), describe("fusion.depth=20")
+    assert {name for name in plain if plain[name] != chosen[name]} == {"config", "segments", "submission"}
+    assert plain["narrative"] != fixed["narrative"]
+
+
 def test_a_prompt_counts_by_its_words_and_not_by_its_name_or_module(monkeypatch: pytest.MonkeyPatch) -> None:
     digest_anew = _digest_prompts.__wrapped__
     before, moved = digest_anew(), readers.AGENT
