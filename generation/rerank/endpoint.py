@@ -132,12 +132,13 @@ def _probe_first(endpoint: RerankEndpoint, score_passages: ScorePassages, doubts
 async def open_model(settings: RerankSettings, means: Means) -> AsyncIterator[Rerank]:
     """Open the reranker `model`, on this machine. `UserError` for a checkpoint that is no reranker."""
     from keystone.indexing.encoders.checkpoint import read_checkpoint
-    from keystone.indexing.encoders.pairs import open_pair_scorer
+    from keystone.indexing.encoders.pairs import list_reading, open_pair_scorer
     from keystone.indexing.encoders.vllm import find_engine_device
 
     assert settings.model is not None
     score_pairs = await asyncio.to_thread(open_pair_scorer, settings.model, settings.backend)
-    maker = orjson.dumps([settings.backend or "model", read_checkpoint(settings.model).compute_digest()])
+    checkpoint = read_checkpoint(settings.model)
+    maker = orjson.dumps([settings.backend or "model", checkpoint.compute_digest(), *list_reading(checkpoint)])
 
     def score(query: str, passages: Sequence[str]) -> list[float]:
         found: list[float] = score_pairs(query, passages, means.threads).tolist()

@@ -33,7 +33,7 @@ class Template:
     """The text around a query and a passage, and the two words whose logits are compared."""
 
     before: str
-    """The text before the passage, with `{query}`."""
+    """The text before the passage, with `{query}`. Tokens may reach from its end into the passage."""
     after: str
     no: str | None
     """The word for no; None if the logit of yes counts alone."""
@@ -77,6 +77,8 @@ TEMPLATES: Mapping[str, Template] = {
 }
 """The templates of rerankers that answer yes or no, by patterns of their names. They come from the models' cards."""
 ENGINE_KINDS = "a classifier, or a causal model with words for yes and no, for vLLM"
+READING = 2
+"""How rerankers other than classifiers read texts. Each change raises it, so that kept scores are computed anew."""
 
 
 @cache
@@ -95,6 +97,12 @@ def open_pair_scorer(model: str, backend: str | None = None) -> ScorePairs:
     if kinds[0].endswith(("ForCausalLM", "ForConditionalGeneration")):
         return _open_answering(checkpoint, kinds[0].endswith("ForCausalLM"), backend)
     raise refuse(checkpoint, kinds[0] or "no architecture in config.json", "a reranker: a classifier, or a known one")
+
+
+def list_reading(checkpoint: Checkpoint) -> list[int]:
+    """List what kept scores depend on besides the checkpoint and the texts: `READING`, or nothing for a classifier."""
+    kinds = checkpoint.config.get("architectures") or [""]
+    return [] if kinds[0].endswith("ForSequenceClassification") else [READING]
 
 
 def _score_pairs(network: Network, tokens: Tokens, query: str, passages: Sequence[str], threads: int) -> Scores:
@@ -161,12 +169,13 @@ def _open_answering(checkpoint: Checkpoint, is_causal: bool, backend: str | None
         weigh, end = _open_torch_weigher(checkpoint, is_causal, words)
 
     def score(query: str, passages: Sequence[str], threads: int) -> Scores:  # noqa: ARG001
-        before, after, *each = tokens.read([template.before.format(query=query), template.after, *passages])[0]
+        before = template.before.format(query=query)
+        alone, after, *each = tokens.read([before, template.after, *(before + passage for passage in passages)])[0]
         after = [*after, *end]
-        room = window - len(before) - len(after)
-        if room <= 0:
-            raise UserError(f"found a query of {len(before)} tokens for {checkpoint.name}, expected fewer: shorten it")
-        return np.array(weigh([[*before, *own[:room], *after] for own in each]), np.float64)
+        room = window - len(after)
+        if room <= len(alone):
+            raise UserError(f"found a query of {len(alone)} tokens for {checkpoint.name}, expected fewer: shorten it")
+        return np.array(weigh([[*own[:room], *after] for own in each]), np.float64)
 
     return score
 

@@ -62,7 +62,7 @@ def compare_answers(folder: Path, pattern: str) -> list[list[float]]:
              for word in (template.no, template.yes)]  # fmt: skip
     expected = []
     for passage in PASSAGES:
-        parts = [template.before.format(query=QUERY), passage, template.after]
+        parts = [template.before.format(query=QUERY) + passage, template.after]
         ids = torch.tensor([[id for part in parts for id in read_tokens(folder, part)]])
         if kind:
             ids = torch.cat([ids, torch.tensor([[1]])], dim=1)
