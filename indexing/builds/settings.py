@@ -146,5 +146,4 @@ def settle_vectors(value: Any, url: str | None, note: Callable[[str], None], whe
     from keystone.indexing.vectors.embed import settle_embedding
 
     is_here = value["model"] in EMBEDDED or "backend" in value or Path(value["model"]).is_dir()
-    has_prefixes = bool({"query_prefix", "passage_prefix"} & value.keys())
-    return settle_embedding(Embedding(**{"url": None if is_here else url, **value}), has_prefixes, note)
+    return settle_embedding(Embedding(**{"url": None if is_here else url, **value}), value.keys(), note)

@@ -5,9 +5,10 @@ It is the embedded model, a folder on this machine, or a repository of the hub, 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ DIGESTED_BYTES = 1 << 20
 SMALL_FILES = ("*.json", "*.txt", "*.model", "*/config.json", "artifact.metadata", "*_linear.pt")
 WEIGHT_FILES = (("*.safetensors",), ("onnx/model.onnx*", "model.onnx*", "*.bin"))
 """The files of weights that are fetched: the first, or the second where a repository has none of the first."""
+GRAPH_FILES = ("onnx/model.onnx*", "*/model.safetensors")
+"""The files that are fetched instead if a repository has a graph, and only a graph can run here."""
 SENTENCES = "config_sentence_transformers.json"
 
 E5 = ("query: ", "passage: ")
@@ -117,17 +120,22 @@ class Checkpoint:
         if self.similarity == "MaxSim" or (self.folder / "router_config.json").exists():
             yield from self.folder.glob("*/model.safetensors")
 
+    def read_prompts(self) -> tuple[str, str]:
+        """Read what stands before queries and before passages by the prompts of these names; empty for no prompt."""
+        passages = (self.prompts.get(name) for name in ("document", "passage", "corpus"))
+        return self.prompts.get("query", ""), next(filter(None, passages), "")
+
     def find_prefixes(self) -> tuple[str, str] | None:
         """Find what stands before queries and before passages: its own prompts, or known ones; None if unknown."""
-        if self.prompts:
-            passages = (self.prompts[name] for name in ("document", "passage", "corpus") if name in self.prompts)
-            return self.prompts.get("query", ""), next(passages, "")
-        names = (str(self.config.get("_name_or_path", "")), self.name)
-        for name in (re.split(r"[/\\]", one.rstrip("/\\"))[-1].lower() for one in names):
-            for pattern, prefixes in KNOWN_PREFIXES.items():
-                if re.fullmatch(pattern, name):
-                    return prefixes
-        return None
+        if any(own := self.read_prompts()):
+            return own
+        return find_known_prefixes(str(self.config.get("_name_or_path", ""))) or find_known_prefixes(self.name)
+
+
+def find_known_prefixes(model: str) -> tuple[str, str] | None:
+    """Find the prefixes of queries and of passages in `KNOWN_PREFIXES` by the last part of a name; None if unknown."""
+    name = re.split(r"[/\\]", model.rstrip("/\\"))[-1].lower()
+    return next((own for pattern, own in KNOWN_PREFIXES.items() if re.fullmatch(pattern, name)), None)
 
 
 def find_checkpoint(name: str) -> Path:
@@ -174,10 +182,27 @@ def _fetch(name: str) -> Path:
         )
 
     with report_hub_errors(explain):
-        folder = Path(snapshot_download(name, allow_patterns=[*SMALL_FILES, *WEIGHT_FILES[0]]))
-        if not (list(folder.glob("*.safetensors")) or list(folder.rglob("*.onnx"))):
-            folder = Path(snapshot_download(name, allow_patterns=[*SMALL_FILES, *WEIGHT_FILES[1]]))
+        folder = Path(snapshot_download(name, allow_patterns=[*SMALL_FILES]))
+        here = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+        for patterns in list_weight_files(read_json(folder / "config.json", needed=False), here):
+            folder = Path(snapshot_download(name, allow_patterns=[*SMALL_FILES, *patterns]))
+            if any(folder.glob(patterns[0])):
+                break
     return folder
+
+
+def list_weight_files(config: Mapping[str, Any], here: Collection[str] = ()) -> list[tuple[str, ...]]:
+    """List the files of weights that a fetch tries in turn, as patterns: it ends where a file fits the first pattern.
+
+    `config` is the content of `config.json`. Without PyTorch, only a graph can run a network that is not of BERT's
+    family. A graph that is `here` without other weights stays the network, also with PyTorch.
+    """
+    kind = config.get("model_type")
+    if kind is None or kind in FAMILY:
+        return [*WEIGHT_FILES]
+    has_weights = any(name.endswith(".safetensors") and "/" not in name for name in here)
+    prefers_graph = find_spec("torch") is None or ("onnx/model.onnx" in here and not has_weights)
+    return [GRAPH_FILES, *WEIGHT_FILES] if prefers_graph else [*WEIGHT_FILES]
 
 
 def read_checkpoint(name: str, digest: str | None = None) -> Checkpoint:
@@ -194,9 +219,7 @@ def read_checkpoint(name: str, digest: str | None = None) -> Checkpoint:
 def _read_checkpoint(name: str) -> Checkpoint:
     folder = find_checkpoint(name)
     if name in EMBEDDED:
-        return Checkpoint(
-            name, folder, _MINILM_CONFIG, 256, (Module("Pooling", folder, {"pooling_mode": "mean"}),), {"query": ""}
-        )
+        return Checkpoint(name, folder, _MINILM_CONFIG, 256, (Module("Pooling", folder, {"pooling_mode": "mean"}),))
     has_graph = (folder / "onnx").is_dir() or (folder / "model.onnx").exists()
     has_router = (folder / "router_config.json").exists()
     config = read_json(folder / "config.json", needed=not has_graph and not has_router)
@@ -244,15 +267,20 @@ def _list_modules(folder: Path) -> tuple[tuple[Module, ...], Mapping[str, Any]]:
 def _find_window(folder: Path, config: Mapping[str, Any], sentence: Mapping[str, Any]) -> int:
     """Find the most tokens of a text, by the files that say so in the order in which they count."""
     tokenizer = read_json(folder / "tokenizer_config.json", needed=False)
-    places = config.get("max_position_embeddings")
-    if isinstance(places, int):
-        places -= find_first_place(config)
-    said = [sentence.get("max_seq_length") or tokenizer.get("model_max_length"), places]
+    said = [sentence.get("max_seq_length") or tokenizer.get("model_max_length"), count_places(config)]
     known = [int(one) for one in said if isinstance(one, int | float) and 0 < one < MOST_TOKENS]
     return min(known, default=512)
 
 
 ROBERTA = ("roberta", "xlm-roberta", "camembert")
+FAMILY = ("bert", "distilbert", *ROBERTA)
+"""The values of `model_type` whose networks have BERT's layers."""
+
+
+def count_places(config: Mapping[str, Any]) -> int | None:
+    """Count the places that a network has for tokens, by the content of its `config.json`; None if it tells none."""
+    found = config.get("max_position_embeddings")
+    return found - find_first_place(config) if isinstance(found, int) else None
 
 
 def find_first_place(config: Mapping[str, Any]) -> int:

@@ -19,10 +19,11 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from packaging.version import Version
 
-from keystone.indexing.encoders.checkpoint import Checkpoint, refuse
+from keystone.indexing.encoders.checkpoint import FAMILY, Checkpoint, refuse
 from keystone.indexing.encoders.graph import Head, build_graph, folder_of
-from keystone.indexing.encoders.weights import FAMILY, load_weights, read_layout
+from keystone.indexing.encoders.weights import load_weights, read_layout
 from keystone.indexing.errors import MissingPackage, UserError
 from keystone.indexing.types import LOCAL_INT8, Tick, chunks
 
@@ -143,6 +144,8 @@ CLASSES = {
     "labels": "AutoModelForSequenceClassification",
 }
 CUDA_BATCH_TOKENS = 16_384
+READS_IS_CAUSAL = Version("5.2")
+"""The first version of transformers that lets each token see all others if `config.json` has `is_causal: false`."""
 
 
 def open_torch(checkpoint: Checkpoint, head: Head) -> Network:
@@ -167,7 +170,10 @@ def open_torch(checkpoint: Checkpoint, head: Head) -> Network:
 
 
 def load_model(checkpoint: Checkpoint, kind: str) -> tuple[Any, str]:
-    """Load a model of transformers by the name of its class; returns it and its device."""
+    """Load a model of transformers by the name of its class; returns it and its device.
+
+    `MissingPackage` without PyTorch. `UserError` for a version of transformers that would ignore `is_causal: false`.
+    """
     try:
         import torch
         import transformers
@@ -176,6 +182,9 @@ def load_model(checkpoint: Checkpoint, kind: str) -> tuple[Any, str]:
             f"{checkpoint.name}: a network of the kind {checkpoint.kind or 'unknown'} without a graph of ONNX needs "
             "PyTorch: pip install torch transformers"
         ) from error
+    if checkpoint.config.get("is_causal") is False and Version(transformers.__version__) < READS_IS_CAUSAL:
+        found = f"is_causal: false in config.json, which transformers {transformers.__version__} ignores"
+        raise refuse(checkpoint, found, f"transformers {READS_IS_CAUSAL} or newer: build what it has embedded again")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         torch.set_num_threads(1)  # the texts of batches are shared among threads here

@@ -10,7 +10,7 @@ import pickle
 import re
 import zipfile
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -21,13 +21,13 @@ import orjson
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import (
-    ROBERTA,
     SMALL_FILES,
-    WEIGHT_FILES,
     Checkpoint,
     find_first_place,
     find_here,
     list_missing,
+    list_weight_files,
+    read_json,
     refuse,
 )
 from keystone.indexing.errors import UserError
@@ -146,8 +146,6 @@ def read_linear(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     return weights["linear.weight"].read(), bias
 
 
-FAMILY = ("bert", "distilbert", *ROBERTA)
-"""The values of `model_type` whose networks have BERT's layers."""
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 
 Weights = Mapping[str, Weight]
@@ -255,7 +253,8 @@ def measure_footprint(use: str, model: str) -> Footprint:
         sizes = _ask_hub(model)
         return Footprint(use, model, None, sum(sizes.values()) if sizes else None, None)
     sizes = {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-    return Footprint(use, model, str(folder), sum(_choose(sizes).values()), _measure_weights(folder))
+    kinds = list_weight_files(read_json(folder / "config.json", needed=False), sizes)
+    return Footprint(use, model, str(folder), sum(_choose(sizes, kinds).values()), _measure_weights(folder))
 
 
 def _measure_weights(folder: Path) -> int | None:
@@ -267,9 +266,9 @@ def _measure_weights(folder: Path) -> int | None:
     return max((path.stat().st_size for path in others), default=None)
 
 
-def _choose(sizes: Mapping[str, int]) -> dict[str, int]:
-    first = any(fnmatch(name, pattern) for name in sizes for pattern in WEIGHT_FILES[0])
-    wanted = (*SMALL_FILES, *WEIGHT_FILES[0 if first else 1])
+def _choose(sizes: Mapping[str, int], kinds: Sequence[tuple[str, ...]]) -> dict[str, int]:
+    """Choose the files that a fetch takes, by the patterns of `list_weight_files`."""
+    wanted = (*SMALL_FILES, *next((own for own in kinds if any(fnmatch(name, own[0]) for name in sizes)), kinds[-1]))
     return {name: size for name, size in sizes.items() if any(fnmatch(name, pattern) for pattern in wanted)}
 
 
@@ -279,11 +278,12 @@ def _ask_hub(model: str) -> dict[str, int]:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
-        found = HfApi().model_info(model, files_metadata=True, timeout=HUB_TIMEOUT_S).siblings or ()
+        found = HfApi().model_info(model, files_metadata=True, timeout=HUB_TIMEOUT_S)
     except (HfHubHTTPError, HFValidationError, OSError, ValueError):
         return {}
     except Exception as error:  # the errors of its HTTP client are of no common class over its versions
         if "http" not in type(error).__module__:
             raise
         return {}
-    return _choose({one.rfilename: one.size or 0 for one in found})
+    sizes = {one.rfilename: one.size or 0 for one in found.siblings or ()}
+    return _choose(sizes, list_weight_files(found.config or {}))

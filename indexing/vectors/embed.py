@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -77,11 +77,13 @@ def load_model(embedding: Embedding) -> Embedder:
     return open_encoder(embedding)
 
 
-def settle_embedding(given: Embedding, prefixes: bool, note: Callable[[str], None]) -> Embedding:
-    """Fill in what the files of a model on this machine say: the prefixes unless they are given, place and digest.
+def settle_embedding(given: Embedding, named: Collection[str], note: Callable[[str], None]) -> Embedding:
+    """Fill in what the files of a model on this machine say: each prefix unless it is given, place and digest.
 
-    `note` receives a message if nobody knows which prefixes the model needs. The embedded model in floating point and
-    one at a URL stay as they are. `UserError` as from `read_checkpoint`, and for a backend that cannot run the model.
+    `named` has the names of the fields that are given, `query_prefix` and `passage_prefix` among them. `note` receives
+    a message if neither prefix is given, and nobody knows which the model needs, or nobody puts known ones before texts
+    for a URL. The embedded model in floating point and one at a URL stay as they are. `UserError` as from
+    `read_checkpoint`, and for a backend that cannot run the model.
     """
     if given.backend not in (None, VLLM):
         raise UserError(f"embedding model: found the backend {given.backend!r}, expected {VLLM}")
@@ -91,18 +93,32 @@ def settle_embedding(given: Embedding, prefixes: bool, note: Callable[[str], Non
             f"embedding model: found the backend {given.backend} for {given.label}, {where}; expected the folder of a "
             "checkpoint, or a name of the hub"
         )
-    if given.url or given == MINILM:
+    if given == MINILM:
         return given
-    from keystone.indexing.encoders.checkpoint import read_checkpoint
+    from keystone.indexing.encoders.checkpoint import find_known_prefixes, read_checkpoint
 
+    is_named = not {"query_prefix", "passage_prefix"}.isdisjoint(named)
+    if given.url:
+        known = find_known_prefixes(given.model) or ("", "")
+        options = (f"--{side}-prefix {text!r}" for side, text in zip(("query", "passage"), known, strict=True) if text)
+        if any(known) and not is_named:
+            note(
+                f"{given.label}: nothing stands before its texts at a URL; unless the server adds what the model "
+                f"needs, give {' and '.join(options)}"
+            )
+        return given
     checkpoint = read_checkpoint(given.model)
     found = checkpoint.find_prefixes()
-    if found is None and not prefixes:
+    if found is None and not is_named:
+        others = ", ".join(name for name, text in checkpoint.prompts.items() if text)
         note(
-            f"{given.label}: its files do not say what stands before queries and passages, so nothing does; if the "
-            "model needs prefixes, give them by --query-prefix and --passage-prefix"
+            f"{given.label}: its files do not say what stands before queries and passages"
+            f"{f' (they have the prompts {others})' if others else ''}, so nothing does; if the model needs prefixes, "
+            "give them by --query-prefix and --passage-prefix"
         )
-    query, passage = (given.query_prefix, given.passage_prefix) if prefixes else found or ("", "")
+    query, passage = found or ("", "")
+    query = given.query_prefix if "query_prefix" in named else query
+    passage = given.passage_prefix if "passage_prefix" in named else passage
     model = str(Path(given.model).resolve()) if Path(given.model).is_dir() else given.model
     weights = None if given.model in EMBEDDED else checkpoint.compute_digest()
     return replace(given, model=model, query_prefix=query, passage_prefix=passage, weights=weights)

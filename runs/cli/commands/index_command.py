@@ -292,12 +292,12 @@ def index(
         dimensions, backend=embedding_backend,
     )  # fmt: skip
     has_dense = not (updates or changes_parts or no_dense or dense == "none")
-    has_prefixes = query_prefix is not None or passage_prefix is not None
+    prefixes = {"query_prefix": query_prefix, "passage_prefix": passage_prefix}
     model = given
     if has_dense:
         from keystone.indexing.vectors.embed import settle_embedding
 
-        model = settle_embedding(given, has_prefixes, warn)
+        model = settle_embedding(given, [name for name, text in prefixes.items() if text is not None], warn)
     numbers = itertools.count(1)
     told_before, told = set[str](), set[str]()
     """The bad records that the last update and this one have told; those that stay are told once."""

@@ -2,19 +2,28 @@
 
 import json
 import os
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from keystone.indexing.encoders.checkpoint import POOLING_MODES, Module, find_checkpoint, read_checkpoint
+from keystone.indexing.builds.settings import settle_vectors
+from keystone.indexing.encoders import checkpoint as checkpoint_files
+from keystone.indexing.encoders import pairs
+from keystone.indexing.encoders.checkpoint import E5, POOLING_MODES, Module, find_checkpoint, read_checkpoint
 from keystone.indexing.encoders.graph import round_weights
+from keystone.indexing.encoders.network import open_torch
 from keystone.indexing.encoders.pairs import find_template, open_pair_scorer
 from keystone.indexing.encoders.sparse import open_sparse_encoder, quantise
+from keystone.indexing.encoders.weights import measure_footprint
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import LOCAL_INT8, MINILM, Embedding
 from keystone.indexing.vectors.embed import load_embedder, settle_embedding
@@ -169,7 +178,7 @@ def test_weights_in_integers_leave_room_for_the_sum_of_two_products() -> None:
 
 
 def test_the_embedded_models_need_no_digest() -> None:
-    assert settle_embedding(Embedding(LOCAL_INT8), False, pytest.fail) == Embedding(LOCAL_INT8)
+    assert settle_embedding(Embedding(LOCAL_INT8), (), pytest.fail) == Embedding(LOCAL_INT8)
 
 
 def write_router(folder: Path) -> Path:
@@ -234,9 +243,13 @@ def test_dimensions_keep_the_first_numbers_and_no_more_than_there_are(tmp_path: 
     ("name", "prompts", "prefixes"),
     [
         ("bge-small-en-v1.5", None, ("Represent this sentence for searching relevant passages: ", "")),
-        ("e5-base-v2", None, ("query: ", "passage: ")),
+        ("e5-base-v2", None, E5),
+        ("e5-base-v2", {"query": "", "document": ""}, E5),
         ("mine", {"query": "Q ", "passage": "P "}, ("Q ", "P ")),
+        ("mine", {"query": "", "document": "", "corpus": "C "}, ("", "C ")),
         ("e5-base-v2", {"query": "ask ", "document": ""}, ("ask ", "")),
+        ("mine", {"query": "", "document": ""}, None),
+        ("stella_en_1.5B_v5", {"s2p_query": "Instruct: find\nQuery: ", "s2s_query": "Instruct: ..."}, None),
         ("mine", None, None),
     ],
 )
@@ -244,16 +257,39 @@ def test_prefixes_come_from_the_files_or_are_known_or_a_message_says_that_nobody
     name: str, prompts: Mapping[str, str] | None, prefixes: tuple[str, str] | None, tmp_path: Path
 ) -> None:
     folder, notes = write_checkpoint(tmp_path / name, pooling="mean", prompts=prompts), list[str]()
-    made = settle_embedding(Embedding(str(folder)), False, notes.append)
-    assert (made.query_prefix, made.passage_prefix) == (prefixes or ("", ""))
+    made = settle_embedding(Embedding(str(folder)), (), notes.append)
+    query, passage = prefixes or ("", "")
+    assert (made.query_prefix, made.passage_prefix) == (query, passage)
     assert (made.model, made.label) == (str(folder.resolve()), name)
     assert bool(notes) == (prefixes is None)
-    given = settle_embedding(Embedding(str(folder), query_prefix="mine: "), True, notes.append)
-    assert (given.query_prefix, given.passage_prefix) == ("mine: ", "")
+    assert all(("the prompts s2p_query, s2s_query)" in note) == ("stella" in name) for note in notes)
+    given = settle_embedding(Embedding(str(folder), query_prefix="mine: "), ["query_prefix"], pytest.fail)
+    assert (given.query_prefix, given.passage_prefix) == ("mine: ", passage)
+    given = settle_vectors({"model": str(folder), "passage_prefix": ""}, None, pytest.fail, "")
+    assert (given.query_prefix, given.passage_prefix) == (query, "")
+
+
+@pytest.mark.parametrize(
+    ("model", "named", "options"),
+    [
+        ("intfloat/e5-base-v2", (), "--query-prefix 'query: ' and --passage-prefix 'passage: '"),
+        ("BAAI/bge-small-en-v1.5", (), f"--query-prefix {PREFIX!r}"),
+        ("intfloat/e5-base-v2", ["query_prefix"], None),
+        ("BAAI/bge-m3", (), None),
+        ("letters", (), None),
+    ],
+)
+def test_prefixes_that_a_model_at_a_url_is_known_to_need_are_told_unless_one_is_given(
+    model: str, named: Collection[str], options: str | None
+) -> None:
+    notes, given = list[str](), Embedding(model, "http://localhost:1/v1")
+    assert settle_embedding(given, named, notes.append) == given
+    expected = f"{model}: nothing stands before its texts at a URL; unless the server adds what the model needs, give "
+    assert notes == ([expected + options] if options else [])
 
 
 def test_a_changed_checkpoint_is_refused(tmp_path: Path) -> None:
-    made = settle_embedding(Embedding(str(write_checkpoint(tmp_path / "model"))), True, lambda _: None)
+    made = settle_embedding(Embedding(str(write_checkpoint(tmp_path / "model"))), (), lambda _: None)
     open_encoder(made)
     write_checkpoint(tmp_path / "model", seed=1)
     with pytest.raises(UserError, match=r"expected \w{16}: its files have changed since the index was built"):
@@ -303,6 +339,52 @@ def test_weights_that_no_network_is_read_from_change_no_digest(name: str, tmp_pa
     before = read_checkpoint(str(folder)).compute_digest()
     (folder / name).write_text("other")
     assert read_checkpoint(str(folder)).compute_digest() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_torch", "graphs", "fetched"),
+    [
+        ("mpnet", False, ["onnx/model.onnx", "onnx/model.onnx_data"], ["onnx/model.onnx", "onnx/model.onnx_data"]),
+        ("mpnet", False, [], ["model.safetensors"]),
+        ("mpnet", True, ["onnx/model.onnx"], ["model.safetensors"]),
+        ("bert", False, ["onnx/model.onnx"], ["model.safetensors"]),
+    ],
+)
+def test_a_network_that_only_its_graph_runs_here_is_fetched_as_a_graph(
+    kind: str, has_torch: bool, graphs: Sequence[str], fetched: Sequence[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A second fetch, after PyTorch has come, takes no other files, so that the digest stays."""
+    from safetensors.numpy import save_file
+
+    weights = ["model.safetensors", "pytorch_model.bin", "2_Dense/model.safetensors", "onnx/model_int8.onnx", *graphs]
+    files = {name: "x" * (100 + place) for place, name in enumerate(weights)}
+    repository = write_files(tmp_path / "repository", files | {"config.json": json.dumps({"model_type": kind})})
+    save_file({"weight": np.zeros(3, np.float32)}, repository / "model.safetensors")
+    names = [path.relative_to(repository).as_posix() for path in repository.rglob("*") if path.is_file()]
+    sizes = [SimpleNamespace(rfilename=name, size=(repository / name).stat().st_size) for name in names]
+
+    def fetch(_: str, allow_patterns: Sequence[str] = (), local_files_only: bool = False) -> str:
+        if local_files_only:
+            raise OSError("nothing is here")
+        for name in names:
+            if any(fnmatch(name, pattern) for pattern in allow_patterns):
+                (tmp_path / "cache" / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(repository / name, tmp_path / "cache" / name)
+        return str(tmp_path / "cache")
+
+    told = SimpleNamespace(siblings=sizes, config={"model_type": kind})
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda *_, **__: told)
+    monkeypatch.setattr(checkpoint_files, "find_spec", lambda _: object() if has_torch else None)
+    foretold = measure_footprint("embeddings", "someone/model").disk
+    for _ in range(2):
+        folder = find_checkpoint("someone/model")
+        here = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+        assert here == {"config.json", "tokenizer.json", "2_Dense/model.safetensors", *fetched}
+        assert foretold == sum((folder / name).stat().st_size for name in here)
+        assert measure_footprint("embeddings", str(folder)).disk == foretold
+        monkeypatch.setattr(checkpoint_files, "find_spec", lambda _: object())
 
 
 def break_file(name: str, content: bytes | None) -> Any:
@@ -393,6 +475,60 @@ def test_a_reranker_that_answers_yes_or_no_has_its_template(name: str, tmp_path:
     template = find_template(read_checkpoint(str(write_checkpoint(tmp_path / name))))
     assert template.before.format(query="what is this") != template.before
     assert "what is this" in template.before.format(query="what is this")
+
+
+def write_byte_tokenizer(folder: Path, *words: str) -> dict[str, int]:
+    """Write a tokenizer of bytes to a checkpoint, as Qwen has it, in which words are tokens; returns the vocabulary."""
+    vocabulary = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    merges = []
+    for word in words:
+        for end in range(2, len(word) + 1):
+            if word[:end] not in vocabulary:
+                merges.append((word[: end - 1], word[end - 1]))
+                vocabulary[word[:end]] = len(vocabulary)
+    made = Tokenizer(models.BPE(vocabulary, merges))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 2000}))
+    return vocabulary
+
+
+def test_the_tokens_of_a_passage_are_those_of_the_whole_text_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the references of such rerankers have them: ` Paris` is one token after `<Document>:`."""
+    config: dict[str, Any] = {"architectures": ["Qwen3ForCausalLM"], "max_position_embeddings": 2000}
+    folder, read = write_checkpoint(tmp_path / "Qwen3-Reranker-tiny", **config), list[list[int]]()
+    vocabulary = write_byte_tokenizer(folder, "yes", "no", "ĠParis")
+
+    def weigh(texts: Sequence[list[int]]) -> list[float]:
+        read.extend(texts)
+        return [0.0] * len(texts)
+
+    monkeypatch.setattr(pairs, "_open_torch_weigher", lambda *_: (weigh, []))
+    score = open_pair_scorer(str(folder))
+    score("where?", ["Paris is", "x" * 3000], 1)
+    tokenizer, template = Tokenizer.from_file(str(folder / "tokenizer.json")), pairs.TEMPLATES["qwen3-reranker"]
+    whole = tokenizer.encode(template.before.format(query="where?") + "Paris is").ids
+    assert read[0] == [*whole, *tokenizer.encode(template.after).ids]
+    assert vocabulary["ĠParis"] in read[0]
+    assert len(read[1]) == 2000
+    assert read[1][-20:] == read[0][-20:]
+    with pytest.raises(UserError, match=r"found a query of 3\d{3} tokens for .*, expected fewer: shorten it"):
+        score("x" * 3000, ["Paris"], 1)
+    assert pairs.list_reading(read_checkpoint(str(folder))) == [pairs.READING]
+    assert pairs.list_reading(read_checkpoint(str(write_checkpoint(tmp_path / "pairs", head="labels")))) == []
+
+
+def test_a_version_of_transformers_that_ignores_is_causal_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = read_checkpoint(str(write_checkpoint(tmp_path / "model", model_type="qwen2", is_causal=False)))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(__version__="4.57.3"))
+    with pytest.raises(UserError, match=r"which transformers 4\.57\.3 ignores, expected transformers 5\.2 or newer"):
+        open_torch(checkpoint, "states")
 
 
 def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index with two sets of vectors and a set of impacts, judged topics, and a run of five systems."""
     made = tmp_path_factory.mktemp("weights")
     model = str(write_checkpoint(made / "letters", pooling="mean"))
-    letters = settle_embedding(Embedding(model), True, print)
+    letters = settle_embedding(Embedding(model), (), print)
     sparse = settle_impacts(str(write_checkpoint(made / "sparse", head="words")))
     settings = BuildSettings(vectors={"letters": letters}, impacts={"sparse": sparse})
     build_index(write_corpus(made / "corpus.jsonl"), made / "index", settings)

@@ -25,7 +25,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("models")
     names = ("small", "unused")
     models = {name: str(write_checkpoint(folder / name, pooling="mean", seed=n)) for n, name in enumerate(names)}
-    vectors = {name: settle_embedding(Embedding(model), False, print) for name, model in models.items()}
+    vectors = {name: settle_embedding(Embedding(model), (), print) for name, model in models.items()}
     impacts = {"splade": settle_impacts(str(write_checkpoint(folder / "sparse", head="words")))}
     settings = BuildSettings(embedding=None, vectors=vectors, impacts=impacts)
     return build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", settings)[0]

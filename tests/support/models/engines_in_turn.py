@@ -82,7 +82,7 @@ def write_qwen(folder: Path) -> Path:
 
 def settle_engine(model: Path) -> Embedding:
     """Choose vLLM's engine for the encoder in a folder."""
-    return settle_embedding(Embedding(str(model), backend=VLLM), False, print)
+    return settle_embedding(Embedding(str(model), backend=VLLM), (), print)
 
 
 def compare_vectors(embedding: Embedding) -> dict[str, Any]:
