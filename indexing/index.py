@@ -92,7 +92,22 @@ class ImpactSet:
 
 @dataclass(frozen=True, slots=True)
 class PlaidSet(ImpactSet):
-    """A PLAID index of the tokens' vectors: the checkpoint of late interaction, and the digest of its files."""
+    """A PLAID index of the tokens' vectors: the checkpoint of late interaction, and the digest of its files.
+
+    `prompted` says that texts and queries stand after the prompts of the checkpoint, not after markers alone. It is
+    false in an index by an older version, which left prompts out.
+    """
+
+    prompted: bool = False
+
+    @property
+    def made_by(self) -> str:
+        """What the vectors depend on besides the texts."""
+        return f"{self.weights} with prompts" if self.prompted else self.weights
+
+    def as_json(self) -> dict[str, Any]:
+        """The set as `index.json` has it."""
+        return {"model": self.model, "weights": self.weights, **({"prompted": True} if self.prompted else {})}
 
 
 @dataclass(frozen=True, slots=True)

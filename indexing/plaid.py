@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from keystone.indexing.encoders.checkpoint import read_checkpoint, refuse
-from keystone.indexing.encoders.late import LateEncoder, Matrix, is_late, open_late_encoder
+from keystone.indexing.encoders.late import LateEncoder, Matrix, find_prompts, is_late, open_late_encoder
 from keystone.indexing.errors import MissingPackage, UserError
 from keystone.indexing.index import Index, PlaidSet, of_one_index
 from keystone.indexing.io.staged import stage
@@ -44,7 +44,7 @@ def settle_plaid(model: str) -> PlaidSet:
     checkpoint = read_checkpoint(place)
     if not is_late(checkpoint):
         raise refuse(checkpoint, "no checkpoint of late interaction", "PyLate's or ColBERT's layout, or BGE-M3")
-    return PlaidSet(place, checkpoint.compute_digest())
+    return PlaidSet(place, checkpoint.compute_digest(), find_prompts(checkpoint) is not None)
 
 
 def import_plaid(threads: int = 1) -> Any:
@@ -60,7 +60,7 @@ def import_plaid(threads: int = 1) -> Any:
 
 def open_plaid_encoder(one: PlaidSet) -> LateEncoder:
     """Open the encoder of a PLAID index. `UserError` if its checkpoint has changed since the index was built."""
-    encoder = open_late_encoder(one.model, one.weights)
+    encoder = open_late_encoder(one.model, one.weights, one.prompted)
     if encoder.dimension % 8:
         raise UserError(f"{one.model}: found vectors of {encoder.dimension} numbers, expected a multiple of 8")
     return encoder

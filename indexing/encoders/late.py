@@ -14,12 +14,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.indexing.encoders.checkpoint import SENTENCES, Checkpoint, Module, read_checkpoint, read_json, refuse
+from keystone.indexing.encoders.checkpoint import (
+    MOST_TOKENS,
+    SENTENCES,
+    Checkpoint,
+    Module,
+    count_places,
+    read_checkpoint,
+    read_json,
+    refuse,
+)
 from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
 from keystone.indexing.encoders.weights import list_weights, read_linear, read_pickled_layer
 from keystone.indexing.errors import UserError
 
 COLBERT = "artifact.metadata"
+SIDES = ("query", "document")
 M3_HEAD = "colbert_linear.pt"
 
 Matrix = NDArray[np.float32]
@@ -28,10 +38,11 @@ Matrix = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """How queries, or passages, become tokens: the marker at position 1, and the most tokens with it."""
+    """How queries, or passages, become tokens: the marker at position 1, the most tokens with it, and the prompt."""
 
     marker: int | None
     longest: int
+    prompt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +61,15 @@ class Layout:
 
 
 class LateEncoder:
-    """The vectors of tokens by a checkpoint, for any number of threads."""
+    """The vectors of tokens by a checkpoint, for any number of threads.
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self._layout = read_layout(checkpoint)
+    Unless `prompted`, texts stand after markers alone, as older versions of Keystone read them.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, prompted: bool = True) -> None:
+        self.prompts = find_prompts(checkpoint) if prompted else None
+        """What stands before queries and passages beside markers, as `find_prompts` finds it."""
+        self._layout = read_layout(checkpoint, self.prompts)
         self._layers = open_projection(checkpoint)
         self._network: Network = open_network(checkpoint, "late")
         self._tokens = {
@@ -100,7 +116,7 @@ class LateEncoder:
         return check_scores(found, query)
 
     def _read(self, texts: Sequence[str], side: Side) -> tuple[list[list[int]], list[list[int]]]:
-        ids, types, _ = self._tokens[side].read(texts)
+        ids, types, _ = self._tokens[side].read([side.prompt + text for text in texts])
         if side.marker is None:
             return ids, types
         return [[*own[:1], side.marker, *own[1:]] for own in ids], [[*own[:1], 0, *own[1:]] for own in types]
@@ -125,25 +141,45 @@ def compute_maxsim(query: Matrix, passage: Matrix) -> float:
 
 
 @cache
-def open_late_encoder(model: str, digest: str | None = None) -> LateEncoder:
+def open_late_encoder(model: str, digest: str | None = None, prompted: bool = True) -> LateEncoder:
     """Open the encoder of a checkpoint that `is_late`, kept by its digest. `UserError` for unusable files."""
-    return LateEncoder(read_checkpoint(model, digest))
+    return LateEncoder(read_checkpoint(model, digest), prompted)
 
 
 def is_late(checkpoint: Checkpoint) -> bool:
     """Tell whether a checkpoint is one of late interaction."""
     about = read_json(checkpoint.folder / SENTENCES, needed=False)
     return (
-        (checkpoint.folder / COLBERT).exists()
-        or (checkpoint.folder / M3_HEAD).exists()
-        or "HF_ColBERT" in (checkpoint.config.get("architectures") or [])
+        (checkpoint.folder / M3_HEAD).exists()
+        or _is_stanford(checkpoint)
         or about.get("model_type") in ("ColBERT", "MultiVectorEncoder")
         or checkpoint.similarity == "MaxSim"
     )
 
 
-def read_layout(checkpoint: Checkpoint) -> Layout:
-    """Read what the files of a checkpoint say of queries and passages. `UserError` for a marker that is no token."""
+def _is_stanford(checkpoint: Checkpoint) -> bool:
+    """Tell whether a checkpoint has the layout of ColBERT's own code."""
+    names = checkpoint.config.get("architectures") or []
+    return "HF_ColBERT" in names or (checkpoint.folder / COLBERT).exists()
+
+
+def find_prompts(checkpoint: Checkpoint) -> tuple[str, str] | None:
+    """Find what stands before queries and passages beside markers; None if the checkpoint has markers alone.
+
+    A checkpoint without prompts, whose files name no marker either, has empty prompts.
+    """
+    about, prompts = read_json(checkpoint.folder / SENTENCES, needed=False), checkpoint.read_prompts()
+    is_marked = _is_stanford(checkpoint) or any(about.get(f"{side}_prefix") is not None for side in SIDES)
+    if (checkpoint.folder / M3_HEAD).exists() or (is_marked and not any(prompts)):
+        return None
+    return prompts
+
+
+def read_layout(checkpoint: Checkpoint, prompts: tuple[str, str] | None = None) -> Layout:
+    """Read what the files of a checkpoint say of queries and passages. `UserError` for a marker that is no token.
+
+    `prompts` are those of `find_prompts`. A prompt that begins with the marker has it once.
+    """
     if (checkpoint.folder / M3_HEAD).exists():
         whole = Side(None, checkpoint.window)
         return Layout(whole, whole, None, False, frozenset(), first=1)
@@ -152,8 +188,10 @@ def read_layout(checkpoint: Checkpoint) -> Layout:
     own = read_json(checkpoint.folder / COLBERT, needed=False)
     masks = next((dict(one.settings) for one in checkpoint.modules if one.kind == "MultiVectorMask"), {})
     expansion = sentence.get("query_expansion") or {}
+    markers = ("[unused0]", "[unused1]") if prompts is None or _is_stanford(checkpoint) else ("", "")
     said: dict[str, Any] = {
-        "query_prefix": own.get("query_token_id", "[unused0]"), "document_prefix": own.get("doc_token_id", "[unused1]"),
+        "query_prefix": own.get("query_token_id", markers[0]),
+        "document_prefix": own.get("doc_token_id", markers[1]),
         "query_length": own.get("query_maxlen", sentence.get("query_length") or 32),
         "document_length": own.get("doc_maxlen", sentence.get("document_length") or 180),
         "attend_to_expansion_tokens": own.get("attend_to_mask_tokens", bool(expansion.get("attend"))),
@@ -170,13 +208,14 @@ def read_layout(checkpoint: Checkpoint) -> Layout:
     vocabulary = Tokens(checkpoint).vocabulary
     names = read_json(checkpoint.folder / "tokenizer_config.json", needed=False)
     sides = {}
-    for name in ("query", "document"):
+    most = count_places(checkpoint.config) or MOST_TOKENS
+    for name, prompt in zip(SIDES, prompts or ("", ""), strict=True):
         marker, longest = said[f"{name}_prefix"], said[f"{name}_length"]
         if marker and marker not in vocabulary:
             raise refuse(checkpoint, f"the marker {marker!r}, which is no token", "a marker of tokenizer.json")
-        if not isinstance(longest, int) or not 2 < longest <= checkpoint.window:
-            raise refuse(checkpoint, f"{name}_length: {longest!r}", f"a number up to the window, {checkpoint.window}")
-        sides[name] = Side(vocabulary[marker] if marker else None, longest)
+        if not isinstance(longest, int) or not 2 < longest <= most:
+            raise refuse(checkpoint, f"{name}_length: {longest!r}", f"a number above 2, and at most {most} places")
+        sides[name] = Side(vocabulary[marker] if marker else None, longest, prompt.removeprefix(marker or ""))
     filler = None
     if said["do_query_expansion"]:
         known = [expansion.get("token"), names.get("mask_token"), "[MASK]", "<mask>"]

@@ -44,7 +44,7 @@ def describe_inputs(job: Job) -> dict[str, Any]:
     if job.index.impacts:
         counted["impacts"] = {name: asdict(one) for name, one in job.index.impacts.items()}
     if job.index.plaid:
-        counted["plaid"] = {name: asdict(one) for name, one in job.index.plaid.items()}
+        counted["plaid"] = {name: one.as_json() for name, one in job.index.plaid.items()}
     if job.index.recall:
         counted["recall"] = {"faiss": job.index.faiss, **asdict(job.index.recall)}
     if job.index.device != "cpu":

@@ -10,10 +10,12 @@ import yaml
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.encoders.checkpoint import read_checkpoint
 from keystone.indexing.encoders.late import LateEncoder, Matrix
 from keystone.indexing.encoders.pairs import open_pair_scorer
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
+from keystone.indexing.io.kept import hash_parts, open_kept
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.late import LateSystem
 from keystone.retrieval.search import search_all
@@ -24,7 +26,7 @@ from keystone.runs.pipeline.run import run
 from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.searches import make_system
 from tests.support.indexes.small_corpus import write_corpus, write_topics
-from tests.support.models.late import write_pylate
+from tests.support.models.late import DIMENSION, write_pylate
 
 pytestmark = pytest.mark.slow
 
@@ -108,6 +110,22 @@ def test_vectors_of_documents_are_kept_for_later_searches(
         assert found.docs.tobytes() == whole.docs.tobytes()
         assert found.scores.tobytes() == whole.scores.tobytes()
     assert set(few.docs) < set(whole.docs)
+
+
+@pytest.mark.parametrize("prompts", [{}, {"query": "q: ", "document": "d: "}])
+def test_vectors_that_were_kept_without_the_prompts_of_a_checkpoint_are_not_used(
+    prompts: dict[str, str], folder: Path, tmp_path: Path
+) -> None:
+    model, index = write_pylate(tmp_path / "colbert", prompts=prompts), open_index(folder / "index")
+    store, older = open_store(index), f"late {read_checkpoint(str(model)).compute_digest()}".encode()
+    with open_kept(index.folder / "tokens.sqlite") as kept:
+        kept.put({hash_parts(older, [document.contents]): bytes(4 * DIMENSION) for document in store})
+    systems = {
+        "bm25": make_system("bm25", depth=9),
+        "late": LateSystem(model=str(model), within="bm25"),
+    }
+    found = search_all(systems, OpenIndex(index, store, 1), QUERIES, systems["bm25"])["late"]
+    assert found.scores.any() == bool(prompts)
 
 
 def test_a_run_ranks_again_if_the_checkpoint_has_changed(folder: Path) -> None:

@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 import yaml
 
+from keystone.indexing import plaid
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.encoders.checkpoint import read_checkpoint
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, PlaidSet, open_index
 from keystone.indexing.opensearch.cluster import place_of
 from keystone.indexing.opensearch.index import Target
-from keystone.indexing.plaid import Hits, open_plaid, save_vectors
+from keystone.indexing.plaid import Hits, open_plaid, open_plaid_encoder, save_vectors, settle_plaid
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.late import LateSystem, PlaidSystem, rank_texts
 from keystone.retrieval.search import KINDS
@@ -106,6 +108,24 @@ def test_texts_are_found_until_they_are_those_of_enough_documents() -> None:
     assert (few.tolist(), scores.tolist()) == ([0, 3], [1.0, 2.0])
     (own,) = rank_texts(find, [1], None, 10)
     assert (own[0].tolist(), asked[3:]) == (list(range(10)), [([0], 10)])
+
+
+@pytest.mark.slow
+def test_only_an_index_that_was_made_with_prompts_is_searched_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plaid, "import_plaid", lambda: None)
+    bare = write_pylate(tmp_path / "bare", dimension=16)
+    folder = write_pylate(tmp_path / "prompts", dimension=16, prompts={"query": "q: ", "document": "d: "})
+    older, made = PlaidSet(str(folder), read_checkpoint(str(folder)).compute_digest()), settle_plaid(str(folder))
+    assert made == replace(older, prompted=True)
+    assert not settle_plaid(str(bare)).prompted
+    encoder = open_plaid_encoder(settle_plaid(str(bare)))
+    for one, text in ((older, "coral"), (made, "q: coral")):
+        assert np.array_equal(open_plaid_encoder(one).encode_query("coral"), encoder.encode_query(text))
+        assert PlaidSet(**one.as_json()) == one
+    assert older.as_json().keys() == {"model", "weights"}
+    assert older.made_by == older.weights != made.made_by
 
 
 @pytest.mark.slow

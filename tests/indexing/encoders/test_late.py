@@ -89,6 +89,22 @@ def test_a_passage_does_not_depend_on_the_others_or_on_threads(tmp_path: Path) -
     assert np.linalg.norm(alone[0], axis=1) == pytest.approx(1, abs=1e-5)
 
 
+def test_prompts_stand_before_texts_and_may_hold_the_markers(tmp_path: Path) -> None:
+    plain = open_late_encoder(str(write_pylate(tmp_path / "plain")))
+    prompts = {"query": "q: ", "document": "d: "}
+    beside = str(write_pylate(tmp_path / "beside", prompts=prompts))
+    marked = {"query": "[Q] q: ", "corpus": "[D] d: ", "document": ""}
+    for folder in (
+        beside,
+        str(write_pylate(tmp_path / "twice", prompts=marked)),
+        str(write_pylate(tmp_path / "within", prompts=marked, query_prefix=None, document_prefix=None)),
+    ):
+        encoder = open_late_encoder(folder)
+        assert np.array_equal(encoder.encode_query("coral"), plain.encode_query("q: coral"))
+        assert np.array_equal(encoder.encode_passages(["algae"])[0], plain.encode_passages(["d: algae"])[0])
+    assert np.array_equal(open_late_encoder(beside, None, False).encode_query("coral"), plain.encode_query("coral"))
+
+
 @given(st.integers(1, 5), st.integers(0, 6), st.integers(0, 2**32 - 1))
 def test_maxsim_is_the_sum_of_the_greatest_products(queries: int, tokens: int, seed: int) -> None:
     random = np.random.default_rng(seed)

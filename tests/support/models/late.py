@@ -20,6 +20,7 @@ def write_pylate(folder: Path, dimension: int = DIMENSION, **settings: Any) -> P
     """Write a checkpoint in PyLate's layout; `settings` stand in `config_sentence_transformers.json`."""
     write_checkpoint(folder)
     _add_tokens(folder, [*MARKERS.values(), *string.punctuation])
+    _register(folder, [*MARKERS.values()])
     said: dict[str, Any] = {
         "query_length": 24,
         "document_length": 40,
@@ -46,7 +47,7 @@ def write_minilm(folder: Path) -> Path:
 
 
 def _describe(folder: Path, projection: np.ndarray[Any, Any], said: dict[str, Any]) -> Path:
-    """Add a projection and the files of PyLate to a checkpoint."""
+    """Add a projection and the files of PyLate to a checkpoint, whose window is that of the texts it read last."""
     dense = folder / "1_Dense"
     dense.mkdir(exist_ok=True)
     save_file({"linear.weight": np.ascontiguousarray(projection)}, dense / "model.safetensors")
@@ -55,6 +56,7 @@ def _describe(folder: Path, projection: np.ndarray[Any, Any], said: dict[str, An
     types = {"": "sentence_transformers.models.Transformer", "1_Dense": "pylate.models.Dense.Dense"}
     listed = [{"idx": n, "name": str(n), "path": path, "type": type} for n, (path, type) in enumerate(types.items())]
     (folder / "modules.json").write_text(json.dumps(listed))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": said["document_length"] - 1}))
     kind = {"model_type": "ColBERT", "similarity_fn_name": "MaxSim"}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(kind | said))
     return folder
@@ -74,6 +76,15 @@ def write_stanford(folder: Path) -> Path:
 
 def _draw(*shape: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(9).normal(0, 0.3, shape).astype(np.float32)
+
+
+def _register(folder: Path, tokens: list[str]) -> None:
+    """Let the tokenizer read these tokens of its vocabulary in a text, as PyLate does with markers."""
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    kind = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    tokenizer["added_tokens"] += [{"id": tokenizer["model"]["vocab"][one], "content": one, **kind} for one in tokens]
+    path.write_text(json.dumps(tokenizer))
 
 
 def _add_tokens(folder: Path, tokens: list[str]) -> None:
