@@ -19,6 +19,7 @@ from keystone.indexing.encoders.sparse import SparseEncoder, Weighted, open_spar
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import ImpactSet
 from keystone.indexing.io.staged import stage
+from keystone.indexing.io.writing import reserve_array
 from keystone.indexing.lucene.postings import open_postings, save_postings
 from keystone.indexing.vectors.passages import Offsets, Passages
 from keystone.indexing.vectors.shards import Texts, foretell
@@ -176,8 +177,8 @@ def _invert(files: list[Path], documents: int, one: ImpactSet, folder: Path) -> 
     cursor = ends - counts
     folder.mkdir()
     kind = np.uint8 if most < 256 else np.uint32
-    rows_file = np.lib.format.open_memmap(folder / "rows.npy", "w+", np.int32, (int(counts.sum()),))
-    impacts_file = np.lib.format.open_memmap(folder / "frequencies.npy", "w+", kind, (len(rows_file),))
+    rows_file = reserve_array(folder / "rows.npy", np.int32, (int(counts.sum()),))
+    impacts_file = reserve_array(folder / "frequencies.npy", kind, (len(rows_file),))
     for rows, entries, impacts in map(np.load, files):
         own = ranks[entries]
         order = np.argsort(own, kind="stable")

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from keystone.indexing.builds.index import (
     PARTS,
+    check_recall,
     count_segments,
     cut_documents,
+    describe_device,
     remove_shards,
     sum_segments,
     write_impact_sets,
@@ -120,6 +122,7 @@ def find_changes(
         report(error)
 
     removed = _read_removed(delete, store, counted) if delete else {}
+    of_ids = left_out.total()
     seen, numbers, segments = set[str](), {"added": 0, "replaced": 0}, Counter[str]()
     with write_whole(path) as out:
         given = _read_given(corpora, removed, delete, settings, read, counted, seen)
@@ -137,7 +140,7 @@ def find_changes(
                 numbers["replaced" if before else "added"] += 1
     names, next_reading = list(removed), dict[str, Any]()
     if since is not None:
-        lacking, total = sorted(since.ids - seen - removed.keys()), left_out.total()
+        lacking, total = sorted(since.ids - seen - removed.keys()), left_out.total() - of_ids
         fewest = total if since.left_out is None else min(total, since.left_out)
         if total == fewest:
             names += [name for name, row in zip(lacking, store.rows(lacking).tolist(), strict=True) if row >= 0]
@@ -243,7 +246,8 @@ def change_parts(
 
     Further sets hold the same texts as those that are there, documents or passages. `foretell` receives the time and
     space that each set will take, before it is made. `UserError` if `out` is no index in a folder, for a new name that
-    it has or a name to drop that it lacks, for a model that cannot be, and beside sets that hold other texts.
+    it has or a name to drop that it lacks, for a model or a wanted recall that cannot be, and beside sets that hold other
+    texts.
     """
     out = recover(out)
     older = open_index(out)
@@ -266,17 +270,21 @@ def change_parts(
         settings, embedding=None, passages=older.passages, faiss=settings.faiss or "Flat",
         faiss_shard=older.faiss_shard, opensearch=None,
     )  # fmt: skip
+    check_recall(settings)
     added = {name: one.made_by for name, one in settings.vectors.items()}
-    impacts, plaid = ({name: one.weights for name, one in own.items()} for own in (settings.impacts, settings.plaid))
+    impacts = {name: one.weights for name, one in settings.impacts.items()}
+    plaid = {name: one.made_by for name, one in settings.plaid.items()}
     kind = [settings.faiss, settings.recall]
     key = digest(["parts", older.key, added, impacts, kind, sorted(drop), *([plaid] if plaid else [])])
     with replace_index(out, older, key, (*PARTS, "*.sqlite", *SETS), settings) as (folder, engine):
-        _share_files(older, folder, drop)
-        store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress, foretell)
-        made, _, _ = write_vectors(store, settings, folder, effort, engine.embed)
-        made |= write_impact_sets(store, settings, folder, effort)
-        made |= write_plaid_sets(store, settings, folder, effort)
-        write_description(folder, {**_describe(older, made, drop), "key": key})
+        if not (folder / "index.json").exists():
+            _share_files(older, folder, drop)
+            store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress, foretell)
+            made, _, _ = write_vectors(store, settings, folder, effort, engine.embed)
+            made |= write_impact_sets(store, settings, folder, effort)
+            made |= write_plaid_sets(store, settings, folder, effort)
+            said = _describe(older, made, drop) | describe_device(settings, older)
+            write_description(folder, {**said, "key": key})
     return open_index(out)
 
 

@@ -25,7 +25,7 @@ from keystone.indexing.index import FORMAT, SMALLEST, Index, VectorSet, open_ind
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.staged import partial_folder, stage, write_description
-from keystone.indexing.io.writing import unicode_name
+from keystone.indexing.io.writing import HALF_WRITTEN, unicode_name
 from keystone.indexing.languages import DEFAULT_LANGUAGE, PIECES_PREFIX, find_code, has_languages, list_codes
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import WORDS, Document, Embedding, Progress, silent
@@ -59,7 +59,7 @@ def build_index(
     segments nor `settings.windows`.
     """
     format = settings.format or guess_format(corpus)
-    _check_recall(settings)
+    check_recall(settings)
     check_set_names(settings)
     if settings.extract not in (MAIN, ALL):
         raise UserError(f"extract: found {settings.extract!r}, expected {MAIN} or {ALL}")
@@ -88,7 +88,7 @@ def build_index(
     if settings.plaid:
         if opensearch:
             raise UserError("found --plaid with --opensearch, which holds no PLAID index; expected one of them")
-        made_of.append(["plaid", {name: one.weights for name, one in settings.plaid.items()}])
+        made_of.append(["plaid", {name: one.made_by for name, one in settings.plaid.items()}])
     key, passages_key = digest(made_of), digest([*made_of, "passages"])
     keys = [key, passages_key] if settings.passages is None else [passages_key if settings.passages else key]
     at = opensearch.place.at if opensearch else {}
@@ -175,7 +175,7 @@ def write_plaid_sets(store: DocumentStore, settings: BuildSettings, folder: Path
     texts = _find_texts(store, settings, folder, effort.progress)
     for name, one in settings.plaid.items():
         write_plaid(texts, one, folder / "plaid" / name, effort)
-    return {"plaid": {name: asdict(one) for name, one in settings.plaid.items()}}
+    return {"plaid": {name: one.as_json() for name, one in settings.plaid.items()}}
 
 
 def encode_impact_sets(
@@ -194,8 +194,13 @@ def encode_impact_sets(
     }
 
 
-def describe_device(settings: BuildSettings) -> dict[str, str]:
-    """Say as `index.json` does on which device the models of vectors ran, unless it was the processor."""
+def describe_device(settings: BuildSettings, older: Index | None = None) -> dict[str, str]:
+    """Say as `index.json` does on which device the models of vectors ran, unless it was the processor.
+
+    The vectors of an older index may stay, so its device stays, too, unless it was the processor.
+    """
+    if older and older.device != "cpu":
+        return {"device": older.device}
     models = [*([settings.embedding] if settings.embedding else []), *settings.vectors.values()]
     if not models:
         return {}
@@ -260,16 +265,18 @@ def write_vectors(
     folder: Path,
     effort: Effort,
     embed: "Embed | None",
-    reuse: Reuse = lambda _, texts, make: make(texts),
+    reuse: Reuse | None = None,
 ) -> "tuple[dict[str, Any], Shards | None, Offsets | None]":
     """Embed the texts of a store by an engine's `embed`, and write the FAISS index of each set of vectors.
 
     Returns what `index.json` says of the vectors, then the main set and the offsets of its passages for an engine that
-    holds vectors itself. `UserError` for a model or a FAISS index that cannot be, and as from `embed_store`.
+    holds vectors itself. With `reuse`, no model is asked for anything but new texts. `UserError` for a model or a FAISS
+    index that cannot be, and as from `embed_store`.
     """
     passages, sets = settings.passages, {**({"": settings.embedding} if settings.embedding else {}), **settings.vectors}
-    for name, one in sets.items():
-        _check_model(one, None if settings.opensearch else settings.kind_of(name).faiss)
+    if reuse is None:  # else the older index has been made by these models
+        for name, one in sets.items():
+            _check_model(one, None if settings.opensearch else settings.kind_of(name).faiss)
     made = {name: VectorSet(one, None, passages=bool(passages)) for name, one in sets.items()}
     shards, offsets = dict[str, "Shards"](), None
     if any(settings.kind_of(name).faiss is not None for name in sets):
@@ -284,7 +291,11 @@ def write_vectors(
 
         def embed_set(name: str, one: Embedding, place: Path) -> "Shards":
             place.mkdir(parents=True, exist_ok=True)
-            return reuse(name, texts, lambda new: embed_store(new, one, place, effort, embed))
+
+            def make(new: "Texts") -> "Shards":
+                return embed_store(new, one, place, effort, embed)
+
+            return reuse(name, texts, make) if reuse else make(texts)
 
         for name, one in sets.items():
             kind, wanted = settings.kind_of(name)
@@ -309,14 +320,13 @@ def write_vectors(
 def remove_shards(folder: Path, names: Iterable[str]) -> None:
     """Remove what a build has left beside the FAISS indexes in `vectors`, and in `impacts`, `plaid` and `languages`."""
     for place in [folder / "vectors" / name for name in names]:
-        for left in [*place.parent.glob("*.npy"), *place.parent.glob("*.json"), *place.glob("*.json")]:
-            left.unlink()
-        for left in place.glob("trained.faiss"):
+        lefts = [path for pattern in ("*.npy", "*.json", HALF_WRITTEN) for path in place.parent.glob(pattern)]
+        for left in [*lefts, *place.glob("*.json"), *place.glob("trained.faiss"), *place.glob(HALF_WRITTEN)]:
             left.unlink()
         for folder_of in [place / "shards", *place.glob("kind-*")]:
             shutil.rmtree(folder_of, ignore_errors=True)
-    for kind in ("impacts", "plaid", "languages"):
-        for left in [*(folder / kind).glob("*.shards"), *(folder / kind).glob("*.json")]:
+    for home in [folder / kind for kind in ("impacts", "plaid", "languages")]:
+        for left in [*home.glob("*.shards"), *home.glob("*.json"), *home.glob(HALF_WRITTEN)]:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
@@ -412,7 +422,7 @@ def _check_model(embedding: Embedding, faiss: str | None) -> None:
             make_faiss_index(dimension, faiss)
 
 
-def _check_recall(settings: BuildSettings) -> None:
+def check_recall(settings: BuildSettings) -> None:
     """Raise `UserError` for a wanted recall that cannot be, or that no FAISS index here can have."""
     wanted = settings.recall
     if wanted is None:
@@ -424,4 +434,5 @@ def _check_recall(settings: BuildSettings) -> None:
     if settings.opensearch:
         raise UserError("found --recall with --opensearch, which holds vectors in its own way; expected one of them")
     if settings.faiss is None or not (settings.embedding or settings.vectors):
-        raise UserError("found --recall without vectors of all documents, expected --dense all or --dense passages")
+        expected = "expected --dense all, --dense passages or --vectors"
+        raise UserError(f"found --recall without vectors of all documents, {expected}")

@@ -29,6 +29,7 @@ from keystone.indexing.builds.changes import (
 )
 from keystone.indexing.builds.index import (
     PARTS,
+    describe_device,
     describe_language,
     list_set_folders,
     show_segments,
@@ -167,10 +168,16 @@ def _fill(
     else:
         write_postings(store, folder, progress, older.language)
 
+    embedded = list[str]()
+
     def reuse(name: str, texts: "Texts", make: "Callable[[Texts], Shards]") -> "Shards":
         from keystone.indexing.vectors.reuse import join_vectors  # only if there are vectors: imports take long
 
-        return join_vectors(older.with_vectors(name or None), before, texts, stayed, make)
+        def make_new(new: "Texts") -> "Shards":
+            embedded.append(name)
+            return make(new)
+
+        return join_vectors(older.with_vectors(name or None), before, texts, stayed, make_new)
 
     made, _, _ = write_vectors(store, settings, folder, effort, embed, reuse)
     if settings.impacts:
@@ -184,6 +191,8 @@ def _fill(
     parts = read_documents(store, new), read_documents(before, left)
     segments = change_segments(older, found, *parts) if older.segments else sum_segments(store)
     made |= describe_language(store, older.language)
+    if embedded or older.device != "cpu":
+        made |= describe_device(settings, older)
     meta = {"format": FORMAT, "key": make_updated_key(older, found, folder), "documents": len(store)}
     meta |= {"left_out": found["left_out"], "segments": show_segments(segments), **made}
     write_description(folder, {**meta, "corpus": read_description(older).get("corpus"), "at": {}})

@@ -17,7 +17,7 @@ from keystone.indexing.builds.changes import (
     read_description,
     read_documents,
 )
-from keystone.indexing.builds.index import encode_impact_sets, show_segments, write_vectors
+from keystone.indexing.builds.index import describe_device, encode_impact_sets, show_segments, write_vectors
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, Index
@@ -58,6 +58,7 @@ def fill_cluster(
         raise UserError(f"{place}: has given all {MOST_ROWS:,} numbers of documents: load the corpus under a new name")
     segments = show_segments(change_segments(older, found, store or (), gone or ())) if older.segments else {}
     meta = {name: value for name, value in {**said, **made}.items() if name != "at"}
+    meta |= describe_device(settings, older) if store else {}
     meta |= {"format": FORMAT, "key": make_updated_key(older, found, folder), "documents": documents}
     meta |= {"left_out": found["left_out"], "segments": segments, "numbers": first + len(changed)}
     if older.languages:

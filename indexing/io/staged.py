@@ -39,12 +39,15 @@ def partial_folder(path: Path, key: str, parts: Collection[str], replaces: bool 
                 with write_whole(beside / KEY_FILE) as out:
                     out.write(key.encode())
             yield beside
-            _empty(beside, keep=parts)
+            _empty(beside, keep=(*parts, KEY_FILE))
             if replaces:
                 exchange(beside, path)
-                shutil.rmtree(beside, ignore_errors=True)
             else:
                 beside.replace(path)
+            # last, since a folder without its key is made anew
+            (path / KEY_FILE).unlink(missing_ok=True)
+            if replaces:
+                shutil.rmtree(beside, ignore_errors=True)
         except Unneeded:
             shutil.rmtree(beside, ignore_errors=True)
         except BaseException as error:

@@ -29,6 +29,8 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Arguments of Linux's `renameat2`: paths from the working directory, and an exchange."""
 RENAME_SWAP = 2
 """The same for `renamex_np` of macOS."""
+HALF_WRITTEN = ".*.partial"
+"""The names of files that `write_whole` was writing when the process was killed, as a pattern."""
 
 
 OWN_STREAMS = ("/dev/std", "/dev/fd/", "/proc/self/fd/")

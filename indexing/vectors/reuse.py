@@ -161,7 +161,9 @@ def _hash(document: Document) -> bytes:
 
 
 def count_long(index: Index, texts: Texts, rows: Rows) -> int:
-    """Count the texts that are longer than the window of the index's model, as far as it tells before embedding."""
+    """Count the index's texts that are longer than the window of its model, as far as it tells before embedding."""
+    if not index.cut:
+        return 0
     assert index.embedding is not None
     prefix, embedder, count = index.embedding.passage_prefix, load_embedder(index.embedding), 0
     for chunk in chunks(rows, CHUNK_TEXTS):

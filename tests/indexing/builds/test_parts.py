@@ -8,13 +8,15 @@ from typing import IO
 
 import pytest
 
+from keystone.indexing.builds import changes
 from keystone.indexing.builds.changes import change_parts
-from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.index import build_index, remove_shards
 from keystone.indexing.builds.settings import BuildSettings, Kind
 from keystone.indexing.builds.update import update_index
-from keystone.indexing.errors import UserError
+from keystone.indexing.errors import NotWritten, UserError
 from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.index import ImpactSet, Index, open_index
+from keystone.indexing.io import staged
 from keystone.indexing.types import Embedding
 from keystone.indexing.vectors.embed import settle_embedding
 from tests.support.indexes.small_corpus import write_corpus, write_long_corpus
@@ -34,7 +36,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settle(models: Path) -> BuildSettings:
-    encoder = settle_embedding(Embedding(str(models / "encoder")), False, lambda _: None)
+    encoder = settle_embedding(Embedding(str(models / "encoder")), (), lambda _: None)
     impacts = settle_impacts(str(models / "splade"))
     return BuildSettings(vectors={"a": encoder}, impacts={"s": impacts})
 
@@ -172,6 +174,48 @@ def test_a_kill_while_files_are_copied_leaves_no_half_file(
     assert read_files(change_parts(tmp_path / "index", BuildSettings(embedding=None), ["a"])) == before
 
 
+def test_after_a_stop_at_the_very_end_nothing_is_encoded_again(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index", BuildSettings(embedding=None))
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(staged, "exchange", stop)
+        with pytest.raises(KeyboardInterrupt):
+            change_parts(tmp_path / "index", settle(models))
+    monkeypatch.setattr(changes, "write_vectors", lambda *_: pytest.fail("embeds again"))
+    index = change_parts(tmp_path / "index", settle(models))
+    assert (list(index.vectors), list(index.impacts)) == (["a"], ["s"])
+    assert not (index.folder / "key").exists()
+
+
+def test_a_disk_without_space_for_impacts_is_one_message(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To write into a mapped file without space on the disk would end the process by a signal."""
+    first, _ = build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index", BuildSettings(embedding=None))
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(NotWritten, match=r"index/impacts/s/rows\.npy: cannot be written: No space left on device"):
+        change_parts(first.folder, BuildSettings(embedding=None, impacts=settle(models).impacts))
+
+
+def test_half_written_files_of_a_killed_build_do_not_stay(tmp_path: Path) -> None:
+    names = ["vectors/.00000012.npy.7.partial", "vectors/b/.dense.faiss.7.partial", "vectors/b/dense.faiss"]
+    names += [f"{kind}/.s.json.7.partial" for kind in ("impacts", "plaid", "languages")]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("half")
+    remove_shards(tmp_path, ["b"])
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["dense.faiss"]
+
+
 def test_an_index_behind_a_link_is_updated_where_it_is(tmp_path: Path) -> None:
     first, _ = build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index", BuildSettings(embedding=None))
     (tmp_path / "link").symlink_to("index")
@@ -207,6 +251,9 @@ def test_a_killed_command_goes_on_and_the_older_index_is_whole_until_then(models
         (["--add"], "expected with --vectors NAME=MODEL, --impacts NAME=MODEL or --plaid NAME=MODEL"),
         (["--drop", "b"], "holds no set 'b' to drop, expected one of a"),
         (["--add", "--vectors", "a=all-MiniLM-L6-v2"], "holds a set 'a', expected a new name"),
+        (["--add", "--vectors", "b=all-MiniLM-L6-v2", "--recall", "95"], "--recall: found 95, expected a number above"),
+        (["--add", "--vectors", "b=all-MiniLM-L6-v2", "--faiss", "smallest"], "'smallest': found without --recall"),
+        (["--drop", "a", "--recall", ".9"], "--recall without vectors of all documents, expected --dense all, --dense"),
         (["--drop", "a", "--update", "x"], "found --drop with --update or --delete, expected only one of them"),
         (["--drop", "a", "--windows"], "found --windows with --add or --drop, expected only one of them"),
     ],

@@ -13,7 +13,7 @@ import pytest
 
 from keystone.indexing.builds import changes
 from keystone.indexing.builds import update as updates
-from keystone.indexing.builds.changes import Changes
+from keystone.indexing.builds.changes import Changes, Reading
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.builds.update import update_index
@@ -21,6 +21,7 @@ from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.types import Document, Embedding, Segment, Span
 from keystone.indexing.vectors import shards as vectors
+from keystone.indexing.vectors.embed import load_model
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query
 from tests.support import programs
@@ -220,6 +221,20 @@ def test_a_text_that_the_index_holds_is_not_embedded_again(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("faiss", ["Flat", None])
+def test_a_deletion_does_not_ask_the_server_of_the_model(faiss: str | None, tmp_path: Path) -> None:
+    with serving() as server:
+        embedding = Embedding("letters", server.url)
+        settings = BuildSettings(embedding=embedding, faiss=faiss, vectors={"b": embedding})
+        whole, _ = build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index", settings)
+        server.requests.clear()
+        load_model.cache_clear()
+        (tmp_path / "gone").write_text("wasps\n")
+        index, _ = update_index(whole.folder, delete=tmp_path / "gone")
+        assert (index.documents, server.requests) == ((whole.documents or 0) - 1, [])
+
+
+@pytest.mark.slow
 def test_a_stopped_update_does_not_embed_a_finished_shard_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +277,17 @@ def test_an_unknown_id_is_reported_with_its_line(plain: Path, tmp_path: Path) ->
     index, changes = update_index(plain, delete=gone, report=said.append)
     assert [str(error) for error in said] == [f"{gone}:3: the index holds no document 'zz'"]
     assert (index.documents, changes.removed, changes.left_out) == (1, 1, {"unknown id": 1})
+
+
+def test_unknown_ids_to_remove_are_no_bad_records_of_the_corpus(plain: Path, tmp_path: Path) -> None:
+    corpus = write(tmp_path / "new.jsonl", {"c": "Wasps.", "d": "Ash."})
+    (gone := tmp_path / "gone").write_text("yy\nzz\n")
+    _, first = update_index(plain, [corpus], gone, report=lambda _: None, since=Reading())
+    assert first.reading is not None
+    assert (first.left_out, first.reading.left_out) == ({"unknown id": 2}, 0)
+    corpus.write_text(corpus.read_text()[:-9])  # a half of the last record
+    index, second = update_index(plain, [corpus], report=lambda _: None, since=first.reading)
+    assert (index.documents, second.removed, sum(second.left_out.values())) == (4, 0, 1)
 
 
 @pytest.mark.parametrize(
