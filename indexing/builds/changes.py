@@ -246,8 +246,8 @@ def change_parts(
 
     Further sets hold the same texts as those that are there, documents or passages. `foretell` receives the time and
     space that each set will take, before it is made. `UserError` if `out` is no index in a folder, for a new name that
-    it has or a name to drop that it lacks, for a model or a wanted recall that cannot be, and beside sets that hold other
-    texts.
+    it has or a name to drop that it lacks, for a model or a wanted recall that cannot be, and beside sets of
+    other texts.
     """
     out = recover(out)
     older = open_index(out)
