@@ -66,11 +66,15 @@ def _make_document(raw: bytes, file: Path, name: str, main: bool) -> Document:
 
 def read_headings(text: str) -> list[str]:
     """The headings of a Markdown text, by a parser of CommonMark, as plain text; empty ones are left out."""
-    if settings := _FRONT_MATTER.match(text):
-        text = text[settings.end() :]
-    tokens = _parser(inline=False).parse(text)
+    tokens = _parser(inline=False).parse(text[find_front_matter_end(text) :])
     found = (tokens[at + 1].content for at, token in enumerate(tokens) if token.type == "heading_open")
     return [heading for heading in map(_read_inline, found) if heading]
+
+
+def find_front_matter_end(text: str) -> int:
+    """The end of the settings before a Markdown text; 0 if there are none."""
+    settings = _FRONT_MATTER.match(text)
+    return settings.end() if settings else 0
 
 
 def _read_inline(source: str) -> str:

@@ -50,8 +50,8 @@ def _build_facts(document: Document) -> bytes:
 
 
 BUILDERS = {
-    "sections": Builder(1, _build_sections),
-    "discourse": Builder(1, _build_discourse),
+    "sections": Builder(2, _build_sections),
+    "discourse": Builder(2, _build_discourse),
     "facts": Builder(1, _build_facts),
 }
 

@@ -10,12 +10,14 @@ from html import unescape
 
 from keystone.indexing.corpora.markup import BLOCK_ELEMENTS, HEADING_ELEMENTS, HIDDEN_ELEMENTS
 from keystone.indexing.corpora.tags import CDATA, CDATA_END, RAW_ELEMENTS, find_tags
+from keystone.indexing.corpora.text import find_front_matter_end, read_headings
 from keystone.indexing.structures.blocks import Block, content_blocks, lines, trim
 from keystone.indexing.types import Document
 
 DEEPEST_HEADING = 6
 
 COMMENT, COMMENT_END = "<!--", "-->"
+_COMMENT_ENDS = (COMMENT_END, "--!>")
 
 _CLOSES = {"{{": "}}", "{|": "|}"}
 _TOKENS = re.compile(r"\{\{|\{\||\}\}|\|\}|<!--")
@@ -78,6 +80,7 @@ LONGEST_HEADING = 300
 """Characters of source; a longer heading was never closed and is content."""
 
 _SPACE = re.compile(r"(?:\s|&nbsp;)*")
+_PAGE = re.compile(r"\A\s*<(?:!doctype html|html)[\s>]", re.IGNORECASE)
 _UNSEEN = HIDDEN_ELEMENTS | {"title"}
 _LISTS = frozenset(("ul", "ol", "dl"))
 _ENDS_HEADING = frozenset(("p", "li", "table", "section", "article", "pre", "blockquote")) | _LISTS
@@ -113,11 +116,16 @@ class _Reading:
 
 
 def read_html(source: str) -> list[Block]:
-    """The headings and the visible content of an HTML source; a broken source is read as far as its tags go."""
+    """The headings and the visible content of an HTML source; a broken source is read as far as its tags go.
+
+    A comment or a hidden element without an end hides the rest of a page, as in a browser. In a text that does not
+    begin as a page it is content: prose about HTML names such tags.
+    """
     reading = _Reading(source)
     lowered = source.lower()
     last_ends = {name: lowered.rfind(f"</{name}") for name in _UNSEEN}
     at, unseen = 0, ""
+    is_page = bool(_PAGE.match(source))
     for tag in find_tags(source):
         if unseen:
             if tag.name == unseen and tag.closes:
@@ -128,9 +136,11 @@ def read_html(source: str) -> list[Block]:
         if tag.name == "CDATA":
             reading.see(tag.start + len(CDATA), tag.end - len(CDATA_END))
         elif tag.name in _UNSEEN and not tag.closes:
-            unseen = tag.name if last_ends[tag.name] >= at or tag.name in RAW_ELEMENTS else ""
+            unseen = tag.name if last_ends[tag.name] >= at or (is_page and tag.name in RAW_ELEMENTS) else ""
         elif tag.name:
             _read_tag(reading, tag.name, tag.closes)
+        elif not is_page and source.startswith(COMMENT, tag.start) and not source.endswith(_COMMENT_ENDS, 0, at):
+            reading.see(tag.start, at)
     if not unseen:
         reading.see(at, len(source))
     reading.close()
@@ -150,22 +160,29 @@ def _read_tag(reading: _Reading, name: str, closes: bool) -> None:
 
 _WIKITEXT = re.compile(rf"^(={{2,{DEEPEST_HEADING}}})[ \t]*[^=\s][^\n]*\1[ \t]*$", re.MULTILINE)
 _MARKDOWN = re.compile(r"\A\s*#{1,6}[ \t]+\S|^#{2,6}[ \t]+\S", re.MULTILINE)
-_HTML = re.compile(r"\A\s*<(?:!doctype html|html)[\s>]|</(?:h[1-6]|p)>", re.IGNORECASE)
+_ATX_LINE = re.compile(r"^ {0,3}#{1,6}[ \t]+\S", re.MULTILINE)
+_HTML = re.compile(rf"{_PAGE.pattern}|</(?:h[1-6]|p)>", re.IGNORECASE)
 
 
 def detect_format(document: Document) -> str:
     """Find the format of a document, a name in `keystone.indexing.structures.sections.FORMATS`.
 
-    A document that lists headings has the format `headings`, and so has a text without plain markup. Wikitext has a
-    line such as `== History ==`. Markdown begins with a heading, or has one of level 2 to 6. HTML begins with its
-    declaration, or closes a heading or a paragraph.
+    A document that lists headings has the format `headings`, unless its text marks one of them as Markdown does. A text
+    without plain markup has the format `headings`, too. Wikitext has a line such as `== History ==`. Markdown begins
+    with a heading, or has one of level 2 to 6. HTML begins with its declaration, or closes a heading or a paragraph.
     """
     if document.headings.strip():
-        return "headings"
+        return "markdown" if _marks_headings(document) else "headings"
     for format, sign in (("wikitext", _WIKITEXT), ("markdown", _MARKDOWN), ("html", _HTML)):
         if sign.search(document.text):
             return format
     return "headings"
+
+
+def _marks_headings(document: Document) -> bool:
+    """Whether a heading that the document lists is one of its text by a parser of Markdown, as in Markdown files."""
+    text, listed = document.text, document.headings.split("\n")
+    return bool(_ATX_LINE.search(text)) and not set(listed).isdisjoint(read_headings(text))
 
 
 CODE_INDENT = 4
@@ -197,10 +214,13 @@ class _MarkdownReading:
 
 
 def read_markdown(text: str) -> list[Block]:
-    """The headings and the content of a Markdown text. Fenced code and comments are content, whatever they hold."""
-    reading = _MarkdownReading(text)
+    """The headings and the content of a Markdown text. Settings before it, fenced code and comments are content."""
+    begin = find_front_matter_end(text)
+    reading = _MarkdownReading(text, content_blocks(text, 0, begin))
     until: re.Pattern[str] | None = None
     for first, last in lines(text):
+        if first < begin:
+            continue
         start, end = trim(text, first, last)
         line, indent = text[start:end], len(text[first:start].expandtabs(CODE_INDENT))
         if until:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from keystone.indexing.corpora.corpus import read_corpus
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.structures import cached
@@ -111,7 +112,23 @@ def test_a_file_that_holds_no_structures_is_an_error_with_its_name(tmp_path: Pat
 @pytest.mark.parametrize(("format", "text"), MARKED_UP.items())
 def test_a_format_is_found_where_it_is_plain(format: str, text: str) -> None:
     assert detect_format(Document("1", text)) == format
-    assert detect_format(Document("1", text, headings="Food")) == "headings"
+    assert detect_format(Document("1", text, headings="Food")) == ("markdown" if format == "markdown" else "headings")
+    assert detect_format(Document("1", text, headings="Drink")) == "headings"
+
+
+def test_a_markdown_file_has_its_sections(tmp_path: Path) -> None:
+    text = (
+        "---\ntitle: no\n---\n# Bees\n\nThey fly.\n\n## *Food*\n\nNectar.\n\n```\n# no\n```\n\n## Enemies\n\nWasps.\n"
+    )
+    (tmp_path / "bees.md").write_text(text)
+    (document,) = read_corpus(tmp_path / "bees.md")
+    (tree,) = read_section_trees(index_in(tmp_path), [document])
+    assert [(node.level, node.label) for node in tree.nodes if node.kind == "heading"] == [
+        (0, "Bees"),
+        (1, "Bees"),
+        (2, "*Food*"),
+        (2, "Enemies"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keystone.indexing.corpora.text import find_front_matter_end
 from keystone.indexing.structures.blocks import Block
 from keystone.indexing.structures.markup import read_html, read_markdown, read_wikitext
 
@@ -42,6 +43,7 @@ def read(reader: Callable[[str], list[Block]], text: str) -> list[str]:
         pytest.param("- a\n---\nb", ["1 a", "0 b"], id="an item is not underlined"),
         pytest.param("-5 degrees\n*a* b\n1.5 c", ["0 -5 degrees\n*a* b\n1.5 c"], id="no items"),
         pytest.param("# A\r\nx\r\n", ["1# A", "0 x"], id="line ends of Windows"),
+        pytest.param("---\na: b\n---\n# A\nx", ["0 ---\na: b\n---", "1# A", "0 x"], id="settings before the text"),
     ],
 )
 def test_markdown(text: str, expected: list[str]) -> None:
@@ -54,7 +56,7 @@ PIECES = ["# A", "## B ##", "C", "===", "---", "", "```", "~~~", "x y", "    # c
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("\n".join))
 def test_markdown_headings_are_those_of_markdown_it(text: str) -> None:
     markdown_it = pytest.importorskip("markdown_it")
-    tokens = markdown_it.MarkdownIt().parse(text)
+    tokens = markdown_it.MarkdownIt().parse(text[find_front_matter_end(text) :])
     expected = [
         (int(token.tag[1]), " ".join(inline.content.split()))
         for token, inline in pairwise(tokens)
@@ -73,7 +75,10 @@ def test_markdown_headings_are_those_of_markdown_it(text: str) -> None:
         pytest.param("<ul><li>a<ol><li>b</ol><li>c</ul>d", ["1 a", "2 b", "1 c", "0 d"], id="lists"),
         pytest.param("a</ul></ul><ul><li>b", ["0 a", "1 b"], id="lists that were never open"),
         pytest.param("<script>'<h1>no</h1>'</script><STYLE>x</STYLE>a", ["0 a"], id="scripts and styles"),
-        pytest.param("<!-- <h1>no</h1> -->a<!-- b", ["0 a"], id="comments"),
+        pytest.param("<html><!-- <h1>no</h1> -->a<!-- b", ["0 a"], id="comments"),
+        pytest.param("<html>a<script>b", ["0 a"], id="a script that never ends"),
+        pytest.param("<p>a</p> Use <!-- or\n\nb", ["0 a", "0 Use <!-- or\n\nb"], id="prose about comments"),
+        pytest.param("<p>a</p> A <script> or <title>.\n\nb", ["0 a", "0 A <script> or <title>.\n\nb"], id="about tags"),
         pytest.param("<!DOCTYPE html><html><title>t</title><body>a", ["0 a"], id="the title is not seen"),
         pytest.param("1 < 2 <3", ["0 1 < 2 <3"], id="brackets that are no tags"),
         pytest.param("&nbsp;<p>&nbsp; a", ["0 a"], id="hard blanks"),
