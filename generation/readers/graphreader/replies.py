@@ -25,7 +25,11 @@ PLAN_TOKENS = 300
 Written = tuple[str, tuple[str, ...]]
 """A fact in words, and its keys as written."""
 
-_SERIAL = re.compile(r"\s*+(?:[*#>\u2022-]++\s*+)?\[?\d{1,4}\]?\s?[.):,|]\s+|\s*+[*#>\u2022-]++\s+")
+_SERIAL = re.compile(
+    r"\s*+(?:[*#>\u2022-]++\s*+)?(?:\[\d{1,3}\]|(?:fact\s)?\[?\d{1,3}\]?\s?[.):,|])\s+|\s*+[*#>\u2022-]++\s+",
+    re.IGNORECASE,
+)
+"""What stands before a fact: a mark of a list, its number, or both. A longer number is a year of the fact."""
 _FIELD = re.compile(r"\[([^\[\]]*)\]")
 _SCORE = re.compile(r"score\W{0,9}(\d{1,3})(?!\d)", re.IGNORECASE)
 _NODE = re.compile(r"node\W{0,9}[:=]\s*", re.IGNORECASE)
@@ -73,7 +77,8 @@ def read_facts(reply: Reply) -> list[Written]:
         if len(fields) == 2 and text.startswith("["):
             fact, keys = fields[0], fields[1].split("|")
         else:
-            fact, *keys = _SERIAL.sub("", text, count=1).split("|")
+            serial = _SERIAL.match(text)
+            fact, *keys = text[serial.end() if serial else 0 :].split("|")
         kept = [key for key in map(tidy_key, keys[:MOST_KEYS]) if normalise_key(key)]
         if kept and (fact := " ".join(fact.split()).strip("*_` ")):
             found.append((fact, tuple(kept)))

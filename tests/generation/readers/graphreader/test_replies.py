@@ -57,6 +57,21 @@ def test_facts_are_read_in_each_form() -> None:
         read_facts(Reply("Bees live in hives. Honey is sweet."))
 
 
+@pytest.mark.parametrize(
+    ("line", "fact"),
+    [
+        ("It was founded in 1996, in Toronto | band", "It was founded in 1996, in Toronto"),
+        ("It was founded in 1996 | band", "It was founded in 1996"),
+        ("1996: The band was founded | band", "1996: The band was founded"),
+        ("The band - a trio - plays | band", "The band - a trio - plays"),
+        ("[1] It opened in 1914. | band", "It opened in 1914."),
+        ("Fact 1: The band is a trio | band", "The band is a trio"),
+    ],
+)
+def test_only_the_number_before_a_fact_is_left_out(line: str, fact: str) -> None:
+    assert read_facts(Reply(line)) == [(fact, ("band",))]
+
+
 def test_scores_are_read_with_their_nodes() -> None:
     assert read_scores(Reply(NODES)) == [
         ("Danko Jones (band)", 90),
