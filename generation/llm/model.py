@@ -143,6 +143,11 @@ class InLanguage:
         tell_outcome(self.model, [name_language(request, self.language) for request in asked], refusal, cut)
 
 
+def keep_languages(model: Model) -> Model:
+    """The model for requests whose replies copy words of documents for a program: they name no language."""
+    return model.model if isinstance(model, InLanguage) else model
+
+
 def name_language(request: Request, language: str) -> Request:
     """Name the language to write in at the end of a request's system prompt, or of its only text."""
     (role, text), *others = request.messages

@@ -20,12 +20,17 @@ from keystone.generation.context.texts import delimit, neutralise
 from keystone.generation.context.topic import merge_spans
 from keystone.generation.llm.model import Model, run_together
 from keystone.generation.prompts.readers import CHECK_COVERAGE, Coverage
-from keystone.generation.readers.disco_rag.read import leave_out_document_numbers
 from keystone.generation.readers.loop import Allowance, ask_within
 from keystone.generation.readers.reader import Hits, Task, Tools, open_reader
-from keystone.generation.readers.settings import LEAST_TOKENS, READERS, EscalateSettings, FusedSettings
+from keystone.generation.readers.settings import (
+    LEAST_TOKENS,
+    READERS,
+    AgentSettings,
+    EscalateSettings,
+    FusedSettings,
+)
 from keystone.generation.readers.structure_reader import WritesFromEvidence, order_by_text, score_by_place
-from keystone.generation.readers.write import cut_to_tokens
+from keystone.generation.readers.write import cut_to_tokens, leave_out_document_numbers
 from keystone.generation.replies import read_parts
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Failure, Reply, Request, Step, Stop
 from keystone.indexing.types import Document, Span
@@ -93,7 +98,7 @@ def fuse_evidence(task: Task, found: Sequence[EvidenceSet], tools: Tools, k: int
     return EvidenceSet(
         tuple(items),
         tuple(leave_out_document_numbers(note) for one in found for note in one.notes),
-        next((one.stop for one in found if one.stop != "done"), "done") if items else "empty",
+        next((one.stop for one in found if one.stop not in ("done", "empty")), "done") if items else "empty",
         "fused",
         next((one.by for one in found if one.by != "rules"), "rules"),
         tuple(step for one in found for step in one.steps),
@@ -158,13 +163,14 @@ class Escalate(WritesFromEvidence):
             allowance.take(share)
             found = await self._read(name, task, hits, left, share)
             evidence = fuse_evidence(task, [evidence, found], self.tools, FUSION_K)
+            stop = evidence.stop
             steps += found.steps
         return replace(evidence, stop=stop, reader="escalate", steps=tuple(steps))
 
     async def _read(self, name: str, task: Task, hits: Hits, left: Sequence[int], share: Allowance) -> EvidenceSet:
-        """Let a reader read for the open queries, within an equal share of the allowance for each."""
-        calls, tokens = share.calls // len(left), share.tokens // len(left)
-        tools = set_reader(self.tools, name, calls=calls, tokens=tokens)
+        """Let a reader read for the open queries. Its limits are those of one query, or of all for the agent."""
+        parts = 1 if issubclass(READERS[name].settings, AgentSettings) else len(left)
+        tools = set_reader(self.tools, name, calls=share.calls // parts, tokens=share.tokens // parts)
         settings = replace(tools.settings, method="answers")
         context = replace(
             task.context,

@@ -104,7 +104,8 @@ class StructureReader(WritesFromEvidence):
             item
             for question, one in zip(questions, found, strict=True)
             for item in order_by_text(
-                score_by_place(cut_to_tokens(one.items, self.tools.evidence_tokens)), question.documents
+                score_by_place(cut_to_tokens(keep_citable(task, one.items), self.tools.evidence_tokens)),
+                question.documents,
             )
         ]
         if not self.tools.settings.is_by_query:
@@ -123,6 +124,19 @@ class StructureReader(WritesFromEvidence):
         vectors = embed_spans(self.tools.sources, context, [item.span for item in items])
         best = (vectors @ context.query_vectors.T).argmax(axis=1).tolist() if items else []
         return [replace(item, query_id=context.queries[place].id) for item, place in zip(items, best, strict=True)]
+
+
+def keep_citable(task: Task, items: Sequence[Evidence]) -> list[Evidence]:
+    """Keep the evidence that overlaps a segment of its document, so that an answer can cite it.
+
+    The segments may end before a long text does. A document without segments keeps all of its evidence.
+    """
+    segments = {document.id: document.segments for document in task.context.documents.values()}
+    return [
+        item
+        for item in items
+        if not (own := segments[item.span.doc_id]) or any(one.span.overlaps(item.span) for one in own)
+    ]
 
 
 def score_by_place(items: Sequence[Evidence]) -> list[Evidence]:

@@ -6,6 +6,7 @@ that.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -193,12 +194,27 @@ async def _write_from_claims(tools: Tools, task: Task, evidence: EvidenceSet) ->
 
 
 def _keep_best(evidence: EvidenceSet, tokens: int) -> EvidenceSet:
-    """Keep the best evidence of all queries within `tokens` tokens: each document for the first query that has it."""
+    """Keep the best evidence of all queries within `tokens` tokens: each document for the first query that has it.
+
+    One prompt numbers the documents of all queries, so the notes name no numbers.
+    """
     ranked = sorted(evidence.items, key=lambda item: -item.score)
     query_of = {item.span.doc_id: item.query_id for item in reversed(ranked)}
     own = [item for item in ranked if item.query_id == query_of[item.span.doc_id]]
     kept = {(item.query_id, item.span) for item in cut_to_tokens(own, tokens)}
-    return replace(evidence, items=tuple(item for item in evidence.items if (item.query_id, item.span) in kept))
+    return replace(
+        evidence,
+        items=tuple(item for item in evidence.items if (item.query_id, item.span) in kept),
+        notes=tuple(map(leave_out_document_numbers, evidence.notes)),
+    )
+
+
+_NUMBERED = re.compile(r"^(CHUNK\[\d+\] is the part) of document \d+(?= that begins )", re.MULTILINE)
+
+
+def leave_out_document_numbers(note: Note) -> Note:
+    """Leave the numbers of documents out of a note of Disco-RAG, for a prompt that numbers them in another way."""
+    return replace(note, text=_NUMBERED.sub(r"\1", note.text))
 
 
 def cut_to_tokens(items: Sequence[Evidence], tokens: int) -> list[Evidence]:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from keystone.generation.answers.sentences import tidy
 from keystone.generation.context.texts import clip, count_tokens, neutralise
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.model import Model, keep_languages, run_together
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.disco_rag.relations import (
     INTER,
@@ -97,14 +97,6 @@ def list_notes(blueprint: Blueprint, plan: str, query_id: str, last: int) -> tup
     return tuple(notes)
 
 
-_NUMBERED = re.compile(r"^(CHUNK\[\d+\] is the part) of document \d+(?= that begins )", re.MULTILINE)
-
-
-def leave_out_document_numbers(note: Note) -> Note:
-    """Leave the numbers of documents out of a writer's note. The prompt of fused evidence has other numbers."""
-    return replace(note, text=_NUMBERED.sub(r"\1", note.text))
-
-
 @dataclass(frozen=True, slots=True)
 class Part(Generic[T]):
     """A tree or a graph with remarks for its step, and the outcome of the request for it."""
@@ -128,7 +120,7 @@ async def make_tree(model: Model | None, chunk: Chunk, allowance: Allowance) -> 
     """Make the tree of a chunk. The reply repeats the chunk, and has about as many relations."""
     tokens, read = 2 * count_tokens(chunk.text) + SPARE_TOKENS, partial(read_tree, text=chunk.text)
     request = prompts.RST_TREE.request(tokens, chunk=show_chunks([chunk]), relations=INTRA)
-    return await _make(model, request, read, partial(grow_tree, chunk.text), allowance)
+    return await _make(model and keep_languages(model), request, read, partial(grow_tree, chunk.text), allowance)
 
 
 async def make_graph(model: Model | None, chunks: Sequence[Chunk], allowance: Allowance) -> Part[Graph]:

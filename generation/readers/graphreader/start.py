@@ -11,7 +11,7 @@ from random import Random
 from typing import TypeVar
 
 from keystone.generation.context.texts import delimit, neutralise
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.model import Model, keep_languages, run_together
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.graphreader.material import (
     WORDS_WEIGHT,
@@ -81,7 +81,8 @@ async def choose_nodes(
     tokens, nodes_shown = NODES_TOKENS + THOUGHT_TOKENS, delimit("nodes", labels)
     request = prompts.GRAPH_NODES.request(tokens, question=question.text, plan=plan or "none", nodes=nodes_shown)
     request = replace(request, temperature=settings.temperature)
-    asked = await ask_within(model, request, partial(read_nodes, graph=graph, candidates=candidates), allowance)
+    read = partial(read_nodes, graph=graph, candidates=candidates)
+    asked = await ask_within(keep_languages(model), request, read, allowance)
     scores = {} if isinstance(asked.found, Failure) else asked.found
     degree = {key: len(find_neighbours(graph, key)) for key in scores}
     chosen = sorted(scores, key=lambda key: (-scores[key], -degree[key], graph.labels[key]))
@@ -152,7 +153,7 @@ async def ask_for_facts(
         share = Allowance(2, most)
         allowance.take(share)
         shares.append(share)
-        work.append(partial(ask_within, model, request, partial(read_chunk_facts, chunk=chunk), share))
+        work.append(partial(ask_within, keep_languages(model), request, partial(read_chunk_facts, chunk=chunk), share))
     asked: list[Asked[list[ChunkFact]]] = await run_together(work)
     allowance.give_back(shares)
     found = {

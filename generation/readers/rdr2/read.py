@@ -17,7 +17,7 @@ import numpy as np
 from keystone.fusion.fuse import interleave
 from keystone.generation.context.texts import delimit
 from keystone.generation.context.topic import Sources, embed_spans, merge_spans
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.model import Model, keep_languages, run_together
 from keystone.generation.prompts.readers import write_route
 from keystone.generation.readers.loop import Allowance, Asked, ask_within
 from keystone.generation.readers.rdr2.view import (
@@ -173,7 +173,8 @@ async def ask_model(model: Model, site: Site, view: View, allowance: Allowance) 
     expand, refuse = site.may_expand, site.settings.refuse
     outline = delimit(site.document.id, view.text)
     request = write_route(expand, refuse).request(asked=site.question.text, document=outline)
-    return await ask_within(model, request, partial(read_choice, view=view, expand=expand, refuse=refuse), allowance)
+    read = partial(read_choice, view=view, expand=expand, refuse=refuse)
+    return await ask_within(keep_languages(model), request, read, allowance)
 
 
 async def compare(sources: Sources, site: Site, view: View, _allowance: Allowance) -> Asked[Choice]:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 from hypothesis import given
@@ -15,12 +15,12 @@ from keystone.generation.readers.combined import read_open
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
 from keystone.generation.readers.settings import READERS
 from keystone.generation.readers.write import NOTED
-from keystone.generation.types import EvidenceSet, Reply, Request
+from keystone.generation.types import EvidenceSet, Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
-from tests.support.models.scripted import Scripted
+from tests.support.models.scripted import Said, Scripted
 
 QUERIES = ("How do bees find flowers?", "Who says words about sugar in the kitchen?")
 
@@ -74,6 +74,33 @@ def test_only_open_queries_are_escalated(sources: Sources) -> None:
     _, found = escalate(sources, model)
     assert found.steps[0].action == "open: 1#1"
     assert {step.query_id for step in found.steps[1:]} == {"1#1"}
+
+
+def test_a_reader_that_fails_gives_the_escalation_its_reason(sources: Sources) -> None:
+    model = reply_with_support(["full", "partial"])
+    say = model.say
+    model.say = lambda request: Failure("no server") if request.purpose == "route" else say(request)
+    _, found = escalate(sources, model)
+    assert found.items
+    assert found.stop == "llm_error"
+
+
+def test_the_research_agent_has_the_whole_share_for_all_open_queries(sources: Sources) -> None:
+    model = reply_with_support(["none", "none"])
+    say, number = model.say, count()
+
+    def search(request: Request) -> Said:
+        if request.purpose == "agent_judge":
+            return json.dumps({"questions": [{"id": id, "found": "not"} for id in (0, 1)]})
+        return (
+            json.dumps({"tool": "search", "text": f"bees {next(number)}"})
+            if request.purpose == "agent"
+            else say(request)
+        )
+
+    model.say = search
+    escalate(sources, model, to=["agent"], calls=11)
+    assert sum(request.purpose in ("agent", "agent_judge") for request in model.requests) > 5
 
 
 @pytest.mark.slow

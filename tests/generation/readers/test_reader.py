@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -23,6 +24,7 @@ from keystone.generation.readers.settings import READERS, AnswerMethod, ReaderSe
 from keystone.generation.readers.write import WRITERS
 from keystone.generation.types import Answer, EvidenceSet, Request
 from keystone.indexing.index import Index
+from keystone.indexing.types import Span
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
 from tests.support.indexes.small_corpus import CORPUS
@@ -55,6 +57,23 @@ def test_every_reader_of_the_table_answers_from_its_evidence_by_rules(name: str,
     fewer = EvidenceSet(tuple(item for item, text in zip(found.items, texts, strict=True) if said[0] not in text))
     assert first not in [sentence.text for sentence in asyncio.run(reader.answer(task, fewer)).sentences]
     assert asyncio.run(reader.gather(task_over(sources, []), ((),))).stop == "empty"
+
+
+@pytest.mark.parametrize("name", ["rdr2", "discorag", "disco_rag", "graphreader"])
+def test_text_beyond_the_last_segment_is_no_evidence(name: str, index: Index) -> None:
+    sources = Sources(index, open_store(index))
+    task = task_over(sources, list(range(len(sources.store))))
+    ends = {row: Span(one.id, 0, len(one.text) // 3) for row, one in task.context.documents.items()}
+    documents = {
+        row: replace(one, segments=(replace(one.segments[0], span=ends[row]),))
+        for row, one in task.context.documents.items()
+    }
+    segments = {row: own[:1] for row, own in task.context.segments.items()}
+    task = replace(task, context=replace(task.context, documents=documents, segments=segments))
+    reader = open_reader(Tools(sources, None, AnswerSettings("rules"), SETTINGS.validate_python({"name": name})))
+    found = asyncio.run(reader.gather(task, (tuple(documents),)))
+    assert found.items
+    assert all(any(span.overlaps(item.span) for span in ends.values()) for item in found.items)
 
 
 @pytest.mark.parametrize("method", ["retrieval", "whole", "answers", "claims"])
@@ -124,6 +143,22 @@ def test_without_any_claim_the_answer_is_written_from_all_documents(index: Index
     assert [fallback.reason for fallback in answer.fallbacks] == [
         "there is no claim: the answer is written from all documents"
     ]
+
+
+def test_without_any_claim_the_notes_of_disco_rag_name_no_document_of_another_prompt(index: Index) -> None:
+    sources = Sources(index, open_store(index))
+    model = Scripted(lambda request: '{"claims": []}' if request.purpose == "claims" else say_claims(request))
+    settings = SETTINGS.validate_python({"name": "disco_rag"})
+    tools, task = (
+        Tools(sources, model, AnswerSettings("claims", window=4096), settings),
+        task_over(sources, [0, 1, 2, 3]),
+    )
+    found = asyncio.run(open_reader(replace(tools, model=None)).gather(task, ((0, 1), (2, 3))))
+    asyncio.run(open_reader(tools).answer(task, found))
+    assert "is the part of document 0 that begins" in model.requests[0].messages[1][1]
+    assert model.requests[-1].purpose == "answer"
+    assert "CHUNK[1] is the part that begins" in model.requests[-1].messages[1][1]
+    assert "is the part of document" not in model.requests[-1].messages[1][1]
 
 
 @pytest.mark.parametrize("method", ["retrieval", "whole", "answers"])

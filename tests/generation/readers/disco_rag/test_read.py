@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from keystone.generation.context.texts import DATA_RULE, count_tokens
 from keystone.generation.context.topic import Sources
-from keystone.generation.llm.model import Model
+from keystone.generation.llm.model import InLanguage, Model
 from keystone.generation.readers.disco_rag.read import read_rhetorically
 from keystone.generation.readers.loop import count_prompt_tokens
 from keystone.generation.readers.reader import AnswerSettings, Tools
@@ -59,6 +59,12 @@ def test_trees_and_graph_are_asked_for_and_the_plan_sees_both() -> None:
         found.notes[-1].text
     )
     assert found.notes[-1].sources == tuple(item.span for item in found.items)
+
+
+def test_trees_are_asked_for_in_the_language_of_their_documents() -> None:
+    model = Scripted(reply_well)
+    read(InLanguage(model, "English"))
+    assert {one.purpose for one in model.requests if "Write in English" in one.messages[0][1]} == {GRAPH, PLAN}
 
 
 def test_each_step_is_recorded_once_and_the_text_of_chunks_only_in_the_first() -> None:

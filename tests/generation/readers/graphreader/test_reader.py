@@ -11,7 +11,7 @@ import pytest
 
 from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import Sources, TopicContext
-from keystone.generation.llm.model import Model
+from keystone.generation.llm.model import InLanguage, Model
 from keystone.generation.readers.graphreader import reader
 from keystone.generation.readers.graphreader import reader as reader_module
 from keystone.generation.readers.graphreader.material import list_chunks
@@ -110,6 +110,13 @@ def test_facts_rest_on_a_sentence_of_their_chunk_or_are_dropped() -> None:
     assert DOCUMENTS["band"][fact.span.start : fact.span.end] == fact.text
     with pytest.raises(Unusable, match="do not stand"):
         read_chunk_facts(Reply("1. Elephants never forget. | elephants"), chunk)
+
+
+def test_what_copies_the_words_of_documents_is_asked_for_in_their_language() -> None:
+    model = Scripted(say)
+    read(InLanguage(model, "English"), nodes=2)
+    told = {request.purpose for request in model.requests if "Write in English" in request.messages[0][1]}
+    assert told == {"graph_plan", "graph_step"}
 
 
 def test_the_request_for_facts_depends_on_nothing_but_the_chunk() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import Sources, TopicContext, merge_spans, read_context
+from keystone.generation.llm.model import InLanguage
 from keystone.generation.readers.loop import Allowance, count_prompt_tokens
 from keystone.generation.readers.rdr2.read import LEAST_COSINE, Rdr2, Site, Walk, ask_model, read_routed, walk
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
@@ -323,6 +324,14 @@ def test_answered_paragraphs_are_evidence_and_each_step_gives_its_closest_in_tur
     for step in set(steps):
         scores = [item.score for item, own in zip(more.items, steps, strict=True) if own == step]
         assert scores == sorted(scores, reverse=True)
+
+
+def test_a_router_is_asked_in_the_language_of_the_documents(sources: Sources) -> None:
+    tools = open_tools(sources, seek("Honey bees tell"), hits=1)
+    assert isinstance(tools.model, Scripted)
+    read(replace(tools, model=InLanguage(tools.model, "English")), make_document("a"))
+    assert tools.model.requests
+    assert not any("Write in English" in request.messages[0][1] for request in tools.model.requests)
 
 
 @pytest.mark.slow
