@@ -1,7 +1,7 @@
 """Topics, queries, parameters of a search, and rankings of documents for a whole batch of queries."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -64,6 +64,10 @@ class Query:
     """What the question wants, if a model said so."""
     translations: tuple[tuple[str, str], ...] = ()
     """Pairs of a language's code and the question in that language, by which BM25 searches its documents."""
+
+    def search_by(self, text: str, id: str) -> "Query":
+        """Search for the question by another text, as a query with this id. It has no passage and no translation."""
+        return replace(self, id=id, sparse_text=text, dense_text=text, passage="", translations=())
 
 
 @dataclass(frozen=True, slots=True)

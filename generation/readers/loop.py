@@ -123,8 +123,12 @@ MOST_REPEATS = 2
 """Steps in a row that repeat earlier actions, after which a walk ends as `stalled`."""
 MOST_IDLE = 4
 """Steps in a row without anything new, after which a walk ends as `stalled`."""
-REPEATED = "You have done this already: its observation stands above. Do something else."
-"""The observation of a repeated action."""
+DONE_BEFORE = "You have done this already"
+"""The beginning of the observation of a repeated action."""
+REPEATED = f"{DONE_BEFORE}: its observation stands above. Do something else."
+"""The observation of a repeated action, while the requests show that of the first one."""
+SHOWN_AGAIN = f"{DONE_BEFORE}, and its observation was this:"
+"""The words before the first observation of a repeated action, if the requests do not show it any more."""
 
 S = TypeVar("S")
 A = TypeVar("A")
@@ -136,6 +140,9 @@ class Taken(Generic[S]):
 
     The loop fills in the step's number, reply, tokens and stop. Two actions with the same `key` are the same action; an
     empty key equals none. `news` says that the agent saw or kept something new.
+
+    If the action repeats an earlier one, its observation is not shown. Then the state is `kept`, unless that is None,
+    and `remark` is shown.
     """
 
     state: S
@@ -144,6 +151,8 @@ class Taken(Generic[S]):
     valid: bool = True
     news: bool = True
     done: bool = False
+    kept: S | None = None
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +174,16 @@ async def walk(
     decide: Callable[[S, Sequence[Step]], Awaitable[Asked[A]]],
     act: Callable[[S, A | Failure], Awaitable[Taken[S]]],
     tell: Callable[[Step], None] = tell_nobody,
+    request: Callable[[S, Sequence[Step]], Request] | None = None,
 ) -> Walk[S]:
     """Walk from a state, at most `most_steps` steps; the state is usable whatever ends the walk.
 
     `decide` gets the steps so far. If no reply can be used, `act` gets the `Failure` and takes the agent's fallback. If
-    the model gives no reply at all, the walk ends. `tell` is told each step as the walk keeps it.
+    the model gives no reply at all, the walk ends. `tell` is told each step as the walk keeps it. `request` makes the
+    request for the step after these; None if each request shows all observations.
     """
     steps: list[Step] = []
-    keys: set[str] = set()
+    first: dict[str, int] = {}
     invalid = repeats = idle = 0
     while True:
         asked = await decide(state, steps)
@@ -188,12 +199,15 @@ async def walk(
             last = replace(step, action="", observation=asked.reason, added=(), stop=asked.stop)
             tell(last)
             return Walk(state, asked.stop or "llm_error", (*steps, last))
-        again = taken.key in keys
+        again = taken.key in first
+        state = taken.kept if again and taken.kept is not None else taken.state
         if again:
-            step = replace(step, observation=REPEATED)
+            step, observed = replace(step, observation=REPEATED), steps[first[taken.key]].observation
+            if request and not any(observed in text for _, text in request(state, [*steps, step]).messages):
+                step = replace(step, observation=f"{SHOWN_AGAIN} {observed}")
+            step = replace(step, observation="\n".join(filter(None, [step.observation, taken.remark])))
         elif taken.key:
-            keys.add(taken.key)
-        state = taken.state
+            first[taken.key] = len(steps)
         invalid = 0 if taken.valid else invalid + 1
         repeats = repeats + 1 if again else 0
         idle = 0 if taken.news else idle + 1

@@ -144,6 +144,5 @@ def list_searches(queries: Sequence[Query], checks: Sequence[QuestionCheck]) -> 
         terms = (" ".join(query.ask.terms),) if query.ask and query.ask.terms else ()
         for number, text in enumerate(check.searches or terms, start=1):
             if check.found != "answered":
-                again = replace(query, id=f"{query.id}+{number}", sparse_text=text, dense_text=text, passage="")
-                found.append((again, check))
+                found.append((query.search_by(text, f"{query.id}+{number}"), check))
     return found

@@ -112,6 +112,8 @@ class Task:
     words: int
     cut_to_limits: Callable[[Sequence[Sentence]], Sequence[Sentence]]
     references: int | None = None
+    narrow: Callable[[TopicContext], TopicContext] | None = None
+    """Leaves the segments of further documents that an answer may cite. None: it may cite all."""
 
 
 class Reader(Protocol):

@@ -150,7 +150,7 @@ async def judge_by_rules(desk: Desk, judging: Judging, least_cosine: float) -> d
         if own and float(cosines.max()) >= least_cosine:
             found[place] = Judgment("answered", (own[int(cosines.argmax())],))
         else:
-            again = [f"{question} {text}"[:LONGEST_SEARCH] for text in texts]
+            again = [f"{question} {text[:LONGEST_SEARCH]}" for text in texts]
             new = [text for text in dict.fromkeys(again) if text not in judging.searched]
             found[place] = Judgment("partly" if own else "not", tuple(own), tuple(new[:NOTES_A_ROUND]))
     return found

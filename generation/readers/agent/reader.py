@@ -3,8 +3,9 @@
 In a round, an agent works on each open question, all side by side. Each has an equal share of the calls and tokens, and
 one share is the judge's. Then the judge rates each question by the notes. The next round works on what is open, from
 the searches that the judge proposes. The last step of the trace says why the research ended: `covered` (all questions
-are answered), `budget`, `repeats` (a round brought no note, and each of its agents repeated itself to the end),
-`nothing new` (a round brought no note) or `limit` (the last round is over).
+are answered), `budget` (the judge could not be asked, or an agent spent its share and no note came), `repeats` (a round
+brought no note, and each of its agents repeated itself to the end), `nothing new` (a round brought no note) or `limit`
+(the last round is over).
 
 Without a model, rules do the same: they search for the question, read the best segments of its hits, and note the
 closest sentence. The next round searches for the question together with that sentence, as IRCoT does
@@ -31,7 +32,7 @@ from keystone.generation.readers.agent.judge import (
     walk_by_rules,
 )
 from keystone.generation.readers.agent.tools import TOOLS, Desk, NoteTaken, State, World, search_text, take_notes
-from keystone.generation.readers.loop import REPEATED, Allowance, Asked, Taken, Walk, ask_within, walk
+from keystone.generation.readers.loop import DONE_BEFORE, Allowance, Asked, Taken, Walk, ask_within, walk
 from keystone.generation.readers.reader import Hits, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
 from keystone.generation.readers.structure_reader import WritesFromEvidence, order_by_text, score_by_place
@@ -72,7 +73,8 @@ class Research:
     notes: list[NoteTaken] = field(default_factory=list)
     judged: dict[int, Judgment] = field(default_factory=dict)
     searched: list[str] = field(default_factory=list)
-    seen: dict[Span, int] = field(default_factory=dict)
+    seen: dict[Span, tuple[int, int]] = field(default_factory=dict)
+    """Each stretch that was shown, with the row of its document and the place of the question of its agent."""
     read: dict[Span, int] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
 
@@ -80,11 +82,11 @@ class Research:
         """List the places of the questions that are not answered."""
         return [place for place, one in self.judged.items() if one.found != "answered"]
 
-    def add(self, state: State, steps: Sequence[Step], desk: Desk) -> None:
+    def add(self, state: State, steps: Sequence[Step], world: World) -> None:
         """Add what an agent saw and kept."""
-        by_id = {desk.documents[row].id: row for row in state.rows}
+        by_id = {world.desk.documents[row].id: row for row in state.rows}
         own = {span: by_id[span.doc_id] for span in state.spans}
-        self.seen |= {span: row for span, row in own.items() if span not in self.seen}
+        self.seen |= {span: (row, world.place) for span, row in own.items() if span not in self.seen}
         self.read |= {span: row for span, row in own.items() if row in state.read}
         self.searched += [text for text in state.searched if text not in self.searched]
         self.notes += [note for note in state.notes if note not in self.notes]
@@ -131,7 +133,7 @@ class Agent(WritesFromEvidence):
         ]
         for world, done in zip(worlds, await run_together(work), strict=True):
             own = (replace(step, agent=len(queries) * number + world.place) for step in done.steps)
-            research.add(done.state, tuple(own), desk)
+            research.add(done.state, tuple(own), world)
         judging = Judging(desk.task.topic.narrative, queries, places, research.notes, research.searched)
         if model is None:
             research.judged |= await judge_by_rules(desk, judging, settings.least_cosine)
@@ -150,7 +152,7 @@ class Agent(WritesFromEvidence):
         items = make_items(desk, research, ordered, queries)
         by_query = self.tools.settings.is_by_query
         groups = [[one for one in items if one.query_id == query.id] for query in queries] if by_query else [items]
-        order = list(dict.fromkeys([*(note.row for note in ordered), *research.seen.values()]))
+        order = list(dict.fromkeys([*(note.row for note in ordered), *(row for row, _ in research.seen.values())]))
         documents = [desk.documents[row] for row in order]
         kept = [
             item
@@ -195,14 +197,18 @@ def list_asked_places(queries: Sequence[Query]) -> list[int]:
 
 
 def find_stop(research: Research, steps: Sequence[Step], allowance: Allowance, last: bool) -> str:
-    """Find the reason why research ends after a round of these steps; empty if it goes on."""
+    """Find the reason why research ends after a round of these steps; empty if it goes on.
+
+    It goes on if an agent has spent its share and there are new notes: the next round shares what the others left.
+    """
     if not research.list_open():
         return "covered"
-    if any(step.stop == "budget" for step in steps) or allowance.calls < 2:
+    spent, noted = {step.purpose for step in steps if step.stop == "budget"}, any(step.added for step in steps)
+    if allowance.calls < 2 or "agent_judge" in spent or (spent and not noted):
         return "budget"
-    if not any(step.added for step in steps):
+    if not noted:
         ends = [step.observation for step in steps if step.purpose == "agent" and step.stop]
-        return "repeats" if set(ends) == {REPEATED} else "nothing new"
+        return "repeats" if ends and all(end.startswith(DONE_BEFORE) for end in ends) else "nothing new"
     return "limit" if last else ""
 
 
@@ -215,7 +221,7 @@ def put_best_first(research: Research) -> list[NoteTaken]:
 def make_items(desk: Desk, research: Research, notes: Sequence[NoteTaken], queries: Sequence[Query]) -> list[Evidence]:
     """Make evidence in the order of the notes: the segments that hold each quote, each segment once for a query.
 
-    Without notes the evidence is what was shown, in that order, for the query that is the closest.
+    Without notes the evidence is what was shown, in that order, for the query whose agent saw it first.
     """
     found: dict[tuple[str, Span], Evidence] = {}
     for note in notes:
@@ -225,9 +231,9 @@ def make_items(desk: Desk, research: Research, notes: Sequence[NoteTaken], queri
             item = Evidence(span, text, 0.0, queries[note.place].id, why=f"noted: {note.claim}")
             found.setdefault((item.query_id, span), item)
     if not notes:
-        for span, row in research.seen.items():
+        for span, (row, place) in research.seen.items():
             text = desk.documents[row].text[span.start : span.end]
-            found.setdefault(("", span), Evidence(span, text, 0.0, queries[0].id, why="shown to the agent"))
+            found["", span] = Evidence(span, text, 0.0, queries[place].id, why="shown to the agent")
     return list(found.values())
 
 
@@ -250,11 +256,12 @@ async def explore(
         state, observation = await search_text(world, state, text)
         shown.append(observation)
     beginning = "\n\n".join(shown)
+    request = partial(make_request, settings, world, beginning)
 
     async def decide(state: State, steps: Sequence[Step]) -> Asked[prompts.Action]:
-        return await ask_within(model, make_request(settings, world, beginning, state, steps), read_action, allowance)
+        return await ask_within(model, request(state, steps), read_action, allowance)
 
-    found = await walk(state, settings.steps, decide, partial(take_action, world), world.desk.tools.tell)
+    found = await walk(state, settings.steps, decide, partial(take_action, world), world.desk.tools.tell, request)
     return replace(found, steps=(replace(found.steps[0], shown=beginning), *found.steps[1:]))
 
 
@@ -264,23 +271,28 @@ def read_action(reply: Reply) -> prompts.Action:
 
 
 async def take_action(world: World, state: State, action: prompts.Action | Failure) -> Taken[State]:
-    """Take an action's notes, and then use its tool. If the tool fails, it says why, and the notes stay."""
+    """Take an action's notes, and then use its tool. If the tool fails, it says why, and the notes stay.
+
+    Of a repeated action the notes count, and nobody sees what its tool would show. After a repeated search, the tool
+    `more` goes on with that search.
+    """
     if isinstance(action, Failure):
         return Taken(state, _make_step(world, state, state, "", f"Error: {action.reason}."), valid=False, news=False)
-    after, refused = take_notes(world, state, action.notes)
+    noted, refused = take_notes(world, state, action.notes)
     document = "" if action.document is None or action.tool not in ("read", "find") else str(action.document)
     said = neutralise(" ".join(filter(None, [action.tool, document, tidy(action.text or "")])))
     if action.tool == "done":
-        return Taken(after, _make_step(world, state, after, said, refused), done=True)
+        return Taken(noted, _make_step(world, state, noted, said, refused), done=True)
     try:
-        after, observation = await TOOLS[action.tool](world, after, action)
+        after, observation = await TOOLS[action.tool](world, noted, action)
     except Unusable as error:
         observation = "\n".join(filter(None, [f"Error: {error}.", refused]))
-        return Taken(after, _make_step(world, state, after, said, observation), valid=False, news=False)
+        return Taken(noted, _make_step(world, state, noted, said, observation), valid=False, news=False)
     step = _make_step(world, state, after, said, "\n".join(filter(None, [observation, refused])))
     news = (after.spans, after.notes) != (state.spans, state.notes)
     key = "" if action.tool == "more" else f"{said} {action.page if action.tool == 'read' else ''}"
-    return Taken(after, step, key=key, news=news)
+    kept = replace(noted, searched=after.searched, demands=after.demands, at=0) if action.tool == "search" else noted
+    return Taken(after, step, key=key, news=news, kept=kept, remark=refused)
 
 
 def _make_step(world: World, before: State, after: State, said: str, observation: str) -> Step:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.fusion.fuse import fuse_reciprocal_ranks
-from keystone.generation.answers.quotes import find_quote
+from keystone.generation.answers.quotes import find_quote, find_quoted_segments
 from keystone.generation.answers.sentences import read_place, tidy
 from keystone.generation.context.texts import clip, count_tokens, delimit, neutralise
 from keystone.generation.context.topic import read_context
@@ -152,7 +152,9 @@ class Desk:
                 closest = [float((self.segments[row] @ vector).max(initial=-1.0)) for row in rows]
                 found = [rows[place] for place in np.argsort(-np.array(closest), kind="stable").tolist()]
             else:
-                again = replace(query, sparse_text=text, dense_text=text, passage="")
+                again = query.search_by(text, f"{query.id}+")
+                if text == query.question:  # which given runs and translations know
+                    again = replace(again, id=query.id, translations=query.translations)
                 (found,) = map(list, await self.tools.search([again]))
                 found = self._find_first_rows(found)
             self.rankings[text] = tuple(found)
@@ -176,6 +178,7 @@ class Desk:
         """Read the documents in these rows with the vectors of their segments, unless that was done before."""
         if new := [row for row in dict.fromkeys(rows) if row not in self.documents]:
             context = await asyncio.to_thread(read_context, self.tools.sources, new, ())
+            context = self.task.narrow(context) if self.task.narrow else context
             self.documents |= context.documents
             self.segments |= context.segments
 
@@ -215,7 +218,7 @@ class Desk:
 SAME_COSINE = 0.97
 """Segments with at least this cosine are copies of each other: the later one is not shown."""
 LONGEST_SEARCH = 200
-"""The most characters of a search text. A longer text is cut."""
+"""The most characters of a search text, without the question before it. A longer text is cut."""
 MOST_FOUND = 3
 """The most places that `find` shows."""
 MOST_CLAIM_WORDS = 40
@@ -396,7 +399,10 @@ def _read_document(state: State, action: Action) -> int:
 
 
 def take_notes(world: World, state: State, notes: Sequence[TakenNote]) -> tuple[State, str]:
-    """Take the notes whose quotes stand in what was shown of their documents; returns why each other one is refused."""
+    """Take the notes whose quotes stand in what was shown of their documents, and in segments that can be cited.
+
+    Returns why each other one is refused.
+    """
     kept, refused = list(state.notes), list[str]()
     for note in notes:
         number = read_place(note.document, len(state.rows))
@@ -412,6 +418,8 @@ def take_notes(world: World, state: State, notes: Sequence[TakenNote]) -> tuple[
             taken = [one.quote for one in (*world.taken, *kept) if one.place == world.place]
             if span is None:
                 refused.append(f"{neutralise(tidy(quote))[:60]!r} was not shown word by word in document {number}")
+            elif document.segments and not find_quoted_segments(document, span):
+                refused.append(f"no answer can cite this part of document {number}")
             elif span not in taken:
                 text = document.text[span.start : span.end]
                 kept.append(NoteTaken(world.place, row, span, text, neutralise(claim)))

@@ -67,16 +67,18 @@ class Agent:
 
 async def explore(agent: Agent, model: Model, allowance: Allowance) -> Walk[State]:
     """Let an agent walk through its tree, and return the leaves that it wrote, in the state of the walk."""
+    request = partial(make_request, agent)
 
     async def decide(state: State, steps: Sequence[Step]) -> Asked[Action]:
-        return await ask_within(model, make_request(agent, state, steps), read_action, allowance)
+        return await ask_within(model, request(state, steps), read_action, allowance)
 
     async def act(state: State, action: Action | Failure) -> Taken[State]:
         if isinstance(action, Action) and action.tool == "Retrieve":  # it embeds the query
             return await asyncio.to_thread(take_action, agent, state, action)
         return take_action(agent, state, action)
 
-    found = await walk(State(agent.entry).see((), [agent.entry]), agent.settings.steps, decide, act)
+    begin = State(agent.entry).see((), [agent.entry])
+    found = await walk(begin, agent.settings.steps, decide, act, request=request)
     first = replace(found.steps[0], shown=show_leaf(agent.world, agent.entry, agent.world.room))
     return replace(found, steps=(first, *found.steps[1:]))
 

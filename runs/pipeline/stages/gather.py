@@ -115,8 +115,12 @@ TRACE_FILE = make_records_artifact(
 
 
 def gather_evidence(work: Work) -> None:
-    """Gather the evidence for each narrative from its documents. A structure-aware reader's steps come with it."""
+    """Gather the evidence for each narrative from its documents. A structure-aware reader's steps come with it.
+
+    Given runs cannot search by an agent's texts. If there is no other system, the agent searches its documents alone.
+    """
     job = work.job
+    reads_given = isinstance(job.config.reader, AgentSettings) and not job.config.make_systems()
 
     @cache
     def open_searches() -> Searches:  # it belongs to the loop that runs now
@@ -129,7 +133,7 @@ def gather_evidence(work: Work) -> None:
         task, hits = await open_task(job, searched, selected)
         work.values.hold(searched.topic.id, task)
         work.watch("chosen", job.store.ids(list_rows(hits)))
-        reader = open_run_reader(job, model, search, partial(work.watch, "research"))
+        reader = open_run_reader(job, model, None if reads_given else search, partial(work.watch, "research"))
         return name_segments(await reader.gather(task, hits), job.store)
 
     topics = [partial(gather, searched=searched, selected=selected) for searched, selected in list_chosen(work)]
@@ -195,11 +199,13 @@ async def open_task(
     hits = choose_hits(job.answer_settings, selected, of_queries)
     rows = list(dict.fromkeys([*list_rows(hits), *job.store.rows(added).tolist()]))
     context = await asyncio.to_thread(read_context, job.sources, rows, searched.own)
+    narrow = None
     if job.config.ranks_segments:
         texts = await asyncio.to_thread(embed_topic, job, topic, searched.queries)
-        context = keep_closest_segments(context, texts, job.config.segments_per_document)
+        narrow = partial(keep_closest_segments, texts=texts, most=job.config.segments_per_document)
+        context = narrow(context)
     cut = partial(cut_to_limits, topic.id, track=job.track)
-    return Task(topic, context, job.get_word_limit(topic), cut, job.track.references), hits
+    return Task(topic, context, job.get_word_limit(topic), cut, job.track.references, narrow), hits
 
 
 def cover_queries(rows: Sequence[int], grades: Sequence[Mapping[int, float]], number: int) -> list[int]:

@@ -1,7 +1,7 @@
 """Grades with further rounds of search: for what they leave open, the model writes new texts to search by."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,7 @@ def _search_again(
     number = len({one.number for one in rounds}) + 1
     texts = {one.query.id: own for one, own in zip(asked, written, strict=True)}
     new = [
-        replace(one.query, id=f"{one.query.id}+{number}.{place}", sparse_text=text, dense_text=text, passage="")
+        one.query.search_by(text, f"{one.query.id}+{number}.{place}")
         for one in asked
         for place, text in enumerate(texts[one.query.id], start=1)
     ]

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from keystone.generation.context.topic import Sources
-from keystone.generation.readers.plain import find_documents
+from keystone.generation.readers.plain import find_documents, list_searches
 from keystone.generation.readers.reader import AnswerSettings, Tools
 from keystone.generation.types import QuestionCheck
 from keystone.indexing.builds.index import build_index
@@ -48,3 +48,10 @@ def test_an_open_question_gets_the_first_documents_that_have_a_text(
     query = Query("1#1", "1", "Do bees dance?", "bees dance", "bees dance")
     check = QuestionCheck("1#1", found)  # type: ignore[arg-type]
     assert store.ids(asyncio.run(find_documents(tools, [], [(query, check)]))) == expected
+
+
+def test_a_further_search_has_no_translation_of_its_question() -> None:
+    told = (("es", "\u00bfBailan las abejas?"),)
+    query = Query("1", "1#1", "Do bees dance?", "bees dance", "bees dance", "They do.", None, told)
+    ((again, _),) = list_searches([query], [QuestionCheck("1#1", "not", searches=("waggle run",))])
+    assert again == Query("1", "1#1+1", "Do bees dance?", "waggle run", "waggle run")

@@ -1,11 +1,21 @@
 """The loop of agents: each reason for its end, the steps that it keeps, and the agent's fallback."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from keystone.generation.readers.loop import REPEATED, Allowance, Asked, Spent, Taken, Walk, ask_within, walk
+from keystone.generation.readers.loop import (
+    REPEATED,
+    SHOWN_AGAIN,
+    Allowance,
+    Asked,
+    Spent,
+    Taken,
+    Walk,
+    ask_within,
+    walk,
+)
 from keystone.generation.types import Failure, Reply, Request, Step
 from keystone.indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted
@@ -29,7 +39,20 @@ async def act(state: Kept, word: str | Failure) -> Taken[Kept]:
     return Taken((*state, word), step, key="" if word == "same" else word, done=word == "end")
 
 
-def run_agent(replies: list[Said], most_steps: int = 20, calls: int = 99) -> tuple[Walk[Kept], Scripted]:
+def show_last(_state: Kept, steps: Sequence[Step]) -> Request:
+    return Request("word", tuple(("user", step.observation) for step in steps[-1:]), 10)
+
+
+def show_all(_state: Kept, steps: Sequence[Step]) -> Request:
+    return Request("word", tuple(("user", step.observation) for step in steps), 10)
+
+
+def run_agent(
+    replies: list[Said],
+    most_steps: int = 20,
+    calls: int = 99,
+    show: Callable[[Kept, Sequence[Step]], Request] = show_all,
+) -> tuple[Walk[Kept], Scripted]:
     left = iter(replies)
     model = Scripted(lambda _request: next(left))
     allowance = Allowance(calls, 10_000)
@@ -38,7 +61,7 @@ def run_agent(replies: list[Said], most_steps: int = 20, calls: int = 99) -> tup
         request = Request("word", (("user", f"{len(steps)} steps"),), 10)
         return await ask_within(model, request, read_word, allowance)
 
-    return asyncio.run(walk((), most_steps, decide, act)), model
+    return asyncio.run(walk((), most_steps, decide, act, request=show)), model
 
 
 @pytest.mark.parametrize(
@@ -84,3 +107,8 @@ def test_a_step_has_its_reply_its_cost_and_a_word_for_a_repeat() -> None:
     assert (first.reply, first.observation, first.reply_tokens) == ("a", "seen", 2)
     assert first.prompt_tokens > 2 * second.prompt_tokens
     assert (second.observation, second.action) == (REPEATED, "a")
+
+
+def test_a_repeat_shows_the_first_observation_if_the_requests_have_left_it_out() -> None:
+    found, _ = run_agent(["a", "b", "a", "end"], show=show_last)
+    assert [step.observation for step in found.steps] == ["seen", "seen", f"{SHOWN_AGAIN} seen", "seen"]

@@ -1,17 +1,24 @@
 """Runs that rank segments: several of a document, cited by the answers too, or segments that are the whole corpus."""
 
+import asyncio
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from keystone.generation.context.topic import read_context
+from keystone.generation.queries.compose import make_narrative_query
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index
 from keystone.indexing.types import document_id
+from keystone.retrieval.types import ranked
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.answering import answer_to_file
+from keystone.runs.pipeline.job import open_job
 from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.stages.gather import SearchedTopic, open_task
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.answer_files import read_answer_file
 from keystone.runs.tracks.validate import validate
@@ -92,6 +99,21 @@ def test_another_number_of_segments_keeps_the_rankings_of_documents(joined: Inde
     made, content = rank(3, "out")
     assert made == {"config", "segments", "gather", "answer", "submission"}
     assert rank(3, "fresh")[1] == content
+
+
+def test_a_reader_that_searches_again_may_cite_as_few_segments_of_what_it_finds(joined: Index, tmp_path: Path) -> None:
+    job = open_job(read_config(None, list_settings(joined, tmp_path, "ranking=segments", "segments_per_document=2")))
+    query = make_narrative_query(job.topics[0])
+    task, _ = asyncio.run(
+        open_task(
+            job, SearchedTopic(job.topics[0], [query], ranked([query.id], [np.array([0])], [np.array([1.0])], 1)), [0]
+        )
+    )
+    found = read_context(job.sources, range(len(job.store)), [])
+    assert task.narrow
+    narrowed = task.narrow(found)
+    assert max(len(document.segments) for document in found.documents.values()) > 2
+    assert {len(document.segments) for document in narrowed.documents.values()} == {1, 2}
 
 
 def test_a_corpus_of_segments_alone_is_ranked_and_cited_by_its_own_ids(corpus: Path, tmp_path: Path) -> None:

@@ -92,6 +92,17 @@ def test_our_own_ranking_of_narratives_gives_the_same_evidence_and_answers(index
 
 
 @pytest.mark.slow
+def test_an_agent_searches_the_documents_of_a_run_file_alone(index: Index, tmp_path: Path) -> None:
+    theirs = write_lists(tmp_path / "theirs.trec", {topic: ["glacier", "bees"] for topic in NARRATIVES})
+    settings = ("queries.method=narrative", "retrieval.systems=[]", f"retrieval.runs=[{theirs}]", "reader.name=agent")
+    directory = run(index, tmp_path, "theirs", *settings, "reader.least_cosine=1")
+    steps = [orjson.loads(line) for line in (directory / "trace.jsonl").read_bytes().splitlines()]
+    searches = [step["observation"] for step in steps if step["action"].startswith("search ")]
+    assert len(searches) > len(NARRATIVES), "there is a second round"
+    assert all(": 2 documents found" in shown for shown in searches)
+
+
+@pytest.mark.slow
 def test_a_run_file_beside_systems_is_fused_with_them_and_unknown_documents_are_told(
     index: Index, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,21 +12,21 @@ from typing import Any
 import pytest
 
 from keystone.generation.context.texts import count_tokens
-from keystone.generation.context.topic import Sources, read_context
+from keystone.generation.context.topic import Sources, TopicContext, read_context
 from keystone.generation.llm.model import Model
-from keystone.generation.readers.agent.judge import Judging, read_judgment
+from keystone.generation.readers.agent.judge import Judging, judge_by_rules, read_judgment
 from keystone.generation.readers.agent.reader import Agent, read_action
 from keystone.generation.readers.agent.tools import Desk, NoteTaken
 from keystone.generation.readers.loop import REPEATED, count_prompt_tokens, tell_nobody
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
-from keystone.generation.readers.settings import AgentSettings
+from keystone.generation.readers.settings import AgentSettings, AnswerMethod
 from keystone.generation.readers.write import NOTED
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request, Step
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import Unusable
 from keystone.indexing.index import Index
-from keystone.indexing.types import Span
+from keystone.indexing.types import Segment, Span
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
@@ -58,9 +59,11 @@ def research(
     model: Model | None,
     found: Callable[[str], Sequence[str]],
     tell: Callable[[Step], None] = tell_nobody,
+    method: AnswerMethod = "whole",
+    narrow: Callable[[TopicContext], TopicContext] | None = None,
     **settings: Any,
 ) -> EvidenceSet:
-    return asyncio.run(gather(index, model, found, tell, **settings))
+    return asyncio.run(gather(index, model, found, tell, method, narrow, **settings))
 
 
 async def gather(
@@ -68,6 +71,8 @@ async def gather(
     model: Model | None,
     found: Callable[[str], Sequence[str]],
     tell: Callable[[Step], None] = tell_nobody,
+    method: AnswerMethod = "whole",
+    narrow: Callable[[TopicContext], TopicContext] | None = None,
     **settings: Any,
 ) -> EvidenceSet:
     """Research both questions; `found` are the ids that a search text finds."""
@@ -78,9 +83,10 @@ async def gather(
 
     sources = Sources(index, store)
     reader = AgentSettings.model_validate({"name": "agent", **settings})
-    tools = Tools(sources, model, AnswerSettings("whole" if model else "rules"), reader, search, tell)
+    tools = Tools(sources, model, AnswerSettings(method if model else "rules"), reader, search, tell)
     queries = [Query("1", f"1#{n}", text, text, text) for n, text in enumerate(QUESTIONS)]
-    task = Task(Topic("1", NARRATIVE), read_context(sources, [0], queries), 100, lambda sentences: sentences)
+    context = read_context(sources, [0], queries)
+    task = Task(Topic("1", NARRATIVE), context, 100, lambda sentences: sentences, narrow=narrow)
     return await Agent(tools).gather(task, ((0,),))
 
 
@@ -156,6 +162,97 @@ def test_agents_that_repeat_themselves_end_the_research_and_are_told_so(index: I
     assert found.steps[-1].action == "end: repeats"
     assert [step.observation for step in told].count(REPEATED) == 4, "both agents repeat their search twice"
     assert sorted(step.observation for step in told) == sorted(step.observation for step in found.steps)
+
+
+def test_a_repeated_search_shows_nothing_new_and_its_notes_count(index: Index) -> None:
+    def repeat(request: Request) -> Said:
+        if request.purpose == "agent_judge":
+            return judge(("not", []), ("not", []))
+        steps = (len(request.messages) - 2) // 2
+        notes = [(0, FROM_TORONTO), (0, "Danko Jones came from Ottawa.")] if steps == 1 else []
+        return act("more" if steps == 2 else "done") if steps > 1 else act("search", *notes, text="castle")
+
+    model = Scripted(repeat)
+    found = research(index, model, find_all, rounds=1, hits=1)
+    shown = "\n".join(text for request in model.requests for _, text in request.messages)
+    (seen,) = [note.sources for note in found.notes if note.kind == "seen"]
+    assert {span.doc_id for span in seen} == {"band", "castle", "lake"}, "which the tool `more` has shown"
+    assert all(TEXTS[span.doc_id][span.start : span.end] in shown for span in seen)
+    assert {item.span.doc_id for item in found.items} == {"band"}
+    repeated = [step.observation for step in found.steps if step.observation.startswith(REPEATED)]
+    assert len(repeated) == 2
+    assert all("was not shown word by word in document 0" in observation for observation in repeated)
+
+
+def test_without_notes_evidence_is_for_the_question_whose_agent_saw_it(index: Index) -> None:
+    def reply(request: Request) -> Said:
+        return judge(("not", []), ("not", [])) if request.purpose == "agent_judge" else act("done")
+
+    found = research(
+        index, Scripted(reply), lambda text: ["band"] if text == QUESTIONS[0] else ["castle", "band"], method="claims"
+    )
+    assert [(item.query_id, item.span.doc_id) for item in found.items] == [("1#0", "band"), ("1#1", "castle")]
+
+
+def test_research_goes_on_with_what_other_agents_left(index: Index) -> None:
+    def reply(request: Request) -> Said:
+        if request.purpose == "agent_judge":
+            return judge(("partly", []), ("partly", [0]))
+        first = f"Your question: {QUESTIONS[0]}" in request.messages[1][1]
+        return act("search", text=f"Toronto {len(request.messages)}") if first else act("done", (1, CASTLE))
+
+    found = research(index, Scripted(reply), find_all, calls=7)
+    assert {step.agent for step in found.steps if step.purpose == "agent"} == {0, 1, 2, 3}
+    assert [step.action for step in found.steps if step.action.startswith("end: ")] == ["end: budget"]
+
+
+def test_a_note_stands_in_a_segment_that_an_answer_may_cite(index: Index) -> None:
+    def cite_first_sentences(context: TopicContext) -> TopicContext:
+        spans = {row: Span(one.id, 0, one.text.index(".") + 1) for row, one in context.documents.items()}
+        documents = {
+            row: replace(one, segments=(Segment(f"{one.id}#0", spans[row]),)) for row, one in context.documents.items()
+        }
+        return replace(context, documents=documents, segments={row: own[:1] for row, own in context.segments.items()})
+
+    def reply(request: Request) -> Said:
+        if request.purpose == "agent_judge":
+            return judge(("answered", [0]), ("answered", [0]))
+        first = f"Your question: {QUESTIONS[0]}" in request.messages[1][1]
+        if first and len(request.messages) == 2:
+            return act("read", document=0)
+        return act("done", (0, FROM_TORONTO) if first else (1, CASTLE))
+
+    model = Scripted(reply)
+    found = research(index, model, find_all, narrow=cite_first_sentences, rounds=1)
+    assert FROM_TORONTO not in model.requests[0].messages[1][1]
+    assert any(FROM_TORONTO in request.messages[-1][1] for request in model.requests), "the page shows it"
+    assert [item.span.doc_id for item in found.items] == ["castle"]
+    assert [
+        step.observation for step in found.steps if "no answer can cite this part of document 0" in step.observation
+    ]
+
+
+def test_a_further_search_has_neither_the_rows_nor_the_translations_of_its_question(index: Index) -> None:
+    asked = list[Query]()
+
+    async def search(queries: Sequence[Query]) -> list[list[int]]:
+        asked.extend(queries)
+        return [[0] for _ in queries]
+
+    sources, told = Sources(index, open_store(index)), (("es", "\u00bfCastillo?"),)
+    tools = Tools(sources, None, AnswerSettings("rules"), AgentSettings(name="agent"), search)
+    task = Task(Topic("1", NARRATIVE), read_context(sources, [0], []), 100, lambda sentences: sentences)
+    desk, query = Desk(tools, task, ((0,),)), Query("1", "1", "Castle?", "castle", "castle", "A castle.", None, told)
+
+    async def search_twice() -> None:
+        await desk.search(query, "Castle?")
+        await desk.search(query, "tower")
+
+    asyncio.run(search_twice())
+    assert [(one.id, one.sparse_text, one.passage, one.translations) for one in asked] == [
+        ("1", "Castle?", "", told),
+        ("1+", "tower", "", ()),
+    ]
 
 
 def test_a_copy_of_a_passage_is_not_shown_again(index: Index) -> None:
@@ -310,6 +407,15 @@ def test_rules_search_again_with_what_they_have_found(index: Index) -> None:
     assert "castle" in {item.span.doc_id for item in found.items}
     assert "castle" in found.added
     assert found.by == "rules"
+
+
+def test_rules_search_for_a_sentence_behind_a_question_of_any_length(index: Index) -> None:
+    tools = Tools(Sources(index, open_store(index)), None, AnswerSettings("rules"), AgentSettings(name="agent"))
+    task = Task(Topic("1", NARRATIVE), read_context(tools.sources, [0], []), 100, lambda sentences: sentences)
+    long = "I would like to know this: " * 20 + QUESTIONS[0]
+    judging = Judging(NARRATIVE, [Query("1", "1#0", long, long, long)], [0], JUDGING.notes)
+    found = asyncio.run(judge_by_rules(Desk(tools, task, ((0,),)), judging, least_cosine=1))
+    assert found[0].searches == (f"{long} {FROM_TORONTO}",)
 
 
 JUDGING = Judging(

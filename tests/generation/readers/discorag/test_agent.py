@@ -14,7 +14,7 @@ from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import TopicContext
 from keystone.generation.readers.discorag.read import OBSERVATION_SHARE, Agent, Pick, explore, make_scratchpad, merge
 from keystone.generation.readers.discorag.tools import Discourse, State, Vector, World
-from keystone.generation.readers.loop import REPEATED, Allowance, Walk, count_prompt_tokens
+from keystone.generation.readers.loop import REPEATED, SHOWN_AGAIN, Allowance, Walk, count_prompt_tokens
 from keystone.generation.readers.settings import DiscoRagSettings
 from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import Failure, Step, Stop
@@ -152,6 +152,13 @@ def test_an_error_shows_what_is_valid_and_a_repeat_says_so() -> None:
     assert "the tools are Move, RelationsFrom" in found.steps[0].observation
     assert found.steps[2].observation == REPEATED
     assert found.steps[0].observation in model.requests[1].messages[-1][1]
+
+
+def test_a_text_that_the_scratchpad_has_left_out_can_be_read_again() -> None:
+    read = [f"Action: Text[{id}]\n{'so ' * 150}" for id in (35, 94, 297, 35)]
+    found, model = send([*read, "Action: Finish[Done]"], window=500)
+    assert found.steps[3].observation == f"{SHOWN_AGAIN} {found.steps[0].observation}"
+    assert GURN_TEXTS[35] in model.requests[4].messages[-1][1]
 
 
 def test_a_repair_shows_the_refused_reply() -> None:
