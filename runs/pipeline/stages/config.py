@@ -13,10 +13,16 @@ from keystone.runs.pipeline.values import Artifact
 
 
 def write_config(path: Path, config: RunConfig) -> None:
-    """Write a configuration as a YAML file, with all defaults. Systems leave out what `retrieval` gives them."""
+    """Write a configuration as a YAML file, with all defaults but that of `model.key_env`.
+
+    A key that the user names goes to any server. In the file, the default would count as such a name. Systems leave out
+    what `retrieval` gives them.
+    """
     plain = config.model_dump(mode="json")
     if isinstance(config.retrieval.systems, dict):
         plain["retrieval"]["systems"] = config.retrieval.list_own_settings()
+    if config.model and config.model.named_key is None:
+        del plain["model"]["key_env"]
     with write_whole(path) as out:
         out.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode())
 

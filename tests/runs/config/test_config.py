@@ -62,6 +62,16 @@ def test_a_new_setting_reaches_the_systems_of_a_written_configuration(tmp_path: 
     assert read_config(tmp_path, new).retrieval == read_config(None, [*settings, *new]).retrieval
 
 
+@pytest.mark.parametrize(("named", "kept"), [("", None), ("key_env: OPENAI_API_KEY, ", "OPENAI_API_KEY")])
+def test_a_run_directory_names_a_variable_for_the_key_only_if_its_user_did(
+    tmp_path: Path, named: str, kept: str | None
+) -> None:
+    model = f"model: {{{named}name: m, urls: ['http://gpu-box:8000/v1']}}\n"
+    write_config(tmp_path / "config.yaml", read_config(put(tmp_path, MINIMAL + model)))
+    (tmp_path / "run.yaml").unlink()
+    assert read_config(tmp_path).require_model("a model").named_key == kept
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_file_of_a_preset_is_a_configuration(tmp_path: Path, name: str) -> None:
     given = ["index=i", "topics=t", "model={name: m, urls: ['http://localhost:8000/v1'], window: 8192}"]
