@@ -19,19 +19,24 @@ FULL_SHARE = 0.5
 PARTIAL_SHARE = 0.25
 """The least share of a sentence's weight that partial support covers."""
 
-_SOURCES = r"(?:references?|documents?|sources?|passages?|texts?|excerpts?|materials?|context)"
-_SAY = (
-    r"(?:say|state|mention|describe|discuss|explain|address|tell|answer|specify|cover|detail|name|give|provide|offer"
-    r"|contain|hold|include|ha(?:s|ve))(?:e?s)?"
+_GIVEN = (
+    r"(?:(?:provided|given|cited|supplied|available|retrieved|selected|listed|numbered|above|context|source|reference)"
+    r"\s+)"
 )
+"""The words before "documents" and the like that leave no doubt that a sentence is about its sources."""
+_SOURCE = r"(?:reference|document|source|passage|text|excerpt|material)"
+_SOURCES = rf"(?:{_GIVEN}?{_SOURCE}s|{_GIVEN}(?:{_SOURCE}|context))"
+_TELL = r"(?:say|state|mention|describe|discuss|explain|address|tell|answer|specify|cover|detail)(?:e?s)?"
+_SAY = rf"(?:{_TELL}|(?:name|give|provide|offer|contain|hold|include|ha(?:s|ve))(?:e?s)?)"
+_NOT = r"do(?:es)?\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?"
+_LITTLE = r"\s+(?:\w+\s+)?(?:little|nothing|no|hardly|scarcely)\b"
 _ABSENCE = re.compile(
     rf"""\b(?:
-      {_SOURCES}\b[^.;,]{{0,40}}?\b(?:
-        do(?:es)?\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?{_SAY}\b
-        |{_SAY}\s+(?:\w+\s+)?(?:little|nothing|no|hardly|scarcely)\b
-        |(?:is|are|remains?)\s+silent\b)
-      |no(?:ne\s+of\s+the(?:se)?)?\s+(?:\w+\s+)?{_SOURCES}\s+(?:\w+\s+)?{_SAY}\b
-      |(?:not|nothing)\s+(?:\w+\s+){{0,2}}(?:in|by|from)\s+(?:the|these)\s+(?:\w+\s+)?{_SOURCES}\b)""",
+      (?:the|these)\s+{_SOURCES}\b[^.;,]{{0,40}}?\b(?:{_NOT}{_SAY}\b|{_SAY}{_LITTLE}|(?:is|are|remains?)\s+silent\b)
+      |the\s+(?:{_SOURCE}|context)\s+(?:{_NOT}{_TELL}\b|{_TELL}{_LITTLE}|(?:is|remains)\s+silent\b
+        |{_NOT}{_SAY}\s+(?:\w+\s+){{0,2}}(?:information|details?|evidence)\b)
+      |no(?:ne\s+of\s+the(?:se)?)?\s+(?:{_SOURCES}|{_SOURCE})\s+(?:\w+\s+)?{_SAY}\b
+      |(?:not|nothing)\s+(?:\w+\s+){{0,2}}(?:in|by|from)\s+(?:the|these)\s+{_SOURCES}\b)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _CONTRAST = re.compile(r"\b(?:but|however|yet|though|although|while|whereas|instead|only)\b", re.IGNORECASE)
@@ -39,11 +44,12 @@ _CONTRAST = re.compile(r"\b(?:but|however|yet|though|although|while|whereas|inst
 
 _PAPER = r"(?:sources?|documents?|passages?|texts?|reports?|articles?)"
 _PAPERS = rf"(?:\w+\s+)?{_PAPER}"
-_TELL = r"(?:say|tell|state|report|mention|describe|explain|name|give|show|discuss)"
+_GAP_VERB = r"(?:say|tell|state|mention|describe|explain|name|give|discuss)"
 _GAP = re.compile(
     rf"""(?:
-      (?:The|These)\s+{_PAPERS}\s+(?:do\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?{_TELL}|{_TELL}\s+(?:neither|nothing|no|little))
-      |(?:No|None\s+of\s+the(?:se)?)\s+{_PAPERS}\s+{_TELL}s?
+      (?:The|These)\s+{_GIVEN}?{_PAPER}\s+(?:do\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?{_GAP_VERB}
+        |{_GAP_VERB}\s+(?:neither|nothing|no|little))
+      |(?:No|None\s+of\s+the(?:se)?)\s+{_GIVEN}?{_PAPER}\s+{_GAP_VERB}s?
     )\b[^,;:]*""",
     re.IGNORECASE | re.VERBOSE,
 )

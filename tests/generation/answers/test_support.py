@@ -181,6 +181,8 @@ def test_a_sentence_that_only_tells_a_gap_stays_whatever_the_model_says(citation
         ("The documents do not name a price, so run the repair now.", False),
         ("The police report mentions no casualties.", False),
         ("Saved reports do not include archived fields.", False),
+        ("The police reports show no sign of forced entry.", False),
+        ("The retrieved documents say nothing about the cost.", True),
     ],
 )
 def test_a_sentence_tells_a_gap_if_it_says_nothing_else(sentence: str, gap: bool) -> None:
@@ -290,6 +292,13 @@ def test_fillers_are_dropped_and_recorded() -> None:
         ("Although the sources say little, bees dance.", False),
         ("The XML documents do not support nested comments.", False),
         ("Weak references do not keep an object alive.", False),
+        ("A weak reference does not hold its object.", False),
+        ("The user variable is not available in the template context.", False),
+        ("A template context does not contain the request.", False),
+        ("The context does not contain the request.", False),
+        ("The context does not contain any information about requests.", True),
+        ("Its price is not explicitly given in the provided context.", True),
+        ("The context documents provided do not address the reasons.", True),
         ("No document is loaded until it is needed.", False),
         ("Bees dance.", False),
     ],
