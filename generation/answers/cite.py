@@ -4,6 +4,7 @@ Citations of segments take the place of the documents that a model names: the cl
 words and embedding together.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -237,11 +238,12 @@ cites a further segment where one does not say it all: see `choose_segments`."""
 
 
 def cite_segments(
-    answer: Answer, vectors: Vectors, segments: TopicSegments, choice: SegmentChoice
+    answer: Answer, vectors: Vectors, segments: TopicSegments, choice: SegmentChoice, measured: bool = True
 ) -> tuple[Answer, list[Fallback]]:
     """Cite, in place of documents, their segments. `vectors` has those of the sentences, float32[sentences, d].
 
-    If no segment of a document is close to the sentence, the citation is dropped, and a `Fallback` records that.
+    If no segment of a document is close to the sentence, the citation is dropped, and a `Fallback` records that. All
+    stay unless the vectors are `measured`, that is, made by the model for which `LEAST_CITED_COSINE` is known.
     """
     cited = {doc_id for sentence in answer.sentences for doc_id in sentence.citations}
     places_of = {doc_id: segments.find_of([doc_id]) for doc_id in cited}
@@ -249,6 +251,7 @@ def cite_segments(
         answer.sentences,
         vectors,
         {doc_id: segments.vectors[places] for doc_id, places in places_of.items()},
+        LEAST_CITED_COSINE if measured else -math.inf,
         texts={doc_id: "\n".join(segments.texts[place] for place in places) for doc_id, places in places_of.items()},
         languages={doc_id: segments.find_language(places[0]) for doc_id, places in places_of.items() if places},
     )

@@ -103,7 +103,7 @@ async def _cite_and_check(
     segments = await asyncio.to_thread(list_segments, task.context, spans)
     answer, missed = made, list[Fallback]()
     if settings.method != "claims":  # whose quotes have named the segments
-        answer, missed = cite_segments(made, vectors, segments, settings.segments)
+        answer, missed = cite_segments(made, vectors, segments, settings.segments, tools.sources.embedding.is_local)
     if settings.support == "model":
         model = _require_model(tools)
         most = task.words - (count_words([Sentence(made.missing, ())]) if settings.gaps else 0)

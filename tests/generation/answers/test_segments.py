@@ -50,6 +50,8 @@ def test_a_document_about_something_else_is_not_cited() -> None:
     found, dropped = cite_segments(answer, toward(0), SEGMENTS, "words")
     assert found.sentences == (Sentence("Bees dance.", ("bees#0",)),)
     assert [fallback.reason for fallback in dropped] == ["sentence 0 does not cite ants: cosine 0.00"]
+    found, dropped = cite_segments(answer, toward(0), SEGMENTS, "words", measured=False)
+    assert ([one.citations for one in found.sentences], dropped) == ([("bees#0", "ants#0")], [])
 
 
 def test_only_segments_with_evidence_are_candidates() -> None:
