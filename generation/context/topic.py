@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -284,6 +285,27 @@ _PART = re.compile(r"[ \t]*(?:[-*+\u2022\u00b7]\s|\(?(?:\d{1,3}|[a-z])[.)]\s|[|+
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 
 
+class PlacedSegments:
+    """The segments of a document by their places. Those around a stretch are found without a look at all others."""
+
+    def __init__(self, document: Document) -> None:
+        spans = [segment.span for segment in document.segments]
+        self._numbers = sorted(range(len(spans)), key=lambda number: spans[number].start)
+        self._starts = [spans[number].start for number in self._numbers]
+        self._ends = [spans[number].end for number in self._numbers]
+        self._furthest = list(accumulate(self._ends, max))
+
+    def find_holding(self, start: int, end: int) -> list[int]:
+        """Find the numbers of the segments that hold a stretch, in their order."""
+        places = range(bisect_left(self._furthest, end), bisect_right(self._starts, start))
+        return sorted(self._numbers[place] for place in places if self._ends[place] >= end)
+
+    def find_overlapping(self, start: int, end: int) -> list[int]:
+        """Find the numbers of the segments that share a character with a stretch, in their order."""
+        places = range(bisect_right(self._furthest, start), bisect_left(self._starts, end))
+        return sorted(self._numbers[place] for place in places if self._ends[place] > start)
+
+
 class Stretch(NamedTuple):
     """A stretch of a document's text, `text[start:end]`, and the headings above it, outermost first."""
 
@@ -330,10 +352,8 @@ def choose_stretches(document: Document, cosines: Vectors, tokens: int) -> list[
     blocks = list_blocks(document)
     if not blocks or not len(document.segments):
         return []
-    held = [
-        [n for n, one in enumerate(document.segments) if one.span.start < block.end and block.start < one.span.end]
-        for block in blocks
-    ]
+    placed = PlacedSegments(document)
+    held = [placed.find_overlapping(block.start, block.end) for block in blocks]
     rows = np.array([cosines[:, own].max(axis=1, initial=-1.0) for own in held]).T
     places = np.argsort(np.argsort(-rows, axis=1, kind="stable"), axis=1).min(axis=0)
     left = tokens - count_tokens(document.title)

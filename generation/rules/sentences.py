@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.generation.context.topic import Sources, TopicContext
+from keystone.generation.context.topic import PlacedSegments, Sources, TopicContext
 from keystone.generation.rules.queries import split_into_questions
 from keystone.generation.rules.stands_alone import can_be_read, continues, explains_entry, find_name, lacks_subject
 from keystone.generation.rules.words import make_weigher
@@ -224,8 +224,9 @@ def find_sentences(context: TopicContext) -> list[Span]:
     return [
         span
         for document in context.documents.values()
+        for placed in [PlacedSegments(document)]
         for span in (_find_readable if len(document.text) <= LONGEST_KEPT_CHARACTERS else _read_through)(document)
-        if context.whole or _list_holding_segments(document, span)
+        if context.whole or placed.find_holding(span.start, span.end)
     ]
 
 
@@ -289,10 +290,12 @@ def rate_chances(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.flo
     """
     own = context.by_id
     of_documents = dict(zip(own, rate_documents(context).T, strict=True))
+    placed = {doc_id: PlacedSegments(document) for doc_id, (document, _) in own.items()}
     chances = SHARED_WORTH * weigh_shared_words(context, spans)
     for place, span in enumerate(spans):
-        document, vectors = own[span.doc_id]
-        near = context.query_vectors @ vectors[find_holding_segments(document, span)].T
+        vectors = own[span.doc_id][1]
+        held = placed[span.doc_id].find_holding(span.start, span.end)
+        near = context.query_vectors @ (vectors[held] if held else vectors).T
         chances[:, place] += of_documents[span.doc_id] + near.max(axis=1)
     return chances
 
@@ -344,16 +347,9 @@ def share_words(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.bool
 
 def find_holding_segments(document: Document, *spans: Span) -> list[int]:
     """Find the numbers of the segments that hold the first of the spans that any holds; all numbers if none is held."""
-    held = (_list_holding_segments(document, span) for span in spans)
+    placed = PlacedSegments(document)
+    held = (placed.find_holding(span.start, span.end) for span in spans)
     return next(filter(None, held), list(range(len(document.segments))))
-
-
-def _list_holding_segments(document: Document, span: Span) -> list[int]:
-    return [
-        number
-        for number, segment in enumerate(document.segments)
-        if segment.span.start <= span.start and span.end <= segment.span.end
-    ]
 
 
 def group_same_sentences(vectors: Vectors) -> list[list[int]]:

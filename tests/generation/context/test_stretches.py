@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.context.texts import count_tokens
-from keystone.generation.context.topic import choose_stretches, list_blocks
+from keystone.generation.context.topic import PlacedSegments, choose_stretches, list_blocks
 from keystone.indexing.corpora.segments import cut_segments
-from keystone.indexing.types import Document
+from keystone.indexing.types import Document, Segment, Span
 
 LIST = "Bees need:\n\n- nectar\n- pollen\n\n- water"
 CODE = "Open the hive so:\n\n    lid.lift()\n\n    lid.close()"
@@ -53,6 +53,22 @@ def test_stretches_are_disjoint_in_order_and_fit(text: str, tokens: int, queries
     assert {one.start for one in found} <= {one.start for one in blocks}
     assert {one.end for one in found} <= {one.end for one in blocks}
     assert sum(count_tokens(text[one.start : one.end]) for one in found) <= tokens
+
+
+PLACES = st.tuples(st.integers(0, 20), st.integers(0, 8))
+
+
+@given(st.lists(PLACES, max_size=12), PLACES)
+def test_the_segments_around_a_stretch_are_found_in_any_order_of_segments(
+    places: list[tuple[int, int]], stretch: tuple[int, int]
+) -> None:
+    spans = [Span("d", start, start + size) for start, size in places]
+    segments = tuple(Segment(f"d#{number}", span) for number, span in enumerate(spans))
+    placed, start, end = PlacedSegments(Document("d", " " * 28, segments=segments)), stretch[0], sum(stretch)
+    holding = [number for number, span in enumerate(spans) if span.start <= start and end <= span.end]
+    assert placed.find_holding(start, end) == holding
+    overlapping = [number for number, span in enumerate(spans) if span.start < end and start < span.end]
+    assert placed.find_overlapping(start, end) == overlapping
 
 
 def test_the_best_block_of_each_query_comes_first() -> None:
