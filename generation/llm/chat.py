@@ -42,11 +42,15 @@ PLAIN_REQUEST = Request("probe", (("user", "Reply with one word."),), 16)
 
 @dataclass(frozen=True, slots=True)
 class PaidReply:
-    """A reply to a request, or its failure, and its cost. `note` says what is odd about its server's replies."""
+    """A reply to a request, or its failure, and its cost.
+
+    `note` says what is odd about its server's replies. A request that the budget does not hold is not `sent`.
+    """
 
     outcome: Reply | Failure
     usage: Usage = field(default_factory=Usage)
     note: str = ""
+    sent: bool = True
 
 
 class Backend(Protocol):

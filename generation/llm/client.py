@@ -288,7 +288,7 @@ class Purse:
         while not self._allows(most, share):
             if not self._open:
                 left = "" if share == 1 else ", but for the part of later steps"
-                return PaidReply(Failure(f"{BUDGET_SPENT}{left}"))
+                return PaidReply(Failure(f"{BUDGET_SPENT}{left}"), sent=False)
             await self._settled.wait()
         number = len(self._costs)
         self._record(number, most)

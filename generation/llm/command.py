@@ -75,7 +75,8 @@ class Command:
                 answered = PaidReply(Failure(f"{self._shown}: {error}{times}"))
             else:
                 self._answered_at = loop.time()
-            usage = replace(answered.usage, calls=1, seconds=loop.time() - began, retries=faults)
+            calls = int(answered.sent or faults > 0)
+            usage = replace(answered.usage, calls=calls, seconds=loop.time() - began, retries=faults)
             return replace(answered, usage=usage)
 
     async def close(self) -> None:

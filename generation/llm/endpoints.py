@@ -159,8 +159,9 @@ class Endpoints:
                     raise
                 answered, probes = PaidReply(Failure(str(error))), probed
             else:
-                endpoint.note_success(self._loop.time())
-                endpoint.limit.answered(self._loop.time())
+                if answered.sent:
+                    endpoint.note_success(self._loop.time())
+                    endpoint.limit.answered(self._loop.time())
             finally:
                 self._pool.give_back(endpoint)
             seconds += self._loop.time() - sent
@@ -169,7 +170,8 @@ class Endpoints:
             if answered is not None:
                 cost, retries = add_usage(answered.usage, probes), faults + turned_away
                 tokens = cost.prompt_tokens, cost.cached_tokens, cost.completion_tokens
-                return PaidReply(answered.outcome, Usage(1 + probes.calls, *tokens, seconds, retries))
+                calls = int(answered.sent or retries > 0) + probes.calls
+                return PaidReply(answered.outcome, Usage(calls, *tokens, seconds, retries))
             if pause:
                 await asyncio.sleep(pause)
 
@@ -196,7 +198,8 @@ class Endpoints:
             answered = await (self._purse.pay(PLAIN_REQUEST, ask) if self._purse else ask())
         except (TurnedAway, UserError):
             return None
-        endpoint.note_success(self._loop.time())
+        if answered.sent:
+            endpoint.note_success(self._loop.time())
         return answered.usage
 
     async def close(self) -> None:

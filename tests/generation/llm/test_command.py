@@ -190,8 +190,8 @@ def test_processes_may_hold_as_many_files_open_as_the_system_allows(most: int, s
 
 def test_a_budget_of_calls_holds(tmp_path: Path) -> None:
     settings = running(tmp_path, ECHO, budget={"calls": 2})
-    outcomes, *_ = complete(settings, [asking(str(number)) for number in range(5)])
-    assert sum(isinstance(one, Reply) for one in outcomes.values()) == 2
+    outcomes, usage, _ = complete(settings, [asking(str(number)) for number in range(5)])
+    assert sum(isinstance(one, Reply) for one in outcomes.values()) == usage["step"].calls == 2
 
 
 @pytest.mark.parametrize("command", ["", [], [""]])
