@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
+from keystone.generation.context.texts import count_tokens
 from keystone.generation.llm.dialects import write_tools, write_turns
 from keystone.generation.types import Failure, Message, Reply, Request, Usage
 from keystone.indexing.errors import UnknownForm, WrongReply
@@ -242,6 +243,26 @@ def find_other_dialect(dialect: Dialect, message: str, schema: str = "") -> tupl
                 change: Any = {refusal.part: value}
                 return replace(dialect, **change), refusal.note
     return None
+
+
+_WINDOW = re.compile(r"maximum context length (?:is|of) (\d{1,9}) tokens")
+LEAST_REPLY_TOKENS = 256
+"""The fewest tokens of a reply that is asked for once more, because the window has no room for those asked for."""
+SPARE_SHARE = 8
+"""One of so many tokens of a prompt is set aside beside it, since their number is an estimate."""
+
+
+def find_room(request: Request, message: str) -> tuple[int, str] | None:
+    """Find the tokens of a reply after an endpoint has said that its window does not hold prompt and `max_tokens`.
+
+    Returns these tokens and a note; None for any other message, or if the prompt leaves no room for a reply.
+    """
+    if not (found := _WINDOW.search(message[:REFUSAL_CHARACTERS])):
+        return None
+    prompt = sum(count_tokens(text) for _, text in request.messages)
+    room = int(found[1]) - prompt - prompt // SPARE_SHARE
+    note = f"takes {int(found[1]):,} tokens with the reply: some replies are asked for with fewer tokens"
+    return (room, note) if LEAST_REPLY_TOKENS <= room < request.max_tokens else None
 
 
 def read_reply(body: Any, bound: ReplyBound) -> PaidReply:

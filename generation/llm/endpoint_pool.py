@@ -125,7 +125,9 @@ class EndpointPool:
     def is_silent(self) -> bool:
         """Return whether all requests to all endpoints have failed for `patience_seconds`."""
         now = self._loop.time()
-        return all(endpoint.get_failing_seconds(now) >= self._patience for endpoint in self.endpoints)
+        return all(
+            one.failing_since is not None and one.get_failing_seconds(now) >= self._patience for one in self.endpoints
+        )
 
     def _rest(self, endpoint: Endpoint, until: float) -> None:
         endpoint.rests_until = max(endpoint.rests_until, until)

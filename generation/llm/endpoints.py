@@ -29,6 +29,7 @@ from keystone.generation.llm.chat import (
     PaidReply,
     combine_dialects,
     find_other_dialect,
+    find_room,
     find_schema,
     read_bound,
     read_reply,
@@ -207,7 +208,10 @@ class Endpoints:
         await self._session.close()
 
     async def _ask(self, endpoint: Endpoint, request: Request) -> PaidReply:
-        """Get the endpoint's reply to the request, in the dialect that the endpoint takes."""
+        """Get the endpoint's reply to the request, in the dialect that the endpoint takes.
+
+        If its window does not hold the prompt and `max_tokens`, the request is sent once more with fewer tokens.
+        """
         dialect, notes = endpoint.dialect, list[str]()
         while True:
             status, headers, body = await self._post(endpoint, request, dialect)
@@ -226,6 +230,10 @@ class Endpoints:
                 raise _Forbidden(f"{endpoint.url}: {self._model}: refused with status {reason}")
             if status in _HOPELESS_STATUSES or is_overload(status) or 300 <= status < 400:
                 raise UserError(f"{endpoint.url}: {self._model}: refused with status {reason}")
+            if 400 <= status < 500 and (room := find_room(request, refusal)):
+                request = replace(request, max_tokens=room[0])
+                notes.append(room[1])
+                continue
             if 400 <= status < 500 and dialect.tools and request.functions:
                 dialect = replace(dialect, tools=False)
                 notes.append(NO_TOOLS)

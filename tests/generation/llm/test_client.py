@@ -109,6 +109,40 @@ def test_the_client_pauses_if_an_endpoint_asks_for_it(tmp_path: Path) -> None:
     assert arrived[1] - arrived[0] >= 0.3
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (1000 in the messages, "
+        "8000 in the completion).",
+        "'max_tokens' or 'max_completion_tokens' is too large: 8000. This model's maximum context length is 8192 "
+        "tokens and your request has 1000 input tokens (8000 > 8192 - 1000).",
+        "Requested token count exceeds the model's maximum context length of 8192 tokens.",
+    ],
+    ids=["OpenAI", "vLLM", "SGLang"],
+)
+def test_a_reply_is_asked_for_with_the_tokens_that_the_window_leaves_it(said: str, tmp_path: Path) -> None:
+    async def refuse(exchange: Exchange) -> bool:
+        return exchange.body["max_tokens"] > 7192 and await status(400, {"error": {"message": said}})(exchange)
+
+    text = "word" * 1000
+    asked = [Request("step", (("user", text),), tokens) for tokens in (7192, 8000)]
+    with serving(always=refuse) as server:
+        outcomes, usage, notes = complete(make_settings(tmp_path, server.url), asked)
+    assert outcomes == {0: Reply(text), 1: Reply(text)}
+    assert sorted(body["max_tokens"] for body in server.requests) == [8192 - 1000 - 125, 7192, 8000]
+    assert usage["step"].calls == 2
+    (note,) = notes
+    assert note.startswith(f"{server.url}: m takes 8,192 tokens with the reply")
+
+
+def test_a_request_that_the_budget_does_not_hold_is_no_call(tmp_path: Path) -> None:
+    with serving() as server:
+        chosen = make_settings(tmp_path, server.url, budget={"calls": 2})
+        outcomes, usage, _ = complete(chosen, [asking(str(i)) for i in range(5)])
+    assert sum(isinstance(outcome, Failure) for outcome in outcomes.values()) == 3
+    assert len(server.requests) == usage["step"].calls == 2
+
+
 def test_usage_that_is_left_out_or_null_counts_as_none(tmp_path: Path) -> None:
     choices = [{"message": {"content": "a"}, "finish_reason": None}]
     tokens = {"prompt_tokens": 5, "completion_tokens": None, "prompt_tokens_details": None}
@@ -510,6 +544,12 @@ def test_the_waiting_time_begins_when_a_request_is_refused_not_when_it_is_sent(t
         assert complete(chosen, [asking("a")])[0] == {0: Reply("a")}
 
 
+def test_without_patience_no_request_is_sent_beside_those_that_are_answered(tmp_path: Path) -> None:
+    with serving() as server:
+        complete(make_settings(tmp_path, server.url, patience_seconds=0), [asking(str(i)) for i in range(9)])
+    assert len(server.requests) == 9
+
+
 @pytest.mark.slow
 def test_requests_that_hang_fail_and_do_not_end_the_run(tmp_path: Path) -> None:
     async def stuck(exchange: Exchange) -> bool:
@@ -583,6 +623,12 @@ def test_a_key_that_is_repeated_with_escapes_is_removed(character: str) -> None:
     assert json.loads(said) == {"error": "[key]?"}
     other = b'{"error":  "a\\n"} '
     assert remove_key(other, SECRET) == other
+
+
+@pytest.mark.parametrize("word", ["ollama", "EMPTY", "none", "x", "1", "sk-1234", "lm-studio", "not-needed"])
+def test_a_word_in_place_of_a_key_stays_in_replies(word: str) -> None:
+    said = f'{{"text": "1 {word} or 2"}}'.encode()
+    assert remove_key(said, word) == said
 
 
 @pytest.mark.parametrize(
