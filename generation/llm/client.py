@@ -92,6 +92,9 @@ class Client:
         self._workers: set[asyncio.Task[None]] = set()
         self._arrived: list[tuple[_OpenRequest, PaidReply]] = []
         self._error: BaseException | None = None
+        self._callers = 0
+        """The calls of `complete` that have not ended."""
+        self._run_over = False
         self._timer = None if run_seconds is None else self._loop.call_later(run_seconds, self._end_run, run_seconds)
 
     @property
@@ -100,9 +103,11 @@ class Client:
         return self._backend.notes
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """See `keystone.generation.llm.model.Model`."""
+        """See `keystone.generation.llm.model.Model`. An error ends all open calls, and the next one begins anew."""
+        await self._forget_error()
         stream = _Stream(enumerate(requests))
         self._streams.append(stream)
+        self._callers += 1
         try:
             while True:
                 self._start_workers()
@@ -120,6 +125,7 @@ class Client:
                 stream.awaited = self._loop.create_future()
                 await stream.awaited
         finally:
+            self._callers -= 1
             self._remove_stream(stream)
             self._deliver()
 
@@ -138,6 +144,15 @@ class Client:
         await asyncio.gather(*self._workers, return_exceptions=True)
         self._deliver()
         await self._backend.close()
+
+    async def _forget_error(self) -> None:
+        """Forget an error and the requests that it ended, if no call is open and the time of the run is not over."""
+        while self._error and not self._callers and not self._run_over and self._workers:
+            await asyncio.wait(self._workers)
+        if self._error and not self._callers and not self._run_over:
+            self._deliver()
+            self._error = None
+            self._jobs.clear()
 
     def _start_workers(self) -> None:
         while len(self._workers) < self._backend.at_once and not self._error and (job := self._draw_request()):
@@ -223,6 +238,7 @@ class Client:
         self.usage[purpose] = add_usage(self.usage[purpose], usage)
 
     def _end_run(self, seconds: float) -> None:
+        self._run_over = True
         self._fail(
             UserError(
                 f"{self.name}: the run has reached its limit of {seconds:g} s. "
@@ -273,6 +289,7 @@ class Purse:
         self._file = None
         if path is not None:
             try:
+                path.parent.mkdir(parents=True, exist_ok=True)
                 for line in path.read_bytes().splitlines() if path.exists() else []:
                     if line.endswith((b"}", b"]")):  # else it was cut, and its call was not sent
                         found = orjson.loads(line)

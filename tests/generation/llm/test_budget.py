@@ -235,6 +235,11 @@ def test_a_killed_run_continues_with_what_is_left(tmp_path: Path) -> None:
     assert lines[-1]["call"] == 2
 
 
+def test_the_folder_of_the_costs_is_made(tmp_path: Path) -> None:
+    Purse(Budget(), None, tmp_path / "out" / "costs.jsonl").close()
+    assert (tmp_path / "out" / "costs.jsonl").exists()
+
+
 @pytest.mark.parametrize("line", ['{"call": 0}', '{"call": 0, "calls": "a"}', "[0,1,5,2,3]", "{]"])
 def test_a_damaged_record_of_costs_is_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "costs.jsonl"

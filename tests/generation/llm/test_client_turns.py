@@ -12,6 +12,7 @@ from keystone.generation.llm.chat import PaidReply
 from keystone.generation.llm.client import Client
 from keystone.generation.llm.model import make_request_key
 from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import UserError
 
 
 class Backend:
@@ -118,3 +119,40 @@ def test_replies_that_arrive_before_the_client_closes_are_kept(cancelled: bool, 
 
     asyncio.run(run())
     assert {key for key, _ in cache.items()} == {make_request_key("m", asking(said)) for said in "01"}
+
+
+def test_after_an_error_the_next_call_asks_anew(cache: Cache) -> None:
+    async def run() -> list[list[Reply | Failure]]:
+        refuses = True
+
+        async def answer(_: Request) -> PaidReply:
+            await asyncio.sleep(0)
+            if refuses:
+                raise UserError("no such model")
+            return PaidReply(Reply("a"))
+
+        client = Client("m", Backend(answer, at_once=1), cache)
+        for _ in range(2):
+            errors = await asyncio.gather(all_of(client, "0", "1"), all_of(client, "1"), return_exceptions=True)
+            assert [str(error) for error in errors] == ["no such model"] * 2
+        refuses = False
+        found = list(await asyncio.gather(all_of(client, "0", "1"), all_of(client, "1")))
+        await client.close()
+        return found
+
+    assert asyncio.run(asyncio.wait_for(run(), 20)) == [[Reply("a")] * 2, [Reply("a")]]
+
+
+def test_after_the_time_of_a_run_no_call_asks(cache: Cache) -> None:
+    async def run() -> None:
+        async def answer(_: Request) -> PaidReply:
+            await asyncio.sleep(60)
+            raise AssertionError
+
+        client = Client("m", Backend(answer), cache, run_seconds=0.01)
+        for _ in range(2):
+            with pytest.raises(UserError, match="reached its limit"):
+                await all_of(client, "0")
+        await client.close()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
