@@ -30,6 +30,8 @@ class Request:
     """The seed of a sampled reply. Requests that differ by it alone have replies of their own."""
     functions: Functions = field(default_factory=dict, hash=False)
     """The functions that the member `tool` of the reply may name, for servers that take tool calls."""
+    doubled: bool = field(default=False, compare=False)
+    """Whether `max_tokens` is twice that of a request whose reply was cut. The tokens for thoughts then double, too."""
 
 
 class Prompt(NamedTuple):

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar, runtime_checkable
 
+from keystone.generation.replies import strip_thought
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import Unusable, Waits, printable
 from keystone.indexing.io.json_values import digest
@@ -22,6 +23,8 @@ CHARACTERS_PER_TOKEN = 10
 """More characters than a token has on average in any language."""
 LEAST_GROWTH = 1.25
 """If a prompt is longer than another by this factor, it has more tokens."""
+NO_TEXT = "(no text)"
+"""What a repair shows of a reply that has no text: some hosts refuse an empty message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +223,15 @@ async def ask(
 def request_repair(request: Request, reply: Reply, why: str) -> Request:
     """Make the one further request after a reader refused a reply.
 
-    If the reply was cut at `max_tokens`, the new request allows twice as many tokens. Otherwise the new request shows
-    the model its reply, and says why the reader refused it.
+    If the reply was cut at `max_tokens`, the new request allows twice as many tokens, for thoughts as well. Otherwise
+    the new request shows the model its reply without thoughts, and says why the reader refused it.
     """
     if reply.finish == "length":
-        return replace(request, max_tokens=2 * request.max_tokens)
+        return replace(request, max_tokens=2 * request.max_tokens, doubled=True)
+    said = strip_thought(reply.text)
+    shown = said if said.strip() else NO_TEXT
     wanted = f"That reply cannot be used: {why}. Reply once more to the request above, in exactly the form it asks for."
-    return replace(request, messages=(*request.messages, ("assistant", reply.text), ("user", wanted)))
+    return replace(request, messages=(*request.messages, ("assistant", shown), ("user", wanted)))
 
 
 async def ask_all(model: Model, requests: Sequence[tuple[Request, Callable[[Reply], T]]]) -> list[T | Failure]:

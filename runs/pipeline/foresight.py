@@ -81,7 +81,7 @@ def foresee(ask: Ask, model: ModelSettings) -> Foreseen:
     room, thinking = ask.number * model.window, ask.number * model.thinking
     prompt, reply = _count_tokens(ask, model)
     first = min(prompt, room), min(reply + thinking, room)
-    repair = min(first[0] + first[1] + ask.number * REPAIR_TOKENS, room), min(2 * reply + thinking, room)
+    repair = min(first[0] + first[1] + ask.number * REPAIR_TOKENS, room), min(2 * (reply + thinking), room)
     most = Usage(2 * ask.number, first[0] + repair[0], 0, first[1] + repair[1])
     return Foreseen(ask.stage, ask.request.purpose, most, _foresee_likely(ask.likely or ask, model))
 
@@ -102,5 +102,6 @@ def _count_tokens(ask: Ask, model: ModelSettings) -> tuple[int, int]:
 def foresee_reader(name: str, questions: int, calls: int, tokens: int, model: ModelSettings) -> Foreseen:
     """Foresee the cost of a structure-aware reader, which has an allowance of calls and tokens for each question."""
     calls, tokens = questions * calls, questions * tokens
-    most = Usage(calls, min(CHARACTERS_PER_TOKEN * tokens, calls * model.window), 0, tokens + calls * model.thinking)
+    thoughts = 3 * calls * model.thinking // 2  # a repair may have twice as many
+    most = Usage(calls, min(CHARACTERS_PER_TOKEN * tokens, calls * model.window), 0, tokens + thoughts)
     return Foreseen("gather", f"reader {name}", most, Usage(calls, tokens, 0, 0))

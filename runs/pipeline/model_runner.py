@@ -26,7 +26,7 @@ from keystone.generation.llm.client import open_model
 from keystone.generation.llm.model import CutPrompt, Model, OpenModel, make_request_key, tell_outcome
 from keystone.generation.llm.usage import add_usage, report_usage
 from keystone.generation.types import Failure, Prompt, Reply, Request, Usage
-from keystone.indexing.errors import UserError
+from keystone.indexing.errors import UserError, Waits
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.config.run_config import MISSING_MODEL, RunConfig
@@ -79,7 +79,12 @@ class RunModel:
     def _widen(self, requests: Iterable[Request]) -> Iterable[Request]:
         if not self.thinking:
             return requests
-        return (replace(one, max_tokens=one.max_tokens + self.thinking) for one in requests)
+        return (allow_thoughts(one, self.thinking) for one in requests)
+
+
+def allow_thoughts(request: Request, tokens: int) -> Request:
+    """Allow so many tokens more for thoughts before a reply, and twice as many if the first reply was cut."""
+    return replace(request, max_tokens=request.max_tokens + tokens * (2 if request.doubled else 1))
 
 
 def leave_uncounted(model: Model) -> Model:
@@ -198,8 +203,9 @@ def open_model_runner(
         try:
             yield run_with_model
         except BaseException as error:
+            limit = None if isinstance(error, Waits) else CLOSE_TIMEOUT_S  # a model that waits may submit its files
             with suppress(TimeoutError):
-                run(asyncio.wait_for(stack.__aexit__(type(error), error, error.__traceback__), CLOSE_TIMEOUT_S))
+                run(asyncio.wait_for(stack.__aexit__(type(error), error, error.__traceback__), limit))
             raise
         run(stack.aclose())
 

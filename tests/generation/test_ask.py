@@ -107,6 +107,16 @@ def test_the_repair_of_a_cut_reply_has_twice_the_tokens_and_that_of_another_name
     assert (mended.max_tokens, mended.schema) == (10, request.schema)
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("three\n", "three\n"), ("<think>Is it 4?</think>three", "three"), ("<think>Hm.</think>", "(no text)"),
+     (" \n", "(no text)"), ("", "(no text)")],
+)  # fmt: skip
+def test_a_repair_shows_no_thoughts_and_no_empty_message(text: str, shown: str) -> None:
+    mended = request_repair(asking("grade this"), Reply(text), "it holds no JSON")
+    assert mended.messages[1] == ("assistant", shown)
+
+
 @given(st.lists(st.sampled_from(["good", "mended", "bad", "failed"])))
 def test_every_request_has_its_value_or_failure_in_order_after_at_most_one_repair(kinds: list[str]) -> None:
     def answer(request: Request) -> Reply | Failure:

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -49,7 +49,7 @@ from keystone.runs.pipeline.job import (
     place_calibration,
     shorten_paths,
 )
-from keystone.runs.pipeline.model_runner import open_model_runner
+from keystone.runs.pipeline.model_runner import allow_thoughts, open_model_runner
 from keystone.runs.pipeline.stages.config import write_config
 from keystone.runs.pipeline.table import list_files, list_wanted
 from keystone.runs.trec.topics import hash_topics, names_collection
@@ -318,6 +318,6 @@ class NotingModel:
 
         async for number, outcome in self.model.complete(note()):
             if isinstance(outcome, Reply):
-                sent = replace(asked[number], max_tokens=asked[number].max_tokens + self.thinking)
+                sent = allow_thoughts(asked[number], self.thinking)
                 self.replies[make_request_key(self.name, sent)] = outcome
             yield number, outcome

@@ -136,7 +136,7 @@ def _count_likely(words: int) -> int:
 
 def _count_written(words: int, model: ModelSettings) -> int:
     """The most tokens of a reply that may have so many words, after its repair."""
-    return min(2 * allow_tokens(words) + model.thinking, model.window)
+    return min(2 * (allow_tokens(words) + model.thinking), model.window)
 
 
 def _get_range(one: AskedTopic) -> tuple[int, int]:

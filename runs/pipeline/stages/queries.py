@@ -264,7 +264,7 @@ def bound_queries(config: RunConfig, one: Topic, thinking: int) -> tuple[int, in
     If the model gives none, the narrative is the only question.
     """
     prompt = CONTRACT if config.queries.method == "contract" else DECOMPOSE
-    reply = 2 * prompt.max_tokens + thinking
+    reply = 2 * (prompt.max_tokens + thinking)
     return config.queries.questions, max(CHARACTERS_PER_TOKEN * reply, len(one.narrative))
 
 
@@ -279,7 +279,7 @@ def _foresee(asked: Asked, one: AskedTopic) -> Iterator[Ask]:
     if settings.method == "model" and settings.variants:
         names = understand.find_names_to_avoid(narrative, "")
         in_context = narrative if settings.expand == "narrative" else ""
-        phrase = CHARACTERS_PER_TOKEN * (2 * TOPIC.max_tokens + thinking)
+        phrase = 2 * CHARACTERS_PER_TOKEN * (TOPIC.max_tokens + thinking)
         yield Ask("queries", 1, understand.request_variants("", names, settings.variants, in_context), phrase)
     if settings.translate:
         for code in list_query_languages(asked.job.index):

@@ -173,7 +173,7 @@ def test_a_prompt_fills_the_window_at_most() -> None:
     request = Request("answer", (("user", "x" * 3000),), 200)
     found = foresee(Ask("answer", 3, request), model)
     assert (found.most.calls, found.most.prompt_tokens) == (6, 6000)
-    assert found.most.completion_tokens == 3 * (210 + 410)
+    assert found.most.completion_tokens == 3 * (210 + 420)
     assert found.likely.prompt_tokens == 3 * (len("user") + 3000 + 2 * MESSAGE_TOKENS) / 4
 
 
