@@ -137,6 +137,11 @@ class Embedding:
         return self.url is None and self.model in (*EMBEDDED, RECORDED_LOCAL) and self.dimensions is None
 
     @property
+    def tells_repeats(self) -> bool:
+        """Whether a high cosine means that two texts say the same: by a local model, or by words."""
+        return self.is_local or self == WORDS
+
+    @property
     def made_by(self) -> dict[str, Any]:
         """The settings on which the vectors depend, as JSON: all but the name of the key, and the place of a folder."""
         own = {name: value for name, value in self.as_json().items() if name != "key_env"}

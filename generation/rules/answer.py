@@ -51,22 +51,37 @@ SAME_WORDS_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class CandidateSentences:
-    """Sentences of a topic's documents with their vectors, float32[spans, d]."""
+    """Sentences of a topic's documents with their vectors, float32[spans, d].
+
+    `texts` has one for each span if the cosines of these vectors do not tell which sentences say the same.
+    """
 
     spans: Sequence[Span]
     vectors: Vectors
+    texts: Sequence[str] = ()
+
+    @property
+    def meanings(self) -> Vectors:
+        """Vectors whose cosines tell which sentences say the same, of equal texts alone if others cannot be told."""
+        if not self.texts:
+            return self.vectors
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(self.texts))}
+        return np.eye(len(numbers), dtype=np.float32)[[numbers[text] for text in self.texts]]
 
 
 def find_candidates(context: TopicContext, sources: Sources, evidence: Sequence[Evidence] = ()) -> CandidateSentences:
     """Find the sentences of `evidence`, then others of the documents that are likely to be close to a query."""
     likely_ones = choose_likely(context, find_sentences(context))
     spans = list(dict.fromkeys([*(item.span for item in evidence), *likely_ones]))
-    return CandidateSentences(spans, embed_spans(sources, context, spans))
+    documents = context.by_id
+    told = sources.embedding.tells_repeats
+    texts = [] if told else [read_sentence(documents[span.doc_id][0], span) for span in spans]
+    return CandidateSentences(spans, embed_spans(sources, context, spans), texts)
 
 
 def gather_sentences(context: TopicContext, candidates: CandidateSentences) -> list[Evidence]:
     """Gather each distinct sentence among the candidates, with its best query and its utility for that query."""
-    heads = [group[0] for group in group_same_sentences(candidates.vectors)]
+    heads = [group[0] for group in group_same_sentences(candidates.meanings)]
     spans = [candidates.spans[head] for head in heads]
     utility = compute_worth(context, spans, candidates.vectors[heads])
     serves = np.argmax(utility, axis=0) if utility.size else np.empty(0, np.int64)
@@ -106,7 +121,7 @@ def choose_sentences(
     that the cited segments lack. In each document that says the sentence, the citation is the closest of the segments
     that hold it, with the line that names its subject if one does (paper, section 3.4). The best three citations stay.
     """
-    place_of = {span: place for place, span in enumerate(candidates.spans)}
+    place_of, meanings = {span: place for place, span in enumerate(candidates.spans)}, candidates.meanings
     evidence = leave_out_repeats(evidence)
     heads = [place_of[item.span] for item in evidence]
     vectors = candidates.vectors[heads]
@@ -116,12 +131,11 @@ def choose_sentences(
     if not measured:
         worth = np.where(share_words(context, spans), worth + LEAST_WORTH, 0.0)
     costs = [len(item.text.split()) for item in evidence]
-    served = take_turns(
-        worth, [span.doc_id for span in spans], costs, [len(opening.split()) for opening in openings], words, vectors
-    )
+    doc_ids, lengths = [span.doc_id for span in spans], [len(opening.split()) for opening in openings]
+    served = take_turns(worth, doc_ids, costs, lengths, words, meanings[heads])
     if candidates.spans and not any(served):
         return Answer(topic_id, (Sentence(NOTHING, ()),))
-    groups = _group_by_head(heads, candidates.vectors)
+    groups = _group_by_head(heads, meanings)
     documents = context.by_id
     left = words - sum(len(openings[row].split()) + sum(costs[i] for i in own) for row, own in enumerate(served) if own)
     fuller = _lengthen([spans[i] for own in served for i in own], candidates.spans, documents, left)
@@ -151,7 +165,8 @@ def take_turns(
 
     `worth` is float64[questions, sentences]. A sentence serves the question for which it is worth most. A question
     whose best sentence is worth too little takes none. Beside its best one, it takes sentences of the same document
-    that are worth less. Its first sentence also costs its opening.
+    that are worth less. Its first sentence also costs its opening. By the cosines of `vectors`, it leaves out what says
+    little more than a sentence that was taken before.
     """
     served: list[list[int]] = [[] for _ in openings]
     if not worth.size:

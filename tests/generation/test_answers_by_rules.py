@@ -27,7 +27,7 @@ from keystone.generation.rules.stands_alone import can_be_read, continues, find_
 from keystone.generation.types import Answer, EvidenceSet
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.index import Index
-from keystone.indexing.types import Document, Span
+from keystone.indexing.types import MINILM, WORDS, Document, Embedding, Span
 from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
@@ -146,6 +146,23 @@ def test_the_sentences_are_shared_among_the_questions(questions: int, share: int
 def test_a_sentence_that_says_the_same_is_not_taken() -> None:
     vectors = np.array([[1, 0], [1, 0], [0, 1]], np.float32)
     assert take_turns(np.full((1, 3), 2.0), ["a"] * 3, [1] * 3, [0], 9, vectors) == [[0, 2]]
+
+
+@pytest.mark.parametrize(("told", "sentences"), [(True, 1), (False, 2)])
+def test_only_equal_texts_say_the_same_if_cosines_do_not_tell_it(told: bool, sentences: int) -> None:
+    said = ("The queen of a hive lays eggs.", "Honey of bees keeps for many years.")
+    documents = [cut_segments(Document(name, " ".join(said), "Bees")) for name in "ab"]
+    empty = np.zeros((1, 2), np.float32)
+    asked = ask("How does a queen lay eggs, and how long does honey of bees keep?")
+    context = TopicContext(dict(enumerate(documents)), {0: empty, 1: empty}, asked, empty)
+    near = np.array([[1, 0], [0.9, 0.43]] * 2, np.float32)
+    candidates = CandidateSentences(find_sentences(context), near, () if told else said * 2)
+    made = choose_sentences("1", context, gather_sentences(context, candidates), candidates, 60, measured=False)
+    assert [len(sentence.citations) for sentence in made.sentences] == [2] * sentences
+
+
+def test_cosines_tell_repeats_by_a_measured_model_and_by_words() -> None:
+    assert [one.tells_repeats for one in (MINILM, WORDS, Embedding("intfloat/e5-small"))] == [True, True, False]
 
 
 def test_if_only_words_can_tell_a_sentence_fits_that_shares_two_of_them() -> None:
