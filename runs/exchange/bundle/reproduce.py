@@ -91,7 +91,10 @@ def replay(config: RunConfig, replies: Path | None, cache: Path | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class Remade:
-    """An artifact that was made again. Without a difference, it has the same bytes as the stored one."""
+    """An artifact that was made again. Without a difference, it has the bytes of the stored one.
+
+    The configuration has its settings: an older version may have written them in another form.
+    """
 
     stage: str
     name: str
@@ -111,7 +114,10 @@ def remake(job: Job, run_with_model: RunWithModel, stored: Path, out: Path, kept
             yield from (Remade(stage.name, name, reason) for name in stage.artifacts)
             continue
         for name in stage.artifacts:
-            yield Remade(stage.name, name, find_difference(out / name, stored / name))
+            difference = find_difference(out / name, stored / name)
+            if name == CONFIG and difference and read_config(out / name) == read_config(stored / name):
+                difference = ""
+            yield Remade(stage.name, name, difference)
 
 
 def _describe_failure(error: Exception) -> str:

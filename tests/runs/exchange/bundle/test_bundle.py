@@ -236,6 +236,18 @@ def test_a_change_with_right_hashes_is_found_in_the_artifacts_that_follow(
         assert any(expected in difference for difference in named), found
 
 
+def test_a_configuration_in_another_form_is_no_difference(
+    bundles: dict[str, tuple[Path, Contents]], tmp_path: Path
+) -> None:
+    def sort_keys(files: dict[str, bytes]) -> None:
+        files["run/config.yaml"] = yaml.safe_dump(yaml.safe_load(files["run/config.yaml"])).encode()
+
+    found = reproduce(change(bundles["rules"][0], tmp_path / "c.zip", sort_keys, True), tmp_path / "again", EFFORT)
+    assert list_differences(found) == {}
+    with zipfile.ZipFile(tmp_path / "c.zip") as archive:
+        assert (tmp_path / "again" / "config.yaml").read_bytes() != archive.read("run/config.yaml")
+
+
 def test_no_bundle_can_ask_for_a_search(bundles: dict[str, tuple[Path, Contents]], tmp_path: Path) -> None:
     def store_nothing(files: dict[str, bytes]) -> None:
         files[FACTS] = orjson.dumps({**orjson.loads(files[FACTS]), "stored": {}})
