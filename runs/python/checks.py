@@ -62,7 +62,7 @@ def read_settings(path: Path | None, settings: Mapping[str, Any], preset: Any) -
 def lay_over_preset(preset: Any, settings: Mapping[str, Any]) -> RunConfig:
     """Lay settings over those of a preset, or over the defaults for None."""
     below = read_preset(preset) if preset in PRESETS else {}
-    return read_settings(None, lower_depths(below, settings), preset)
+    return read_settings(None, _merge(lower_depths(below, settings), settings), preset)
 
 
 def change_settings(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
@@ -72,7 +72,9 @@ def change_settings(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
         own["retrieval"]["systems"] = base.retrieval.list_own_settings()
     if base.has_default_choice:
         del own["fusion"]["depth"]
-    return read_settings(None, _merge(own, lower_depths(own, settings)), None)
+        if base.retrieval.depth < _DEFAULTS["fusion"]:  # another track has a fixed depth, which follows this one
+            settings = _merge({"retrieval": {"depth": base.retrieval.depth}}, settings)
+    return read_settings(None, _merge(_merge(own, lower_depths(own, settings)), settings), None)
 
 
 def _merge(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,12 +86,12 @@ def _merge(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 
 
 def lower_depths(below: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Let the depths that cannot exceed a given one follow it: `retrieval.depth`, `fusion.depth`, `answer.documents`.
+    """Lower the depths that cannot exceed a given one: `retrieval.depth`, `fusion.depth`, `answer.documents`.
 
     A depth that is given itself stays, and one that the track has chosen is still chosen. `below` are the settings that
-    these are laid over.
+    these are laid over. Returns the lowered depths alone, the last first, so that none exceeds another on the way.
     """
-    found, limit = dict(settings), None
+    lowered, limit = dict[str, Any](), None
     track = settings.get("track", below.get("track", RunConfig.model_fields["track"].default))
     for part, key in (("retrieval", "depth"), ("fusion", "depth"), ("answer", "documents")):
         own, kept = settings.get(part, {}), below.get(part, {}).get(key, _DEFAULTS[part])
@@ -97,14 +99,17 @@ def lower_depths(below: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[
             break
         chosen = part == "fusion" and chooses_depth(track) and key not in below.get(part, {})
         long = isinstance(kept, Mapping)  # {choose: expected, most: 1000}
-        number = MOST_CHOSEN_ROWS if chosen else kept.get("most", MOST_CHOSEN_ROWS) if long else kept
+        most = kept.get("most", MOST_CHOSEN_ROWS) if long else MOST_CHOSEN_ROWS
+        number = most if chosen or long else kept
         given = own.get(key, number)
-        if key not in own and limit is not None and limit < number:
+        if isinstance(given, Mapping):
+            given = given.get("rows", given.get("most", most if limit is None else min(most, limit)))
+        elif key not in own and limit is not None and limit < number:
             given = limit
             if not chosen:
-                found[part] = {**own, key: {"most": limit} if long else limit}
+                lowered = {part: {key: {"most": limit} if long else limit}} | lowered
         limit = given if type(given) is int and (key in own or limit is not None) else None
-    return found
+    return lowered
 
 
 def _list_overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -157,6 +157,11 @@ def test_a_new_setting_of_a_section_reaches_the_systems_that_do_not_set_it() -> 
         ([{}, {"track": "rag26", "retrieval": {"depth": 50}}], "expected", 50),
         ([{"track": "rag26"}, {"track": "rag25"}], None, 100),
         ([{"track": "rag26"}, {"track": "rag25", "retrieval": {"depth": 50}}], None, 50),
+        ([{"track": "rag26", "retrieval": {"depth": 50}}, {"track": "rag25"}], None, 50),
+        ([{"track": "rag26", "retrieval": {"depth": 50}}, {"track": None}], None, 50),
+        ([{"track": "rag26", "retrieval": {"depth": 50}}, {"track": "rag25", "retrieval": {"depth": 500}}], None, 100),
+        ([{"retrieval": {"depth": 10}, "fusion": {"depth": {"choose": "threshold"}}}], "threshold", 10),
+        ([{"fusion": {"depth": {"choose": "threshold", "most": 10}}}], "threshold", 10),
         (
             [{"track": "rag26", "fusion": {"choice": {"choose": "threshold"}}}, {"retrieval": {"depth": 50}}],
             "threshold",
@@ -179,6 +184,8 @@ def test_depths_of_a_preset_follow_a_smaller_one() -> None:
     config = keystone.configure("bm25", retrieval={"depth": 10})
     assert (config.retrieval.depth, config.fusion.depth, config.answer.documents) == (10, 10, 10)
     assert keystone.configure("bm25", track="none").fusion.depth == 1000
+    with pytest.raises(keystone.UserError, match=r"^preset keystone: .* needs a language model"):
+        keystone.configure("keystone", retrieval={"depth": 10})
 
 
 def test_a_deeper_search_keeps_the_depth_that_a_system_sets_itself() -> None:
