@@ -158,6 +158,12 @@ class Hits:
         return np.bincount(self.document, minlength=len(self.docs))
 
     @property
+    def lists_with_documents(self) -> Integers:
+        """The number of lists with documents in the group of each document: int64[documents]."""
+        lists = self.lists
+        return np.bincount(lists.group_of[lists.lengths > 0], minlength=len(lists.groups) - 1)[self.groups]
+
+    @property
     def candidates(self) -> Integers:
         """The number of documents in each group: int64[groups]."""
         return np.bincount(self.groups, minlength=len(self.lists.groups) - 1)

@@ -166,8 +166,11 @@ def isr(hits: Hits) -> Floats:
 
 
 def log_isr(hits: Hits) -> Floats:
-    """Logarithmic ISR: ln n times sum 1 / r^2 (Mourao et al., CMIG 2015). A document of one list alone scores 0."""
-    return logn_isr(hits, sigma=0)
+    """Logarithmic ISR: ln n times sum 1 / r^2 (Mourao et al., CMIG 2015). A document of one list alone scores 0.
+
+    If only one list of a group has documents, they score 1 / r^2, so that they keep its order.
+    """
+    return np.where(hits.lists_with_documents == 1, isr(hits), logn_isr(hits, sigma=0))
 
 
 def logn_isr(hits: Hits, sigma: float = 0.01) -> Floats:

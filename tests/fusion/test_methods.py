@@ -113,11 +113,17 @@ def fuse_plainly(lists: Sequence[ScoredList], method: str, weights: Sequence[flo
             for doc, score in points.items():
                 rows.setdefault(doc, []).append((weight, 0, score))
         return {doc: PLAIN["wsum"](own) for doc, own in rows.items()}
+    formula = PLAIN["isr" if method == "log_isr" and sum(bool(own) for _, own in kept) < 2 else method]
     for (weight, own), values in zip(kept, normalise([own for _, own in kept], norm), strict=True):
         places = {doc: place for place, doc in enumerate(sort_docs(own), start=1)}
         for doc, score in values.items():
             rows.setdefault(doc, []).append((weight, places.get(doc, len(own) + 1), score))
-    return {doc: PLAIN[method](own) for doc, own in rows.items()}
+    return {doc: formula(own) for doc, own in rows.items()}
+
+
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.several])
+def test_a_method_that_compares_lists_keeps_the_order_of_the_only_one_with_documents(method: str) -> None:
+    assert fuse_lists([{1: 1.0, 2: 2.0, 3: 3.0}, {}], method).of(0).tolist() == [3, 2, 1]
 
 
 def fit_weights(method: str, drawn: Sequence[float], lists: Sequence[ScoredList]) -> list[float]:

@@ -108,19 +108,10 @@ def list_topics(queries: Sequence[Query]) -> list[Topic]:
 def fuse_topics_of(
     config: RunConfig, topics: Sequence[str], queries: Sequence[Query], hybrid: Rankings, depth: int
 ) -> Rankings:
-    """Fuse the rankings of the queries of each of `topics` by the configured method, into `depth` documents.
-
-    If the method compares rankings, the only one of a topic keeps its order, by RRF.
-    """
+    """Fuse the rankings of the queries of each of `topics` by the configured method, into `depth` documents."""
     settings = config.fusion
     has_k = "k" in METHODS[settings.method].parameters
     parameters = {**settings.parameters, **({"k": settings.k_narrative} if has_k else {})}
     weights = weigh_queries(queries, config.queries.narrative_weight)
     groups = group_queries_by_topic([query.topic_id for query in queries], topics, weights)
-    found = fuse([hybrid], groups, FusionSettings(settings.method, depth, settings.norm, parameters))
-    if not METHODS[settings.method].several or not groups.weights:
-        return found
-    by_rank = fuse([hybrid], groups, FusionSettings(depth=depth))
-    alone = np.repeat([sum(map(bool, own)) == 1 for own in groups.weights], np.diff(found.offsets))
-    docs, scores = np.where(alone, by_rank.docs, found.docs), np.where(alone, by_rank.scores, found.scores)
-    return replace(found, docs=docs, scores=scores)
+    return fuse([hybrid], groups, FusionSettings(settings.method, depth, settings.norm, parameters))
