@@ -42,7 +42,7 @@ class Batches(Generic[T, R]):
         """The numbers of all requests and of all batches so far."""
 
     def count_on(self, before: "Batches[T, R]") -> None:
-        """Add the numbers of the batches that these take the place of."""
+        """Add the numbers of other batches, whose requests count as requests to these."""
         self.requests, self.batches = self.requests + before.requests, self.batches + before.batches
 
     async def ask(self, request: T) -> R:

@@ -75,28 +75,36 @@ class Engine:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     async def rank(self, query: Query, method: str, depth: int) -> Hits:
-        """Rank documents for a query, to this depth at least: by one system, or by all for `hybrid`."""
-        batches = self.systems.get(method, self.hybrid)
+        """Rank documents for a query, to this depth as `_bound` has it: by one system, or by all for `hybrid`."""
+        batches, depth = self.systems.get(method, self.hybrid), self._bound(depth)
         if depth <= self.job.config.retrieval.depth:
             return await batches.ask(query)
         job = replace(self.job, config=self.job.config.deepen(depth))  # the queries of a batch have one depth
         alone = Batches(_search_by(method if method in self.systems else None, job), 1, self.searches.java)
-        found = await alone.ask(query)
-        batches.count_on(alone)
-        return found
+        try:
+            return await alone.ask(query)
+        finally:
+            batches.count_on(alone)
 
     async def perform(
         self, topic: Topic, stages: Sequence[StageKind], take: Callable[[Values], T], depth: int = 1
     ) -> T:
-        """Perform stages for a narrative, with rankings of at least `depth`; returns what `take` takes of them."""
+        """Perform stages for a narrative, with rankings of at least `depth` as `_bound` has it.
+
+        Returns what `take` takes of their values.
+        """
 
         def work(job: Job, run_with_model: RunWithModel) -> T:
             values, means = MemoryValues(job), share_means(self.searches, run_with_model)
             perform(values, run_with_model, lambda kind: kind in stages, means)
             return take(values)
 
-        job = replace(self.job, config=self.job.config.deepen(depth))
+        job = replace(self.job, config=self.job.config.deepen(self._bound(depth)))
         return await work_on_topic(job, self.model, topic, work)
+
+    def _bound(self, depth: int) -> int:
+        """Bound the depth of a request by `retrieval.depth` if systems rank candidates, which may be embedded then."""
+        return min(depth, self.job.config.retrieval.depth) if self.job.ranks_candidates else depth
 
 
 @contextmanager

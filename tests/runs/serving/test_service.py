@@ -171,6 +171,14 @@ def test_a_search_finds_as_many_documents_as_are_asked_for(index: Index) -> None
         assert service.engine.hybrid.requests == 1
 
 
+def test_a_request_ranks_no_more_candidates_than_the_configuration_allows(index: Index) -> None:
+    systems = "retrieval.systems={bm25: {kind: bm25}, dense: {kind: dense, within: bm25}}"
+    few = [systems, "retrieval.depth=2", "fusion.depth=1", "answer.documents=1"]
+    with open_service(make_config(None, few, None, Path("-"), index.folder), NO_LOG) as service:
+        found = [len(asyncio.run(operations.search(service, NARRATIVES["1"], 4, name))) for name in service.methods]
+    assert dict(zip(service.methods, found, strict=True)) == {"bm25": 4, "dense": 2, "hybrid": 2, "decomposed": 2}
+
+
 @pytest.mark.slow
 def test_a_cancelled_search_leaves_the_others_of_its_batch(index: Index) -> None:
     async def work(engine: Engine) -> None:
