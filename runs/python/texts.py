@@ -38,6 +38,8 @@ from keystone.runs.python.conversions import to_topics
 from keystone.runs.python.files import AnyPath
 from keystone.runs.trec.types import Run
 
+FOUND_DOCUMENTS = 10
+"""How many documents a search for texts returns if the caller gives no number."""
 SHOWN_CHARACTERS = 300
 """How much of a hit's text a notebook shows."""
 FIELDS = (ID_KEYS, TEXT_KEYS, ("title",), ("url",), ("headings",))
@@ -196,7 +198,7 @@ def documents(index: Index, ids: Iterable[str]) -> list[Document]:
 
 
 @overload
-def search(index: Index, queries: str, config: RunConfig | None = None, *, k: int = 10) -> Hits: ...
+def search(index: Index, queries: str, config: RunConfig | None = None, *, k: int | None = None) -> Hits: ...
 @overload
 def search(index: Index, queries: Sequence[Query], config: RunConfig | None = None) -> dict[str, Run]: ...
 @overload
@@ -205,9 +207,9 @@ def search(
     queries: list[str] | list[tuple[str, str]] | list[Topic] | Mapping[str, str],
     config: RunConfig | None = None,
     *,
-    k: int = 10,
+    k: int | None = None,
 ) -> Run: ...
-def search(index: Index, queries: Any, config: RunConfig | None = None, *, k: int = 10) -> Any:
+def search(index: Index, queries: Any, config: RunConfig | None = None, *, k: int | None = None) -> Any:
     """Search by a text, by texts or topics, or by the queries of `decompose`.
 
     | queries | result |
@@ -216,20 +218,22 @@ def search(index: Index, queries: Any, config: RunConfig | None = None, *, k: in
     | anything that `to_topics` takes, such as a list of texts | a `Run` with the `k` best documents of each topic |
     | a list of `Query` | a dictionary with a `Run` for each system by its name, as deep as `config` says |
 
-    For texts, the rankings of all systems are fused, and `k` above a depth of `config` raises it, up to 100,000. All
-    queries are searched in one batch.
+    For texts, the rankings of all systems are fused, and `k` above a depth of `config` raises it, up to 100,000.
+    Without `k`, 10 documents are found, or as many as `config` allows. All queries are searched in one batch.
     """
     if not isinstance(queries, str | Mapping) and not hasattr(queries, "columns") and isinstance(queries, Iterable):
         queries = list(queries)
         if any(isinstance(one, Query) for one in queries):
             return steps.search(index, queries, config)
-    if not isinstance(k, int | np.integer) or k < 1:
+    if k is not None and (not isinstance(k, int | np.integer) or k < 1):
         raise UserError(f"k: found {k!r}, expected the number of documents, 1 or more")
-    config = (steps.configure() if config is None else check_config(config)).deepen(int(k))
+    config = steps.configure() if config is None else check_config(config)
+    config = config if k is None else config.deepen(int(k))
     topics = to_topics([queries] if isinstance(queries, str) else queries)
     own = [make_narrative_query(topic) for topic in topics]
     runs = steps.search(index, own, config)
-    found = (next(iter(runs.values())) if len(runs) == 1 else steps.fuse_systems(runs, own, config)).top(k)
+    whole = next(iter(runs.values())) if len(runs) == 1 else steps.fuse_systems(runs, own, config)
+    found = whole.top(k or FOUND_DOCUMENTS)
     if not isinstance(queries, str):
         return found
     return Hits(Hit(doc_id, score, index) for doc_id, score in found[topics[0].id])

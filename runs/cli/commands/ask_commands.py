@@ -11,6 +11,8 @@ from keystone.runs.report.say import say
 
 TOPIC_ID = "1"
 """The id of the only topic of a request."""
+PRINTED_DOCUMENTS = 10
+"""How many documents a search prints if the user gives no number."""
 
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="A folder made by `keystone index`.")]
 
@@ -18,7 +20,9 @@ IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="A folder mad
 def search(
     folder: IndexFolder,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to search for, as one query.")],
-    top: Annotated[int, typer.Option("--top", "-k", min=1, help="The most documents to print.")] = 10,
+    top: Annotated[
+        int | None, typer.Option("--top", "-k", min=1, help="The most documents to print; 10 if you give none.")
+    ] = None,
     set: Overrides = None,
     json: Json = False,
     _quiet: Quiet = False,
@@ -35,9 +39,9 @@ def search(
     from keystone.runs.report.passages import Result, choose_passage, format_json, format_result
 
     _check_text("TEXT", text)
-    settings = make_config(None, set or [], None, Path("-"), folder).deepen(top)
+    settings = make_config(None, set or [], None, Path("-"), folder).deepen(top or 1)
     job = make_job(settings, open_index(folder), [Topic(TOPIC_ID, text)], CORES)
-    ranking = rank_narratives(job).top(top)
+    ranking = rank_narratives(job).top(top or PRINTED_DOCUMENTS)
     documents = job.store.get(ranking.docs)
     passages = (
         choose_passage(document, text, score)

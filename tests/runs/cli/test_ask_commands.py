@@ -56,6 +56,8 @@ def test_search_prints_as_many_documents_as_are_asked_for(index: Index, capsys: 
     few = ["retrieval.systems=[bm25]", "retrieval.depth=2", "fusion.depth=1", "answer.documents=1"]
     search(index.folder, QUESTION, top=4, set=few, json=True)
     assert len(read_json(capsys)["passages"]) == 4
+    search(index.folder, QUESTION, set=few, json=True)
+    assert len(read_json(capsys)["passages"]) == 1
 
 
 @pytest.mark.slow

@@ -45,6 +45,7 @@ def test_a_text_finds_documents_that_can_be_read(made: keystone.Index) -> None:
 def test_a_search_finds_as_many_documents_as_are_asked_for(made: keystone.Index) -> None:
     shallow = keystone.configure(retrieval={"depth": 1})
     assert len(keystone.search(made, "bees, lava, insects", shallow, k=np.int64(3))) == 3  # type: ignore[call-overload]
+    assert len(keystone.search(made, "bees, lava, insects", shallow)) == 1
     with pytest.raises(keystone.UserError, match=r"k: found 2\.5, expected the number"):
         keystone.search(made, "bees", k=2.5)  # type: ignore[call-overload]
 
