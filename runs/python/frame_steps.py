@@ -3,7 +3,7 @@
 A frame has a row for each query (`qid`, `query`), or for each document of each query (`docno`, `score`, `rank`, too).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -147,7 +147,8 @@ def _list_queries(frame: Any) -> list[Query]:
     queries = [Query(*row) for row in own[columns].itertuples(index=False, name=None)]
     if "qtranslations" not in frame.columns:
         return queries
-    return [replace(one, translations=pairs) for one, pairs in zip(queries, own["qtranslations"], strict=True)]
+    given = ((pairs if isinstance(pairs, Iterable) else ()) for pairs in own["qtranslations"])  # NaN stands for none
+    return [replace(one, translations=tuple(pairs)) for one, pairs in zip(queries, given, strict=True)]
 
 
 def _make_empty(frame: Any, names: tuple[str, ...]) -> Any:

@@ -137,6 +137,9 @@ def test_translations_go_from_topics_to_queries_and_into_their_search(index: Ind
     assert any(query.translations for query in queries)
     found = make(index, "decompose")(keystone.to_pandas(topics))
     assert _list_queries(found) == _list_queries(keystone.to_pandas(queries)) == queries
+    plain = keystone.decompose(index, [keystone.Topic("3", NARRATIVES["2"])])
+    together = pd.concat([keystone.to_pandas(queries), keystone.to_pandas(plain)])
+    assert _list_queries(together) == [*queries, *plain]
 
 
 def test_a_missing_column_is_an_error_of_pyterrier(index: Index) -> None:
