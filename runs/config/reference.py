@@ -37,7 +37,7 @@ keystone run run.yaml --set retrieval.depth=500
 
 A run is one YAML file. `--set KEY=VALUE` overrides it, and such options alone can replace it. The file overrides
 a [preset](run.md#presets). An unknown key or an impossible value is an error. `config.yaml` of a run directory has all
-keys, `model.key_env` only if you name it.
+keys, `model.key_env` only if you name it; systems leave out what `retrieval` gives them.
 
 These ten keys matter most: `track`, `queries.method`, `retrieval.systems`, `retrieval.depth`, `fusion.depth`,
 `rerank.method`, `grading.method`, `answer.method`, `answer.words` and `model`.
