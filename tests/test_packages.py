@@ -6,13 +6,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from keystone.fusion.methods import METHODS
 from keystone.indexing import plugins
-from keystone.indexing.corpora.forms import FORMATS
+from keystone.indexing.corpora.forms import FORMATS, list_forms
 from keystone.indexing.errors import UserError
 from keystone.retrieval.search import KINDS
 from keystone.runs.doctor.machine import TABLES, examine_packages
@@ -241,6 +242,15 @@ def test_two_packages_with_one_name_are_refused_and_other_rows_are_not(beside: P
         METHODS["same"]
     assert METHODS["other"] is METHODS["isr"]
     assert len(METHODS) == len(METHODS.own) + 2
+
+
+@pytest.mark.parametrize("content", [b"PK\3\4", tarfile.TarInfo("a").tobuf()], ids=["zip", "tar"])
+def test_a_format_of_a_package_may_be_an_archive_inside(content: bytes, beside: Path) -> None:
+    code = "from keystone.indexing.corpora.forms import FORMATS\nROW = FORMATS['folder']\n"
+    add_package(beside, "office", "[keystone.corpora]\ndocx = office:ROW\n", code)
+    (beside / "report.docx").write_bytes(content)
+    ((file,), unread) = list_forms(beside / "report.docx", "docx")
+    assert (file.form, unread) == ("docx", [])
 
 
 def test_an_unknown_group_is_a_problem(beside: Path) -> None:

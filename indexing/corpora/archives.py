@@ -53,8 +53,11 @@ def is_archive(file: Path) -> bool:
 
 
 def holds_archive(file: Path) -> bool:
-    """Whether a file has the name or the first bytes of an archive. Documents of office programs are zip files, too."""
-    return is_archive(file) or bool(_find_kind(file))
+    """Whether a file has the name of an archive or the first bytes of a tar file.
+
+    Those of a zip file do not count, because office documents and books have them, too.
+    """
+    return is_archive(file) or _find_kind(file) == "tar"
 
 
 def _find_kind(file: Path) -> str:

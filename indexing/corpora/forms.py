@@ -24,7 +24,7 @@ from keystone.indexing.corpora.folders import (
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import try_json
-from keystone.indexing.io.reading import DAMAGE, STDIN, hash_file, open_binary, read_byte_lines
+from keystone.indexing.io.reading import DAMAGE, hash_file, open_binary, read_byte_lines
 from keystone.indexing.plugins import OpenTable
 from keystone.indexing.types import Document
 
@@ -180,19 +180,18 @@ def _choose_corpus(folder: PurePath, files: Sequence[_Path], format: str) -> lis
     """The files without those beside the documents, if there is a data set that names its parts; else an empty list.
 
     BEIR has `corpus.jsonl` beside `queries.jsonl`. Its copies on hubs have files `corpus-*.parquet`, or a folder
-    `corpus`. Such a data set may be a folder below this one, too. MS MARCO has `collection.tsv` beside its queries.
+    `corpus`. Such a data set may be a folder below this one, too; there, only queries and judgments are left out.
+    MS MARCO has `collection.tsv` beside its queries.
     """
     if format not in ("arrow", "jsonl", "parquet", "tsv"):
         return []
     own = [file for file in files if FORMATS[format].names.fullmatch(strip_compression(file))]
-    parts = {file: set(_list_parts(file, folder)) for file in own}
-    homes = [{home for each in parts.values() for home, part in each if part == name} for name in ("corpus", "queries")]
+    parts = {file: set(_list_parts(file, folder)) for file in files}
+    homes = [{home for file in own for home, part in parts[file] if part == name} for name in ("corpus", "queries")]
     if sets := homes[0] & homes[1]:
-        return [
-            file
-            for file in files
-            if all((home, "corpus") in parts.get(file, ()) for home in sets if home in file.parents)
-        ]
+        beside = {(home, part) for home in sets for part in ("queries", "qrels")}
+        chosen = [file for file in own if (folder, "corpus") in parts[file]] if folder in sets else files
+        return [file for file in chosen if parts[file].isdisjoint(beside)]
     return [file for file in own if re.fullmatch(r"collection\.(tsv|csv)", strip_compression(file))]
 
 
@@ -215,12 +214,11 @@ def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Pa
 
     `UserError` if `given` is unknown, or if there is nothing to read.
     """
-    if path == STDIN:
-        raise UserError(f"{path}: is read several times, expected a file, or /dev/fd/0, whose content is kept")
     main = given or guess_format(path)
     _check_format(main)
     if main in LOCAL_FORMATS or not is_folder(path):
-        form = ARCHIVE if main not in LOCAL_FORMATS and archives.holds_archive(path) else main
+        is_archive = archives.is_archive if main in FORMATS.list_added() else archives.holds_archive
+        form = ARCHIVE if main not in LOCAL_FORMATS and is_archive(path) else main
         name = "" if form == ARCHIVE else name_documents(path, path)
         return [CorpusFile(file, name, form, given) for file in list_corpus_files(path, main)], []
     files = list_files(path, _ANY_NAME)

@@ -58,9 +58,9 @@ OWN_PIPE_PREFIXES = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
 
 
 def resolve_source(path: Path) -> Path:
-    """The file to read for a path: the file itself, or if the path is the process's own pipe, a copy of its content.
+    """The file to read for a path: the file itself, or a copy of what standard input or the process's own pipe holds.
 
-    A pipe can be read once, its copy as often as needed. `UserError` if the path leads to nothing, to a folder or to a
+    These can be read once, their copy as often as needed. `UserError` if the path leads to nothing, to a folder or to a
     device. `UserError` also for a named pipe, since perhaps nobody writes into it.
     """
     try:
@@ -69,10 +69,10 @@ def resolve_source(path: Path) -> Path:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise UserError(f"{str(path)!r}: cannot be read: {error}") from error
-    if stat.S_ISREG(mode):
+    if stat.S_ISREG(mode) and path != STDIN:
         return path
     is_own = stat.S_ISFIFO(mode) and str(path).startswith(OWN_PIPE_PREFIXES)
-    if is_own or (stat.S_ISSOCK(mode) and path == STDIN):
+    if is_own or (path == STDIN and (stat.S_ISREG(mode) or stat.S_ISSOCK(mode))):
         return Path(_copy_pipe(path).name)
     kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a named pipe"), (stat.S_ISCHR, "a device"))
     found = next((name for is_kind, name in kinds if is_kind(mode)), "no file")

@@ -16,7 +16,7 @@ import orjson
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.columns import choose_delimiter, name_columns
 from keystone.indexing.io.fields import find_names
-from keystone.indexing.io.reading import COMPRESSIONS, STDIN, read_text_lines
+from keystone.indexing.io.reading import COMPRESSIONS, read_text_lines
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank
 from keystone.runs.exchange.forms.scores import is_value
@@ -179,8 +179,6 @@ def convert(path: Path, out: Path, settings: ConversionSettings) -> Conversion:
     both cases, it writes no file.
     """
     target = get_form(settings.to, "--to")
-    if path == STDIN:
-        raise UserError(f"{path}: is read several times, expected a file")
     form = get_form(settings.source, "--from") if settings.source else recognise(path)
     content = form.read(path)
     if not (content.requests or content.answers or content.nuggets or content.scores):

@@ -134,6 +134,12 @@ PAGES = {"site/a.html": b"<title>A</title><p>text", "b.txt": b"text"}
             [],
             id="BEIR in a folder",
         ),
+        pytest.param(
+            {f"api/{part}/a.json": line(part) for part in ("corpus", "queries", "users")} | {"api/b.md": b"x"},
+            ["api/b.md", "corpus", "users"],
+            [],
+            id="what is beside BEIR in a folder",
+        ),
     ],
 )
 def test_each_file_of_a_folder_is_read_by_its_own_form(
@@ -158,7 +164,7 @@ PACKED: dict[str, Callable[[Mapping[str, bytes]], bytes]] = {
 }
 
 
-RENAMED = {"c": tar, "c.gz": PACKED["c.tar.gz"], "c.jsonl.zst": PACKED["c.tar.zst"], "c.bin": pack_zip}
+RENAMED = {"c": tar, "c.gz": PACKED["c.tar.gz"], "c.jsonl.zst": PACKED["c.tar.zst"]}
 """Archives whose names do not tell what they are."""
 
 

@@ -85,11 +85,6 @@ def test_the_key_has_the_name_of_a_table_that_names_its_rows(
     assert (first != other) == named
 
 
-def test_standard_input_is_refused_for_a_corpus_which_is_read_several_times() -> None:
-    with pytest.raises(UserError, match="/dev/stdin: is read several times, expected a file, or /dev/fd/0"):
-        make_corpus_key(Path("/dev/stdin"), "jsonl")
-
-
 @pytest.mark.parametrize(
     "names",
     [

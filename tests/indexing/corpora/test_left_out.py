@@ -116,7 +116,7 @@ def test_objects_in_any_layout_are_documents(tmp_path: Path, text: str) -> None:
     assert [(document.id, document.text) for document in read_corpus(tmp_path / "c.json")] == [("a", "x"), ("b", "y")]
 
 
-@pytest.mark.parametrize("text", ["WARC/1.0\r\n", "%PDF-1.4\n", "<mediawiki><page/></mediawiki>"])
+@pytest.mark.parametrize("text", ["WARC/1.0\r\n", "%PDF-1.4\n", "PK\3\4docx", "<mediawiki><page/></mediawiki>"])
 def test_a_file_of_an_unknown_format_is_one_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "c.x").write_text(text)
     with pytest.raises(UserError, match=r"c\.x: found .*, expected a known format, or --format with one of arrow"):

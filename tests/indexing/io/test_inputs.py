@@ -117,11 +117,13 @@ def test_a_path_that_is_no_file_is_refused_at_once(tmp_path: Path, read: Any, ki
 PIPED = """
 import sys
 from pathlib import Path
+from keystone.indexing.corpora.forms import make_corpus_key
 from keystone.indexing.io.reading import hash_file, read_bytes
 from keystone.runs.trec.topics import read_topics
 from keystone.runs.track_rules import TRACKS, set_topic_limits
 path = Path(sys.argv[1])
 assert read_bytes(path).size == read_bytes(path).size > 0
+assert make_corpus_key(path, None) == make_corpus_key(path, None)
 for _ in range(3):
     topics = read_topics(path)
     print(len(topics), hash_file(path)[:8], len(set_topic_limits(TRACKS["ragtime26"], topics).limits))
@@ -137,6 +139,16 @@ def test_a_pipe_is_read_once_and_can_be_opened_often(name: str) -> None:
     assert len({digest for _, digest, _ in counts}) == 1
 
 
+def test_standard_input_from_a_file_goes_on_where_it_was_read_before(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"id": n, "title": "bees"}) + "\n" for n in "123"))
+    with (tmp_path / "t.jsonl").open("rb", buffering=0) as source:
+        source.readline()
+        shown = programs.run(
+            [sys.executable, "-c", PIPED, "/dev/stdin"], stdin=source, capture_output=True, text=True, check=True
+        )
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == ["2"] * 3
+
+
 def test_commands_take_pipes_of_a_shell(tmp_path: Path) -> None:
     write_topics(tmp_path / "t.jsonl")
     write_corpus(tmp_path / "c.jsonl")
@@ -148,8 +160,9 @@ def test_commands_take_pipes_of_a_shell(tmp_path: Path) -> None:
         "evaluate <(cat r.trec) --qrels <(cat q.txt) -m P@1",
         "index <(cat c.jsonl) --out i --no-dense -q",
         "index <(cat c.jsonl) --out i --no-dense -q",
+        "convert /dev/stdin r.jsonl --to requests < <(cat r.trec)",
     ]
-    expected = ["valid for rag25: 0 errors", "1.0000", "9 documents", "9 documents, already indexed"]
+    expected = ["valid for rag25: 0 errors", "1.0000", "9 documents", "9 documents, already indexed", "r.jsonl"]
     for command, line in zip(commands, expected, strict=True):
         shown = programs.run(
             ["bash", "-c", f"exec {sys.executable} -m keystone.runs.cli.main {command}"],
