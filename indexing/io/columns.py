@@ -78,13 +78,13 @@ def name_columns(values: Sequence[str], layout: Layout) -> list[str] | None:
 
     Of two columns, one may have a name that is not known: a word behind a name of ids or texts, or letters before one
     of texts. Of more, one must be known, if it is that of ids in the first column, or if all are single words. The
-    first column may also have a name that only reads as one of ids, of two columns if the other name is a word.
+    first column may also have a name that only reads as one of ids, if another name is known or all others are words.
     """
     known = set(find_names(values, [*layout.ids, *layout.texts, *layout.others]))
     if not values or not all(map(str.isprintable, values)):
         return None
     name, *others = values
-    are_names = len(values) > 2 or " " in name or all(other in known or len(other.split()) == 1 for other in others)
+    are_names = " " in name or not known.isdisjoint(others) or all(len(other.split()) == 1 for other in others)
     if others and are_names and reads_as_id(name) and not find_names(values, layout.ids):
         return [layout.ids[0], *(others if known or len(others) > 1 else layout.texts[:1])]
     are_words = all(_NAME.fullmatch(value.strip()) for value in values)

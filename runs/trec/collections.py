@@ -41,7 +41,8 @@ def names_columns(line: str) -> bool:
         return True
     columns = line.strip().split(choose_delimiter(line)) if re.search("[\t,;]", line) else line.split()
     found = name_columns([column.strip('" ') for column in columns], _LAYOUT)
-    return len(columns) > 2 and found is not None and bool(find_names(found, (*DOCUMENT_NAMES, *GRADE_NAMES)))
+    known = find_names(found or (), (*QUERY_NAMES, *DOCUMENT_NAMES, *GRADE_NAMES))
+    return len(columns) > 2 and len(known) > 1
 
 
 def read_judgment_bytes(path: Path) -> Bytes:

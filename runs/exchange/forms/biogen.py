@@ -21,6 +21,8 @@ from keystone.runs.track_rules import CONTRADICTED, DEFAULT_TEAM, EXISTING, SUPP
 
 BRACKETS = re.compile(r"\s*\[([^\[\]]*)\]")
 """What may be a list of PMIDs in the text of an answer of 2024."""
+_PMID = re.compile(r"\APMIDs?:?", re.IGNORECASE)
+"""What stands before PMIDs in some lists."""
 STOPS = ".!?:"
 OUTSIDE = "citations outside of sentences"
 METADATA = ("metadata", "meta_data")
@@ -66,7 +68,8 @@ def _split_answer(text: str, references: Sequence[str], lost: Counter[str]) -> t
     known = frozenset(references)
 
     def list_ids(match: re.Match[str]) -> list[str] | None:
-        names = [name for part in re.split("[,;]", match[1]) if (name := part.strip())]
+        parts = re.split(r"[,;\s]+", match[1])
+        names = [name for part in parts if (name := part if part in known else _PMID.sub("", part))]
         return names if all(name.isdecimal() or name in known for name in names) else None
 
     found = []

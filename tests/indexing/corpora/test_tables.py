@@ -211,6 +211,9 @@ def test_the_queries_beside_a_collection_are_no_documents(tmp_path: Path) -> Non
         pytest.param(
             "D1\thttps://a.b\tText\tBees\n", ["D1"], [], id="a title that is a name of texts, without a header"
         ),
+        pytest.param(
+            "wiki-id\thttps://a.b\tOf bees\tBees hum\n", ["wiki-id"], [], id="an id that reads as a name of ids"
+        ),
     ],
 )
 def test_one_known_name_makes_a_header(tmp_path: Path, text: str, ids: list[str], left_out: list[str]) -> None:

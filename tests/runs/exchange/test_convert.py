@@ -369,6 +369,26 @@ def test_other_brackets_of_biogen_2024_stay_in_the_text(tmp_path: Path) -> None:
     assert content.unread == {"citations outside of sentences": 1}
 
 
+@pytest.mark.parametrize(
+    ("cited", "found"),
+    [
+        ("PMID: 123", ["123"]),
+        ("PMID:123, pmid 456; PMID789", ["123", "456", "789"]),
+        ("PMIDs: 123 456", ["123", "456"]),
+        ("123 PMC4", ["123", "PMC4"]),
+        ("PMID:7", ["PMID:7"]),
+        ("123 to 456", []),
+    ],
+)
+def test_lists_of_pmids_of_biogen_2024_are_read(tmp_path: Path, cited: str, found: list[str]) -> None:
+    path = tmp_path / "in"
+    result = {"topic_id": 5, "answer": f"Risk fell [{cited}].", "references": ["PMC4", "PMID:7"]}
+    path.write_text(json.dumps({"team_id": "t", "results": [result]}))
+    (sentence,) = FORMS["biogen24"].read(path).answers[0].sentences
+    assert [one.doc_id for one in sentence.citations] == found
+    assert sentence.text == ("Risk fell." if found else f"Risk fell [{cited}].")
+
+
 def test_unread_keys_are_counted_by_their_path() -> None:
     record = {"a": 1, "b": [{"c": 1, "d": [1, 2]}, {"c": None, "d": {}}, 5], "e": {"f": 1, "g": ""}}
     assert count_unread([record, record], ["a", "b[].c", "e.x"]) == {"b[].d": 2, "b[]": 2, "e.f": 2}

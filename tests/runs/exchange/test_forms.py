@@ -59,6 +59,7 @@ def test_a_form_is_recognised_and_written_as_its_tool_writes_it(name: str, tmp_p
         ("1 Q0 a 2 1 j\n1 Q0 b 2 0 j\n", "qrels"),
         ("1 my-model a 3\n1 my-model b 0\n2 my-model a 1\n", "qrels"),
         ("r GRADE t1 3\nr GRADE all 3\n", "leaderboard"),
+        ("r relevance all true\nr relevance t1 true\n", "leaderboard"),
         ("query-id\tcorpus-id\tscore\n1\ta\t2\n", "qrels"),
         ("1 Q0 a 1 2 r\n1 Q0 b 2 1 r\n2 Q0 a 1 2 r\n", "run"),
         ("1\tbees\n", "topics-tsv"),
