@@ -8,7 +8,7 @@ _MARKS = (
     "\u09d7\u0c00-\u0c04\u0c3c\u0c3e-\u0c56\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 )
 """Accents, and the vowel signs of Arabic, Devanagari, Bengali, Telugu and Thai, which `re` takes for no letters."""
-_REST = rf"[^\W_]*(?:[{_MARKS}]+[^\W_]*)*"
+_REST = rf"[^\W_]*(?:[{_MARKS}][^\W_]*)*"
 
 WORD = re.compile(rf"[^\W\d_]{_REST}(?:['\u2019-][^\W_]{_REST})*")
 """A word begins with a letter, and may hold marks, digits, apostrophes and hyphens."""

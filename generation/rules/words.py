@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from unicodedata import normalize
 
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.types import Document, Span
@@ -34,7 +35,7 @@ def find_names(text: str) -> set[str]:
     Each word with a capital is one, unless the sentence begins with it. Words with a digit, an underscore or a capital
     inside are names everywhere.
     """
-    words = _WORD.findall(text)
+    words = _list_words(text)
     names = (word for place, word in enumerate(words) if (place and word[0].isupper()) or _FORMAL.match(word))
     return {_fold(name) for name in names if len(name) > 1}
 
@@ -42,13 +43,18 @@ def find_names(text: str) -> set[str]:
 @lru_cache(MOST_KEPT_TEXTS)
 def find_word_forms(text: str) -> frozenset[str]:
     """Find all words of a text in the form of `find_names`."""
-    return frozenset(map(_fold, _WORD.findall(text)))
+    return frozenset(map(_fold, _list_words(text)))
 
 
 def find_terms(text: str) -> frozenset[str]:
     """Find the terms of a text: stems of its content words, numbers, and formal words in whole."""
-    formal = {_fold(word) for word in _WORD.findall(text) if _FORMAL.match(word)}
+    formal = {_fold(word) for word in _list_words(text) if _FORMAL.match(word)}
     return frozenset(find_stems(text) | find_numbers(text) | formal)
+
+
+def _list_words(text: str) -> list[str]:
+    """The words of a text with composed accents (NFC), so that both spellings of a letter agree."""
+    return _WORD.findall(normalize("NFC", text))
 
 
 def _fold(word: str) -> str:

@@ -22,8 +22,11 @@ SUFFIXES = (".txt", ".md", ".markdown", *PAGES)
 LONGEST_PARSED = 1000
 """The characters of a heading whose emphasis, links and code are read; a longer one stays as it is."""
 
-_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
-"""Settings before the text, as generators of sites have them; CommonMark would read them as a heading."""
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?=[ \t]*\S).*?^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+"""Settings before the text, as generators of sites have them; CommonMark would read them as a heading.
+
+A rule before a blank line begins none.
+"""
 
 
 def read(file: Path, name: str, report: Report = stop, main: bool = True) -> Iterator[Document]:

@@ -326,6 +326,9 @@ def test_numbers_and_names_are_found() -> None:
         pytest.param("The queen of Rome lays eggs.", "The queen lays eggs.", "partial", id="a name is missing"),
         pytest.param("Volcanoes erupt in winter.", "The queen lays eggs.", "none", id="nothing of it"),
         pytest.param("Volcanoes erupt in winter.", "", "none", id="no source"),
+        pytest.param(
+            "The queen of Schro\u0308dinger lays eggs.", "Schr\u00f6dinger's queen lays eggs.", "full", id="spellings"
+        ),
     ],
 )
 def test_support_is_rated(sentence: str, source: str, support: str) -> None:

@@ -146,6 +146,7 @@ def test_sgml_keeps_cdata_and_brackets_that_open_no_tag() -> None:
         pytest.param("Title\n=====\n\nPart\n---\n", ["Title", "Part"], id="underlined headings"),
         pytest.param("# **B** `c` [l](u) &amp; ![p](i) <b>x</b> \\*", ["B c l & p x *"], id="text without marks"),
         pytest.param("---\ntitle: X\nby: y\n---\n\n# Z", ["Z"], id="settings before the text"),
+        pytest.param("---\n\nx\n\n# A\n\n---\n\n# B", ["A", "B"], id="a rule before the text"),
         pytest.param("#\n\n## a ##\n\n#no", ["a"], id="an empty one, closing marks, and none"),
         pytest.param("# " + "*a " * 1000, [" ".join(["*a"] * 1000)], id="a very long one stays as it is"),
     ],

@@ -44,6 +44,8 @@ def read(reader: Callable[[str], list[Block]], text: str) -> list[str]:
         pytest.param("-5 degrees\n*a* b\n1.5 c", ["0 -5 degrees\n*a* b\n1.5 c"], id="no items"),
         pytest.param("# A\r\nx\r\n", ["1# A", "0 x"], id="line ends of Windows"),
         pytest.param("---\na: b\n---\n# A\nx", ["0 ---\na: b\n---", "1# A", "0 x"], id="settings before the text"),
+        pytest.param("---\r\na: b\r\n---\r\n# A", ["0 ---\r\na: b\r\n---", "1# A"], id="settings of Windows"),
+        pytest.param("---\n \nx\n\n# A\n\n---\n\ny", ["0 x", "1# A", "0 y"], id="a rule is no beginning of settings"),
     ],
 )
 def test_markdown(text: str, expected: list[str]) -> None:
