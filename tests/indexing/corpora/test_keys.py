@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from keystone.indexing.corpora.corpus import make_corpus_key, read_corpus
-from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.errors import BadRecord
 from keystone.indexing.types import Document
 
 Record = dict[str, Any]
