@@ -186,6 +186,7 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
 
     The file is locked first, so that no other process appends to it. If it holds answers of another run, other settings
     or another index, `UserError` names the file and the line. Only then is a last line removed that was cut off.
+    Without a file, the costs of an earlier one are removed.
     """
     if out is None:
         yield AnswerFile(None, sys.stdout.buffer)
@@ -194,6 +195,7 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
         raise UserError(f"{out}: answers are written as they come: expected a name without {out.suffix}")
     if out.exists() and not out.is_file():
         raise UserError(f"{out}: is no file, expected the name of a file to write or to continue")
+    is_new = not out.exists()
     with _open(out) as content:
         try:
             lock_file(content.fileno())
@@ -217,12 +219,19 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
             else:
                 note.truncate(0)
                 try:
+                    if is_new and not whole:
+                        name_costs(out).unlink(missing_ok=True)
                     _append(note, describe_origin(job))
                 except OSError as error:
                     raise NotWritten(out, reason_of(error)) from error
             content.truncate(content.tell() - len(cut))
             done = {topic: number for number, (topic, _) in enumerate(answered, start=1)}
             yield AnswerFile(out, content, note, done, digests)
+
+
+def name_costs(out: Path) -> Path:
+    """Name the file beside the answers `out` that holds the costs of their calls under a budget."""
+    return out.with_name(f".{out.name}.costs")
 
 
 OWN_KEYS = {"track", "team_id", "run_id", "run_desc", "ranking", "segments_per_document"}
@@ -308,12 +317,16 @@ def _split_lines(content: bytes) -> tuple[list[bytes], bytes]:
 
 
 def answer_to_file(
-    config: RunConfig, out: Path | None, threads: int = 1, progress: Progress = silent
+    config: RunConfig,
+    out: Path | None,
+    threads: int = 1,
+    progress: Progress = silent,
+    note: Callable[[str], None] = lambda _: None,
 ) -> list[Fallback]:
     """Answer the configuration's topics to a file or to standard output. Answers that the file has already are kept.
 
-    Topics of a pipe are answered as they come; topics of a file are all read first. Returns the fallbacks. `UserError`
-    if the configuration asks for no answers.
+    Topics of a pipe are answered as they come; topics of a file are all read first. `note` is told if a budget has no
+    topic left to pay for. Returns the fallbacks. `UserError` if the configuration asks for no answers.
     """
     if not config.has_answers:
         raise UserError("found track: none or answer.method: none, expected a track and a method of answers")
@@ -321,7 +334,7 @@ def answer_to_file(
     topics = None if piped else read_topics(config.topics)
     job = open_job(config, threads, progress, topics or [])
     missed: list[Fallback] = []
-    costs = None if out is None else out.with_name(f".{out.name}.costs")
+    costs = None if out is None else name_costs(out)
     with open_answer_file(out, job) as file, open_model_runner(config, config.out, costs=costs) as run_with_model:
 
         def write(topic: Topic, record: dict[str, Any], fallbacks: list[Fallback]) -> None:
@@ -333,6 +346,8 @@ def answer_to_file(
             answer_topics(job, _skip_answered(coming, file), None, run_with_model, write)
         else:
             left = list(_skip_answered(topics, file))
+            if not left and config.model and config.model.budget:
+                note(f"{out}: answers all topics, and model.budget pays only for those without an answer: {REMEDY}")
             answer_topics(job, left, len(left), run_with_model, write)
     return missed
 

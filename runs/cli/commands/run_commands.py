@@ -169,7 +169,10 @@ def answer(
     with progress_bars(quiet) as progress:
         settings = make_config(config, set or [], preset, topics, index)
         check_run_outputs(settings, [name_config(config)], {"--out": out})
-        missed = answer_to_file(settings, out, threads, progress)
+        notes = list[str]()
+        missed = answer_to_file(settings, out, threads, progress, notes.append)
+    for line in notes if not quiet else []:
+        say(line, err=True)
     for fallback in missed if not quiet else []:
         say(f"{fallback.topic_id}: {fallback.step}: {fallback.reason}", err=True)
 

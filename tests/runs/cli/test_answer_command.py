@@ -37,8 +37,11 @@ DEADLINE_S = 240
 LINES = [json.dumps({"id": name, "title": text}).encode() + b"\n" for name, text in NARRATIVES.items()]
 
 
-def answer(index: Index, topics: Path, out: Path, *changes: str) -> None:
-    answer_to_file(make_config(None, list(changes), None, topics, index.folder), out, threads=2)
+def answer(index: Index, topics: Path, out: Path, *changes: str) -> list[str]:
+    """Answer topics to a file; returns the notes."""
+    notes = list[str]()
+    answer_to_file(make_config(None, list(changes), None, topics, index.folder), out, threads=2, note=notes.append)
+    return notes
 
 
 def line_from(process: "subprocess.Popen[bytes]") -> bytes:
@@ -181,18 +184,26 @@ def test_a_budget_belongs_to_the_answer_file_and_may_be_raised(index: Index, tmp
     with serving(model=say) as server:
         model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
         settings = (model, "queries.method=model", "answer.method=retrieval", f"out={tmp_path / 'out'}")
-        answer(index, topics, out, *settings, "model.budget={calls: 1}")
+        assert not answer(index, topics, out, *settings, "model.budget={calls: 1}")
         assert len(server.requests) == 1
         assert (tmp_path / ".answers.jsonl.costs").exists()
         assert not (tmp_path / "out/costs.jsonl").exists()
+        (told,) = answer(index, topics, out, *settings, "model.budget={calls: 1000}")
+        assert "answers all topics, and model.budget pays only for those without an answer" in told
+        assert len(server.requests) == 1
         first, *others = note.read_bytes().splitlines(keepends=True)
         made = orjson.loads(first)
         made["model"][1]["budget"] = {"calls": 1}
         note.write_bytes(b"".join([orjson.dumps(made) + b"\n", *others[:1]]))  # as older versions wrote it
         out.write_bytes(out.read_bytes().splitlines(keepends=True)[0])
-        answer(index, topics, out, *settings, "model.budget={calls: 1000}")
-        assert len(server.requests) > 1
-    assert sorted(map(topic_of, out.read_bytes().splitlines())) == sorted(NARRATIVES)
+        assert not answer(index, topics, out, *settings, "model.budget={calls: 1000}")
+        asked = len(server.requests)
+        assert asked > 1
+        answers = out.read_bytes()
+        out.unlink()
+        answer(index, topics, out, *settings[:-1], f"out={tmp_path / 'anew'}", "model.budget={calls: 1}")
+        assert len(server.requests) == asked + 1, "the costs of a removed file are removed"
+    assert sorted(map(topic_of, answers.splitlines())) == sorted(NARRATIVES)
 
 
 def test_a_file_is_not_changed_while_another_process_writes(answered: Path, index: Index, tmp_path: Path) -> None:
