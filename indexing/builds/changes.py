@@ -18,6 +18,7 @@ import orjson
 from numpy.typing import NDArray
 
 from keystone.indexing.builds.index import (
+    OF_PASSAGES,
     PARTS,
     check_recall,
     count_segments,
@@ -226,8 +227,11 @@ def read_documents(store: Store, rows: NDArray[np.integer[Any]]) -> Iterator[Doc
 def holds_beginnings(index: Index) -> bool:
     """Tell whether the impacts and PLAID of an index of passages are those of the beginnings of documents.
 
-    An older version has made them so if runs embed what they find: it left out the file of passages.
+    An older version has made them so if runs embed what they find: it left out the file of passages. In OpenSearch, the
+    description tells it.
     """
+    if index.at:
+        return index.passages and index.faiss is None and OF_PASSAGES not in read_description(index)
     return index.passages and not index.offsets.exists()
 
 
@@ -275,7 +279,8 @@ def change_parts(
     impacts = {name: one.weights for name, one in settings.impacts.items()}
     plaid = {name: one.made_by for name, one in settings.plaid.items()}
     kind = [settings.faiss, settings.recall]
-    key = digest(["parts", older.key, added, impacts, kind, sorted(drop), *([plaid] if plaid else [])])
+    mark = [OF_PASSAGES] if holds_beginnings(older) and (impacts or plaid) else []
+    key = digest(["parts", older.key, added, impacts, kind, sorted(drop), *([plaid] if plaid else []), *mark])
     with replace_index(out, older, key, (*PARTS, "*.sqlite", *SETS), settings) as (folder, engine):
         if not (folder / "index.json").exists():
             _share_files(older, folder, drop)

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 
 PARTS = ("store", "lucene", "postings", "languages", "dense.faiss", "dense-*.faiss", "passages.npy", "index.json")
 """The files of a complete index folder; `index.json` alone if another engine holds the rest."""
+OF_PASSAGES = "sets of passages"
+"""What marks an index with impacts or PLAID of passages, and no vectors: in its key, and in OpenSearch's description.
+
+Without the mark, these sets hold the beginnings of documents: an older version made them so.
+"""
 
 
 def build_index(
@@ -89,6 +94,9 @@ def build_index(
         if opensearch:
             raise UserError("found --plaid with --opensearch, which holds no PLAID index; expected one of them")
         made_of.append(["plaid", {name: one.made_by for name, one in settings.plaid.items()}])
+    has_vectors = faiss is not None and bool(embedding or settings.vectors)
+    is_marked = bool(settings.passages and not has_vectors and (settings.impacts or settings.plaid))
+    made_of += [OF_PASSAGES] if is_marked else []
     key, passages_key = digest(made_of), digest([*made_of, "passages"])
     keys = [key, passages_key] if settings.passages is None else [passages_key if settings.passages else key]
     at = opensearch.place.at if opensearch else {}
@@ -121,7 +129,7 @@ def build_index(
             rows: dict[str, RowImpacts] = {}
             if opensearch:
                 rows = encode_impact_sets(store, settings, folder, effort)
-                made |= describe_impacts(settings)
+                made |= describe_impacts(settings) | ({OF_PASSAGES: True} if is_marked else {})
             else:
                 made |= write_impact_sets(store, settings, folder, effort)
                 made |= write_plaid_sets(store, settings, folder, effort)

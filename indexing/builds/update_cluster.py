@@ -12,6 +12,7 @@ import orjson
 from keystone.indexing.builds.changes import (
     CHANGED,
     change_segments,
+    holds_beginnings,
     make_updated_key,
     open_documents,
     read_description,
@@ -69,7 +70,8 @@ def fill_cluster(
     meta["cut"] = max(0, older.cut - _count_cut(older, gone)) + made["cut"]
     added = None
     if store:
-        rows = encode_impact_sets(store, settings, folder, effort)
+        passages = older.passages and not holds_beginnings(older)  # as the impacts of documents that stay
+        rows = encode_impact_sets(store, replace(settings, passages=passages), folder, effort)
         added = Upload(target, meta, store, shards, folder / "sent", offsets=offsets, first=first, impacts=rows)
     stage(
         folder, NUMBERS,

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from keystone.indexing.impacts import RowImpacts, open_impact_encoder, settle_im
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.opensearch.build import adopt_loaded
 from keystone.indexing.opensearch.cluster import place_of
+from keystone.indexing.opensearch.index import Target
 from keystone.retrieval.backends import open_impacts, open_store
-from tests.support.indexes.small_corpus import CORPUS, write_topics
+from tests.support.indexes.small_corpus import CORPUS, write_corpus, write_long_corpus, write_topics
 from tests.support.models.checkpoints import find_splade
 from tests.support.mutation import FUZZ_CASES
 from tests.support.runs.command_line import keystone
@@ -113,6 +115,20 @@ def test_an_update_of_the_cluster_encodes_what_is_new(folder: Path, server: Clus
     lines = (folder / "corpus.jsonl").read_text().splitlines(keepends=True)[2:290]
     (tmp_path / "whole.jsonl").write_text("".join(lines) + changed.read_text())
     fresh, _ = build_index(tmp_path / "whole.jsonl", tmp_path / "fresh", BuildSettings(embedding=None, impacts=impacts))
+    assert search(updated, tokens=1000) == search(fresh, tokens=1000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("passages", [False, True])
+def test_an_update_encodes_the_same_texts_as_the_load(server: Cluster, tmp_path: Path, passages: bool) -> None:
+    """An older version loaded the impacts of the beginnings of documents for an index of passages."""
+    settings = BuildSettings(embedding=None, passages=passages, impacts={"splade": settle_impacts(str(find_splade()))})
+    corpus, place = write_corpus(tmp_path / "corpus.jsonl"), place_of(f"{server.url}/texts-{passages}".lower())
+    build_index(corpus, tmp_path / "index", replace(settings, opensearch=Target(place)))
+    description = tmp_path / "index/index.json"
+    description.write_text(json.dumps({**json.loads(description.read_text()), "passages": True}))
+    updated, _ = update_index(tmp_path / "index", [write_long_corpus(tmp_path / "long.jsonl")])
+    fresh, _ = build_index(tmp_path / "long.jsonl", tmp_path / "fresh", settings)
     assert search(updated, tokens=1000) == search(fresh, tokens=1000)
 
 

@@ -10,13 +10,14 @@ import pytest
 
 from keystone.indexing.builds import changes
 from keystone.indexing.builds.changes import change_parts
-from keystone.indexing.builds.index import build_index, remove_shards
+from keystone.indexing.builds.index import OF_PASSAGES, build_index, remove_shards
 from keystone.indexing.builds.settings import BuildSettings, Kind
 from keystone.indexing.builds.update import update_index
 from keystone.indexing.errors import NotWritten, UserError
 from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.index import ImpactSet, Index, open_index
 from keystone.indexing.io import staged
+from keystone.indexing.io.json_values import digest
 from keystone.indexing.types import Embedding
 from keystone.indexing.vectors.embed import settle_embedding
 from tests.support.indexes.small_corpus import write_corpus, write_long_corpus
@@ -90,6 +91,19 @@ def test_impacts_of_a_pool_of_passages_are_those_of_passages(models: Path, tmp_p
     assert read_impacts(made["documents"]) != expected
     added = change_parts(tmp_path / "pool", BuildSettings(vectors=sets.vectors))
     assert (read_impacts(added), added.vectors["a"].passages) == (expected, True)
+
+
+def test_an_older_index_with_impacts_of_beginnings_is_another_index(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    pool = BuildSettings(passages=True, faiss=None, impacts=settle(models).impacts)
+    with monkeypatch.context() as older:
+        own = "keystone.indexing.builds.index.digest"
+        older.setattr(own, lambda value: digest([one for one in value if one != OF_PASSAGES]))
+        build_index(corpus, tmp_path / "index", pool)
+    with pytest.raises(UserError, match="holds an index of another corpus or other settings"):
+        build_index(corpus, tmp_path / "index", pool)
 
 
 def test_impacts_of_beginnings_in_an_index_of_passages_are_made_anew(models: Path, tmp_path: Path) -> None:
