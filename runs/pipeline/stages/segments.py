@@ -33,7 +33,7 @@ from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import Run, make_run
 
 UNCHOSEN_ROWS = 100
-"""The rows of a narrative whose scores no mixture fits."""
+"""The most rows of a narrative whose scores no mixture fits. Of a budget, it has its even share at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,10 @@ def choose_depths(values: Values, ranking: Rankings) -> list[DepthRecord]:
     keeps_set, counts_grades = _keeps_set(config), GRADES_FILE in _list_score_files(config)
     found = [None] * len(ranking) if keeps_set else _find_probabilities(values, ranking)
     rankings = [ranking.of(i) for i in range(len(ranking))]
+    share = UNCHOSEN_ROWS if choice.budget is None else choice.budget // max(1, len(ranking))
+    unchosen = min(UNCHOSEN_ROWS, share)
     fixed = [
-        config.fusion.depths.get(topic_id, UNCHOSEN_ROWS if p is None else None)
+        config.fusion.depths.get(topic_id, unchosen if p is None else None)
         for topic_id, p in zip(ranking.query_ids, found, strict=True)
     ]
     taken = sum(min(rows, len(own)) for rows, own in zip(fixed, rankings, strict=True) if rows is not None)
@@ -121,7 +123,7 @@ def choose_depths(values: Values, ranking: Rankings) -> list[DepthRecord]:
         elif keeps_set:
             records.append(DepthRecord(topic_id, len(own), len(own), f"grading.select: {config.grading.select}"))
         elif p is None:
-            rows = min(UNCHOSEN_ROWS, len(own))
+            rows = min(unchosen, len(own))
             records.append(DepthRecord(topic_id, rows, len(own), "no mixture fits its scores"))
         else:
             why, last = f"{_name_goal(choice)}, by {source}", float(p[rows - 1]) if rows else None

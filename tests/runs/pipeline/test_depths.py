@@ -62,15 +62,26 @@ def rank_rows(*rows: int) -> Rankings:
     return Rankings(tuple(str(place) for place in range(1, len(rows) + 1)), offsets_of(rows), docs, scores)
 
 
-def test_a_budget_of_rows_holds_for_all_narratives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One narrative has a depth of its own, and the scores of one fit no mixture."""
-    found = iter([None, np.linspace(0.9, 0.5, 120), np.linspace(0.8, 0.4, 120)])
+@pytest.mark.parametrize(
+    ("fits", "budget", "depths", "rows"),
+    [
+        ([False, True, True], 130, "{'2': 20}", [43, 20, 67]),
+        ([False, True, True], 900, "{'2': 20}", [100, 20, 120]),
+        ([False, False, *[True] * 18], 200, "{}", [10] * 20),
+        ([False] * 3, 2, "{}", [0] * 3),
+    ],
+)
+def test_a_budget_of_rows_holds_for_all_narratives(
+    fits: list[bool], budget: int, depths: str, rows: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One narrative has a depth of its own, and one whose scores fit no mixture has its even share at most."""
+    found = (np.linspace(0.9, 0.4, 120) if fit else None for fit in fits)
     monkeypatch.setattr("keystone.fusion.depth.separate_scores", lambda _scores: next(found))
     settings = ["run_id=r", "index=i", "topics=t", "track=rag26"]
-    chosen = ["fusion.depth={choose: expected, budget: 130}", "fusion.depths={'2': 20}"]
+    chosen = [f"fusion.depth={{choose: expected, budget: {budget}}}", f"fusion.depths={depths}"]
     values: Any = SimpleNamespace(job=SimpleNamespace(config=read_config(None, [*settings, *chosen])))
-    records = segments.choose_depths(values, rank_rows(120, 120, 120))
-    assert [one.rows for one in records] == [100, 20, 10]
+    records = segments.choose_depths(values, rank_rows(*[120] * len(fits)))
+    assert [one.rows for one in records] == rows
 
 
 def test_the_ranking_after_research_has_the_depth_of_its_narrative() -> None:
