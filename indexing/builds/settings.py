@@ -146,4 +146,5 @@ def settle_vectors(value: Any, url: str | None, note: Callable[[str], None], whe
     from keystone.indexing.vectors.embed import settle_embedding
 
     is_here = value["model"] in EMBEDDED or "backend" in value or Path(value["model"]).is_dir()
-    return settle_embedding(Embedding(**{"url": None if is_here else url, **value}), value.keys(), note)
+    names = "the set's query_prefix", "passage_prefix"
+    return settle_embedding(Embedding(**{"url": None if is_here else url, **value}), value.keys(), note, names)

@@ -77,13 +77,18 @@ def load_model(embedding: Embedding) -> Embedder:
     return open_encoder(embedding)
 
 
-def settle_embedding(given: Embedding, named: Collection[str], note: Callable[[str], None]) -> Embedding:
+def settle_embedding(
+    given: Embedding,
+    named: Collection[str],
+    note: Callable[[str], None],
+    names: tuple[str, str] = ("--query-prefix", "--passage-prefix"),
+) -> Embedding:
     """Fill in what the files of a model on this machine say: each prefix unless it is given, place and digest.
 
     `named` has the names of the fields that are given, `query_prefix` and `passage_prefix` among them. `note` receives
     a message if neither prefix is given, and nobody knows which the model needs, or nobody puts known ones before texts
-    for a URL. The embedded model in floating point and one at a URL stay as they are. `UserError` as from
-    `read_checkpoint`, and for a backend that cannot run the model.
+    for a URL. The message tells the `names` of what gives them. The embedded model in floating point and one at a URL
+    stay as they are. `UserError` as from `read_checkpoint`, and for a backend that cannot run the model.
     """
     if given.backend not in (None, VLLM):
         raise UserError(f"embedding model: found the backend {given.backend!r}, expected {VLLM}")
@@ -100,7 +105,7 @@ def settle_embedding(given: Embedding, named: Collection[str], note: Callable[[s
     is_named = not {"query_prefix", "passage_prefix"}.isdisjoint(named)
     if given.url:
         known = find_known_prefixes(given.model) or ("", "")
-        options = (f"--{side}-prefix {text!r}" for side, text in zip(("query", "passage"), known, strict=True) if text)
+        options = (f"{name} {text!r}" for name, text in zip(names, known, strict=True) if text)
         if any(known) and not is_named:
             note(
                 f"{given.label}: nothing stands before its texts at a URL; unless the server adds what the model "
@@ -114,7 +119,7 @@ def settle_embedding(given: Embedding, named: Collection[str], note: Callable[[s
         note(
             f"{given.label}: its files do not say what stands before queries and passages"
             f"{f' (they have the prompts {others})' if others else ''}, so nothing does; if the model needs prefixes, "
-            "give them by --query-prefix and --passage-prefix"
+            f"give them by {' and '.join(names)}"
         )
     query, passage = found or ("", "")
     query = given.query_prefix if "query_prefix" in named else query

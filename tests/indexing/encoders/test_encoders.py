@@ -286,6 +286,11 @@ def test_prefixes_that_a_model_at_a_url_is_known_to_need_are_told_unless_one_is_
     assert settle_embedding(given, named, notes.append) == given
     expected = f"{model}: nothing stands before its texts at a URL; unless the server adds what the model needs, give "
     assert notes == ([expected + options] if options else [])
+    notes.clear()
+    settle_vectors({"model": model, "url": given.url, **dict.fromkeys(named, "")}, None, notes.append, "")
+    for option, key in (("--query-prefix", "the set's query_prefix"), ("--passage-prefix", "passage_prefix")):
+        options = options and options.replace(option, key)
+    assert notes == ([expected + options] if options else [])
 
 
 def test_a_changed_checkpoint_is_refused(tmp_path: Path) -> None:
