@@ -128,9 +128,9 @@ class Batch:
         if missing:
             raise Waits(f"{self.name}: {_count_waiting(missing)} for replies")
 
-    def take_outcome(self, asked: Sequence[Request], refusal: str, _cut: bool, /) -> None:
+    def take_outcome(self, _step: Request, replied: Sequence[Request], refusal: str, _cut: bool, /) -> None:
         """See `keystone.generation.llm.model.TakesOutcomes`."""
-        keep_outcome(self._cache, self.name, asked, refusal)
+        keep_outcome(self._cache, self.name, replied, refusal)
 
     def flush(self) -> None:
         """Write the files of requests without replies, and raise `Waits` with their names. If none is asked, return."""

@@ -129,9 +129,9 @@ class Client:
             self._remove_stream(stream)
             self._deliver()
 
-    def take_outcome(self, asked: Sequence[Request], refusal: str, _cut: bool, /) -> None:
+    def take_outcome(self, _step: Request, replied: Sequence[Request], refusal: str, _cut: bool, /) -> None:
         """See `keystone.generation.llm.model.TakesOutcomes`."""
-        keep_outcome(self._cache, self.name, asked, refusal)
+        keep_outcome(self._cache, self.name, replied, refusal)
 
     async def close(self) -> None:
         """Cancel open requests. Replies that have arrived are kept."""

@@ -90,11 +90,12 @@ class Model(Protocol):
 class TakesOutcomes(Protocol):
     """A model that is told what became of its replies."""
 
-    def take_outcome(self, asked: Sequence[Request], refusal: str, cut: bool, /) -> None:
+    def take_outcome(self, step: Request, replied: Sequence[Request], refusal: str, cut: bool, /) -> None:
         """Note the outcome of a step, after its last request.
 
-        `asked` are its requests that got a reply: one, or its repair too. `refusal` is the reason why the step has no
-        usable reply, empty if a reader took one. `cut` says whether the last reply was cut at `max_tokens`.
+        `step` is its first request. `replied` are its requests that got a reply: none, one, or its repair too.
+        `refusal` is the reason why the step has no usable reply, empty if a reader took one. `cut` says whether the
+        last reply was cut at `max_tokens`.
         """
 
 
@@ -114,10 +115,10 @@ class OpenModel(Model, Protocol):
         """The sizes of the prompts that it has answered."""
 
 
-def tell_outcome(model: Model, asked: Sequence[Request], refusal: str = "", cut: bool = False) -> None:
+def tell_outcome(model: Model, step: Request, replied: Sequence[Request], refusal: str = "", cut: bool = False) -> None:
     """Tell a model the outcome of a step, if it wants to know: see `TakesOutcomes`."""
     if isinstance(model, TakesOutcomes):
-        model.take_outcome(asked, refusal, cut)
+        model.take_outcome(step, replied, refusal, cut)
 
 
 def make_request_key(model: str, request: Request) -> str:
@@ -141,9 +142,10 @@ class InLanguage:
         """Yield replies as the model does."""
         return self.model.complete(name_language(request, self.language) for request in requests)
 
-    def take_outcome(self, asked: Sequence[Request], refusal: str, cut: bool, /) -> None:
+    def take_outcome(self, step: Request, replied: Sequence[Request], refusal: str, cut: bool, /) -> None:
         """Tell the model the outcome of a step."""
-        tell_outcome(self.model, [name_language(request, self.language) for request in asked], refusal, cut)
+        asked, *named = (name_language(request, self.language) for request in (step, *replied))
+        tell_outcome(self.model, asked, named, refusal, cut)
 
 
 def keep_languages(model: Model) -> Model:
@@ -193,9 +195,9 @@ async def ask(
                 repairs.append((number, request, reply, request_repair(request, reply, str(refusal)), read))
             else:
                 if isinstance(found, Failure):
-                    tell_outcome(model, [], found.reason)
+                    tell_outcome(model, request, [], found.reason)
                 else:
-                    tell_outcome(model, [request])
+                    tell_outcome(model, request, [request])
                 yield number, found
     except Waits as error:  # raised below, when the repairs are in the file too
         waits = error
@@ -211,6 +213,7 @@ async def ask(
                 found = read(replace(first, last=True))
         tell_outcome(
             model,
+            request,
             asked,
             found.reason if isinstance(found, Failure) else "",
             isinstance(reply, Reply) and reply.finish == "length",

@@ -91,7 +91,7 @@ async def ask_within(model: Model, request: Request, read: Callable[[Reply], T],
     raised if another program has to make the reply.
     """
     asked: Asked[T] = Asked(Spent())
-    replied: list[Request] = []
+    first, replied = request, list[Request]()
     cut = False
     for _ in range(2):
         if not allowance.reserve(request):
@@ -110,10 +110,10 @@ async def ask_within(model: Model, request: Request, read: Callable[[Reply], T],
             asked = Asked(Failure(printable(str(refusal))), outcome.text, prompt_tokens, reply_tokens)
             request, cut = request_repair(request, outcome, str(refusal)), outcome.finish == "length"
         else:
-            tell_outcome(model, replied)
+            tell_outcome(model, first, replied)
             return found
     if isinstance(asked.found, Failure) and not isinstance(asked.found, Spent):
-        tell_outcome(model, replied, asked.found.reason, cut)
+        tell_outcome(model, first, replied, asked.found.reason, cut)
     return asked
 
 

@@ -43,8 +43,8 @@ class StepCount:
     """The last outcome of each step: why it has no usable reply, if so, and whether that was cut at `max_tokens`."""
 
     def note(self, key: str, refusal: str, cut: bool) -> None:
-        """Note the outcome of a step by the key of its request, empty without a reply. A repeated step counts once."""
-        self.outcomes[key or str(len(self.outcomes))] = refusal, cut and bool(refusal)
+        """Note the outcome of a step by the key of its first request. A repeated step counts once."""
+        self.outcomes[key] = refusal, cut and bool(refusal)
 
     def take(self) -> dict[str, Any]:
         """Return the numbers as values of JSON, with the most frequent reasons, and begin anew."""
@@ -70,11 +70,12 @@ class RunModel:
         """See `keystone.generation.llm.model.Model`."""
         return self.model.complete(self._widen(requests))
 
-    def take_outcome(self, asked: Sequence[Request], refusal: str, cut: bool, /) -> None:
+    def take_outcome(self, step: Request, replied: Sequence[Request], refusal: str, cut: bool, /) -> None:
         """See `keystone.generation.llm.model.TakesOutcomes`."""
         if self.steps is not None:
-            self.steps.note(make_request_key(self.name, asked[0]) if asked else "", refusal, cut)
-        tell_outcome(self.model, list(self._widen(asked)), refusal, cut)
+            self.steps.note(make_request_key(self.name, step), refusal, cut)
+        asked, *widened = self._widen([step, *replied])
+        tell_outcome(self.model, asked, widened, refusal, cut)
 
     def _widen(self, requests: Iterable[Request]) -> Iterable[Request]:
         if not self.thinking:

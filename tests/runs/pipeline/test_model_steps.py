@@ -1,12 +1,16 @@
 """The steps of a stage that ask the model are counted once, and its budget is shared by the steps that follow."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
+from keystone.generation.llm.model import ask_all
+from keystone.generation.readers.loop import Allowance, ask_within
 from keystone.generation.types import Failure, Reply, Request
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.model_runner import RunModel, StepCount, leave_uncounted, list_shares
+from tests.support.models.scripted import Scripted
 
 
 class Silent:
@@ -28,14 +32,30 @@ def test_a_step_that_is_asked_again_in_a_stage_counts_once() -> None:
     steps = StepCount()
     model = RunModel("silent", Silent(), 0, steps)
     for refusal in ("no grade", ""):
-        model.take_outcome([ask("one"), ask("a repair")], refusal, True)
-    model.take_outcome([ask("two")], "no grade", True)
-    for _ in range(2):
-        model.take_outcome([], "a call that failed", False)
-    leave_uncounted(model).take_outcome([ask("three")], "no grade", False)  # type: ignore[attr-defined]
+        model.take_outcome(ask("one"), [ask("one"), ask("a repair")], refusal, True)
+    model.take_outcome(ask("two"), [ask("two")], "no grade", True)
+    for text in ("three", "four", "four"):
+        model.take_outcome(ask(text), [], "a call that failed", False)
+    leave_uncounted(model).take_outcome(ask("five"), [ask("five")], "no grade", False)  # type: ignore[attr-defined]
     reasons = {"a call that failed": 2, "no grade": 1}
     assert steps.take() == {"steps": {"asked": 4, "unusable": 3, "cut": 1, "reasons": reasons}}
     assert steps.take() == {}
+
+
+@pytest.mark.parametrize(("said", "unusable"), [([Failure("late")] * 2, 1), ([Failure("late"), "fine"], 0)])
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_a_call_that_failed_before_counts_by_its_last_outcome(
+    said: list[Failure | str], unusable: int, in_loop: bool
+) -> None:
+    left, steps = iter(said), StepCount()
+    model = RunModel("scripted", Scripted(lambda _: next(left)), 0, steps)
+    for _ in said:
+        if in_loop:
+            asyncio.run(ask_within(model, ask("one"), lambda reply: reply.text, Allowance(9, 999)))
+        else:
+            asyncio.run(ask_all(model, [(ask("one"), lambda reply: reply.text)]))
+    reasons = {"late": 1} if unusable else {}
+    assert steps.take() == {"steps": {"asked": 1, "unusable": unusable, "cut": 0, "reasons": reasons}}
 
 
 @pytest.mark.parametrize(("track", "shares"), [("rag25", (0.75, 0.5)), ("none", (1.0, 2 / 3))])
