@@ -23,7 +23,7 @@ from keystone.indexing.errors import NotFound, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.types import Document, Span, Store, document_id, find_document_ids, has_lone_surrogate
 from keystone.indexing.vectors.passages import open_kept_passages
-from keystone.retrieval.backends import open_dense, open_store, renew_store
+from keystone.retrieval.backends import open_dense, renew_store
 from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.types import Bm25, Query, Topic
 from keystone.runs.config.run_config import RunConfig
@@ -162,7 +162,7 @@ def _search_by(name: str | None, job: Job) -> Callable[[Sequence[Query]], list[H
     config = job.config.model_copy(update={"retrieval": retrieval, "fusion": fusion})
 
     def search(queries: Sequence[Query]) -> list[Hits]:
-        own = replace(job, config=config, store=open_store(job.index) if job.ranks_candidates else job.store, given=())
+        own = replace(job, config=config, store=renew_store(job.index, job.store), given=())
         rankings = (
             fuse_each_query(config, search_systems(own, queries)) if name is None else search_by_one(own, queries, name)
         )
