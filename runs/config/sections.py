@@ -268,7 +268,7 @@ class Fusion(StrictSettings):
     """The [method](methods.md#all-methods) of the second stage, which fuses the queries of a narrative."""
     systems: Literal["rrf", "scores"] | None = None
     """How the [first stage](methods.md#scores-in-the-first-stage) fuses the systems of a query; null: `rrf` (paper)
-    with `retrieval.runs`, otherwise `scores`."""
+    with `retrieval.runs` or a system whose lowest score is unknown, otherwise `scores`."""
     k: int = Field(default=60, ge=1, le=1_000_000)
     """The k of the first stage, for `rrf`, and of `grading.rounds` (paper: 60)."""
     dense_weight: float = Field(default=0.85, gt=0, lt=1)
