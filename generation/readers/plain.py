@@ -91,7 +91,7 @@ async def fill_gaps(tools: Tools, model: Model, task: Task, rows: Sequence[int],
         added = await find_documents(tools, rows, list_searches(asked, checks))
         if not added:
             break
-        task = replace(task, context=await _read_more(tools, task.context, added))
+        task = replace(task, context=await _read_more(tools, task, added))
         quoted = {check.quote.doc_id for check in checks if check.quote}
         items = choose_evidence(task.context, [*rows, *added], quoted, added, tools.evidence_tokens)
         ids = [task.context.documents[row].id for row in added]
@@ -116,9 +116,11 @@ async def find_documents(
     return [row for row, doc_id in zip(new, store.ids(list(new)), strict=True) if doc_id not in known]
 
 
-async def _read_more(tools: Tools, context: TopicContext, rows: Sequence[int]) -> TopicContext:
+async def _read_more(tools: Tools, task: Task, rows: Sequence[int]) -> TopicContext:
     """Read further documents into a topic's context, after its own."""
+    context = task.context
     more = await asyncio.to_thread(read_context, tools.sources, rows, context.queries)
+    more = task.narrow(more) if task.narrow else more
     return replace(
         context, documents={**context.documents, **more.documents}, segments={**context.segments, **more.segments}
     )

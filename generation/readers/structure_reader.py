@@ -5,7 +5,7 @@ query, and otherwise once for the whole narrative.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -104,16 +104,17 @@ class StructureReader(WritesFromEvidence):
             item
             for question, one in zip(questions, found, strict=True)
             for item in order_by_text(
-                score_by_place(cut_to_tokens(keep_citable(task, one.items), self.tools.evidence_tokens)),
+                score_by_place(cut_to_tokens(keep_citable(question.documents, one.items), self.tools.evidence_tokens)),
                 question.documents,
             )
         ]
         if not self.tools.settings.is_by_query:
             items = await asyncio.to_thread(self._name_queries, task, items)
+        stop = join_stops([one.stop for one in found])
         return EvidenceSet(
             tuple(items),
             tuple(note for one in found for note in one.notes),
-            join_stops([one.stop for one in found]),
+            stop if items or stop != "done" else "empty",
             self.tools.reader.name,
             self.tools.asks.name if self.tools.asks else "rules",
             tuple(step for one in found for step in one.steps),
@@ -126,17 +127,18 @@ class StructureReader(WritesFromEvidence):
         return [replace(item, query_id=context.queries[place].id) for item, place in zip(items, best, strict=True)]
 
 
-def keep_citable(task: Task, items: Sequence[Evidence]) -> list[Evidence]:
-    """Keep the evidence that overlaps a segment of its document, so that an answer can cite it.
+def is_citable(document: Document, span: Span) -> bool:
+    """Return whether an answer can cite a stretch of a document: it overlaps a segment, or the document has none.
 
-    The segments may end before a long text does. A document without segments keeps all of its evidence.
+    The segments may end before a long text does, or be only the closest ones.
     """
-    segments = {document.id: document.segments for document in task.context.documents.values()}
-    return [
-        item
-        for item in items
-        if not (own := segments[item.span.doc_id]) or any(one.span.overlaps(item.span) for one in own)
-    ]
+    return not document.segments or any(one.span.overlaps(span) for one in document.segments)
+
+
+def keep_citable(documents: Iterable[Document], items: Sequence[Evidence]) -> list[Evidence]:
+    """Keep the evidence that an answer can cite. It is from these documents."""
+    by_id = {document.id: document for document in documents}
+    return [item for item in items if is_citable(by_id[item.span.doc_id], item.span)]
 
 
 def score_by_place(items: Sequence[Evidence]) -> list[Evidence]:

@@ -33,7 +33,7 @@ from keystone.generation.readers.rdr2.view import (
 )
 from keystone.generation.readers.reader import Tools
 from keystone.generation.readers.settings import Rdr2Settings
-from keystone.generation.readers.structure_reader import Question, StructureReader
+from keystone.generation.readers.structure_reader import Question, StructureReader, is_citable
 from keystone.generation.types import Evidence, EvidenceSet, Failure, Step, Stop
 from keystone.indexing.structures.cached import read_section_trees
 from keystone.indexing.structures.tree import Tree, ancestors
@@ -252,7 +252,7 @@ def _list_answers(found: Walk) -> list[list[Chosen]]:
     site, by_step = found.site, defaultdict[int, list[Chosen]](list)
     for id, step in found.answers.items():
         span = site.get_span(id)
-        if any(one.span.overlaps(span) for one in site.document.segments):  # which may end before a long text does
+        if is_citable(site.document, span):
             by_step[step].append((span, " > ".join(site.list_headings(id)), f"answered node {id} in step {step}"))
     return list(by_step.values())
 

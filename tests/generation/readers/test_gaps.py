@@ -6,15 +6,16 @@ from collections.abc import Sequence
 import orjson
 import pytest
 
-from keystone.generation.context.topic import Sources
-from keystone.generation.readers.plain import find_documents, list_searches
-from keystone.generation.readers.reader import AnswerSettings, Tools
+from keystone.generation.context.topic import Sources, TopicContext, read_context
+from keystone.generation.readers.plain import Plain, find_documents, list_searches
+from keystone.generation.readers.reader import AnswerSettings, Task, Tools
 from keystone.generation.types import QuestionCheck
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
-from keystone.retrieval.types import Query
+from keystone.retrieval.types import Query, Topic
+from tests.support.models.scripted import Scripted
 
 TEXTS = ("Bees dance.", " ", "Bees sleep.", "", "Bees fly.")
 
@@ -48,6 +49,26 @@ def test_an_open_question_gets_the_first_documents_that_have_a_text(
     query = Query("1#1", "1", "Do bees dance?", "bees dance", "bees dance")
     check = QuestionCheck("1#1", found)  # type: ignore[arg-type]
     assert store.ids(asyncio.run(find_documents(tools, [], [(query, check)]))) == expected
+
+
+def test_of_further_documents_an_answer_may_cite_as_few_segments(index: Index) -> None:
+    narrowed = list[str]()
+
+    def narrow(context: TopicContext) -> TopicContext:
+        narrowed.extend(document.id for document in context.documents.values())
+        return context
+
+    async def search(queries: Sequence[Query]) -> list[list[int]]:
+        return [store.rows(["d0", "d2"]).tolist() for _ in queries]
+
+    store = open_store(index)
+    sources, (row,) = Sources(index, store), store.rows(["d4"]).tolist()
+    model = Scripted(lambda _: '{"questions": [{"id": 0, "found": "not", "searches": ["waggle run"]}]}')
+    tools = Tools(sources, model, AnswerSettings("whole", rounds=1, window=4096), search=search)
+    query = Query("1", "1#1", "Do bees dance?", "bees dance", "bees dance")
+    task = Task(Topic("1", "Bees?"), read_context(sources, [row], [query]), 60, list, narrow=narrow)
+    found = asyncio.run(Plain(tools).gather(task, ((row,),)))
+    assert found.added == tuple(narrowed) == ("d0", "d2")
 
 
 def test_a_further_search_has_no_translation_of_its_question() -> None:

@@ -21,8 +21,9 @@ from keystone.generation.readers.reader import (
     open_reader,
 )
 from keystone.generation.readers.settings import READERS, AnswerMethod, ReaderSettings
+from keystone.generation.readers.structure_reader import Question, StructureReader
 from keystone.generation.readers.write import WRITERS
-from keystone.generation.types import Answer, EvidenceSet, Request
+from keystone.generation.types import Answer, EvidenceSet, Request, Stop
 from keystone.indexing.index import Index
 from keystone.indexing.types import Span
 from keystone.retrieval.backends import open_store
@@ -74,6 +75,22 @@ def test_text_beyond_the_last_segment_is_no_evidence(name: str, index: Index) ->
     found = asyncio.run(reader.gather(task, (tuple(documents),)))
     assert found.items
     assert all(any(span.overlaps(item.span) for span in ends.values()) for item in found.items)
+
+
+@pytest.mark.parametrize(("stop", "expected"), [("done", "empty"), ("budget", "budget")])
+def test_a_reader_whose_evidence_cannot_be_cited_has_found_nothing(stop: Stop, expected: str, index: Index) -> None:
+    async def read(_tools: Tools, question: Question) -> EvidenceSet:
+        document = question.documents[0]
+        return EvidenceSet((question.quote(Span(document.id, 4, 9)),), stop=stop)
+
+    sources = Sources(index, open_store(index))
+    task = task_over(sources, [0])
+    (document,) = task.context.documents.values()
+    document = replace(document, segments=(replace(document.segments[0], span=Span(document.id, 0, 3)),))
+    task = replace(task, context=replace(task.context, documents={0: document}))
+    tools = Tools(sources, None, AnswerSettings("rules"), SETTINGS.validate_python({"name": "rdr2"}))
+    found = asyncio.run(StructureReader(read, tools).gather(task, ((0,),)))
+    assert (found.items, found.stop) == ((), expected)
 
 
 @pytest.mark.parametrize("method", ["retrieval", "whole", "answers", "claims"])
