@@ -141,8 +141,8 @@ class Taken(Generic[S]):
     The loop fills in the step's number, reply, tokens and stop. Two actions with the same `key` are the same action; an
     empty key equals none. `news` says that the agent saw or kept something new.
 
-    If the action repeats an earlier one, its observation is not shown. Then the state is `kept`, unless that is None,
-    and `remark` is shown.
+    If the action repeats an earlier one, its observation is not shown, but `remark` is. Then the state is `kept` and
+    only what the step `added` is news, unless `kept` is None.
     """
 
     state: S
@@ -200,7 +200,9 @@ async def walk(
             tell(last)
             return Walk(state, asked.stop or "llm_error", (*steps, last))
         again = taken.key in first
-        state = taken.kept if again and taken.kept is not None else taken.state
+        if again and taken.kept is not None:
+            taken = replace(taken, state=taken.kept, news=bool(step.added))
+        state = taken.state
         if again:
             step, observed = replace(step, observation=REPEATED), steps[first[taken.key]].observation
             if request and not any(observed in text for _, text in request(state, [*steps, step]).messages):

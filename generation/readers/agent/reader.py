@@ -35,7 +35,7 @@ from keystone.generation.readers.agent.tools import TOOLS, Desk, NoteTaken, Stat
 from keystone.generation.readers.loop import DONE_BEFORE, Allowance, Asked, Taken, Walk, ask_within, walk
 from keystone.generation.readers.reader import Hits, Task, Tools
 from keystone.generation.readers.settings import AgentSettings
-from keystone.generation.readers.structure_reader import WritesFromEvidence, order_by_text, score_by_place
+from keystone.generation.readers.structure_reader import WritesFromEvidence, is_citable, order_by_text, score_by_place
 from keystone.generation.readers.write import NOTED, cut_to_tokens
 from keystone.generation.replies import read_part
 from keystone.generation.types import (
@@ -221,7 +221,8 @@ def put_best_first(research: Research) -> list[NoteTaken]:
 def make_items(desk: Desk, research: Research, notes: Sequence[NoteTaken], queries: Sequence[Query]) -> list[Evidence]:
     """Make evidence in the order of the notes: the segments that hold each quote, each segment once for a query.
 
-    Without notes the evidence is what was shown, in that order, for the query whose agent saw it first.
+    Without notes the evidence is what was shown, in that order, for the query whose agent saw it first, as far as an
+    answer can cite it.
     """
     found: dict[tuple[str, Span], Evidence] = {}
     for note in notes:
@@ -232,8 +233,9 @@ def make_items(desk: Desk, research: Research, notes: Sequence[NoteTaken], queri
             found.setdefault((item.query_id, span), item)
     if not notes:
         for span, (row, place) in research.seen.items():
-            text = desk.documents[row].text[span.start : span.end]
-            found["", span] = Evidence(span, text, 0.0, queries[place].id, why="shown to the agent")
+            if is_citable(desk.documents[row], span):
+                text = desk.documents[row].text[span.start : span.end]
+                found["", span] = Evidence(span, text, 0.0, queries[place].id, why="shown to the agent")
     return list(found.values())
 
 
@@ -290,7 +292,8 @@ async def take_action(world: World, state: State, action: prompts.Action | Failu
         return Taken(noted, _make_step(world, state, noted, said, observation), valid=False, news=False)
     step = _make_step(world, state, after, said, "\n".join(filter(None, [observation, refused])))
     news = (after.spans, after.notes) != (state.spans, state.notes)
-    key = "" if action.tool == "more" else f"{said} {action.page if action.tool == 'read' else ''}"
+    part = {"read": action.page, "plan": len(noted.notes)}.get(action.tool, "")
+    key = "" if action.tool == "more" else f"{said} {part}"
     kept = replace(noted, searched=after.searched, demands=after.demands, at=0) if action.tool == "search" else noted
     return Taken(after, step, key=key, news=news, kept=kept, remark=refused)
 

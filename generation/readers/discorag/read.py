@@ -51,7 +51,7 @@ REPLY_TOKENS = 300
 OBSERVATION_SHARE = 4
 """An observation may fill the window divided by this number, and no more."""
 
-_SHOWN_ID = re.compile(r'(?m)^<document id="(\d+)">$|node (\d+)')
+_SHOWN_ID = re.compile(r'(?m)<document id="(\d+)">$|node (\d+)')
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,17 @@ def read_word(reply: Reply) -> str:
 
 
 async def act(state: Kept, word: str | Failure) -> Taken[Kept]:
-    """Keeps each word; `end` ends, `idle` keeps nothing; without a word the agent's fallback is `none`."""
+    """Keeps each word; `end` ends, `idle` keeps nothing, and neither does a repeated `seek`.
+
+    Without a word the agent's fallback is `none`.
+    """
     step = Step("q", "d", 0, 0, "word", "", "", str(word), "seen")
     if isinstance(word, Failure):
         return Taken((*state, "none"), step, valid=False)
     if word.startswith("idle"):
         return Taken(state, step, key=word, news=False)
+    if word == "seek":
+        return Taken((*state, word), step, key=word, kept=state)
     return Taken((*state, word), step, key="" if word == "same" else word, done=word == "end")
 
 
@@ -76,6 +81,7 @@ def run_agent(
         (["same", "same", "same", "end"], "done", ("same", "same", "same", "end")),
         (["idlea", "idleb", "idlec", "idled"], "stalled", ()),
         (["idlea", "idleb", "idlec", "a", "idled", "end"], "done", ("a", "end")),
+        (["seek", "idlea", "seek", "idleb", "seek", "end"], "stalled", ("seek",)),
         (["a", Failure("down")], "llm_error", ("a",)),
     ],
 )

@@ -206,14 +206,41 @@ def test_research_goes_on_with_what_other_agents_left(index: Index) -> None:
     assert [step.action for step in found.steps if step.action.startswith("end: ")] == ["end: budget"]
 
 
-def test_a_note_stands_in_a_segment_that_an_answer_may_cite(index: Index) -> None:
-    def cite_first_sentences(context: TopicContext) -> TopicContext:
-        spans = {row: Span(one.id, 0, one.text.index(".") + 1) for row, one in context.documents.items()}
-        documents = {
-            row: replace(one, segments=(Segment(f"{one.id}#0", spans[row]),)) for row, one in context.documents.items()
-        }
-        return replace(context, documents=documents, segments={row: own[:1] for row, own in context.segments.items()})
+def cite_first_sentences(context: TopicContext) -> TopicContext:
+    spans = {row: Span(one.id, 0, one.text.index(".") + 1) for row, one in context.documents.items()}
+    documents = {
+        row: replace(one, segments=(Segment(f"{one.id}#0", spans[row]),)) for row, one in context.documents.items()
+    }
+    return replace(context, documents=documents, segments={row: own[:1] for row, own in context.segments.items()})
 
+
+def test_without_notes_evidence_is_what_an_answer_may_cite(tmp_path: Path) -> None:
+    def reply(request: Request) -> Said:
+        if request.purpose == "agent_judge":
+            return judge(("not", []), ("not", []))
+        page = act("read", document=0).replace('"page": 1', '"page": 2')
+        return page if len(request.messages) == 2 else act("done")
+
+    long = build(tmp_path, {"long": f"{FROM_TORONTO} {'It is a sentence about music. ' * 40}"})
+    model = Scripted(reply)
+    found = research(long, model, lambda _: ["long"], narrow=cite_first_sentences, rounds=1, observation_tokens=100)
+    assert any("page 2 of" in request.messages[-1][1] for request in model.requests)
+    assert [(item.span.start, item.text) for item in found.items] == [(0, FROM_TORONTO)]
+
+
+def test_a_plan_shows_the_notes_since_an_earlier_one(index: Index) -> None:
+    def reply(request: Request) -> Said:
+        if request.purpose == "agent_judge":
+            return judge(("not", []), ("not", []))
+        steps = (len(request.messages) - 2) // 2
+        return act("plan", *[(0, FROM_TORONTO)][: max(steps, 0)]) if steps < 2 else act("done")
+
+    found = research(index, Scripted(reply), find_all, rounds=1)
+    shown = [step.observation for step in found.steps if step.action == "plan"]
+    assert [FROM_TORONTO in observation for observation in shown] == [False, True, False, True]
+
+
+def test_a_note_stands_in_a_segment_that_an_answer_may_cite(index: Index) -> None:
     def reply(request: Request) -> Said:
         if request.purpose == "agent_judge":
             return judge(("answered", [0]), ("answered", [0]))

@@ -197,6 +197,14 @@ def test_a_scratchpad_stays_within_its_window_and_keeps_the_newest_turns(
         assert shown[-1] == steps[-1].observation
 
 
+@pytest.mark.parametrize("observed", [LONG, f"{SHOWN_AGAIN} {LONG}"])
+def test_a_text_that_is_left_out_is_named(observed: str) -> None:
+    older, newer = (Step("", "", 0, 0, "", "", "", "Text[7]", text) for text in (observed, LONG))
+    (_, first), (_, second) = make_scratchpad([older, newer], 250)[1::2]
+    assert first == "Observation: nodes 7 (text left out here)"
+    assert LONG in second
+
+
 def test_the_prompt_of_a_long_walk_stays_within_the_window() -> None:
     ids = [leaf.id for leaf in GURN.leaves]
     found, model = send([f"Action: Text[{id}]\n{'so ' * 600}" for id in ids[:60]], steps=60, window=500)
