@@ -163,7 +163,7 @@ class Escalate(WritesFromEvidence):
             allowance.take(share)
             found = await self._read(name, task, hits, left, share)
             evidence = fuse_evidence(task, [evidence, found], self.tools, FUSION_K)
-            stop = evidence.stop
+            stop = "done" if found.stop == "empty" else found.stop
             steps += found.steps
         return replace(evidence, stop=stop, reader="escalate", steps=tuple(steps))
 

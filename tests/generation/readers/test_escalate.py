@@ -85,6 +85,22 @@ def test_a_reader_that_fails_gives_the_escalation_its_reason(sources: Sources) -
     assert found.stop == "llm_error"
 
 
+def test_an_escalation_stops_with_the_reason_of_its_last_reader(sources: Sources) -> None:
+    model = reply_with_support([])
+    say, checked = model.say, list[Request]()
+
+    def reply(request: Request) -> Said:
+        if request.purpose == "check_coverage":
+            checked.append(request)
+            return json.dumps({"queries": [{"id": 0, "support": "full" if len(checked) > 1 else "none"}]})
+        return Failure("no server") if request.purpose == "route" and len(checked) == 1 else say(request)
+
+    model.say = reply
+    _, found = escalate(sources, model, to=["rdr2", "rdr2"])
+    assert [step.action for step in found.steps if step.purpose == "check"] == ["open: 1#0, 1#1", "open: 1#1"]
+    assert found.stop == "done"
+
+
 def test_the_research_agent_has_the_whole_share_for_all_open_queries(sources: Sources) -> None:
     model = reply_with_support(["none", "none"])
     say, number = model.say, count()
