@@ -26,10 +26,11 @@ Written = tuple[str, tuple[str, ...]]
 """A fact in words, and its keys as written."""
 
 _SERIAL = re.compile(
-    r"\s*+(?:[*#>\u2022-]++\s*+)?(?:\[\d{1,3}\]|(?:fact\s)?\[?\d{1,3}\]?\s?[.):,|])\s+|\s*+[*#>\u2022-]++\s+",
+    r"\s*+(?:[*#>\u2022-]++\s*+)?[*_]*+(?:\[\d{1,3}\]|(?:fact\s)?\[?\d{1,3}\]?[*_]*+\s?[.):,|])[*_]*+\s+"
+    r"|\s*+[*#>\u2022-]++\s+",
     re.IGNORECASE,
 )
-"""What stands before a fact: a mark of a list, its number, or both. A longer number is a year of the fact."""
+"""What stands before a fact: a mark of a list, a number (also bold), or both. A longer number is a year of the fact."""
 _FIELD = re.compile(r"\[([^\[\]]*)\]")
 _SCORE = re.compile(r"score\W{0,9}(\d{1,3})(?!\d)", re.IGNORECASE)
 _NODE = re.compile(r"node\W{0,9}[:=]\s*", re.IGNORECASE)

@@ -66,6 +66,12 @@ def test_facts_are_read_in_each_form() -> None:
         ("The band - a trio - plays | band", "The band - a trio - plays"),
         ("[1] It opened in 1914. | band", "It opened in 1914."),
         ("Fact 1: The band is a trio | band", "The band is a trio"),
+        ("**Fact 1:** The band is a trio | band", "The band is a trio"),
+        ("**Fact 1**: The band is a trio | band", "The band is a trio"),
+        ("**1.** The band is a trio | band", "The band is a trio"),
+        ("- **[1]** The band is a trio | band", "The band is a trio"),
+        ("- **Their** song **1. Never** is old | band", "Their** song **1. Never** is old"),
+        ("**1996:** the band was founded | band", "1996:** the band was founded"),
     ],
 )
 def test_only_the_number_before_a_fact_is_left_out(line: str, fact: str) -> None:
