@@ -26,30 +26,38 @@ _GIVEN = (
 """The words before "documents" and the like that leave no doubt that a sentence is about its sources."""
 _SOURCE = r"(?:reference|document|source|passage|text|excerpt|material)"
 _SOURCES = rf"(?:{_GIVEN}?{_SOURCE}s|{_GIVEN}(?:{_SOURCE}|context))"
+_ONE = rf"(?:{_SOURCE}|context)"
+_ONE_GIVEN = rf"{_ONE}\s+(?:provided|given|supplied|above)"
+_NUMBER = r"\[?\d{1,3}\]?"
+_NUMBERED = rf"{_SOURCE}s?\s+{_NUMBER}(?:(?:,\s*|\s+)(?:and\s+)?{_NUMBER})*"
 _TELL = r"(?:say|state|mention|describe|discuss|explain|address|tell|answer|specify|cover|detail)(?:e?s)?"
 _SAY = rf"(?:{_TELL}|(?:name|give|provide|offer|contain|hold|include|ha(?:s|ve))(?:e?s)?)"
 _NOT = r"do(?:es)?\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?"
 _LITTLE = r"\s+(?:\w+\s+)?(?:little|nothing|no|hardly|scarcely)\b"
 _ABSENCE = re.compile(
     rf"""\b(?:
-      (?:the|these)\s+{_SOURCES}\b[^.;,]{{0,40}}?\b(?:{_NOT}{_SAY}\b|{_SAY}{_LITTLE}|(?:is|are|remains?)\s+silent\b)
-      |the\s+(?:{_SOURCE}|context)\s+(?:{_NOT}{_TELL}\b|{_TELL}{_LITTLE}|(?:is|remains)\s+silent\b
+      (?:(?:the|these)\s+{_SOURCES}\b[^.;,]{{0,40}}?\b|the\s+{_ONE_GIVEN}\s+)
+        (?:{_NOT}{_SAY}\b|{_SAY}{_LITTLE}|(?:is|are|remains?)\s+silent\b)
+      |(?:the\s+{_ONE}|{_NUMBERED})\s+(?:{_NOT}(?:{_TELL}|give)\b|{_TELL}{_LITTLE}|(?:is|are|remains?)\s+silent\b
         |{_NOT}{_SAY}\s+(?:\w+\s+){{0,2}}(?:information|details?|evidence)\b)
       |no(?:ne\s+of\s+the(?:se)?)?\s+(?:{_SOURCES}|{_SOURCE})\s+(?:\w+\s+)?{_SAY}\b
-      |(?:not|nothing)\s+(?:\w+\s+){{0,2}}(?:in|by|from)\s+(?:the|these)\s+{_SOURCES}\b)""",
+      |(?:not|nothing)\s+(?:\w+\s+){{0,2}}(?:in|by|from)\s+(?:the|these)\s+(?:{_SOURCES}|{_ONE_GIVEN})\b)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _CONTRAST = re.compile(r"\b(?:but|however|yet|though|although|while|whereas|instead|only)\b", re.IGNORECASE)
 
 
-_PAPER = r"(?:sources?|documents?|passages?|texts?|reports?|articles?)"
+_NO_REPORT = r"(?:sources?|documents?|passages?|texts?|articles?)"
+_PAPER = rf"(?:{_NO_REPORT}|reports?)"
 _PAPERS = rf"(?:\w+\s+)?{_PAPER}"
 _GAP_VERB = r"(?:say|tell|state|mention|describe|explain|name|give|discuss)"
+_DO_NOT = r"do\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?"
 _GAP = re.compile(
     rf"""(?:
-      (?:The|These)\s+{_GIVEN}?{_PAPER}\s+(?:do\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?{_GAP_VERB}
-        |{_GAP_VERB}\s+(?:neither|nothing|no|little))
-      |(?:No|None\s+of\s+the(?:se)?)\s+{_GIVEN}?{_PAPER}\s+{_GAP_VERB}s?
+      (?:The|These)\s+{_GIVEN}?(?:
+        {_PAPER}\s+(?:{_DO_NOT}{_GAP_VERB}|{_GAP_VERB}\s+(?:neither|nothing|no|little))
+        |{_NO_REPORT}\s+{_DO_NOT}(?:show|report))
+      |(?:No|None\s+of\s+the(?:se)?)\s+{_GIVEN}?(?:{_PAPER}\s+{_GAP_VERB}|{_NO_REPORT}\s+(?:show|report))s?
     )\b[^,;:]*""",
     re.IGNORECASE | re.VERBOSE,
 )
