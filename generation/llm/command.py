@@ -127,7 +127,7 @@ class Command:
 
     def _read(self, request: Request, code: int, said: bytes, errors: bytes) -> PaidReply:
         if self._key:
-            said, errors = remove_key(said, self._key), remove_key(errors, self._key)
+            said, errors = remove_key(said, self._key, spare_words=True), remove_key(errors, self._key)
         if len(said) > REPLY_LIMIT_BYTES:
             raise WrongReply(f"a reply of more than {REPLY_LIMIT_BYTES:,} bytes")
         if code:

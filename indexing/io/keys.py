@@ -20,7 +20,7 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {"PYSERINI_API_KEY": ("PYSERINI_API
 """The names that others give to an environment variable of ours: those of TREC RAG 2026's skills, and of RAGDoll."""
 
 _PLACEHOLDER = re.compile(r"(?!sk-)[A-Za-z_-]{1,15}|.{1,7}")
-"""A word in place of a key, such as `none`, `EMPTY` or `lm-studio`, which replies may hold, too."""
+"""A word that may stand in place of a key, such as `none`, `EMPTY` or `lm-studio`, and that a reply may hold, too."""
 
 _log = logging.getLogger(__name__)
 
@@ -115,15 +115,16 @@ def is_guarded(url: str) -> bool:
     return False
 
 
-def remove_key(body: bytes, key: str) -> bytes:
+def remove_key(body: bytes, key: str, spare_words: bool = False) -> bytes:
     """The body of a reply with `[key]` in place of the key, even if JSON has escaped the key several times.
 
-    A word that local servers take for a key, such as `ollama`, is no secret, and stays.
+    With `spare_words`, a word that local servers take for a key, such as `ollama`, stays, since a reply may hold it by
+    chance. In messages no key stays, because a user's own secret may be such a word.
 
     A text within JSON may be JSON itself, which is parsed later. So each character of the key matches as itself and
     as `u0073`, after any number of backslashes. The function parses nothing, because the body need not be JSON.
     """
-    if _PLACEHOLDER.fullmatch(key):
+    if spare_words and _PLACEHOLDER.fullmatch(key):
         return body
     body = body.replace(key.encode(), b"[key]")
     return _escaped_pattern(key).sub(b"[key]", body) if b"\\" in body else body

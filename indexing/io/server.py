@@ -91,7 +91,7 @@ class Asker:
 
     def _ask_once(self, request: HttpRequest, read: Callable[[Any], R]) -> R:
         reply = self._sender.send(request, self._seconds)
-        body = remove_key(reply.body, self._key) if self._key else reply.body
+        body = remove_key(reply.body, self._key, spare_words=reply.status == 200) if self._key else reply.body
         if reply.status == 200:
             try:
                 return read(parse_reply(body))

@@ -203,6 +203,8 @@ def test_a_key_that_a_server_repeats_is_in_no_message(
         said = refusal(client, send_reply(body, 401))
         assert "[key]" in said
         assert "e-y/7" not in said
+    monkeypatch.setenv(name, "castorini")
+    assert "castorini" not in refusal(client, send_reply(b'{"error": "castorini is unknown"}', 401))
 
 
 @pytest.mark.parametrize(
