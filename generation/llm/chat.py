@@ -246,23 +246,46 @@ def find_other_dialect(dialect: Dialect, message: str, schema: str = "") -> tupl
 
 
 _WINDOW = re.compile(r"maximum context length (?:is|of) (\d{1,9}) tokens")
+_PROMPT = re.compile(
+    r"(?:has|contains) (\d{1,9}) input tokens"
+    r"|(\d{1,9}) (?:in (?:the|your) (?:messages|prompt|functions)|of (?:text|tool) input|tokens from the input)"
+)
+"""The tokens of a prompt, or of its parts. vLLM also says "at least 4097 input tokens", which is no count."""
+HUGE_TOKENS = 100_000_000
+"""More tokens than any model's window has: a request for so many asks how many the window has."""
 LEAST_REPLY_TOKENS = 256
 """The fewest tokens of a reply that is asked for once more, because the window has no room for those asked for."""
 SPARE_SHARE = 8
-"""One of so many tokens of a prompt is set aside beside it, since their number is an estimate."""
+"""One of so many tokens of a prompt is set aside beside it if their number is an estimate."""
 
 
-def find_room(request: Request, message: str) -> tuple[int, str] | None:
+def find_window(message: str) -> int | None:
+    """Find the tokens of the window in the words of an endpoint that refuses what its window does not hold."""
+    found = _WINDOW.search(message[:REFUSAL_CHARACTERS])
+    return int(found[1]) if found else None
+
+
+def find_room(request: Request, message: str, dialect: Dialect, again: bool) -> tuple[int, str] | None:
     """Find the tokens of a reply after an endpoint has said that its window does not hold prompt and `max_tokens`.
 
-    Returns these tokens and a note; None for any other message, or if the prompt leaves no room for a reply.
+    If the message does not count the tokens of the prompt, they are estimated. If the reply was shortened before
+    (`again`), it gets half of its tokens. Returns these tokens and a note; None for any other message, or if the prompt
+    leaves no room for a reply.
     """
-    if not (found := _WINDOW.search(message[:REFUSAL_CHARACTERS])):
+    window = find_window(message)
+    if window is None or request.max_tokens >= HUGE_TOKENS:
         return None
-    prompt = sum(count_tokens(text) for _, text in request.messages)
-    room = int(found[1]) - prompt - prompt // SPARE_SHARE
-    note = f"takes {int(found[1]):,} tokens with the reply: some replies are asked for with fewer tokens"
-    return (room, note) if LEAST_REPLY_TOKENS <= room < request.max_tokens else None
+    counts = {found[0]: int(found[1] or found[2]) for found in _PROMPT.finditer(message[:REFUSAL_CHARACTERS])}
+    prompt = sum(counts.values())
+    if not counts:
+        tools = orjson.dumps(write_tools(request) if dialect.tools else {}).decode()
+        prompt = sum(map(count_tokens, [tools, *(text for _, text in request.messages)]))
+        prompt += prompt // SPARE_SHARE
+    room = window - prompt
+    if again or room >= request.max_tokens:
+        room = min(room, request.max_tokens // 2)
+    note = f"takes {window:,} tokens with the reply: some replies are asked for with fewer tokens"
+    return (room, note) if room >= LEAST_REPLY_TOKENS else None
 
 
 def read_reply(body: Any, bound: ReplyBound) -> PaidReply:

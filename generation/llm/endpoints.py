@@ -31,6 +31,7 @@ from keystone.generation.llm.chat import (
     find_other_dialect,
     find_room,
     find_schema,
+    find_window,
     read_bound,
     read_reply,
     write_body,
@@ -93,7 +94,7 @@ class Endpoints:
     """The `Backend` of endpoints at base URLs such as http://localhost:8000/v1; made within a running event loop.
 
     The key goes as bearer token to the endpoints that `keystone.indexing.io.keys.choose_key` allows. It is removed from
-    all replies.
+    all messages, and from all replies unless it is a mere word.
     """
 
     def __init__(self, settings: ModelSettings, purse: Purse | None = None) -> None:
@@ -210,14 +211,14 @@ class Endpoints:
     async def _ask(self, endpoint: Endpoint, request: Request) -> PaidReply:
         """Get the endpoint's reply to the request, in the dialect that the endpoint takes.
 
-        If its window does not hold the prompt and `max_tokens`, the request is sent once more with fewer tokens.
+        If its window does not hold the prompt and `max_tokens`, the request is sent again with fewer tokens.
         """
-        dialect, notes = endpoint.dialect, list[str]()
+        dialect, notes, first = endpoint.dialect, list[str](), request
         while True:
             status, headers, body = await self._post(endpoint, request, dialect)
             if status == 200:
                 break
-            reason = describe_refusal(status, headers, body)
+            reason = describe_refusal(status, headers, self._hide_key(endpoint, body))
             if is_overload(status) and b'"insufficient_quota"' not in body:
                 raise TurnedAway(reason, parse_retry_after(headers.get("Retry-After")))
             refusal, schema = body.decode(errors="replace"), find_schema(self._make_body(request, dialect))
@@ -230,11 +231,11 @@ class Endpoints:
                 raise _Forbidden(f"{endpoint.url}: {self._model}: refused with status {reason}")
             if status in _HOPELESS_STATUSES or is_overload(status) or 300 <= status < 400:
                 raise UserError(f"{endpoint.url}: {self._model}: refused with status {reason}")
-            if 400 <= status < 500 and (room := find_room(request, refusal)):
+            if 400 <= status < 500 and (room := find_room(request, refusal, dialect, again=request is not first)):
                 request = replace(request, max_tokens=room[0])
                 notes.append(room[1])
                 continue
-            if 400 <= status < 500 and dialect.tools and request.functions:
+            if 400 <= status < 500 and dialect.tools and request.functions and not find_window(refusal):
                 dialect = replace(dialect, tools=False)
                 notes.append(NO_TOOLS)
                 continue
@@ -274,7 +275,7 @@ class Endpoints:
     async def _post(
         self, endpoint: Endpoint, request: Request, dialect: Dialect
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Post a request; returns status, headers and body of the reply, without the key.
+        """Post a request; returns status, headers and body of the reply, without the key unless that is a mere word.
 
         If the body of an error cannot be read, the reason replaces it.
         """
@@ -305,8 +306,10 @@ class Endpoints:
             if endpoint.rests:  # if a server is down, its proxy may accept connections and break them
                 raise TurnedAway(why, reached=False) from None
             raise WrongReply(why) from None
-        key = endpoint.key.secret
-        return response.status, response.headers, remove_key(content, key) if key else content
+        return response.status, response.headers, self._hide_key(endpoint, content, spare_words=True)
+
+    def _hide_key(self, endpoint: Endpoint, body: bytes, spare_words: bool = False) -> bytes:
+        return remove_key(body, endpoint.key.secret, spare_words) if endpoint.key.secret else body
 
     def _make_body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         return write_body(self._model, request, self._extra, dialect)

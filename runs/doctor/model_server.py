@@ -15,7 +15,7 @@ from uuid import uuid4
 import orjson
 
 from keystone.generation.grading.umbrela import read_grades, request_grades
-from keystone.generation.llm.chat import RESPONSES, PaidReply
+from keystone.generation.llm.chat import HUGE_TOKENS, RESPONSES, PaidReply
 from keystone.generation.llm.endpoints import Endpoints
 from keystone.generation.llm.model import LEAST_TOKENS
 from keystone.generation.llm.settings import LEAST_WINDOW, ModelSettings
@@ -82,8 +82,6 @@ LONG_PROMPTS = (12_000, 48_000)
 """The characters of two prompts whose counts of tokens show a window that the server does not tell."""
 LEAST_SHARE = 0.9
 """If a prompt has a smaller share of the tokens that its length lets expect, its server has cut it."""
-HUGE_TOKENS = 100_000_000
-"""More tokens than any model's window has. A server refuses them and says its own number."""
 
 QUESTION = "How do honey bees tell each other where flowers are?"
 BETTER = "A worker that has found flowers dances on the comb. The angle of her dance tells other bees the direction."

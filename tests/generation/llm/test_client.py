@@ -116,23 +116,39 @@ def test_the_client_pauses_if_an_endpoint_asks_for_it(tmp_path: Path) -> None:
         "8000 in the completion).",
         "'max_tokens' or 'max_completion_tokens' is too large: 8000. This model's maximum context length is 8192 "
         "tokens and your request has 1000 input tokens (8000 > 8192 - 1000).",
-        "Requested token count exceeds the model's maximum context length of 8192 tokens.",
+        "This model's maximum context length is 8192 tokens. However, you requested 8000 output tokens and your prompt "
+        "contains 1000 input tokens, for a total of 9000 tokens.",
+        "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of "
+        "9000 tokens: 1000 tokens from the input messages and 8000 tokens for the completion.",
     ],
-    ids=["OpenAI", "vLLM", "SGLang"],
+    ids=["OpenAI", "vLLM 0.11", "vLLM 0.25", "SGLang"],
 )
 def test_a_reply_is_asked_for_with_the_tokens_that_the_window_leaves_it(said: str, tmp_path: Path) -> None:
     async def refuse(exchange: Exchange) -> bool:
         return exchange.body["max_tokens"] > 7192 and await status(400, {"error": {"message": said}})(exchange)
 
-    text = "word" * 1000
+    text = "\u0441\u043b\u043e\u0432\u043e" * 300
     asked = [Request("step", (("user", text),), tokens) for tokens in (7192, 8000)]
     with serving(always=refuse) as server:
         outcomes, usage, notes = complete(make_settings(tmp_path, server.url), asked)
     assert outcomes == {0: Reply(text), 1: Reply(text)}
-    assert sorted(body["max_tokens"] for body in server.requests) == [8192 - 1000 - 125, 7192, 8000]
+    assert sorted(body["max_tokens"] for body in server.requests) == [7192, 7192, 8000]
     assert usage["step"].calls == 2
     (note,) = notes
     assert note.startswith(f"{server.url}: m takes 8,192 tokens with the reply")
+
+
+def test_a_reply_is_shortened_until_the_window_holds_it(tmp_path: Path) -> None:
+    said = "maximum context length is 8192 tokens. However, your prompt contains at least 193 input tokens"
+
+    async def refuse(exchange: Exchange) -> bool:
+        return exchange.body["max_tokens"] > 2000 and await status(400, {"error": {"message": said}})(exchange)
+
+    with serving(always=refuse) as server:
+        outcomes, _, notes = complete(make_settings(tmp_path, server.url), [Request("step", (("user", "a"),), 8000)])
+    assert outcomes == {0: Reply("a")}
+    assert [body["max_tokens"] for body in server.requests] == [8000, 4000, 2000]
+    assert len(notes) == 1
 
 
 def test_a_request_that_the_budget_does_not_hold_is_no_call(tmp_path: Path) -> None:
@@ -628,7 +644,17 @@ def test_a_key_that_is_repeated_with_escapes_is_removed(character: str) -> None:
 @pytest.mark.parametrize("word", ["ollama", "EMPTY", "none", "x", "1", "sk-1234", "lm-studio", "not-needed"])
 def test_a_word_in_place_of_a_key_stays_in_replies(word: str) -> None:
     said = f'{{"text": "1 {word} or 2"}}'.encode()
-    assert remove_key(said, word) == said
+    assert remove_key(said, word, spare_words=True) == said
+    assert word.encode() not in remove_key(said, word).replace(b"[key]", b"")
+
+
+def test_a_key_that_is_a_word_is_in_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "castorini")
+    with serving(always=status(401, {"error": "invalid token castorini"})) as server:
+        with pytest.raises(UserError, match=r"invalid token \[key\]"):
+            complete(make_settings(tmp_path, server.url), [asking("a")])
+        server.always = None
+        assert complete(make_settings(tmp_path, server.url), [asking("castorini")])[0] == {0: Reply("castorini")}
 
 
 @pytest.mark.parametrize(

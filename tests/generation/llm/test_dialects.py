@@ -14,6 +14,7 @@ from keystone.generation.llm.chat import (
     PaidReply,
     ReplyBound,
     find_other_dialect,
+    find_room,
     find_schema,
     read_reply,
     write_body,
@@ -154,6 +155,25 @@ def test_a_refusal_leads_to_the_dialect_that_it_names_once(said: str, dialect: D
     if found:
         body = write_body("m", Request("step", (), 9, {"type": "object"}), dialect=found[0])
         assert find_other_dialect(found[0], said, find_schema(body)) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "room"),
+    [
+        ("(1000 in the messages, 192 in the functions, and 8000 in the completion)", 7000),
+        ("(7000 of text input, 192 of tool input, 8000 in the output)", 1000),
+        ("your request has 1000 input tokens. Your request has 1000 input tokens", 7192),
+        ("and your prompt contains at least 193 input tokens", 7066),
+        ("more than 1920 characters, which is the upper bound for 192 input tokens", 7066),
+        ("", 7066),
+        ("(8000 in the messages, 8000 in the completion)", None),
+    ],
+)
+def test_the_room_for_a_reply_is_what_the_prompt_leaves(said: str, room: int | None) -> None:
+    asked = Request("step", (("user", "word" * 1000),), 8000)
+    found = find_room(asked, f"maximum context length is 8192 tokens. {said}", Dialect(), again=False)
+    assert (found[0] if found else None) == room
+    assert find_room(asked, said, Dialect(), again=False) is None
 
 
 def test_without_system_messages_their_texts_begin_those_of_the_user() -> None:

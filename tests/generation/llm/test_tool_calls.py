@@ -3,12 +3,14 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from keystone.generation.llm.chat import Dialect, find_room
 from keystone.generation.llm.client import open_model
 from keystone.generation.llm.dialects import read_call, write_tools, write_turns
 from keystone.generation.llm.usage import find_most_usage
@@ -139,6 +141,13 @@ async def refuse_tools(exchange: Exchange) -> bool:
     return False
 
 
+async def refuse_long_prompts(exchange: Exchange) -> bool:
+    if "tools" in exchange.body:
+        exchange.reply({"error": {"message": "maximum context length is 300 tokens"}}, 400)
+        return True
+    return False
+
+
 def ignore_tools(body: dict[str, Any]) -> Said:
     return speak({key: value for key, value in body.items() if key not in ("tools", "tool_choice")})
 
@@ -160,6 +169,19 @@ def research_on(index: Index, folder: Path, **server: Any) -> tuple[EvidenceSet,
     with serving(**server) as one:
         found, notes = asyncio.run(run(one.url))
         return found, notes, sum("tools" in body for body in one.answered)
+
+
+def test_tools_count_among_the_tokens_of_a_prompt() -> None:
+    asked, said = replace(REQUEST, max_tokens=8192), "maximum context length is 8192 tokens"
+    with_tools, without = (find_room(asked, said, Dialect(tools=tools), again=False) for tools in (True, False))
+    assert with_tools
+    assert without
+    assert without[0] - with_tools[0] > len(json.dumps(write_tools(REQUEST))) / 5
+
+
+def test_a_prompt_that_is_too_long_says_nothing_of_tools(index: Index, tmp_path: Path) -> None:
+    _, notes, _ = research_on(index, tmp_path / "long", model=speak, always=refuse_long_prompts)
+    assert notes == []
 
 
 def test_calls_and_json_give_the_same_trace(index: Index, tmp_path: Path) -> None:
