@@ -1,6 +1,7 @@
 """The configuration of the run, as it was resolved."""
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -32,10 +33,17 @@ CONFIG_FILE = Artifact(
 )
 
 
+def describe_config(config: RunConfig) -> Any:
+    """Describe a configuration: its settings, and the variable of the key if the user names it."""
+    plain = config.model_dump(mode="json")
+    named = config.model.named_key if config.model else None
+    return plain if named is None else [plain, named]
+
+
 STAGE = StageKind(
     name="config",
     makes=lambda _: (CONFIG_FILE,),
-    key=lambda job, _: job.config.model_dump(mode="json"),
+    key=lambda job, _: describe_config(job.config),
     notes=lambda _: (CONFIG_FILE,),
     work=lambda work: work.values.put(CONFIG_FILE, work.job.config),
     answers_need=lambda _: False,

@@ -101,6 +101,15 @@ def test_another_choice_of_submitted_rows_keeps_the_rankings(choice: str, index:
     assert plain["narrative"] != fixed["narrative"]
 
 
+def test_a_configuration_is_written_anew_if_its_user_names_the_variable_of_the_key(index: Index, topics: Path) -> None:
+    def describe(*more: str) -> dict[str, object]:
+        job = open_job(configure(index, topics.parent, [*MODEL, *more]))
+        return {one.name: one.settings for one in table.bind_stages(job)}
+
+    plain, named = describe(), describe("model.key_env=OPENAI_API_KEY")
+    assert {name for name in plain if plain[name] != named[name]} == {"config"}
+
+
 def test_a_prompt_counts_by_its_words_and_not_by_its_name_or_module(monkeypatch: pytest.MonkeyPatch) -> None:
     digest_anew = _digest_prompts.__wrapped__
     before, moved = digest_anew(), readers.AGENT
