@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-import traceback
 from dataclasses import asdict
 from pathlib import Path
 
@@ -44,24 +43,27 @@ def show(rows: list[Row]) -> None:
 
 
 def main(names: list[str]) -> None:
-    """Run these benchmarks in order, or all if there is no name. If one fails, the others still run."""
+    """Run these benchmarks in order, or all if there is no name.
+
+    If one fails, the others still run, and an `ExceptionGroup` has all errors at the end.
+    """
     unknown = sorted(set(names) - set(BENCHMARKS))
     if unknown:
         sys.exit(f"unknown benchmark {unknown[0]!r}; expected one of {', '.join(BENCHMARKS)}")
-    found, failed = list[Row](), list[str]()
+    found, errors = list[Row](), list[Exception]()
     OUT.parent.mkdir(exist_ok=True)
     for name in names or BENCHMARKS:
         try:
             rows = importlib.import_module(f"benchmarks.{name}").rows()
-        except Exception:
-            traceback.print_exc()
-            failed.append(name)
+        except Exception as error:
+            error.add_note(f"benchmark: {name}")
+            errors.append(error)
             continue
         show(rows)
         found += rows
         OUT.write_bytes(orjson.dumps([{**asdict(row), "met": row.met} for row in found], option=orjson.OPT_INDENT_2))
-    if failed:
-        sys.exit(f"failed: {', '.join(failed)}")
+    if errors:
+        raise ExceptionGroup("Benchmarks failed", errors)
 
 
 if __name__ == "__main__":

@@ -252,7 +252,7 @@ _PROMPT = re.compile(
 )
 """The tokens of a prompt, or of its parts. vLLM also says "at least 4097 input tokens", which is no count."""
 HUGE_TOKENS = 100_000_000
-"""More tokens than any model's window has: a request for so many asks how many the window has."""
+"""More tokens than any window has. An endpoint refuses a request for so many, and tells the size of its window."""
 LEAST_REPLY_TOKENS = 256
 """The fewest tokens of a reply that is asked for once more, because the window has no room for those asked for."""
 SPARE_SHARE = 8

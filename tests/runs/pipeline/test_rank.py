@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from keystone.generation.grading.grade import GradedTopic
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
-from keystone.retrieval.system import OpenIndex, Rows, System
+from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.types import Query, Rankings, Topic, offsets_of, ranked
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
@@ -132,22 +131,16 @@ def test_a_list_is_cut_at_the_depth_of_its_own_system() -> None:
     assert found == {3: [9, 1, 2, 3], 4: [1, 2, 3, 9]}
 
 
-class UnknownScores(System):
-    """A system of a package, of whose scores nobody knows the lowest."""
-
-    lowest: ClassVar[float] = math.nan
-    lane: ClassVar[str] = "cpu"
-    kind: Literal["unknown"] = "unknown"
-
-    def search(self, _opened: OpenIndex, _queries: Sequence[Query], _within: Rows | None) -> Rankings:
-        raise NotImplementedError
-
-
-def test_the_first_stage_is_described_as_it_fuses_a_system_of_unknown_scores() -> None:
+@pytest.mark.parametrize(
+    ("lowest", "described", "chosen"), [(0.0, "convex combination (TM2C2)", "scores"), (math.nan, "rrf", "rrf")]
+)
+def test_the_first_stage_is_described_as_it_fuses_systems_of_known_and_unknown_lowest_scores(
+    lowest: float, described: str, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Bm25System, "lowest", lowest)
     config = read_config(None, "run_id=r index=i topics=t track=none".split())
-    systems = {"mine": UnknownScores(), **config.make_systems()}
-    config = config.model_copy(update={"retrieval": config.retrieval.model_copy(update={"systems": systems})})
-    assert config.describe_first_stage()["method"] == choose_first_stage(config, list(systems)) == "rrf"
+    assert config.describe_first_stage()["method"] == described
+    assert choose_first_stage(config, list(config.make_systems())) == chosen
 
 
 def hits(found: Run) -> dict[str, list[tuple[str, float]]]:
