@@ -123,8 +123,8 @@ def combine_systems(
     systems: Sequence[Rankings],
     weights: Sequence[float],
     lowest: Sequence[float],
+    depths: Sequence[int],
     depth: int,
-    depths: Sequence[int] | None = None,
 ) -> Rankings:
     """Fuse the systems of each query by their scores: the sum of weight times (s - absent) / (max - lowest).
 
@@ -133,8 +133,8 @@ def combine_systems(
     score of the list. A document that a list lacks has the score `absent`, and so adds 0. That is the last score of a
     list as long as its system's depth, which is cut there, and else `lowest`.
 
-    All systems have the same queries in the same order; `weights`, `lowest` and `depths` (None: all `depth`) stand
-    beside `systems`. The result keeps the first `depth` documents. Scores are float64.
+    All systems have the same queries in the same order; `weights`, `lowest` and `depths` stand beside `systems`. The
+    result keeps the first `depth` documents. Scores are float64.
     """
     ids = systems[0].query_ids
     settings = FusionSettings("sum", depth, "none")
@@ -143,10 +143,8 @@ def combine_systems(
         places = range(first, min(first + QUERIES_AT_ONCE, len(ids)))
         members = [[(system, query) for system in range(len(systems))] for query in range(len(places))]
         lists = [
-            _scale_scores(system.select(places), weight, least, deepest)
-            for system, weight, least, deepest in zip(
-                systems, weights, lowest, depths or [depth] * len(systems), strict=True
-            )
+            _scale_scores(system.select(places), weight, least, own)
+            for system, weight, least, own in zip(systems, weights, lowest, depths, strict=True)
         ]
         blocks.append(fuse(lists, Groups([ids[place] for place in places], members), settings))
     return Rankings(

@@ -51,7 +51,7 @@ def test_scores_are_those_of_the_formula_for_any_number_of_queries_at_once(
     systems = [make_rankings(sparse, depth), make_rankings(dense, depth)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fuse, "QUERIES_AT_ONCE", at_once)
-        fused = combine_systems(systems, weights, LOWEST, depth)
+        fused = combine_systems(systems, weights, LOWEST, [depth] * 2, depth)
     for i in range(len(fused)):
         expected = add_scaled_scores(systems, i, weights, depth)
         found = dict(zip(fused.of(i).tolist(), fused.scores_of(i).tolist(), strict=True))
@@ -62,18 +62,19 @@ def test_scores_are_those_of_the_formula_for_any_number_of_queries_at_once(
 def test_a_document_that_a_cut_list_lacks_counts_like_the_last_one_of_the_list() -> None:
     """Of 100 million documents, the first thousand by embeddings have nearly equal scores."""
     dense = make_rankings([{1: 0.9, 2: 0.89, 3: 0.88}])
-    assert combine_systems([make_rankings([{9: 12.0}]), dense], (0.15, 0.85), (0, -1), 3).docs.tolist() == [9, 1, 2]
-    assert combine_systems([make_rankings([{9: 12.0}]), dense], (0.15, 0.85), (0, -1), 4).docs.tolist() == [1, 2, 3, 9]
-    cut = combine_systems([make_rankings([{9: 12.0}]), dense], (0.15, 0.85), (0, -1), 4, (4, 3))
+    systems = [make_rankings([{9: 12.0}]), dense]
+    assert combine_systems(systems, (0.15, 0.85), (0, -1), (3, 3), 3).docs.tolist() == [9, 1, 2]
+    assert combine_systems(systems, (0.15, 0.85), (0, -1), (4, 4), 4).docs.tolist() == [1, 2, 3, 9]
+    cut = combine_systems(systems, (0.15, 0.85), (0, -1), (4, 3), 4)
     assert cut.docs.tolist() == [9, 1, 2, 3], "a system has a depth of its own"
 
 
 def test_scores_that_float64_cannot_tell_apart_after_scaling_tie() -> None:
     dense = make_rankings([{9: 2e-20, 1: 1e-20}])
-    assert combine_systems([dense], (1.0,), (-1,), 100).docs.tolist() == [1, 9]
+    assert combine_systems([dense], (1.0,), (-1,), (100,), 100).docs.tolist() == [1, 9]
 
 
 def test_each_ranking_keeps_the_first_documents_and_a_run_without_queries_is_empty() -> None:
     systems = [make_rankings([{1: 3.0, 2: 2.0, 3: 1.0}]), make_rankings([{3: 0.9, 1: 0.5}])]
-    assert combine_systems(systems, (0.3, 0.7), (0, -1), 2).docs.tolist() == [1, 3]
-    assert len(combine_systems([make_rankings([])] * 2, (0.3, 0.7), (0, -1), 2)) == 0
+    assert combine_systems(systems, (0.3, 0.7), (0, -1), (2, 2), 2).docs.tolist() == [1, 3]
+    assert len(combine_systems([make_rankings([])] * 2, (0.3, 0.7), (0, -1), (2, 2), 2)) == 0

@@ -41,7 +41,7 @@ def fuse_each_query(config: RunConfig, systems: Mapping[str, Rankings]) -> Ranki
         if len(lists) == 1:
             return round_scores(lists[0])
         depths = [own.depth if (own := config.find_system(name)) else depth for name in systems]
-        return round_scores(combine_systems(list(map(round_scores, lists)), weights, lowest, depth, depths))
+        return round_scores(combine_systems(list(map(round_scores, lists)), weights, lowest, depths, depth))
     return round_scores(fuse_systems(lists, config.fusion.k, depth, weights))
 
 
