@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import orjson
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.languages import DEFAULT_LANGUAGE, PIECES_PREFIX, find_code, name_languages
+from keystone.indexing.languages import DEFAULT_LANGUAGE, LANGUAGES, PIECES_PREFIX, find_code
 from keystone.indexing.types import WORDS, Embedding, label_of
 
 P = ParamSpec("P")
@@ -166,7 +166,8 @@ class Index:
         dense = f"embeddings by {', '.join(models)}" if models else "no embeddings"
         for recall in (self.recall, *(one.recall for one in self.vectors.values())):
             dense += f", recall@10 {recall.at_10:.4f}" if recall else ""
-        told = "" if self.language == DEFAULT_LANGUAGE else f" in {name_languages(self.languages or [self.language])}"
+        languages = ", ".join(LANGUAGES.get(code, code) for code in self.languages or [self.language])
+        told = "" if self.language == DEFAULT_LANGUAGE else f" in {languages}"
         sparse = "".join(f", impacts by {one.label} ({name})" for name, one in self.impacts.items())
         late = "".join(f", PLAID by {one.label} ({name})" for name, one in self.plaid.items())
         return f"Index({str(self.folder)!r}: {number}{told}, BM25 by {self.backend}, {dense}{sparse}{late})"

@@ -1,7 +1,6 @@
 """The languages of documents by Anserini's codes, and what `keystone index --language` may say of them."""
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from keystone.indexing.errors import UserError
@@ -63,8 +62,3 @@ def list_codes() -> str:
 def has_languages(language: str) -> bool:
     """Tell whether a value of `--language` lets each document have a language of its own."""
     return language == AUTO or language.startswith(FIELD_PREFIX)
-
-
-def name_languages(codes: Iterable[str]) -> str:
-    """Name languages for people."""
-    return ", ".join(LANGUAGES.get(code, code) for code in codes)

@@ -180,11 +180,6 @@ class ShownPair:
     seed: int | None = None
 
 
-async def judge_shown_pairs(model: Model, pairs: Sequence[ShownPair]) -> list[ArenaVerdict | Failure]:
-    """Judge pairs of answers; returns a verdict for each, or the reason why it has none."""
-    return await ask_all(model, [(request_arena_verdict(pair), read_arena_verdict) for pair in pairs])
-
-
 def request_arena_verdict(pair: ShownPair) -> Request:
     """Make the request for the judgment of a pair. A repeat is a sampled reply."""
     temperature = 0.0 if pair.seed is None else 1.0

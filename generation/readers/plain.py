@@ -21,14 +21,9 @@ from keystone.generation.context.topic import (
     skip_blank,
 )
 from keystone.generation.llm.model import Model
+from keystone.generation.queries.compose import is_narrative_query
 from keystone.generation.readers.reader import Hits, Task, Tools, list_rows
-from keystone.generation.readers.write import (
-    gather_all_sentences,
-    get_word_range,
-    list_asked,
-    make_passages,
-    write_answer,
-)
+from keystone.generation.readers.write import gather_all_sentences, make_passages, make_word_range, write_answer
 from keystone.generation.types import Answer, Evidence, EvidenceSet, QuestionCheck
 from keystone.retrieval.types import Query
 
@@ -81,10 +76,10 @@ async def fill_gaps(tools: Tools, model: Model, task: Task, rows: Sequence[int],
     `rows` are the documents of the evidence, best first. The model sees added documents after them. In the window,
     however, they have room before those documents that answer no question.
     """
-    asked = list_asked(task)
+    asked = [query for query in task.context.queries if not is_narrative_query(query)]
     for _ in range(tools.settings.rounds if asked else 0):
         passages = make_passages(task.context, evidence.items)
-        whole = AnswerTask(task.topic.id, task.topic.narrative, passages, get_word_range(task), queries=asked)
+        whole = AnswerTask(task.topic.id, task.topic.narrative, passages, make_word_range(task.words), queries=asked)
         documents = {document.id: document for document in task.context.documents.values()}
         checks, missed = await check_evidence(model, whole, documents, [item.span for item in evidence.items])
         evidence = replace(evidence, checks=evidence.checks or checks, fallbacks=(*evidence.fallbacks, *missed))

@@ -23,7 +23,6 @@ from keystone.generation.context.texts import clip, count_tokens, share_window
 from keystone.generation.context.topic import TopicContext, join_spans, keep_language
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import MOST_MISSING_WORDS
-from keystone.generation.queries.compose import is_narrative_query
 from keystone.generation.readers.reader import Task, Tools
 from keystone.generation.readers.settings import AnswerMethod
 from keystone.generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
@@ -32,7 +31,6 @@ from keystone.generation.rules.support import denies_sources, tells_gap
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Fallback, Note, Sentence
 from keystone.indexing.types import Span
 from keystone.indexing.vectors.embed import embed_passages
-from keystone.retrieval.types import Query
 
 LEAST_WORDS_SHARE = 0.75
 """The fewest words of an answer as a share of the most: 300 of 400 in the paper."""
@@ -60,7 +58,8 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
         return replace(answer, fallbacks=(*fallbacks, without, *answer.fallbacks))
     if made and tools.settings.mend:
         made = _strip_marks(made)
-        made, unmended = await mend_answer(_require_model(tools), task.topic.narrative, made, get_word_range(task))
+        words = make_word_range(task.words)
+        made, unmended = await mend_answer(_require_model(tools), task.topic.narrative, made, words)
         fallbacks += unmended
     if made and tools.settings.support != "none" and not tools.settings.tells_gaps:
         made = drop_fillers(made)
@@ -156,13 +155,13 @@ async def _write_from_all(tools: Tools, task: Task, evidence: EvidenceSet) -> Dr
     """Write one answer from all documents (paper, section 3.2.2)."""
     passages, notes = make_passages(task.context, evidence.items), _join_notes(evidence.notes)
     topic = task.topic
-    answer_task = AnswerTask(topic.id, topic.narrative, passages, get_word_range(task), notes)
+    answer_task = AnswerTask(topic.id, topic.narrative, passages, make_word_range(task.words), notes)
     return await draft_answer(_require_model(tools), answer_task)
 
 
 async def _write_freely(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
     passages, notes = make_passages(task.context, evidence.items), _join_notes(evidence.notes)
-    gaps, (low, high) = tools.settings.gaps, get_word_range(task)
+    gaps, (low, high) = tools.settings.gaps, make_word_range(task.words)
     words = (low, max(low, high - MOST_MISSING_WORDS)) if gaps else (low, high)
     whole = AnswerTask(task.topic.id, task.topic.narrative, passages, words, notes, gaps=gaps)
     return await write_whole(_require_model(tools), whole)
@@ -176,7 +175,7 @@ async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> D
     filled = [one and drop_fillers(one) if settings.support != "none" else one for one in sub_answers]
     sub_answers = [one if one and one.sentences else None for one in filled]
     queries = tuple(one.query for one in sub_tasks)
-    synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), get_word_range(task))
+    synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), make_word_range(task.words))
     made, missed = await _synthesise(tools, task, synthesis, [shown for one in sub_tasks for shown in one.passages])
     dropped = tuple(check for one in filled if one for check in one.checks)
     return made and replace(made, checks=dropped), [*fallbacks, *missed]
@@ -259,11 +258,6 @@ def _list_query_tasks(task: Task, evidence: EvidenceSet) -> list[QueryTask]:
     return tasks
 
 
-def list_asked(task: Task) -> list[Query]:
-    """List the queries of a task that ask a question of its narrative; none if the narrative is its only query."""
-    return [query for query in task.context.queries if not is_narrative_query(query)]
-
-
 def make_passages(context: TopicContext, evidence: Sequence[Evidence]) -> tuple[Passage, ...]:
     """Join the evidence of each document into the passage that the model is shown."""
     items: dict[str, list[Evidence]] = {}
@@ -286,9 +280,9 @@ def _join_notes(notes: Sequence[Note]) -> str:
     return "\n".join(note.text for note in notes if note.kind not in UNSHOWN_NOTES)
 
 
-def get_word_range(task: Task) -> WordRange:
-    """Get the fewest and the most words of the answer to a task."""
-    return int(task.words * LEAST_WORDS_SHARE), task.words
+def make_word_range(words: int) -> WordRange:
+    """Make the fewest and the most words of an answer that may have so many."""
+    return int(words * LEAST_WORDS_SHARE), words
 
 
 def _require_model(tools: Tools) -> Model:

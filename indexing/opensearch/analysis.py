@@ -99,8 +99,3 @@ def make_contents_field(meta: Mapping[str, Any]) -> dict[str, Any]:
         check_language(code)
         fields[code] = {"type": "text", "analyzer": ANALYZERS[code], "index_options": "freqs", "norms": True}
     return {"properties": fields} if "languages" in meta else next(iter(fields.values()))
-
-
-def name_contents_field(language_part: str) -> str:
-    """Name the field of the documents in a language, or of all documents if `language_part` is empty."""
-    return f"{CONTENTS}.{language_part}" if language_part else CONTENTS

@@ -16,7 +16,7 @@ from keystone.indexing.impacts import open_impact_encoder
 from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import show_value
 from keystone.indexing.lucene.analyzer import stems_of
-from keystone.indexing.opensearch.analysis import name_contents_field
+from keystone.indexing.opensearch.analysis import CONTENTS
 from keystone.indexing.opensearch.cluster import Request, as_expected, place_at
 from keystone.indexing.opensearch.index import IMPACTS, ROW
 from keystone.indexing.opensearch.requests import ask
@@ -46,7 +46,8 @@ class OpenSearchSparse(Sparse):
     """
 
     def __init__(self, index: Index, statistics: Statistics = "global") -> None:
-        self._language, self._field = index.language, name_contents_field(index.language_part)
+        part = index.language_part
+        self._language, self._field = index.language, f"{CONTENTS}.{part}" if part else CONTENTS
         self._cluster = open_cluster(index)
         everywhere = statistics == "global" and self._cluster.shards > 1
         header = {"search_type": "dfs_query_then_fetch"} if everywhere else {}

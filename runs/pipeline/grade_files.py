@@ -115,11 +115,6 @@ def gather_qrels(judgments: list[Judgment]) -> Qrels:
     return make_qrels(grades)
 
 
-def find_selected_rows(records: Sequence[GradeRecord], store: Store) -> dict[str, list[int]]:
-    """Find the rows of each topic's keystone documents, best first."""
-    return {record.topic_id: store.rows(record.selected).tolist() for record in records}
-
-
 def find_grades(records: Sequence[GradeRecord], store: Store) -> dict[str, dict[str, dict[int, float]]]:
     """Find the grades above 0: by the id of the topic, then of the query, then by the row of the document."""
     return {

@@ -8,15 +8,13 @@ import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import get_args
 
 from keystone.generation.answers.sentences import read_place, read_places, tidy
 from keystone.generation.context.texts import delimit, neutralise
-from keystone.generation.llm.model import Model
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.agent.tools import LONGEST_SEARCH, Desk, NoteTaken, State, World, search_text
-from keystone.generation.readers.loop import Allowance, Asked, Walk, ask_within
+from keystone.generation.readers.loop import Walk
 from keystone.generation.replies import read_parts
 from keystone.generation.types import Answered, Reply, Request, Step
 from keystone.indexing.corpora.segments import split_sentences
@@ -81,11 +79,6 @@ def read_judgment(reply: Reply, judging: Judging) -> dict[int, Judgment]:
         level: Answered = item.found if own else "not"
         found[place] = Judgment(level, own, () if level == "answered" else tuple(new[: prompts.MOST_SEARCHES]))
     return found
-
-
-async def ask_judge(model: Model, judging: Judging, allowance: Allowance) -> Asked[dict[int, Judgment]]:
-    """Ask the model for the judgment of each question, within an allowance."""
-    return await ask_within(model, request_judgment(judging), partial(read_judgment, judging=judging), allowance)
 
 
 def judge_by_notes(judging: Judging) -> dict[int, Judgment]:

@@ -26,9 +26,10 @@ from keystone.generation.queries.compose import is_narrative_query
 from keystone.generation.readers.agent.judge import (
     Judging,
     Judgment,
-    ask_judge,
     judge_by_notes,
     judge_by_rules,
+    read_judgment,
+    request_judgment,
     walk_by_rules,
 )
 from keystone.generation.readers.agent.tools import TOOLS, Desk, NoteTaken, State, World, search_text, take_notes
@@ -138,7 +139,8 @@ class Agent(WritesFromEvidence):
         if model is None:
             research.judged |= await judge_by_rules(desk, judging, settings.least_cosine)
         else:
-            asked = await ask_judge(model, judging, shares[-1])
+            read = partial(read_judgment, judging=judging)
+            asked = await ask_within(model, request_judgment(judging), read, shares[-1])
             research.judged |= judge_by_notes(judging) if isinstance(asked.found, Failure) else asked.found
             research.steps.append(_make_judge_step(research, queries, places, asked, number))
             self.tools.tell(research.steps[-1])

@@ -11,9 +11,10 @@ from keystone.generation.grading.rate_answers import (
     ArenaVerdict,
     ShownPair,
     format_instruction,
-    judge_shown_pairs,
+    read_arena_verdict,
     request_arena_verdict,
 )
+from keystone.generation.llm.model import ask_all
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.prompts.evaluation import ARENA_NAME
 from keystone.generation.rules.answer_form import compare_coverage
@@ -302,7 +303,8 @@ def run_battles(
         pairs = [shown.show(task) for task in tasks]
         if run_with_model is None:
             return [compare_coverage(pair.question, pair.a, pair.b) for pair in pairs]
-        return ask_model(run_with_model, lambda model: judge_shown_pairs(model, pairs)) if tasks else []
+        asked = [(request_arena_verdict(pair), read_arena_verdict) for pair in pairs]
+        return ask_model(run_with_model, lambda model: ask_all(model, asked)) if tasks else []
 
     judgments = play(sets, judge, settings)
     if folder is not None:  # an adaptive tournament plays only some of its battles

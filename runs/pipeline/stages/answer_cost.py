@@ -29,7 +29,7 @@ from keystone.generation.answers.synthesise import SynthesisTask, request_edit, 
 from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.prompts.answers import CHECK_SUPPORT
-from keystone.generation.readers.write import LEAST_WORDS_SHARE
+from keystone.generation.readers.write import make_word_range
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.foresight import Ask, AskedTopic
 
@@ -51,7 +51,7 @@ def list_answer_asks(config: RunConfig, one: AskedTopic, model: ModelSettings, s
     if method == "claims":
         yield from _list_claim_asks(one, model, stage, evidence)
     if method in ("retrieval", "whole", "claims"):  # without any claim, the answer is written from all documents
-        words = _get_range(one)
+        words = make_word_range(one.words)
         written = _count_written(one.words, model)
         if method == "whole":
             whole = AnswerTask(one.topic.id, one.topic.narrative, (), words)
@@ -82,7 +82,7 @@ def _request_checks(stage: str, one: AskedTopic, model: ModelSettings, sentences
 def _list_synthesis_asks(
     config: RunConfig, one: AskedTopic, model: ModelSettings, stage: str, evidence: int
 ) -> Iterator[Ask]:
-    settings, narrative, words = config.answer, one.topic.narrative, _get_range(one)
+    settings, narrative, words = config.answer, one.topic.narrative, make_word_range(one.words)
     written = _count_written(SUB_ANSWER_WORDS[1], model)
     sub_answer = request_sub_answer(QueryTask(one.topic.id, narrative, "", ()), settings.prompt_with)
     yield Ask(stage, one.queries, sub_answer, one.queries * evidence + one.characters)
@@ -109,7 +109,7 @@ def _list_claim_asks(one: AskedTopic, model: ModelSettings, stage: str, evidence
 
 def _list_corrections(one: AskedTopic, stage: str, written: int, evidence: int) -> Iterator[Ask]:
     """List the requests that shorten an answer of `written` tokens, and find its missing citations."""
-    shorter = request_shorter((), _get_range(one))
+    shorter = request_shorter((), make_word_range(one.words))
     shown = MOST_ROUNDS * _list_characters(written)
     yield Ask(stage, MOST_ROUNDS, shorter, shown, MOST_ROUNDS * 4 * written)
     sentences = min(MOST_SENTENCES, one.words), _count_likely(one.words)
@@ -137,7 +137,3 @@ def _count_likely(words: int) -> int:
 def _count_written(words: int, model: ModelSettings) -> int:
     """The most tokens of a reply that may have so many words, after its repair."""
     return min(2 * (allow_tokens(words) + model.thinking), model.window)
-
-
-def _get_range(one: AskedTopic) -> tuple[int, int]:
-    return int(one.words * LEAST_WORDS_SHARE), one.words

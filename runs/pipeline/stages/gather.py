@@ -38,7 +38,7 @@ from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic, Foreseen, foresee_reader
-from keystone.runs.pipeline.grade_files import find_grades, find_selected_rows
+from keystone.runs.pipeline.grade_files import find_grades
 from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job
 from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.pipeline.ranking.rank import embed_topic
@@ -243,7 +243,7 @@ def list_chosen(work: Work) -> list[tuple[SearchedTopic, list[int]]]:
     records = values.get(GRADES_FILE) if job.config.grading.method else []
     known = find_grades(records, job.store)
     if records and not job.answer_settings.reads_ranking:
-        chosen = find_selected_rows(records, job.store)
+        chosen = {record.topic_id: job.store.rows(record.selected).tolist() for record in records}
     else:
         ranking = values.get(before.narrative_ranking)
         chosen = {topic.id: ranking.of(place).tolist() for place, topic in enumerate(job.topics)}

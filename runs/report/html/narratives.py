@@ -23,11 +23,6 @@ Judged = Mapping[str, int]
 """The judged grades of a topic's documents."""
 
 
-def list_topic_ids(views: Sequence[RunView]) -> list[str]:
-    """List the narratives of all runs, each once, in the order of the runs."""
-    return list(dict.fromkeys(topic_id for view in views for topic_id in view.topics))
-
-
 def render_narratives(views: Sequence[RunView], measures: Measures, topic_ids: Sequence[str]) -> Html:
     """Render the section, with the plots of measures. The last run of each narrative is open, the others are closed.
 

@@ -9,7 +9,7 @@ from keystone.indexing.io.writing import write_whole
 from keystone.runs.evaluation.arena.tournament import Leaderboard
 from keystone.runs.report.html.markup import Html, element, render_numbers, render_page_of
 from keystone.runs.report.html.measures import Measures, add_use, take_measures
-from keystone.runs.report.html.narratives import list_topic_ids, render_answer, render_narratives
+from keystone.runs.report.html.narratives import render_answer, render_narratives
 from keystone.runs.report.html.read_run import RunView, read_answer_view, read_view
 from keystone.runs.report.html.result import Row, rank_values, render_picture, render_result
 from keystone.runs.report.html.settings import render_run_name, render_settings
@@ -96,7 +96,7 @@ def render_page(
     views: Sequence[RunView], measures: Measures, notes: Sequence[str] = (), board: Leaderboard | None = None
 ) -> Html:
     """Render the page of these runs."""
-    topic_ids = list_topic_ids(views)
+    topic_ids = list(dict.fromkeys(topic_id for view in views for topic_id in view.topics))
     title = f"{', '.join(view.label for view in views)} – Keystone"
     sections = {
         "result": render_result(views, measures, topic_ids, notes, board),
