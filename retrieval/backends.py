@@ -24,11 +24,9 @@ class Sparse(Protocol):
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""
-        ...
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
         """Count the documents that hold each stem."""
-        ...
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
         """Count the documents that hold the stem of each word; 0 for a stop word."""

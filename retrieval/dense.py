@@ -51,11 +51,6 @@ class DenseSystem(System):
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return leave_out(self, handler, ("query_share",))
 
-    @property
-    def base(self) -> str | None:
-        """The name of the system whose documents alone this one ranks."""
-        return self.within
-
     def fits(self, index: Index) -> bool:
         """Tell whether the index has embeddings. `UserError` for a set of vectors that it lacks."""
         return index.with_vectors(self.vectors).embedding is not None

@@ -42,11 +42,6 @@ class LateSystem(System):
     within: str
     """Another system: the documents that it finds for any query are ranked, exactly."""
 
-    @property
-    def base(self) -> str | None:
-        """The name of the system whose documents alone this one ranks."""
-        return self.within
-
     def describe(self) -> dict[str, Any]:
         """Name the method and the checkpoint."""
         return {"method": "late interaction (MaxSim)", "model": self.model}

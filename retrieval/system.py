@@ -62,8 +62,9 @@ class System(StrictSettings):
 
     @property
     def base(self) -> str | None:
-        """The name of the system whose documents alone this one ranks; None if it ranks all documents."""
-        return None
+        """The name of the system whose documents alone this one ranks, its `within`; None if it ranks all documents."""
+        within: str | None = getattr(self, "within", None)
+        return within
 
     def fits(self, _index: Index) -> bool:
         """Tell whether the index holds what the system searches. `UserError` for a name that the index lacks."""

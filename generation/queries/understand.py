@@ -80,7 +80,7 @@ def read_questions(reply: Reply, most: int = MOST_QUESTIONS) -> tuple[str, ...]:
     case, space or final punctuation, the first one stays.
     """
     found: dict[str, str] = {}
-    for text in _read_tidy(reply, "questions"):
+    for text in map(tidy, read_strings(reply, "questions")):
         if question := tidy_question(text):
             found.setdefault(key_question(question), question)
     if not found:
@@ -93,7 +93,7 @@ def read_questions(reply: Reply, most: int = MOST_QUESTIONS) -> tuple[str, ...]:
 def tidy_question(text: str) -> str:
     """Take the marker of a list off a question, and begin it with a capital letter; empty if it has no word."""
     question = _MARKER.sub("", text)
-    return question[0].upper() + question[1:] if _split_words(question) else ""
+    return question[0].upper() + question[1:] if _WORD.findall(question) else ""
 
 
 def key_question(question: str) -> str:
@@ -112,16 +112,16 @@ def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
 
 def fit_topic(proposed: str, narrative: str) -> tuple[str, str]:
     """Fit a topic that a model proposed to the narrative's words: see `read_topic`."""
-    if len(_split_words(proposed)) > MOST_COMPARED_WORDS:
+    if len(_WORD.findall(proposed)) > MOST_COMPARED_WORDS:
         raise Unusable(f"its topic has more than {prompts.LONGEST_TOPIC} words")
     if set(_fold_words(proposed)) <= set(_fold_words(narrative)):
         phrase, cut = proposed.strip(" \"'.?!"), ""
     else:
         run = SequenceMatcher(None, _fold_words(narrative), _fold_words(proposed), autojunk=False).find_longest_match()
-        phrase, cut = " ".join(_split_words(narrative)[run.a : run.a + run.size]), proposed
+        phrase, cut = " ".join(_WORD.findall(narrative)[run.a : run.a + run.size]), proposed
     if not find_content_words(phrase):
         raise Unusable("its topic is not made of words that occur in the description")
-    if len(_split_words(phrase)) > prompts.LONGEST_TOPIC:
+    if len(_WORD.findall(phrase)) > prompts.LONGEST_TOPIC:
         raise Unusable(f"its topic has more than {prompts.LONGEST_TOPIC} words")
     return phrase, cut
 
@@ -139,7 +139,7 @@ async def expand_topics(
         names = find_names_to_avoid(one.narrative, phrase)
 
         def read(reply: Reply, number: int = number, phrase: str = phrase, names: Sequence[str] = names) -> Any:
-            proposed = (*kept[number], *_read_tidy(reply, "variants"))
+            proposed = (*kept[number], *map(tidy, read_strings(reply, "variants")))
             kept[number] = select_variants(proposed, phrase, names)[:variants]
             if len(kept[number]) < variants:
                 raise Unusable(
@@ -189,16 +189,8 @@ def select_variants(variants: Iterable[str], phrase: str, names: Sequence[str]) 
     return tuple(found.values())[1:]
 
 
-def _split_words(text: str) -> list[str]:
-    return _WORD.findall(text)
-
-
 def _fold_words(text: str) -> list[str]:
-    return [word.casefold() for word in _split_words(text)]
-
-
-def _read_tidy(reply: Reply, name: str) -> list[str]:
-    return [tidy(text) for text in read_strings(reply, name)]
+    return [word.casefold() for word in _WORD.findall(text)]
 
 
 _CUE = re.compile(

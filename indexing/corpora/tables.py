@@ -76,7 +76,7 @@ def _make_documents(
     """
     stem = stem if is_id(stem) else quote(stem)
     for row, names, values, where in rows:
-        if _lacks_ids(names):
+        if not find_names(names, ID_KEYS):
             if row == 0:
                 warn_of_ids(file, names)
             values = {**values, "docid": f"{stem}_{row}"}
@@ -102,11 +102,7 @@ def makes_ids(file: Path, form: str) -> bool:
     else:
         rows = read_rows(file, form, TEXT_KEYS, TEXT_KEYS, lambda _error: None)
     first = next(rows, None)
-    return first is not None and _lacks_ids(first[1])
-
-
-def _lacks_ids(names: Iterable[str]) -> bool:
-    return not find_names(names, ID_KEYS)
+    return first is not None and not find_names(first[1], ID_KEYS)
 
 
 def find_form(file: Path) -> str | None:

@@ -61,18 +61,15 @@ class Embedder(Protocol):
     @property
     def dimension(self) -> int:
         """The number of entries of a vector."""
-        ...
 
     def find_long(self, texts: Sequence[str]) -> list[int]:
         """The positions of the texts that are longer than the model's window, as far as known before embedding."""
-        ...
 
     def embed(self, texts: Sequence[str], threads: int = ..., tick: Tick = ..., cut: ReportCut = ...) -> Vectors:
         """Vectors on the grid, float32[len(texts), dimension], the same for any number of threads.
 
         `TextRefused` if no part of a text can be embedded.
         """
-        ...
 
 
 def round_to_grid(vectors: NDArray[np.floating[Any]]) -> Vectors:

@@ -6,12 +6,12 @@ compiles these like any code, so Keystone neither builds nor ships Java classes.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +42,6 @@ from keystone.retrieval.lucene.postings import CHUNK_QUERIES, MOST_WORDS, Postin
 from keystone.retrieval.ties import SPARE_HITS, search_past_ties
 from keystone.retrieval.types import BM25, Bm25, Columns, Queries, Rankings, offsets_of, ranked
 
-S = TypeVar("S")
 KEPT_SEARCHERS = 8
 """The searchers, one for each index and each k1 and b, that stay open."""
 KEPT_SEARCHES = 16
@@ -78,15 +77,11 @@ def _open_held(index: Index, bm25: Bm25) -> Sparse:
     if index.take("has postings", index.postings.is_dir):
         postings = index.take("postings", lambda: open_postings(index.postings))
         make = partial(PostingsSearcher, postings, language=index.language)
-        return index.take("postings searchers", lambda: _keep_some(make))(bm25)
+        return index.take("postings searchers", lambda: lru_cache(KEPT_SEARCHERS)(make))(bm25)
     with JAVA_LOCK:
         reader = index.take("reader", lambda: open_reader(index.lucene))
         over = partial(LuceneSearcher, index.lucene, reader=reader, language=index.language)
-        return index.take("searchers", lambda: _keep_some(over))(bm25)
-
-
-def _keep_some(make: Callable[[Bm25], S]) -> Callable[[Bm25], S]:
-    return lru_cache(KEPT_SEARCHERS)(make)
+        return index.take("searchers", lambda: lru_cache(KEPT_SEARCHERS)(over))(bm25)
 
 
 class LuceneSearcher(Sparse):

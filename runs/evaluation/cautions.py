@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from keystone.indexing.types import document_id
 from keystone.runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure
 from keystone.runs.trec.arrays import Flags, Ints
 from keystone.runs.trec.types import Qrels, Run
@@ -95,8 +96,8 @@ def caution_about_ids(name: str, run: Run, qrels: Qrels, places: Ints) -> list[s
     head = np.arange(len(places)) - np.repeat(run.offsets[:-1], lengths) < HEAD_ROWS
     rows = list(zip(np.repeat(run.query_ids, lengths)[head].tolist(), run.docs[head].decode_ids(), strict=True))
     judged = list(qrels.list_rows())
-    documents = {(topic, _strip_segment(doc)) for topic, doc, _ in judged}
-    alike = sum((topic, _strip_segment(doc)) in documents for topic, doc in rows)
+    documents = {(topic, document_id(doc)) for topic, doc, _ in judged}
+    alike = sum((topic, document_id(doc)) in documents for topic, doc in rows)
     ids = f"its ids look like {rows[0][1]!r}, those of the judgments like {judged[0][1]!r}"
     found = [f"{name}: no row is judged; {ids}"]
     if alike:
@@ -109,8 +110,3 @@ def caution_about_ids(name: str, run: Run, qrels: Qrels, places: Ints) -> list[s
 def _normalise_topic_id(topic: str) -> str:
     """Normalise a topic id: no leading zeros, no case."""
     return topic.lstrip("0").casefold()
-
-
-def _strip_segment(doc_id: str) -> str:
-    """Strip the segment from an id of the form `DOCUMENT#SEGMENT`. A document id stays as it is."""
-    return doc_id.partition("#")[0]

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json, parse_objects, try_json
 from keystone.indexing.io.reading import read_bytes, read_json_lines, read_text_lines
+from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import describe_id, is_id
-from keystone.runs.exchange.types import Citation
+from keystone.runs.exchange.types import Citation, Handover, Kind
 from keystone.runs.tracks.answer_files import is_integer, is_score
 from keystone.runs.tracks.violations import shorten_value
 
@@ -203,6 +204,11 @@ def check_id(name: str, what: str, place: str) -> str:
 def fill(**values: Any) -> dict[str, Any]:
     """Make an object of the values that are there: neither None nor empty."""
     return {key: value for key, value in values.items() if value is not None and value != "" and value != {}}
+
+
+def write_each(kind: Kind, encode: Callable[[Any], dict[str, Any]]) -> Callable[[Path, Handover], None]:
+    """Make the writer of a form that has an object a line, which `encode` makes of each item of a kind of content."""
+    return lambda path, content: write_json_lines(path, map(encode, getattr(content, kind)))
 
 
 def has(*keys: str, any_of: Sequence[str] = ()) -> Callable[[Mapping[str, Any]], bool]:

@@ -114,7 +114,6 @@ class RunWithModel(Protocol):
 
     def __call__(self, work: Callable[[Model | None], Awaitable[T]]) -> T:
         """Run the work; returns its result."""
-        ...
 
 
 def ask_model(run_with_model: RunWithModel, work: Callable[[Model], Awaitable[T]], missing: str = MISSING_MODEL) -> T:
@@ -216,7 +215,6 @@ class RunCoroutine(Protocol):
 
     def __call__(self, work: Coroutine[Any, Any, T]) -> T:
         """Run the coroutine; returns its result."""
-        ...
 
 
 @contextmanager

@@ -24,17 +24,14 @@ class Graded(Protocol):
     @property
     def run_id(self) -> str:
         """The run."""
-        ...
 
     @property
     def topic_id(self) -> str:
         """The topic."""
-        ...
 
     @property
     def place(self) -> str:
         """The `file:line` that holds it, or its first part; empty if it is of no file."""
-        ...
 
 
 T = TypeVar("T", bound=Graded)

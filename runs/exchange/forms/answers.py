@@ -6,11 +6,11 @@ RAGDoll at 1f06719; hltcoe/rag-run-validator at 81c8565.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from keystone.indexing.io.writing import write_json_lines
-from keystone.runs.exchange.records import Record, drop_repeated, drop_taken, has, read_form
+from keystone.runs.exchange.records import Record, drop_repeated, drop_taken, has, read_form, write_each
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover, get_text
 from keystone.runs.track_rules import DEFAULT_TEAM, TRACKS, KeyContent, Track
 from keystone.runs.tracks.answer_files import NUMBER, is_integer, is_score, map_citations, resolve_citation
@@ -190,35 +190,23 @@ def _encode_sentences(one: CitedAnswer, by_position: bool, with_scores: bool = F
     return found
 
 
-def _write_for(track: str, with_documents: bool = False) -> Callable[[Path, Handover], None]:
-    """Make the writer of a track's form. Nothing is cut: `keystone validate` says what a track refuses."""
-    return lambda path, content: write_json_lines(
-        path, (_encode_for_track(one, TRACKS[track], with_documents) for one in content.answers)
-    )
+def _encode_for(track: str, with_documents: bool = False) -> Callable[[CitedAnswer], dict[str, Any]]:
+    """Encode answers in a track's form. Nothing is cut: `keystone validate` says what a track refuses."""
+    return partial(_encode_for_track, track=TRACKS[track], with_documents=with_documents)
 
 
-def write_resolved(path: Path, content: Handover) -> None:
-    """Write answers with the texts of their references, as RAGDoll's `support resolve-references` does."""
-    write_json_lines(
-        path,
-        (
-            {
-                **_encode_for_track(one, TRACKS["rag25"]),
-                "topic_id": one.topic_id,
-                "run_id": one.run_id or DEFAULT_RUN,
-                "segments": {name: get_text(parts) for name, parts in one.documents.items()},
-            }
-            for one in content.answers
-        ),
-    )
-
-
-def write_normalised(path: Path, content: Handover) -> None:
-    """Write answers in RAGDoll's normalised form, which has no references, with the ids of cited documents."""
-    write_json_lines(path, map(_encode_normalised, content.answers))
+def _encode_resolved(one: CitedAnswer) -> dict[str, Any]:
+    """Encode an answer with the texts of its references, as RAGDoll's `support resolve-references` has it."""
+    return {
+        **_encode_for_track(one, TRACKS["rag25"]),
+        "topic_id": one.topic_id,
+        "run_id": one.run_id or DEFAULT_RUN,
+        "segments": {name: get_text(parts) for name, parts in one.documents.items()},
+    }
 
 
 def _encode_normalised(one: CitedAnswer) -> dict[str, Any]:
+    """Encode an answer in RAGDoll's normalised form, which has no references, with the ids of cited documents."""
     text = " ".join(sentence.text for sentence in one.sentences).strip()
     return {
         "run_id": one.run_id or DEFAULT_RUN,
@@ -237,20 +225,20 @@ def _has_metadata(sentences: str, key: str) -> Callable[[dict[str, Any]], bool]:
 
 
 FORMS = tuple(
-    Form(name, "answers", used_by, read, write, fits)
-    for name, used_by, write, fits in (
-        ("rag24", "TREC RAG 2024, ragnarok", _write_for("rag24"), has("answer", "topic_id")),
-        ("rag25", "TREC RAG 2025", _write_for("rag25"), has("answer", any_of=("metadata", "narrative_id"))),
-        ("rag26", "TREC RAG 2026", _write_for("rag26"), _has_metadata("answer", "run_desc")),
-        ("responses", "RAGTIME, BioGen 2025 task B", _write_for("responses"), has("responses")),
-        ("dragun25", "DRAGUN 2025 task 2", _write_for("dragun25"), _has_metadata("responses", "use_starter_kit")),
+    Form(name, "answers", used_by, read, write_each("answers", encode), fits)
+    for name, used_by, encode, fits in (
+        ("rag24", "TREC RAG 2024, ragnarok", _encode_for("rag24"), has("answer", "topic_id")),
+        ("rag25", "TREC RAG 2025", _encode_for("rag25"), has("answer", any_of=("metadata", "narrative_id"))),
+        ("rag26", "TREC RAG 2026", _encode_for("rag26"), _has_metadata("answer", "run_desc")),
+        ("responses", "RAGTIME, BioGen 2025 task B", _encode_for("responses"), has("responses")),
+        ("dragun25", "DRAGUN 2025 task 2", _encode_for("dragun25"), _has_metadata("responses", "use_starter_kit")),
         (
             "auto-judge",
             "auto-judge's reports with documents",
-            _write_for("responses", with_documents=True),
+            _encode_for("responses", with_documents=True),
             has("responses", "documents"),
         ),
-        ("ragdoll-answers", "RAGDoll's normalised answers", write_normalised, has("answer", "answer_text")),
-        ("ragdoll-resolved", "RAGDoll's answers with texts", write_resolved, has("answer", "segments")),
+        ("ragdoll-answers", "RAGDoll's normalised answers", _encode_normalised, has("answer", "answer_text")),
+        ("ragdoll-resolved", "RAGDoll's answers with texts", _encode_resolved, has("answer", "segments")),
     )
 )

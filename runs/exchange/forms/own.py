@@ -7,7 +7,7 @@ from typing import Any
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import document_id
-from keystone.runs.exchange.records import Record, drop_repeated, fill, has, read_form
+from keystone.runs.exchange.records import Record, drop_repeated, fill, has, read_form, write_each
 from keystone.runs.exchange.types import Candidate, Citation, CitedAnswer, CitedText, Form, Handover, Request
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
@@ -107,22 +107,13 @@ def _get_topic(record: Record) -> str:
     return topic_id
 
 
-def write_answers(path: Path, content: Handover) -> None:
-    """Write answers as a run does, without the steps that made them."""
-    write_json_lines(
-        path,
-        (
-            {
-                "topic_id": one.topic_id,
-                "sentences": [
-                    {"text": each.text, "citations": list(dict.fromkeys(cited.doc_id for cited in each.citations))}
-                    for each in one.sentences
-                ],
-                "fallbacks": [],
-            }
-            for one in content.answers
-        ),
-    )
+def _encode_answer(one: CitedAnswer) -> dict[str, Any]:
+    """Encode an answer as a run does, without the steps that made it."""
+    sentences = [
+        {"text": each.text, "citations": list(dict.fromkeys(cited.doc_id for cited in each.citations))}
+        for each in one.sentences
+    ]
+    return {"topic_id": one.topic_id, "sentences": sentences, "fallbacks": []}
 
 
 FORMS = (
@@ -132,7 +123,7 @@ FORMS = (
         "answers",
         "answers.jsonl of our runs",
         read_answers,
-        write_answers,
+        write_each("answers", _encode_answer),
         lambda r: isinstance(r.get("sentences"), list) and "topic_id" in r,
     ),
 )

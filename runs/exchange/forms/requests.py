@@ -10,7 +10,7 @@ from typing import Any
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
-from keystone.runs.exchange.records import Record, drop_taken, fill, has, read_form
+from keystone.runs.exchange.records import Record, drop_taken, fill, has, read_form, write_each
 from keystone.runs.exchange.types import Candidate, Form, Handover, Request, get_text
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
@@ -84,12 +84,8 @@ def _parse_candidate(value: Any, where: str) -> Candidate:
     return Candidate(doc_id, own.get_number("score"), own.get_integer("judgment"), texts, tuple(subtopics.items()))
 
 
-def write_requests(path: Path, content: Handover) -> None:
-    """Write a query with its candidates a line. A grade has the key `judgment`; unknown values have no key."""
-    write_json_lines(path, map(_encode_request, content.requests))
-
-
 def _encode_request(one: Request) -> dict[str, Any]:
+    """Encode a query with its candidates. A grade has the key `judgment`; unknown values have no key."""
     return {
         "query": {"text": one.query, **fill(qid=one.topic_id)},
         "candidates": [
@@ -162,7 +158,7 @@ FORMS = (
         "requests",
         "rank_llm, umbrela, nuggetizer, ragnarok, RAGDoll",
         read_requests,
-        write_requests,
+        write_each("requests", _encode_request),
         lambda r: "query" in r and ("candidates" in r or isinstance(r["query"], dict)),
     ),
     Form(
