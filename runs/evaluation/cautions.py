@@ -1,6 +1,6 @@
 """Cautions: one sentence for each reason why the measures of a run may mislead."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -70,6 +70,12 @@ def caution_about_order(name: str, run: Run) -> list[str]:
     if len(steps) and np.all(steps >= 0):
         return [f"{name}: scores grow from row to row, so the last row of a topic is ranked first; are they distances?"]
     return []
+
+
+def caution_about_sets(name: str, measures: Iterable[str]) -> list[str]:
+    """Caution about measures of sets, for a ranking of which the run submits only chosen rows."""
+    sets = ", ".join(measure for measure in measures if measure.startswith("Set"))
+    return [f"{name}: {sets} of all rows, of which the run submits some; measure the file it submits"] if sets else []
 
 
 def caution_about_negative_grades(

@@ -26,6 +26,7 @@ from keystone.runs.evaluation.circular import find_circular_rows
 from keystone.runs.evaluation.delegated import list_grades, measure_by_function, measure_by_name
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, LEAST_AP, Measure, is_geometric
 from keystone.runs.evaluation.resample import find_bootstrap_interval
+from keystone.runs.pipeline.file_names import DEPTHS
 from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
@@ -202,7 +203,10 @@ def evaluate(
     for measure in measured:
         if measure.family == "judged":
             values[str(measure)] = _measure_judged_share(places, run.offsets, measure.cutoff)
-    counts = _count_rows(run, places)
+    lengths = np.diff(run.offsets)
+    answered = lengths[lengths > 0]
+    depth = int(np.median(answered)) if len(answered) else 0
+    counts = Counts(len(topics), len(answered), len(places), int(np.count_nonzero(places >= 0)), depth)
     offsets, found_places = run.offsets, places
     if condensed or qrels.grades.min() < 0:
         grades = list_grades(places, offsets, qrels)
@@ -210,7 +214,7 @@ def evaluate(
         found += cautions.caution_about_negative_grades(name, negative, offsets, measured, condensed)
         if condensed:
             offsets, places = offsets_of(grades >= 0)[offsets], places[grades >= 0]
-    head = _measure_judged_share(found_places, run.offsets, HEAD_RANKS)[np.diff(run.offsets) > 0]
+    head = _measure_judged_share(found_places, run.offsets, HEAD_RANKS)[lengths > 0]
     parts = list(_arrange_for_ranx(places, offsets, qrels))
     with open_metrics(len(topics)) as metrics:
         for measure in measured:
@@ -241,13 +245,6 @@ def take_mean(name: str, run: Run, qrels: Qrels, measure: Measure) -> float:
         return evaluate(name, run, qrels, [measure]).mean(str(measure)) if len(qrels) else float("nan")
     except UserError:
         return float("nan")
-
-
-def _count_rows(run: Run, places: Ints) -> Counts:
-    lengths = np.diff(run.offsets)
-    answered = lengths[lengths > 0]
-    depth = int(np.median(answered)) if len(answered) else 0
-    return Counts(len(lengths), len(answered), len(places), int(np.count_nonzero(places >= 0)), depth)
 
 
 def _arrange_for_ranx(places: Ints, offsets: Ints, qrels: Qrels) -> Iterator[tuple[Ints, Floats, Floats]]:
@@ -327,12 +324,14 @@ def evaluate_file(
 ) -> Evaluation:
     """Measure the run of a file, and count the rows judged by grades that selected its documents."""
     evaluation = evaluate(unicode_name(path), run, qrels, measures, condensed)
+    found = list(evaluation.cautions)
+    if path.suffix == ".trec" and (path.parent / DEPTHS).is_file():
+        found += cautions.caution_about_sets(evaluation.name, evaluation)
     circular, grades = find_circular_rows(path, run, qrels_path)
-    if not circular:
-        return evaluation
-    rows = f"{plural(circular, 'row')} judged by the very grades that selected its documents, see {grades}"
-    found = (*evaluation.cautions, f"{evaluation.name}: {rows}")
-    return replace(evaluation, circular_rows=circular, cautions=found)
+    if circular:
+        rows = f"{plural(circular, 'row')} judged by the very grades that selected its documents, see {grades}"
+        found.append(f"{evaluation.name}: {rows}")
+    return replace(evaluation, circular_rows=circular, cautions=tuple(found))
 
 
 def compile_loops() -> None:

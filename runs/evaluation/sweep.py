@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
@@ -93,7 +93,8 @@ def sweep(config: Path, overrides: Sequence[str], grid: Grid, threads: int = 1, 
     with lock_folder(folder), progress("Sweeping", len(configs)) as tick:
         for setting, own in configs.items():
             name = digest(setting)[:8] if setting else CONFIGURED
-            own = _move(own, folder / name)
+            model = own.model and own.model.model_copy(update={"cache": own.model.replies_in(own.out)})
+            own = own.model_copy(update={"out": folder / name, "model": model})
             directories[setting] = _make_run(own, folder, threads)
             evaluations.append(grid.take_measures(directories[setting], plain))
             if not setting:
@@ -124,27 +125,20 @@ def measure_answers(references: Path, names: Sequence[str]) -> TakeMeasures:
     return take_measures
 
 
-def _move(config: RunConfig, out: Path) -> RunConfig:
-    """Move a run to another folder. The replies of its model stay in one file."""
-    if config.model is None:
-        return config.model_copy(update={"out": out})
-    model = config.model.model_copy(update={"cache": config.model.replies_in(config.out)})
-    return config.model_copy(update={"out": out, "model": model})
-
-
 def _make_run(config: RunConfig, folder: Path, threads: int) -> Path:
     """Make a run of the sweep in `folder`, and note the cost of each stage that is made."""
     directory = config.out / config.run_id
     lenders = [path for path in sorted(folder.glob(f"*/{config.run_id}")) if path != directory]
     begun: list[tuple[str | None, Cost]] = []
 
-    def announce(stage: Stage, reused: bool) -> None:
-        begun.append((None if reused else stage.artifacts[0], _read_cost_so_far(directory)))
+    def announce(stage: Stage | None = None, reused: bool = False) -> None:
+        name = stage.artifacts[0] if stage and not reused else None
+        begun.append((name, replace(read_usage_cost(directory), seconds=time.perf_counter())))
 
     try:
         return run(config, threads, announce=announce, lenders=lenders)
     finally:
-        begun.append((None, _read_cost_so_far(directory)))
+        announce()
         entries = read_entries(directory)
         with (folder / STAGE_COSTS).open("ab", buffering=0) as out:
             for (name, start), (_, end) in pairwise(begun):
@@ -153,12 +147,6 @@ def _make_run(config: RunConfig, folder: Path, threads: int) -> Path:
                     known = start if start.calls <= end.calls else Cost(seconds=start.seconds)
                     spent = end.calls - known.calls, end.tokens - known.tokens, end.seconds - known.seconds
                     append(out, b"\n" + orjson.dumps([entries[name]["key"], *spent]))
-
-
-def _read_cost_so_far(directory: Path) -> Cost:
-    """Read the calls and tokens of a run so far, beside the seconds of the clock."""
-    used = read_usage_cost(directory)
-    return Cost(used.calls, used.tokens, time.perf_counter())
 
 
 def read_usage_cost(directory: Path) -> Cost:
@@ -171,21 +159,14 @@ def read_usage_cost(directory: Path) -> Cost:
 
 
 def read_cost(directory: Path) -> Cost:
-    """Read the cost of a run: in a sweep of all of its stages, else from `usage.json`."""
-    folder = directory.resolve().parent.parent
-    if (folder / STAGE_COSTS).exists():
-        costs = _read_stage_costs(folder)
-        keys = {entry["key"] for entry in read_entries(directory).values()}
-        return sum((costs.get(key, Cost()) for key in sorted(keys)), Cost())
-    return read_usage_cost(directory)
-
-
-def _read_stage_costs(folder: Path) -> dict[str, Cost]:
-    """Read the costs of the stages of a sweep by the keys of their artifacts. A line that was cut is left out."""
+    """Read the cost of a run: in a sweep that of all of its stages, by their keys, else from `usage.json`."""
+    path = directory.resolve().parent.parent / STAGE_COSTS
+    if not path.exists():
+        return read_usage_cost(directory)
     costs: dict[str, Cost] = {}
-    with suppress(FileNotFoundError):
-        for line in (folder / STAGE_COSTS).read_bytes().splitlines():
-            with suppress(ValueError, TypeError):
-                key, *spent = orjson.loads(line)
-                costs[key] = Cost(*spent)
-    return costs
+    for line in path.read_bytes().splitlines():
+        with suppress(ValueError, TypeError):  # a line that was cut
+            key, *spent = orjson.loads(line)
+            costs[key] = Cost(*spent)
+    keys = {entry["key"] for entry in read_entries(directory).values()}
+    return sum((costs.get(key, Cost()) for key in sorted(keys)), Cost())

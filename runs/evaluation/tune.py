@@ -15,6 +15,7 @@ from keystone.indexing.types import Progress, silent
 from keystone.runs.config.read import lay_over, parse_value, read_config, shorten_option
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.bounds import treat_otherwise
+from keystone.runs.evaluation.cautions import caution_about_sets
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.job import Job, open_job
@@ -22,17 +23,18 @@ from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.stage import Work
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import QUERY_METHODS
-from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted, perform
+from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted
 from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
 from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels
 from keystone.runs.trec.types import Qrels
+from keystone.runs.wording import plural
 
 BASELINE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
 """The baseline: the whole narrative as one query."""
 
-RANKINGS_ALONE = ("track=none", "ranking=documents")
-"""The overrides by which a configuration ranks the documents of narratives, and submits nothing."""
+RANKINGS_ALONE = ("answer.method=none", "ranking=documents")
+"""The overrides by which a configuration ranks documents, as deep as its track has it, and answers nothing."""
 
 Setting = tuple[str, ...]
 """Overrides of a configuration, each `key=value`."""
@@ -125,9 +127,9 @@ def tune(
     """Try all combinations of settings on the judged topics of a run's configuration. Nothing is written.
 
     `held_out` is an estimate for new topics. Each fold is measured with the setting (or the configuration) that has the
-    best mean of the first measure on the other folds. If no topic is judged, or no judged topic has a relevant
-    document, the function raises `UserError`. If no ranking has a judged document, or if there are fewer topics than
-    folds, it also raises `UserError`.
+    best mean of the first measure on the other folds. A caution of the configuration names settings that only later
+    steps read. `UserError` if no topic is judged, if no judged topic has a relevant document, if no ranking has a
+    judged document, for fewer topics than folds, and for a choice of rows among the tries.
     """
     judged = read_qrels(trials.qrels)
     as_it_is = read_config(config, [*overrides, *RANKINGS_ALONE])
@@ -136,11 +138,25 @@ def tune(
         setting: read_config(config, [*overrides, *RANKINGS_ALONE, *setting])
         for setting in product(*map(parse_try, list_default_tries(as_it_is) if trials.tries is None else trials.tries))
     }
+    if any(own.fusion.choice not in (None, as_it_is.fusion.choice) for own in settings.values()):
+        raise UserError(
+            "--try fusion.depth: found a choice of rows to submit, expected numbers of rows; see --calibrate"
+        )
     fold = draw_folds(len(judged.query_ids), trials.folds)
     whole = score(read_config(config, [*overrides, *RANKINGS_ALONE, *BASELINE]))
     configured = score(as_it_is)
     check_configured(trials, configured, whole)
-    tried = {setting: score(other) for setting, other in settings.items() if other != as_it_is}
+    found = caution_about_sets("as configured", configured) if as_it_is.fusion.choice else []
+    known, tried = [score.keys], dict[Setting, Evaluation]()
+    for setting, other in settings.items():
+        if other != as_it_is:
+            tried[setting] = score(other)
+            known.append(score.keys)
+    alike = [" ".join(setting) for place, setting in enumerate(tried, 1) if known[place] in known[:place]]
+    if alike:
+        read = f"{plural(len(alike), 'setting')} that no step before the reranker reads, such as {alike[0]}"
+        found.append(f"{read}; keystone sweep makes whole runs")
+    configured = replace(configured, cautions=(*configured.cautions, *found))
     return Tuning(configured, tried, cross_validate([configured, *tried.values()], fold), whole)
 
 
@@ -183,21 +199,13 @@ def list_default_tries(config: RunConfig) -> list[str]:
     ]
 
 
-def rank_narratives(config: RunConfig, threads: int, progress: Progress) -> Values:
-    """Rank the narratives of a configuration, in memory; returns what its stages up to that ranking made."""
-    values = MemoryValues(open_job(config, threads, progress))
-    with open_model_runner(config, None) as run_with_model:
-        perform(values, run_with_model, NARRATIVE_STAGES.__contains__)
-    return values
-
-
 class _Scorer:
-    """Measures the rankings of narratives. If a stage has the key that it had last time, it is not performed again."""
+    """Measures the rankings of narratives. If a stage has its last key, in `keys`, it is not performed again."""
 
     def __init__(self, qrels: Qrels, trials: Trials, threads: int, progress: Progress) -> None:
         self._qrels, self._trials = qrels, trials
         self._open: Callable[[RunConfig], Job] = lambda config: open_job(config, threads, progress)
-        self._keys: dict[str, str] = {}
+        self.keys: dict[str, str] = {}
         self._values: Values | None = None
 
     def __call__(self, config: RunConfig) -> Evaluation:
@@ -211,7 +219,7 @@ class _Scorer:
 
     def _rank(self, job: Job) -> Values:
         """Rank the narratives, by the stages of a run up to that one."""
-        last, known = self._values, self._keys
+        last, known = self._values, self.keys
         if last and last.job.index.key == job.index.key:  # the rows of kept rankings are those of their store
             job = replace(job, store=last.job.store)
         values, keys = MemoryValues(job), dict[str, str]()
@@ -227,7 +235,7 @@ class _Scorer:
                 else:
                     kind.work(Work(values, run_with_model, before))
                 keys.update(dict.fromkeys((file.name for file in made), key))
-        self._values, self._keys = values, keys
+        self._values, self.keys = values, keys
         return values
 
 

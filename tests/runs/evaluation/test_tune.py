@@ -66,6 +66,21 @@ def test_a_run_of_segments_is_tuned_by_its_documents(config: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_a_run_that_submits_chosen_rows_is_tuned_by_its_whole_ranking(config: Path, tmp_path: Path) -> None:
+    config.write_text(config.read_text().replace("fusion: {depth: 5}", "answer: {method: none}"))
+    qrels, measures, submitted = tmp_path / "qrels.txt", [parse_measure("SetF")], "r_output_trec_rag_2026.tsv"
+    trials = Trials(qrels, measures, ["fusion.k_narrative=[1]", "rerank.depth=[10, 20]"], folds=2)
+    found = tune(config, ["track=rag26"], trials)
+    directory = run(read_config(config, ["track=rag26"]))
+    expected, cut = evaluate_files([directory / NARRATIVE, directory / submitted], qrels, measures)
+    assert found.configured["SetF"].tolist() == expected["SetF"].tolist()
+    whole = "SetF of all rows, of which the run submits some"
+    assert [whole in "".join(one.cautions) for one in (found.configured, expected, cut)] == [True, True, False]
+    alike = "1 setting that no step before the reranker reads, such as fusion.k_narrative=1 rerank.depth=20"
+    assert found.configured.cautions[-1].startswith(alike)
+
+
+@pytest.mark.slow
 def test_other_topics_are_searched_for_anew(config: Path, topics: Path, tmp_path: Path) -> None:
     swapped = tmp_path / "swapped.jsonl"
     swapped.write_text(topics.read_text().replace('"id": "1"', '"id": "3"').replace('"id": "2"', '"id": "1"'))
@@ -190,6 +205,7 @@ def test_the_measure_that_chooses_must_be_measured(config: Path, tmp_path: Path)
         ("fusion.k_narrative=[1", "expected KEY="),
         ("fusion.k_narrative=[x]", "fusion.k_narrative: found 'x'"),
         ("fusion.deep=[1]", "fusion.deep: unknown key"),
+        ("fusion.depth=[{choose: expected}]", "fusion.depth: found a choice of rows"),
     ],
 )
 def test_an_impossible_try_is_named(attempt: str, message: str, config: Path, tmp_path: Path) -> None:
