@@ -26,14 +26,13 @@ from keystone.generation.answers.sentences import (
     read_answer,
     read_place,
     read_rewritten,
-    read_text,
     show_passages,
     tidy,
 )
 from keystone.generation.context.texts import neutralise
 from keystone.generation.llm.model import Model, ask_all
 from keystone.generation.prompts import answers as prompts
-from keystone.generation.replies import HELD_DRAFTS, note_drafts, read_json, read_parts
+from keystone.generation.replies import HELD_DRAFTS, note_drafts, read_parts
 from keystone.generation.types import (
     MOST_CITATIONS,
     Answer,
@@ -111,35 +110,38 @@ def request_answer(task: AnswerTask) -> Request:
     return prompts.ANSWER.request(allow_tokens(high), narrative=task.narrative, documents=documents, low=low, high=high)
 
 
-async def draft_answer(model: Model, task: AnswerTask) -> Draft:
+async def draft_answer(
+    model: Model, task: AnswerTask, make_request: Callable[[AnswerTask], Request] = request_answer
+) -> Draft:
     """Write the answer to a task within its word limit; None if the model gave none. Its sentences cite document ids.
 
-    If reference assignment finds no support for a sentence, the sentence cites nothing.
+    `make_request` is `request_answer` or `request_whole`. If reference assignment finds no support for a sentence, the
+    sentence cites nothing.
     """
-    request = request_answer(task) if task.passages else None
-    asked = [(task.topic_id, request, partial(read_answer, passages=task.passages))]
-    (answer,), fallbacks = await request_answers(model, "answer", asked)
-    answer, missed = await shorten_and_cite(model, answer, task.words, task.passages)
-    return answer, fallbacks + missed
+    request = make_request(task) if task.passages else None
+    asked = task.topic_id, request, partial(read_answer, passages=task.passages)
+    return await write_within(model, "answer", asked, task.words, task.passages)
 
 
-async def shorten_and_cite(model: Model, answer: Answer | None, words: WordRange, passages: Sequence[Passage]) -> Draft:
-    """Shorten an answer to its word limit, and assign citations to those of its sentences that have none."""
+AskedAnswer = tuple[str, Request | None, Callable[[Reply], tuple[tuple[Sentence, ...], str]]]
+"""A topic's id; the request for its answer, or None if there is nothing to answer from; a reader such as `read_answer`.
+"""
+
+
+async def write_within(
+    model: Model, step: str, asked: AskedAnswer, words: WordRange, passages: Sequence[Passage]
+) -> Draft:
+    """Write an answer, shorten it to its word limit, and assign citations to those of its sentences that have none."""
+    (answer,), fallbacks = await request_answers(model, step, [asked])
     answer, too_long = await shorten_answer(model, answer, words) if answer else (None, [])
     (answer,), uncited = await assign_citations(model, [answer], [passages])
-    return answer, too_long + uncited
-
-
-ReadSentences = Callable[[Reply], tuple[Sentence, ...]]
-"""A reader of a reply: the sentences of an answer. `Unusable` if the reply holds none."""
-NOTHING_TO_READ = "there is nothing to answer from"
-"""The reason of a fallback if a topic has no documents."""
+    return answer, fallbacks + too_long + uncited
 
 
 async def request_answers(
-    model: Model, step: str, requests: Sequence[tuple[str, Request | None, ReadSentences]]
+    model: Model, step: str, requests: Sequence[AskedAnswer]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """Request the answer to each (topic id, request, reader of its reply), in order; None if the model gave none.
+    """Request the answer to each topic, in order; None if the model gave none.
 
     A request of None means that a topic has no documents. The model is not asked, because it would answer from memory.
     """
@@ -148,12 +150,12 @@ async def request_answers(
     answers: list[Answer | None] = []
     fallbacks = []
     for topic_id, request, _ in requests:
-        reply = next(replies) if request else Failure(NOTHING_TO_READ)
+        reply = next(replies) if request else Failure("there is nothing to answer from")
         if isinstance(reply, Failure):
             fallbacks.append(Fallback(topic_id, step, reply.reason))
         elif reply[1]:
             fallbacks.append(Fallback(topic_id, step, HELD_DRAFTS))
-        answers.append(None if isinstance(reply, Failure) else Answer(topic_id, reply[0]))
+        answers.append(None if isinstance(reply, Failure) else Answer(topic_id, reply[0][0], missing=reply[0][1]))
     return answers, fallbacks
 
 
@@ -225,32 +227,6 @@ def list_questions(queries: Sequence[Query]) -> str:
         {"id": place, "question": neutralise(query.question), **({"wants": query.ask.form} if query.ask else {})}
         for place, query in enumerate(queries)
     )
-
-
-def read_whole(reply: Reply, task: AnswerTask) -> tuple[tuple[Sentence, ...], str]:
-    """Read the sentences of an answer, which cite document ids or nothing, and what is missing; empty if nothing is."""
-    made = read_answer(reply, task.passages)
-    value = read_json(reply, lambda one: isinstance(one, dict) and isinstance(one.get("answer"), list))
-    missing = value.get("missing") if isinstance(value, dict) else None
-    return made, read_text(missing, reply) if isinstance(missing, str) else ""
-
-
-async def write_whole(model: Model, task: AnswerTask) -> Draft:
-    """Write the answer to a task within its word limit; None if the model gave none. Its sentences cite documents.
-
-    If reference assignment finds no support for a sentence, the sentence cites nothing.
-    """
-    if not task.passages:
-        return None, [Fallback(task.topic_id, "answer", NOTHING_TO_READ)]
-    request = request_whole(task)
-    (found,) = await ask_all(model, [(request, note_drafts(request, partial(read_whole, task=task)))])
-    if isinstance(found, Failure):
-        return None, [Fallback(task.topic_id, "answer", found.reason)]
-    (sentences, missing), drafts = found
-    made = Answer(task.topic_id, sentences, missing=missing)
-    answer, missed = await shorten_and_cite(model, made, task.words, task.passages)
-    several = [Fallback(task.topic_id, "answer", HELD_DRAFTS)] if drafts else []
-    return answer, several + missed
 
 
 def request_check(task: AnswerTask) -> Request:

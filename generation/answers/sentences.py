@@ -11,13 +11,17 @@ from typing import Any, NamedTuple
 
 from keystone.generation.context.texts import delimit, neutralise, strip_delimiters
 from keystone.generation.prompts.answers import CitedText, NewText
-from keystone.generation.replies import read_parts, strip_thought
+from keystone.generation.replies import read_parts, read_string, strip_thought
 from keystone.generation.rules.words import find_numbers
 from keystone.generation.types import Answer, Fallback, Reply, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Span
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_OWN_NUMBERS = re.compile(
+    r"(?i)(?:(?<=[^\s\]])\s++|(?<=[.?!]))(?:\[(?:(?:document|doc|source)s?\s)?\d{1,4}(?:,\s?\d{1,4})*\]\s*+)++(?=[.?!]?$)"
+)
+"""Numbers of documents in brackets at the end of a sentence, such as `[0]`, `[0, 2]` or `[Document 0]`."""
 
 MOST_SENTENCES = 256
 """The most sentences of one answer; 400 words have about 20. Each is embedded and compared with all others."""
@@ -147,10 +151,22 @@ def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]], reply: Reply) -
     return tuple(sentences)
 
 
-def read_answer(reply: Reply, passages: Sequence[Passage]) -> tuple[Sentence, ...]:
-    """Read an answer from these passages. Its sentences cite document ids; some may cite none."""
+def read_answer(reply: Reply, passages: Sequence[Passage]) -> tuple[tuple[Sentence, ...], str]:
+    """Read an answer from these passages, and what is missing; empty if nothing is.
+
+    Its sentences cite document ids; some may cite none. The numbers that a sentence cites are dropped from the end of
+    its text: outside of the prompt they mean nothing.
+    """
     found = read_parts(reply, "answer", CitedText)
-    return make_sentences(((item.text, read_citations(item.citations, passages)) for item in found), reply)
+    pairs = ((_drop_own_numbers(item), read_citations(item.citations, passages)) for item in found)
+    return make_sentences(pairs, reply), read_text(read_string(reply, "missing"), reply)
+
+
+def _drop_own_numbers(item: CitedText) -> str | None:
+    def drop(marks: re.Match[str]) -> str:
+        return "" if set(map(int, re.findall(r"\d+", marks[0]))) <= set(item.citations) else marks[0]
+
+    return item.text and _OWN_NUMBERS.sub(drop, item.text.strip())
 
 
 def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool = False) -> tuple[Sentence, ...]:

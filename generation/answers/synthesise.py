@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from keystone.fusion.parasol import choose_covering
-from keystone.generation.answers.answer import request_answers, shorten_and_cite
+from keystone.generation.answers.answer import write_within
 from keystone.generation.answers.sentences import (
     Draft,
     Passage,
@@ -174,9 +174,9 @@ def request_resynthesis(task: SynthesisTask) -> Request:
     return prompts.RESYNTHESISE.request(tokens, narrative=task.narrative, sub_answers=answers, low=low, high=high)
 
 
-def read_texts(reply: Reply) -> tuple[Sentence, ...]:
-    """Read the sentences of a reply, all without citations. `Unusable` if there is none."""
-    return make_sentences(((text, ()) for text in read_list(reply, "sentences")), reply)
+def read_texts(reply: Reply) -> tuple[tuple[Sentence, ...], str]:
+    """Read the sentences of a reply, all without citations. `Unusable` if there is none. Nothing is missing."""
+    return make_sentences(((text, ()) for text in read_list(reply, "sentences")), reply), ""
 
 
 async def resynthesise(model: Model, task: SynthesisTask, passages: Sequence[Passage]) -> Draft:
@@ -186,9 +186,7 @@ async def resynthesise(model: Model, task: SynthesisTask, passages: Sequence[Pas
     the model gave no answer.
     """
     joined = join_sub_answers(task)
-    asked = [(task.topic_id, request_resynthesis(task) if joined else None, read_texts)]
-    (answer,), fallbacks = await request_answers(model, "resynthesise", asked)
+    asked = task.topic_id, request_resynthesis(task) if joined else None, read_texts
     cited = {citation for sentence in joined for citation in sentence.citations}
     own = [passage for passage in passages if passage.doc_id in cited]
-    answer, missed = await shorten_and_cite(model, answer, task.words, own)
-    return answer, fallbacks + missed
+    return await write_within(model, "resynthesise", asked, task.words, own)

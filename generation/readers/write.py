@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
-from keystone.generation.answers.answer import AnswerTask, draft_answer, write_sub_answers, write_whole
+from keystone.generation.answers.answer import AnswerTask, draft_answer, request_whole, write_sub_answers
 from keystone.generation.answers.cite import cite_segments, limit_references, list_segments
 from keystone.generation.answers.claims import answer_from_claims
 from keystone.generation.answers.mend import mend_answer, strip_marks
@@ -164,7 +164,7 @@ async def _write_freely(tools: Tools, task: Task, evidence: EvidenceSet) -> Draf
     gaps, (low, high) = tools.settings.gaps, make_word_range(task.words)
     words = (low, max(low, high - MOST_MISSING_WORDS)) if gaps else (low, high)
     whole = AnswerTask(task.topic.id, task.topic.narrative, passages, words, notes, gaps=gaps)
-    return await write_whole(_require_model(tools), whole)
+    return await draft_answer(_require_model(tools), whole, request_whole)
 
 
 async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:

@@ -242,8 +242,12 @@ def _read_through(document: Document) -> Iterator[Span]:
         if explains_entry(read_sentence(document, span)):
             yield span
     listed_ends = [end for _, end in listed]
+    headings = {re.sub(r"^\d+[.)]", "", heading).strip() for heading in document.headings.split("\n")}
     stretch: list[Span] = []
     for start, end in split_sentences(document.text):
+        line, line_end, rest = document.text[start:end].partition("\n")
+        if line_end and line.strip() in headings:
+            start, stretch = end - len(rest.lstrip()), []
         place = bisect_right(listed_ends, start)
         if place < len(listed) and listed[place][0] < end:
             stretch = []

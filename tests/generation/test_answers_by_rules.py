@@ -298,19 +298,42 @@ def test_parts_of_statements_and_remarks_on_the_page_do_not(sentence: str) -> No
     assert not can_be_read(sentence, "Bees")
 
 
+def find_in(document: Document) -> list[Span]:
+    empty = np.zeros((len(document.segments), 2), np.float32)
+    return find_sentences(TopicContext({0: document}, {0: empty}, [], np.zeros((0, 2), np.float32)))
+
+
 def test_headings_are_no_sentences() -> None:
     text = "# Bees are insects.\n\nHoney\n=====\n\nHoney is made from the nectar of flowers.\n\n### Wasps\n"
     document = cut_segments(Document("d", text, "Bees"))
-    empty = np.zeros((len(document.segments), 2), np.float32)
-    found = find_sentences(TopicContext({0: document}, {0: empty}, [], np.zeros((0, 2), np.float32)))
-    assert [read_sentence(document, span) for span in found] == ["Honey is made from the nectar of flowers."]
+    assert [read_sentence(document, span) for span in find_in(document)] == [
+        "Honey is made from the nectar of flowers."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("heading", "after"),
+    [
+        ("Honey in the comb", "Honey is made from the nectar of flowers."),
+        ("3. Honey", "Honey is made from the nectar of flowers."),
+    ],
+)
+def test_a_heading_on_the_line_before_is_no_part_of_a_sentence(heading: str, after: str) -> None:
+    before = "A colony of bees has one queen and thousands of workers in summer."
+    document = cut_segments(Document("d", f"{before} {heading}\n{after}", "Bees", headings=f"Bees\n{heading}"))
+    assert [read_sentence(document, span) for span in find_in(document)] == [before, after]
+
+
+def test_a_sentence_below_a_heading_does_not_go_on_from_the_one_above() -> None:
+    text = f"{STRETCH[0]} Honey in the comb of the honey bees\n{STRETCH[1]}"
+    document = cut_segments(Document("d", text, "Bees", headings="Honey in the comb of the honey bees"))
+    assert [read_sentence(document, span) for span in find_in(document)] == [STRETCH[0]]
 
 
 def test_an_item_of_a_list_that_names_an_action_is_no_sentence() -> None:
     text = "Signatures are good for:\n\n* Keeping honey that has not been tampered with.\n"
     document = cut_segments(Document("d", text, "Bees"))
-    empty = np.zeros((len(document.segments), 2), np.float32)
-    assert find_sentences(TopicContext({0: document}, {0: empty}, [], np.zeros((0, 2), np.float32))) == []
+    assert find_in(document) == []
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,19 @@ def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequenc
         pytest.param(
             '{"answer": [{"text": " A\\u0000b\\n c.", "citations": []}]}', [("A b c.", ())], id="made one line"
         ),
+        pytest.param(
+            make_reply(("A [0].", [0]), ("B. [0][1]", [1, 0]), ("C [doc 1]", [1])),
+            [("A.", ("bees",)), ("B.", ("ants", "bees")), ("C", ("ants",))],
+            id="the numbers that a sentence cites are no text",
+        ),
+        pytest.param(
+            make_reply(("A [1].", [0]), ("Take x[0].", [0]), ("A [0] b.", [0])),
+            [("A [1].", ("bees",)), ("Take x[0].", ("bees",)), ("A [0] b.", ("bees",))],
+            id="other brackets are text",
+        ),
+        pytest.param(
+            make_reply(("A" + " [1]" * 9_000 + " b", [1])), [("A" + " [1]" * 9_000 + " b", ("ants",))], id="many"
+        ),
         pytest.param(make_reply(("", [0])), None, id="nothing but empty sentences"),
         pytest.param('{"answer": []}', None, id="no sentence"),
         pytest.param('{"answer": "Bees dance."}', None, id="no list"),
@@ -80,7 +93,7 @@ def test_an_answer_is_read_or_refused(reply: str, sentences: list[tuple[str, tup
         with pytest.raises(Unusable):
             read_answer(Reply(reply), PASSAGES)
     else:
-        assert read_answer(Reply(reply), PASSAGES) == tuple(Sentence(*sentence) for sentence in sentences)
+        assert read_answer(Reply(reply), PASSAGES) == (tuple(Sentence(*sentence) for sentence in sentences), "")
 
 
 @pytest.mark.parametrize(

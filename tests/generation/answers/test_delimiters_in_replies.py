@@ -35,10 +35,13 @@ TASK = QueryTask("1", "Bees?", "Bees?", PASSAGES, "", (Span("bees", 0, len(DOCUM
 PROSE = ProseTask("1", "Bees?", ("Bees?",), (Claim(BEES[0], (BEES[0],), ("bees#0",), ((0, 0),)),), 30)
 
 READERS: dict[str, tuple[Any, Callable[[Reply], Iterable[Any]]]] = {
-    "answer": ({"answer": [{"text": "?", "citations": [0]}]}, partial(read_answer, passages=PASSAGES)),
+    "answer": (
+        {"answer": [{"text": "?", "citations": [0]}]},
+        lambda reply: read_answer(reply, PASSAGES)[0],
+    ),
     "edit": ({"sentences": [{"id": 0, "text": "?"}]}, partial(read_rewritten, sentences=SENTENCES)),
     "shorten": ({"sentences": [{"id": 0, "text": "?"}]}, partial(read_shorter, sentences=SENTENCES, words=(1, 9))),
-    "resynthesise": ({"sentences": ["?"]}, read_texts),
+    "resynthesise": ({"sentences": ["?"]}, lambda reply: read_texts(reply)[0]),
     "support": (
         {"sentences": [{"id": 0, "support": "full", "citations": [0], "text": "?"}]},
         partial(read_verdicts, claims=CLAIMS, sources=find_sources(CLAIMS, SEGMENTS), segments=SEGMENTS),

@@ -11,12 +11,12 @@ from hypothesis import given
 from keystone.generation.answers.answer import (
     AnswerTask,
     check_evidence,
+    draft_answer,
     read_check,
-    read_whole,
     request_check,
     request_whole,
-    write_whole,
 )
+from keystone.generation.answers.sentences import read_answer
 from keystone.generation.types import Failure, QuestionCheck, Reply
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document, Span
@@ -70,7 +70,7 @@ def test_the_check_and_the_answer_begin_alike_so_that_servers_read_the_documents
 @given(JSON)
 def test_no_reply_raises_anything_but_a_refusal(value: Any) -> None:
     for read in (
-        lambda reply: read_whole(reply, TASK),
+        lambda reply: read_answer(reply, TASK.passages),
         lambda reply: read_check(reply, TASK, DOCUMENTS, SPANS),
     ):
         for reply in (Reply(json.dumps(value)), Reply(json.dumps({"answer": value, "questions": value}))):
@@ -82,7 +82,7 @@ def test_no_reply_raises_anything_but_a_refusal(value: Any) -> None:
 
 def test_empty_sentences_are_left_out() -> None:
     items = ({"text": " "}, {"text": "Ants walk.", "citations": [1]})
-    (sentence,), missing = read_whole(answer(*items), TASK)
+    (sentence,), missing = read_answer(answer(*items), TASK.passages)
     assert (sentence.text, sentence.citations, missing) == ("Ants walk.", ("ants",), "")
 
 
@@ -132,7 +132,7 @@ def test_without_a_usable_check_nothing_is_checked_and_that_is_recorded() -> Non
 
 def test_an_answer_keeps_what_is_missing_and_drops_nothing_else() -> None:
     said = answer({"text": "Bees dance.", "citations": [0]}, missing=" The sources name no price. ")
-    made, fallbacks = asyncio.run(write_whole(Scripted(lambda _: said.text), TASK))
+    made, fallbacks = asyncio.run(draft_answer(Scripted(lambda _: said.text), TASK, request_whole))
     assert made is not None
     assert (made.missing, [one.text for one in made.sentences]) == ("The sources name no price.", ["Bees dance."])
     assert fallbacks == []
@@ -140,5 +140,5 @@ def test_an_answer_keeps_what_is_missing_and_drops_nothing_else() -> None:
 
 def test_without_documents_the_model_is_not_asked() -> None:
     model = Scripted(lambda _: Failure("down"))
-    made, fallbacks = asyncio.run(write_whole(model, AnswerTask("1", "Why?", (), (1, 9))))
+    made, fallbacks = asyncio.run(draft_answer(model, AnswerTask("1", "Why?", (), (1, 9)), request_whole))
     assert (made, model.requests, len(fallbacks)) == (None, [], 1)
