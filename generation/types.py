@@ -64,6 +64,9 @@ class Usage:
     retries: int = 0
     cache_hits: int = 0
 
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(*(getattr(self, part) + getattr(other, part) for part in self.__slots__))
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:

@@ -52,7 +52,6 @@ from keystone.generation.llm.chat import (
 )
 from keystone.generation.llm.model import OpenModel, PromptSizes, make_request_key
 from keystone.generation.llm.settings import BATCH_FOLDER, ModelSettings
-from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import UserError, Waits, WrongReply, printable
 from keystone.indexing.io.json_values import read_whole_number
@@ -123,7 +122,7 @@ class Batch:
             new = known is not None and key in self._new
             self._new.discard(key)
             usage = known.usage if new and known else Usage(cache_hits=1)
-            self.usage[request.purpose] = add_usage(self.usage[request.purpose], usage)
+            self.usage[request.purpose] += usage
             yield number, outcome
         if missing:
             raise Waits(f"{self.name}: {_count_waiting(missing)} for replies")

@@ -24,7 +24,6 @@ from keystone.generation.llm.usage import (
     NO_FIELDS,
     Budget,
     Prices,
-    add_usage,
     compute_cost,
     find_most_usage,
 )
@@ -191,11 +190,11 @@ class Client:
             return
         for job, answered in arrived:
             outcome = (known.get(job.key) or answered).outcome
-            self._add_usage(job.request.purpose, answered.usage)
+            self.usage[job.request.purpose] += answered.usage
             if isinstance(outcome, Reply):
                 self.prompts.note(job.request, answered.usage)
             for _, _, purpose in job.asked_by[1:]:
-                self._add_usage(purpose, Usage(cache_hits=1))
+                self.usage[purpose] += Usage(cache_hits=1)
             for stream, number, _ in job.asked_by:
                 stream.done.append((number, outcome))
                 stream.pending -= 1
@@ -216,7 +215,7 @@ class Client:
                     stream.wake()
                     break
                 if known:
-                    self._add_usage(request.purpose, Usage(cache_hits=1))
+                    self.usage[request.purpose] += Usage(cache_hits=1)
                     self.prompts.note(request, known.usage)
                     stream.done.append((number, known.outcome))
                     stream.wake()
@@ -233,9 +232,6 @@ class Client:
         stream.drawn = True
         if stream in self._streams:
             self._streams.remove(stream)
-
-    def _add_usage(self, purpose: str, usage: Usage) -> None:
-        self.usage[purpose] = add_usage(self.usage[purpose], usage)
 
     def _end_run(self, seconds: float) -> None:
         self._run_over = True
@@ -334,7 +330,7 @@ class Purse:
             self._file.close()
 
     def _allows(self, usage: Usage, share: float) -> bool:
-        after, limit = add_usage(self.spent, usage), self._budget
+        after, limit = self.spent + usage, self._budget
         costs = after.calls, after.prompt_tokens + after.completion_tokens, compute_cost(after, self._prices)
         limits = limit.calls, limit.tokens, limit.dollars
         return all(most is None or cost <= most * share for most, cost in zip(limits, costs, strict=True))
@@ -348,7 +344,7 @@ class Purse:
     def _note(self, number: int, usage: Usage) -> None:
         before = self._costs.get(number, Usage())
         less = Usage(-before.calls, -before.prompt_tokens, -before.cached_tokens, -before.completion_tokens)
-        self.spent = add_usage(add_usage(self.spent, less), usage)
+        self.spent += less + usage
         self._costs[number] = usage
 
 

@@ -41,7 +41,6 @@ from keystone.generation.llm.dialects import from_responses, read_call, to_respo
 from keystone.generation.llm.endpoint_pool import Endpoint, EndpointPool
 from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import TooLarge, TurnedAway, UnknownForm, UserError, WrongReply
 from keystone.indexing.io.error_text import describe_refusal, show_value
@@ -168,9 +167,9 @@ class Endpoints:
                 self._pool.give_back(endpoint)
             seconds += self._loop.time() - sent
             if self._pool.is_silent():
-                probes = add_usage(probes, await self._check_silence(endpoint, why))
+                probes += await self._check_silence(endpoint, why)
             if answered is not None:
-                cost, retries = add_usage(answered.usage, probes), faults + turned_away
+                cost, retries = answered.usage + probes, faults + turned_away
                 tokens = cost.prompt_tokens, cost.cached_tokens, cost.completion_tokens
                 calls = int(answered.sent or retries > 0) + probes.calls
                 return PaidReply(answered.outcome, Usage(calls, *tokens, seconds, retries))

@@ -12,7 +12,6 @@ from keystone.generation.llm.cache import Cache, decode_reply, encode_reply
 from keystone.generation.llm.chat import REPLY_LIMIT_BYTES, PaidReply, make_keyed_name
 from keystone.generation.llm.model import OpenModel, PromptSizes, make_request_key
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import NotRecorded, UserError
 from keystone.indexing.io.reading import read_json_lines
@@ -52,7 +51,7 @@ class Replay:
                 raise NotRecorded(f"{self.name}: no recorded reply to a request of {request.purpose!r}, key {key}")
             self.prompts.note(request, found.usage)
             paid = replace(found.usage, calls=0, retries=0, seconds=0.0, cache_hits=1)
-            self.usage[request.purpose] = add_usage(self.usage[request.purpose], paid)
+            self.usage[request.purpose] += paid
             yield number, found.outcome
 
 

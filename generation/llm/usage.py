@@ -38,11 +38,6 @@ class Budget(StrictSettings):
     """The most US dollars, by `prices`."""
 
 
-def add_usage(one: Usage, other: Usage) -> Usage:
-    """Add two usages field by field."""
-    return Usage(*(getattr(one, part) + getattr(other, part) for part in Usage.__slots__))
-
-
 def compute_cost(usage: Usage, prices: Prices) -> float:
     """Compute the price of the tokens in US dollars. `cached_tokens` are a part of `prompt_tokens`."""
     full = usage.prompt_tokens - usage.cached_tokens
@@ -53,10 +48,7 @@ def compute_cost(usage: Usage, prices: Prices) -> float:
 
 def report_usage(usages: Mapping[str, Usage], prices: Prices | None = None) -> dict[str, dict[str, float]]:
     """Report usage by purpose, in alphabetical order, then `total`. With prices, a row has its `cost` in US dollars."""
-    total = Usage()
-    for usage in usages.values():
-        total = add_usage(total, usage)
-    rows = {**dict(sorted(usages.items())), "total": total}
+    rows = {**dict(sorted(usages.items())), "total": sum(usages.values(), Usage())}
     return {
         purpose: asdict(usage) | ({} if prices is None else {"cost": compute_cost(usage, prices)})
         for purpose, usage in rows.items()

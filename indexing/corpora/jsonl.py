@@ -239,8 +239,5 @@ def _read_description(record: dict[str, Any], where: str) -> tuple[str, str, str
     key = find_field(record, ("headings",)) or "headings"
     if isinstance(record.get(key), list):
         record = {**record, key: "\n".join(map(str, record[key]))}
-    return (
-        _read_string(record, "title", where),
-        _read_string(record, "url", where),
-        _read_string(record, "headings", where),
-    )
+    title, url, headings = (_read_string(record, name, where) for name in ("title", "url", "headings"))
+    return title, url, headings

@@ -306,7 +306,6 @@ def read_json_lines(
     path: Path,
     report: Report = stop,
     longest: int | None = None,
-    limit: float = math.inf,
     numbered: Iterable[tuple[int, str]] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSONL file with their line numbers; blank lines are skipped.
@@ -314,7 +313,7 @@ def read_json_lines(
     `numbered` is the result of `read_text_lines`, if the caller has it already. The function reports and skips a line
     that is no JSON object. If the file begins with a JSON array, the function reports that and ends.
     """
-    numbered = read_text_lines(path, report, longest, limit) if numbered is None else numbered
+    numbered = read_text_lines(path, report, longest) if numbered is None else numbered
     filled = ((number, line) for number, line in numbered if line.strip())
     for position, (number, line) in enumerate(filled):
         if position == 0 and line.lstrip().startswith("["):

@@ -22,13 +22,12 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.types import Progress, silent
 from keystone.runs.config.read import read_config
 from keystone.runs.config.sections import MOST_CHOSEN_ROWS
-from keystone.runs.evaluation.tune import RANKINGS_ALONE, draw_folds
+from keystone.runs.evaluation.tune import RANKINGS_ALONE, draw_folds, perform_in_memory
 from keystone.runs.pipeline.job import open_job
-from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.search import list_system_files
-from keystone.runs.pipeline.table import NARRATIVE_STAGES, perform
-from keystone.runs.pipeline.values import MemoryValues, convert_to_run
+from keystone.runs.pipeline.table import NARRATIVE_STAGES
+from keystone.runs.pipeline.values import convert_to_run
 from keystone.runs.trec.arrays import Flags, Floats
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_run
 from keystone.runs.trec.types import Run
@@ -155,9 +154,7 @@ def calibrate_run(
     given = read_config(config, overrides)
     depth = min(MOST_CHOSEN_ROWS, given.retrieval.depth) if given.fusion.choice is None else given.fusion.depth
     settings = read_config(config, [*overrides, f"fusion.depth={depth}", *RANKINGS_ALONE])
-    values = MemoryValues(open_job(settings, threads, progress))
-    with open_model_runner(settings, None) as run_with_model:
-        perform(values, run_with_model, NARRATIVE_STAGES.__contains__)
+    values = perform_in_memory(open_job(settings, threads, progress), NARRATIVE_STAGES)
     several = len(settings.list_systems()) > 1 and settings.searches_narratives
     files = [NARRATIVE_FILE, *(list_system_files(settings) if several else ())]
     run, *systems = (convert_to_run(values.job.store, values.get(file), settings.run_id) for file in files)

@@ -20,10 +20,10 @@ from keystone.runs.evaluation.evaluate import Evaluation, evaluate
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.pipeline.model_runner import open_model_runner
-from keystone.runs.pipeline.stage import Work
+from keystone.runs.pipeline.stage import StageKind, Work
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import QUERY_METHODS
-from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted
+from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted, perform
 from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
 from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels
@@ -197,6 +197,14 @@ def list_default_tries(config: RunConfig) -> list[str]:
         f"queries.narrative_weight={[1, 2, 4] if fusion.weighted else [0, 1]}",
         *(["fusion.k_narrative=[10, 20, 60]"] if "k" in fusion.parameters else []),
     ]
+
+
+def perform_in_memory(job: Job, stages: Sequence[StageKind]) -> Values:
+    """Perform these stages of a job; returns what they made, which is only kept in memory."""
+    values = MemoryValues(job)
+    with open_model_runner(job.config, None) as run_with_model:
+        perform(values, run_with_model, stages.__contains__)
+    return values
 
 
 class _Scorer:

@@ -27,10 +27,10 @@ from keystone.runs.evaluation.tune import (
     check_configured,
     check_topics,
     draw_folds,
+    perform_in_memory,
     take_from_folds,
 )
 from keystone.runs.pipeline.job import Job, open_job
-from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.ranking.fuse import (
     choose_first_stage,
     fuse_each_narrative,
@@ -39,8 +39,7 @@ from keystone.runs.pipeline.ranking.fuse import (
     weigh_systems,
 )
 from keystone.runs.pipeline.stages import queries, search
-from keystone.runs.pipeline.table import perform
-from keystone.runs.pipeline.values import MemoryValues, convert_to_run
+from keystone.runs.pipeline.values import convert_to_run
 from keystone.runs.trec.arrays import Flags, Floats
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels
 from keystone.runs.trec.types import Qrels
@@ -122,9 +121,7 @@ class Weigher:
 
 def _search(job: Job) -> tuple[Sequence[Query], Mapping[str, Rankings]]:
     """Make the queries of a job, and rank documents for them by each of its systems."""
-    values = MemoryValues(job)
-    with open_model_runner(job.config, None) as run_with_model:
-        perform(values, run_with_model, (queries.STAGE, search.STAGE).__contains__)
+    values = perform_in_memory(job, (queries.STAGE, search.STAGE))
     files = zip(job.config.list_systems(), search.list_system_files(job.config), strict=True)
     return queries.get_queries(values), {name: values.get(file) for name, file in files}
 

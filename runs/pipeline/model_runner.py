@@ -24,7 +24,7 @@ import orjson
 
 from keystone.generation.llm.client import open_model
 from keystone.generation.llm.model import CutPrompt, Model, OpenModel, make_request_key, tell_outcome
-from keystone.generation.llm.usage import add_usage, report_usage
+from keystone.generation.llm.usage import report_usage
 from keystone.generation.types import Failure, Prompt, Reply, Request, Usage
 from keystone.indexing.errors import UserError, Waits
 from keystone.indexing.io.json_values import digest
@@ -280,7 +280,7 @@ def _add_to_usage_file(model: OpenModel | None, folder: Path | None, config: Run
         known = {name: Usage(**{one.name: row[one.name] for one in fields(Usage)}) for name, row in rows.items()}
         known_cut = read_cut_prompt(folder) if same else None
     for purpose, usage in model.usage.items():
-        known[purpose] = add_usage(known.get(purpose, Usage()), usage)
+        known[purpose] = known.get(purpose, Usage()) + usage
     model.usage.clear()
     prices = config.model.prices if config.model else None
     account = {"model": model.name, "purposes": report_usage(known, prices), "notes": model.notes}

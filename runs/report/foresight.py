@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from functools import reduce
 from typing import Any
 
-from keystone.generation.llm.usage import Budget, Prices, add_usage, compute_cost
+from keystone.generation.llm.usage import Budget, Prices, compute_cost
 from keystone.generation.queries.compose import find_places
 from keystone.generation.types import Usage
 from keystone.indexing.encoders.weights import Footprint, measure_footprint
@@ -115,9 +114,7 @@ def join_calls(calls: Sequence[Foreseen]) -> list[Foreseen]:
     for one in calls:
         before = joined.get((one.stage, one.purpose))
         joined[one.stage, one.purpose] = (
-            Foreseen(one.stage, one.purpose, add_usage(before.most, one.most), add_usage(before.likely, one.likely))
-            if before
-            else one
+            Foreseen(one.stage, one.purpose, before.most + one.most, before.likely + one.likely) if before else one
         )
     return list(joined.values())
 
@@ -172,14 +169,14 @@ def format_foresight(found: Foresight) -> Iterator[str]:
 def format_calls(calls: Sequence[Foreseen], prices: Prices | None, assumed: str) -> Iterator[str]:
     """Format a table of what calls can cost at most, and a line of what they likely cost, if that is `assumed`."""
     rows = [(one.stage, one.purpose, one.most) for one in calls]
-    rows.append(("total", "", _add([one.most for one in calls])))
+    rows.append(("total", "", sum((one.most for one in calls), Usage())))
     head = ["stage", "purpose", "calls at most", "prompt tokens", "reply tokens", *(["dollars"] if prices else [])]
     lines = [head]
     for stage, purpose, usage in rows:
         dollars = [] if prices is None else [f"{compute_cost(usage, prices):,.2f}"]
         lines.append([stage, purpose, *(f"{getattr(usage, name):,}" for name in NUMBERS), *dollars])
     yield from align_columns(lines, left=(0, 1))
-    likely = _add([one.likely for one in calls])
+    likely = sum((one.likely for one in calls), Usage())
     cost = "" if prices is None else f", ${compute_cost(likely, prices):,.2f}"
     tokens = f"{likely.prompt_tokens:,} tokens of prompts and {likely.completion_tokens:,} of replies"
     yield f"{assumed}: {likely.calls:,} calls, {tokens}{cost}"
@@ -228,11 +225,7 @@ def list_calls(calls: Sequence[Foreseen], prices: Prices | None) -> dict[str, An
             for one in calls
         ],
         "total": {
-            "most": count(_add([one.most for one in calls])),
-            "likely": count(_add([one.likely for one in calls])),
+            "most": count(sum((one.most for one in calls), Usage())),
+            "likely": count(sum((one.likely for one in calls), Usage())),
         },
     }
-
-
-def _add(usages: Sequence[Usage]) -> Usage:
-    return reduce(add_usage, usages, Usage())

@@ -73,8 +73,7 @@ def choose_ranking_file(config: RunConfig) -> Artifact[Rankings]:
 
 def grade_first_candidates(work: Work) -> None:
     """Grade the candidates of each narrative."""
-    found = find_first_candidates(work)
-    put_grades(work, grade_all(work, found))
+    put_grades(work, grade_all(work, find_first_candidates(work)))
 
 
 def find_first_candidates(work: Work) -> Found:
@@ -138,21 +137,17 @@ async def _grade_candidates(
 
 
 def put_grades(work: Work, graded: Sequence[GradedTopic]) -> None:
-    """Put the grades, the same as judgments, and the ranking that they make."""
+    """Put the grades, the same as judgments, and the ranking that they make.
+
+    If that ranking ends with the selected set, nothing follows it.
+    """
     job, values = work.job, work.values
     records = list(grade_files.make_grade_records(graded, job.store, job.config.require_model().name))
     values.put(GRADES_FILE, records)
     values.put(QRELS_FILE, list(grade_files.make_judgments(records)))
-    ranking = _rank_graded(job, graded, values.get(work.before.narrative_ranking))
-    values.put(choose_ranking_file(job.config), ranking)
-
-
-def _rank_graded(job: Job, graded: Sequence[GradedTopic], narrative: Rankings) -> Rankings:
-    """Rank the documents that the grades select first, and then the narrative ranking of each topic.
-
-    If the ranking ends with the selected set, nothing follows it.
-    """
-    return round_scores(grade_files.make_keystone_rankings(graded, narrative, alone=ends_with_set(job.config)))
+    narrative = values.get(work.before.narrative_ranking)
+    ranking = grade_files.make_keystone_rankings(graded, narrative, alone=ends_with_set(job.config))
+    values.put(choose_ranking_file(job.config), round_scores(ranking))
 
 
 def ends_with_set(config: RunConfig) -> bool:

@@ -2,12 +2,10 @@
 
 from typing import Any
 
-from keystone.indexing.io.reading import read_json_lines
-from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.stage import StageKind, Work
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
-from keystone.runs.pipeline.values import Artifact
+from keystone.runs.pipeline.values import Artifact, make_records_artifact
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_records
 
@@ -15,11 +13,7 @@ from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_rec
 def get_submission_file(config: RunConfig) -> Artifact[list[dict[str, Any]]]:
     """Get the file that is submitted: an object for each topic or answer. The configuration must name a track."""
     assert config.track is not None
-    return Artifact(
-        TRACKS[config.track].answer_file,
-        lambda path, _: [record for _, record in read_json_lines(path)],
-        lambda path, records, _: write_json_lines(path, records),
-    )
+    return make_records_artifact(TRACKS[config.track].answer_file, dict[str, Any], dict, dict)
 
 
 def write_submission(work: Work) -> None:

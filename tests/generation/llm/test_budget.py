@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from keystone.generation.llm.chat import PaidReply
 from keystone.generation.llm.client import Purse
-from keystone.generation.llm.usage import Budget, Prices, add_usage, compute_cost, find_most_usage
+from keystone.generation.llm.usage import Budget, Prices, compute_cost, find_most_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import TurnedAway, UserError, WrongReply
 
@@ -78,7 +78,7 @@ async def spend(purse: Purse, calls: list[Call], at_once: int) -> tuple[Usage, l
             most = find_most_usage(request)
             prompt = int(most.prompt_tokens * call.prompt)
             used = Usage(1, prompt, int(prompt * call.cached), int(most.completion_tokens * call.completion))
-            billed = add_usage(billed, Usage(1) if call.end == "failure" else used)
+            billed += Usage(1) if call.end == "failure" else used
             if call.end == "wrong":
                 raise WrongReply("cut")
             if call.end == "failure":
@@ -226,7 +226,7 @@ def test_a_killed_run_continues_with_what_is_left(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'\n{"call":2,"calls":1,"prompt_tokens":99')
     purse = Purse(Budget(calls=3), None, path)
-    assert purse.spent == add_usage(Usage(1, 5, 2, 3), MOST)
+    assert purse.spent == Usage(1, 5, 2, 3) + MOST
     assert asyncio.run(purse.pay(ONE, reply)).outcome == Reply("yes")
     assert asyncio.run(purse.pay(ONE, reply)).outcome == Failure("the budget is spent")
     purse.close()

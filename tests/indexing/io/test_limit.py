@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.llm.usage import Prices, add_usage, compute_cost, report_usage
+from keystone.generation.llm.usage import Prices, compute_cost, report_usage
 from keystone.generation.types import Usage
 from keystone.indexing.io.retry import LEAST_REQUESTS, LONGEST_RETRY_AFTER_S, Limit, draw_pause, parse_retry_after
 
@@ -136,4 +136,4 @@ def test_spending_is_reported_by_purpose_with_its_cost() -> None:
     assert list(rows) == ["answer", "umbrela", "total"]
     assert rows["total"] == rows["umbrela"] | {"cache_hits": 3}
     assert "cost" not in report_usage(spent)["total"]
-    assert add_usage(*spent.values()) == Usage(2, 1_000_000, 400_000, 10_000, 2.0, 1, 3)
+    assert sum(spent.values(), Usage()) == Usage(2, 1_000_000, 400_000, 10_000, 2.0, 1, 3)
