@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from keystone.indexing.errors import UserError
+from keystone.indexing.errors import NotWritten, UserError
 
 MOST_KEYS = 500
 """The keys of one SQL statement. Older versions of SQLite allow 999."""
@@ -20,8 +20,8 @@ _TABLE = "CREATE TABLE IF NOT EXISTS by_text (key BLOB PRIMARY KEY, content BLOB
 class Kept:
     """The contents in an open file; `open_kept` opens one."""
 
-    def __init__(self, file: sqlite3.Connection) -> None:
-        self._file = file
+    def __init__(self, file: sqlite3.Connection, ignored: Sequence[type[sqlite3.Error]]) -> None:
+        self._file, self._ignored = file, ignored
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The contents of those keys that the file holds undamaged."""
@@ -37,25 +37,31 @@ class Kept:
         }
 
     def put(self, made: Mapping[bytes, bytes]) -> None:
-        """Keep contents in one commit. If the file cannot be written, as when the disk is full, it keeps nothing."""
+        """Keep contents in one commit. Unless the file must keep them, it keeps nothing when the disk is full."""
         rows = [(key, content, _checksum(content)) for key, content in made.items()]
-        with suppress(sqlite3.OperationalError), self._file:
+        with suppress(*self._ignored), self._file:
             self._file.executemany("INSERT OR REPLACE INTO by_text VALUES (?, ?, ?)", rows)
 
 
 @contextmanager
-def open_kept(path: Path) -> Iterator[Kept]:
-    """The contents in a file, or in memory if it cannot be opened or made. `UserError` if it is damaged."""
+def open_kept(path: Path, must_keep: bool = False) -> Iterator[Kept]:
+    """The contents in a file, or in memory if it cannot be opened or made, unless it `must_keep` them.
+
+    `UserError` if it is damaged. `NotWritten` if it must keep contents and cannot.
+    """
+    ignored = () if must_keep else (sqlite3.OperationalError,)
     try:
         try:
             file = sqlite3.connect(path, timeout=WRITER_TIMEOUT_S)
             file.execute(_TABLE)
-        except sqlite3.OperationalError:
+        except ignored:
             file = sqlite3.connect(":memory:")
             file.execute(_TABLE)
         with closing(file):
-            yield Kept(file)
+            yield Kept(file, ignored)
     except sqlite3.DatabaseError as error:
+        if must_keep and isinstance(error, sqlite3.OperationalError):
+            raise NotWritten(path, str(error)) from error
         raise UserError(f"{path}: damaged: delete it, it will be made again: {error}") from error
 
 

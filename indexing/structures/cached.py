@@ -5,6 +5,7 @@ A key is the hash of the kind, of the builder's version, and of the title, headi
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
+from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from operator import attrgetter
@@ -73,15 +74,15 @@ def read_facts(index: Index, documents: Sequence[Document]) -> list[tuple[Fact, 
 
 
 def read_structures(
-    index: Index, kinds: Sequence[str], documents: Iterable[Document], threads: int = 1
+    index: Index, kinds: Sequence[str], documents: Iterable[Document], threads: int = 1, must_keep: bool = False
 ) -> Iterator[dict[str, bytes]]:
     """Yield for each document its structures by kind, as JSON, read or built.
 
-    `KeyError` for a kind that `BUILDERS` lacks; `UserError` for a damaged file.
+    `KeyError` for a kind that `BUILDERS` lacks; `UserError` for a damaged file, or one that cannot keep what it must.
     """
     left = iter(documents)
     with (
-        open_kept(index.folder / "structures.sqlite") as kept,
+        open_kept(index.folder / "structures.sqlite", must_keep) as kept,
         ProcessPoolExecutor(threads, get_context("spawn"), signal, (SIGINT, SIG_IGN)) as pool,
     ):
         while chunk := list(islice(left, CHUNK_DOCUMENTS)):
@@ -96,11 +97,8 @@ def _fill(kept: Kept, kind: str, documents: Sequence[Document], pool: Executor |
     keys = [hash_parts(maker, (document.title, document.headings, document.text)) for document in documents]
     found = kept.get(keys)
     missing = {key: document for key, document in zip(keys, documents, strict=True) if key not in found}
-    if pool and len(missing) >= FEWEST_FOR_PROCESSES:
-        built = pool.map(build, missing.values(), chunksize=8)
-    else:
-        built = map(build, missing.values())
-    made = dict(zip(missing, built, strict=True))
+    apply = partial(pool.map, chunksize=8) if pool and len(missing) >= FEWEST_FOR_PROCESSES else map
+    made = dict(zip(missing, apply(build, missing.values()), strict=True))
     kept.put(made)
     found |= made
     return [found[key] for key in keys]

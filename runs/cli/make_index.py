@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -147,16 +148,17 @@ def list_kinds(structures: str) -> list[str]:
 def make_structures(index: Index, kinds: Sequence[str], threads: int, progress: Progress) -> None:
     """Build those structures of all documents that the index does not hold yet.
 
-    `UserError` if the engine of the index does not list its documents.
+    `UserError` if the engine of the index does not list its documents, and if the index cannot keep them.
     """
     if index.documents is None:
         raise UserError(f"{index.folder}: found --structures with a server that does not list its documents")
-    from keystone.indexing.structures.cached import read_structures
+    from keystone.indexing.structures.cached import CHUNK_DOCUMENTS, read_structures
     from keystone.retrieval.backends import open_store
 
+    made = read_structures(index, kinds, open_store(index), threads, must_keep=True)
     with progress(f"Building {', '.join(kinds)}", index.documents) as tick:
-        for _ in read_structures(index, kinds, open_store(index), threads):
-            tick(1)
+        while done := sum(1 for _ in islice(made, CHUNK_DOCUMENTS)):  # those that are built together count together
+            tick(done)
 
 
 QUIET_MS, MOST_MS = 500, 5_000
@@ -198,13 +200,13 @@ def watch_bursts(paths: Sequence[Path]) -> Iterator[None]:
     from watchfiles import watch
 
     while True:
-        known, begins = _identify(paths), True
+        known, begins = [*map(_identify, paths)], True
         there = [path for path, found in zip(paths, known, strict=True) if found]
         try:
             for changes in watch(
                 *there, watch_filter=None, step=QUIET_MS, debounce=MOST_MS, rust_timeout=LOOK_MS, yield_on_timeout=True
             ):
-                if _identify(paths) != known:
+                if [*map(_identify, paths)] != known:
                     break
                 if begins or changes:
                     begins = False
@@ -213,14 +215,10 @@ def watch_bursts(paths: Sequence[Path]) -> Iterator[None]:
             time.sleep(LOOK_MS / 1000)
 
 
-def _identify(paths: Sequence[Path]) -> list[tuple[int, int] | None]:
-    """Identify each file or folder, None for one that is missing."""
-    found: list[tuple[int, int] | None] = []
-    for path in paths:
-        try:
-            state = path.stat()
-        except OSError:
-            found.append(None)
-        else:
-            found.append((state.st_dev, state.st_ino))
-    return found
+def _identify(path: Path) -> tuple[int, int] | None:
+    """Identify a file or folder, None for one that is missing."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino

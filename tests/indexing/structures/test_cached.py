@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from keystone.indexing.corpora.corpus import read_corpus
-from keystone.indexing.errors import UserError
+from keystone.indexing.errors import NotWritten, UserError
 from keystone.indexing.index import Index
+from keystone.indexing.io.kept import open_kept
 from keystone.indexing.structures import cached
 from keystone.indexing.structures.cached import (
     BUILDERS,
@@ -101,6 +102,19 @@ def test_a_damaged_structure_is_built_again(tmp_path: Path, content: str) -> Non
     with sqlite3.connect(tmp_path / "structures.sqlite") as file:
         file.execute(f"UPDATE by_text SET content = {content}")
     assert read_section_trees(index_in(tmp_path), DOCUMENTS) == trees
+
+
+def test_structures_that_must_be_kept_and_cannot_be_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NotWritten, match=r"missing/structures\.sqlite: cannot be written: unable to open"):
+        list(read_structures(index_in(tmp_path / "missing"), ["sections"], DOCUMENTS, must_keep=True))
+
+    def fill(path: Path) -> None:
+        with open_kept(path, must_keep=True) as kept:
+            kept._file.execute("PRAGMA max_page_count = 1")
+            kept.put({b"key": b"content" * 10_000})
+
+    with pytest.raises(NotWritten, match=r"full\.sqlite: cannot be written: database or disk is full"):
+        fill(tmp_path / "full.sqlite")
 
 
 def test_a_file_that_holds_no_structures_is_an_error_with_its_name(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import get_args
@@ -19,6 +20,7 @@ from keystone.indexing.corpora import forms
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index
 from keystone.runs.cli.commands import index_command
+from keystone.runs.cli.make_index import make_structures
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.manifest import warn_of_idle_model
 from keystone.runs.wording import escape_controls, plural
@@ -258,6 +260,12 @@ def test_structures_are_built_ahead_also_for_an_index_that_is_there(tmp_path: Pa
     )
     with sqlite3.connect(out / "structures.sqlite") as file:
         assert file.execute("SELECT count(*) FROM by_text").fetchone() == (2 * DISTINCT_TEXTS,)
+
+
+def test_structures_that_are_built_together_count_together(index: Index) -> None:
+    ticks: list[int] = []
+    make_structures(index, ["sections"], 1, lambda *_: nullcontext(ticks.append))
+    assert ticks == [index.documents]
 
 
 def test_the_version_is_printed() -> None:
