@@ -24,6 +24,7 @@ from keystone.runs.serving.server.json_replies import make_error
 
 HEAD_BYTES, HEAD_S = 2**16, 10.0
 """The most bytes, and the most seconds, of the first line and the headers of a request."""
+TOO_LONG = f"head: found more than {HEAD_BYTES} bytes"
 KEEP_ALIVE_S = 75
 READ_S = 60.0
 """How long a client may take nothing of a reply that waits for it."""
@@ -89,15 +90,15 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing() or not self._in_head:
             return
         if self._head_bytes > HEAD_BYTES:
-            self._end(431, f"head: found more than {HEAD_BYTES} bytes")
+            self._end(431, TOO_LONG)
         elif self._timer is None and self._head_bytes:
             self._timer = self.loop.call_later(HEAD_S, self._end_slow)
 
     def on_headers_complete(self) -> None:
         """Begin to answer."""
+        super().on_headers_complete()
         self._in_head = False
         self._stop_timer()
-        super().on_headers_complete()
         if self._drains:
             self.cycle.keep_alive = False
 
@@ -126,8 +127,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._watch_reader()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP."""
-        self._end(400, msg)
+        """Answer a head that is too long, or what is no HTTP: a URL that is too long is none either."""
+        is_long = self._in_head and self._head_bytes > HEAD_BYTES
+        self._end(431 if is_long else 400, TOO_LONG if is_long else msg)
 
     def _watch_reader(self, before: int | None = None) -> None:
         """Break the connection off if no byte is written to it any more, and the client has taken none for `READ_S`."""

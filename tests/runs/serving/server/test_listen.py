@@ -72,6 +72,7 @@ async def send_raw(port: int, *parts: bytes) -> tuple[int, dict[str, str]]:
         pytest.param([b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n"], 400, id="a target that is no URL"),
         pytest.param([b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000], 431, id="a head without end"),
         pytest.param([b"GET /" + b"x" * 40_000, b"x" * 40_000], 431, id="a path without end"),
+        pytest.param([b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n"], 431, id="a path that is too long for a URL"),
         pytest.param([b"GET / HTTP/1.1\r\nHost:"], 408, id="half a head"),
         pytest.param([], 408, id="nothing"),
     ],
