@@ -134,10 +134,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         text = read_text(path)
         values = parse_value(text)
         _check_repeated(path, yaml.compose(text))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: cannot be read: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from error
     except ValueError as error:
         raise UserError(f"{path}: not YAML: {error}") from error
     if not isinstance(values, dict):
@@ -227,13 +225,11 @@ def _explain(item: Any) -> str:
         case "extra_forbidden":
             known = sorted(_find_model(item["loc"][:-1]).model_fields)
             return f"{location}: unknown key (value {shorten_value(item['input'])}); expected one of {', '.join(known)}"
-        case "unknown_reader":
-            known = sorted(READERS)
-            found = item["input"].get("name") if isinstance(item["input"], dict) else item["input"]
-            return f"{location}.name: found {shorten_value(found)}; expected one of {', '.join(known)}"
-        case "unknown_kind":
-            found = item["input"].get("kind") if isinstance(item["input"], dict) else item["input"]
-            return f"{location}.kind: found {shorten_value(found)}; expected one of {', '.join(KINDS)}"
+        case "unknown_reader" | "unknown_kind":
+            key, known = ("name", sorted(READERS)) if item["type"] == "unknown_reader" else ("kind", [*KINDS])
+            if not isinstance(found := item["input"], dict):
+                return f"{location}: found {shorten_value(found)}; expected the key {key}: one of {', '.join(known)}"
+            return f"{location}.{key}: found {shorten_value(found.get(key))}; expected one of {', '.join(known)}"
         case "missing":
             return f"{location}: missing; expected a value"
         case "value_error":

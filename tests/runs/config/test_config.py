@@ -335,6 +335,9 @@ def test_any_depth_in_range_is_read_back(tmp_path_factory: pytest.TempPathFactor
         pytest.param("run_id.x=5", ["--set run_id.x=5: run_id is a value"], id="a key below a value"),
         pytest.param("fusion.kay=5", ["fusion.kay: unknown key", "value 5", "k_narrative"], id="unknown key"),
         pytest.param("fuse.k=5", ["fuse: unknown key", "value {'k': 5}", "fusion"], id="unknown part"),
+        pytest.param(
+            "reader=agent", ["--set reader: found 'agent'; expected the key name: one of agent"], id="no keys"
+        ),
         pytest.param("fusion.k=five", ["fusion.k: ", "found 'five'", "valid integer"], id="wrong type"),
     ],
 )

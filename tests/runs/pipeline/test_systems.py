@@ -163,6 +163,7 @@ def test_python_searches_by_each_name(folder: Path) -> None:
         ("letters.vectors=other", "vectors: found 'other' for .*, expected one of letters"),
         ("close.within=close", "systems.close.within: found 'close', expected another system without within"),
         ("letters.kind=sparse", r"retrieval\.systems\.letters\.kind: found 'sparse'; expected one of bm25, dense"),
+        ("letters=bm25", r"retrieval\.systems\.letters: found 'bm25'; expected the key kind: one of bm25, dense"),
         ("letters.k1=1", r"retrieval\.systems\.letters\.k1: unknown key \(value 1\); expected one of best_passages"),
         ("letters.weight=-1", r"retrieval\.systems\.letters\.weight: found -1; input should be greater than 0"),
         ("hybrid={kind: bm25}", "found the name 'hybrid', which another ranking has"),
