@@ -11,9 +11,8 @@ documents show whether it can be searched by BM25 with Anserini's English analyz
 """
 
 import re
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -34,7 +33,7 @@ from keystone.indexing.index import Index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.staged import stage
 from keystone.indexing.lucene.analyzer import stems_of
-from keystone.indexing.lucene.java import JAVA_LOCK, detach_thread, java_class
+from keystone.indexing.lucene.java import hold_java, java_class
 from keystone.indexing.lucene.postings import write_counts, write_postings
 from keystone.indexing.lucene.read import LuceneRows, StoredTexts, build_rows
 from keystone.indexing.lucene.write import CONTENTS_FIELD, open_reader
@@ -155,7 +154,7 @@ class PrebuiltStore(Store):
         raws, names = self.raws(rows), self.ids(rows)
         cuts: list[list[SegmentRecord]] = [[] for _ in names]
         if self._segments:
-            with _java():
+            with hold_java():
                 cuts = _official(self._segments).of(names)
         return [self._document(name, raw, own) for name, raw, own in zip(names, raws, cuts, strict=True)]
 
@@ -165,7 +164,7 @@ class PrebuiltStore(Store):
         if wanted.size and wanted.min() < 0:
             raise IndexError(f"row {wanted.min()} is not in the store")
         numbers = self.lucene_rows.numbers(wanted).tolist()
-        with _java():
+        with hold_java():
             return _texts(self._folder, self._state).of(numbers)
 
     def _document(self, name: str, raw: str | None, cuts: list[SegmentRecord]) -> Document:
@@ -178,17 +177,6 @@ class PrebuiltStore(Store):
             raise UserError(str(error)) from error
         found = replace(found, segments=locate_segments(found, cuts, lambda _error: None)) if cuts else found
         return replace(cut_segments(found), place="")
-
-
-@contextmanager
-def _java() -> Iterator[None]:
-    """Hold the lock of Java; a thread other than the main one is then released by the virtual machine."""
-    try:
-        with JAVA_LOCK:
-            yield
-    finally:
-        if threading.current_thread() is not threading.main_thread():
-            detach_thread()
 
 
 @lru_cache(KEPT_READERS)

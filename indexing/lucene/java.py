@@ -16,9 +16,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from threading import RLock
+from threading import RLock, current_thread, main_thread
 from typing import Any
 
 from keystone.indexing.errors import MissingPackage, UserError
@@ -182,6 +183,17 @@ def detach_thread() -> None:
         machine, process = _start_virtual_machine()
         if process == os.getpid():
             machine.detach()
+
+
+@contextmanager
+def hold_java() -> Iterator[None]:
+    """Hold the lock of Java; a thread other than the main one is then released by the virtual machine."""
+    try:
+        with JAVA_LOCK:
+            yield
+    finally:
+        if current_thread() is not main_thread():
+            detach_thread()
 
 
 def handle_of(owner: str, name: str, descriptor: str, *bound: Any) -> Any:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import HEADER_LOCK
-from keystone.indexing.lucene.java import call, class_of, handle_of, handles, java_class, type_of
+from keystone.indexing.lucene.java import call, class_of, handle_of, handles, hold_java, java_class, type_of
 from keystone.indexing.lucene.read import (
     DOCUMENTS,
     OUT,
@@ -94,6 +94,7 @@ class Postings:
         return place if place < len(places) and read(place) == asked else -1
 
 
+@hold_java()
 def write_postings(lucene: Path, folder: Path, progress: Progress = silent) -> None:
     """Copy the postings of a Lucene index into a new folder. `UserError` if Lucene cannot read the index."""
     reader = open_reader(lucene)

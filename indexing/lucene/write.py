@@ -19,6 +19,7 @@ from keystone.indexing.lucene.java import (
     LEAST_RELEASE,
     find_anserini_jar,
     find_java_home,
+    hold_java,
     java_class,
     java_error,
     java_instance,
@@ -42,6 +43,7 @@ _OF_MACHINE = re.compile(r"OutOfMemoryError|StackOverflowError|Too many open fil
 """Java's words for reasons that lie in the machine and not in an index."""
 
 
+@hold_java()
 def build_lucene(
     documents: Iterable[Document], folder: Path, progress: Progress = silent, language: str = DEFAULT_LANGUAGE
 ) -> None:

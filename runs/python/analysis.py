@@ -22,7 +22,7 @@ from keystone.runs.evaluation.leaderboard import sort_runs
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, add_judged_share, parse_measures
 from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.evaluation.pooling import describe_pool, list_documents, pool_documents
-from keystone.runs.python.checks import check_path
+from keystone.runs.python.checks import check_count, check_path
 from keystone.runs.python.conversions import to_qrels, to_run
 from keystone.runs.python.files import AnyPath, list_measures
 from keystone.runs.report import explain as explanation
@@ -75,8 +75,8 @@ def pool(runs: Mapping[str, Any], depth: int = 100, *, without: Any = None, seed
     """Pool the first documents of runs for assessors, in random order: `qid`, `docno`. `without` has judgments."""
     from pandas import DataFrame
 
-    judged = None if without is None else to_qrels(without)
-    known = {topic: judged[topic] for topic in judged} if judged is not None else {}
+    judged: Any = {} if without is None else to_qrels(without)
+    known = {topic: judged[topic] for topic in judged}
     documents = pool_documents(_list_rankings(_read(runs), depth), depth, known, seed)
     return DataFrame([(topic, doc) for topic, own in documents.items() for doc in own], columns=["qid", "docno"])
 
@@ -153,9 +153,7 @@ def _evaluate(runs: Any, qrels: Qrels, measures: Sequence[Measure]) -> list[tupl
 
 
 def _list_rankings(runs: Mapping[str, Run], depth: int) -> dict[str, dict[str, list[str]]]:
-    if depth < 1:
-        raise UserError(f"depth: found {depth}, expected at least 1")
-    return {name: list_documents(run, depth) for name, run in runs.items()}
+    return {name: list_documents(run, check_count(depth, "depth")) for name, run in runs.items()}
 
 
 def _frame(table: rows.Rows) -> "DataFrame":

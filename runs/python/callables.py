@@ -17,7 +17,7 @@ from keystone.indexing.types import Document, Embedding, Store, Tick
 from keystone.indexing.vectors.embed import find_stand_in, use_embedder
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 from keystone.retrieval.types import Query, Topic
-from keystone.runs.python.checks import check_ranked
+from keystone.runs.python.checks import check_function, check_ranked
 from keystone.runs.trec.types import Run, make_run
 
 Encode = Callable[[list[str]], Any]
@@ -41,8 +41,7 @@ class FunctionEmbedder:
     """An `Embedder` that asks a function. The length of vectors does not matter, since all are scaled to one length."""
 
     def __init__(self, encode: Encode) -> None:
-        if not callable(encode):
-            raise UserError(f"encoder: found {type(encode).__name__}, expected a function of a list of texts")
+        check_function(encode, "encoder")
         self._encode = encode
         self.probe = self._embed([PROBE])
         self.dimension: int = self.probe.shape[1]
@@ -111,6 +110,7 @@ def rerank_by(score: Score, store: Store, topics: Sequence[Topic], run: Run, dep
     A score is the number of documents from one to the end. `UserError` unless each text has a finite score, and for a
     document that the store lacks.
     """
+    check_function(score, "reranker")
     check_ranked([run], [topic.id for topic in topics], "ranking")
     listed, found = run.select([topic.id for topic in topics]).list_hits(), {}
     for topic in topics:
@@ -146,6 +146,7 @@ def _order_texts(score: Score, narrative: str, texts: list[str]) -> list[int]:
 
 def fuse_by(fuse: Fuse, runs: Sequence[Run], queries: Sequence[Query], depth: int, tag: str) -> Run:
     """Fuse the systems' rankings of each query by a function, then in the same way the queries of each topic."""
+    check_function(fuse, "method")
     check_ranked(runs, [query.id for query in queries], "runs")
     listed, hybrid = [run.list_hits() for run in runs], dict[str, list[dict[str, float]]]()
     for query in queries:
@@ -165,9 +166,7 @@ def read_by(read: Read, topic: Topic, documents: list[Document]) -> Answer:
         if not _is_sentence(one):
             raise UserError(f"reader: found {one!r:.100}, expected a text, or (sentence, cited ids) pairs")
         if other := [name for name in one[1] if name not in known]:
-            raise UserError(
-                f"reader: found a citation of {other[0]!r}, expected the id of a document that it was given"
-            )
+            raise UserError(f"reader: found a citation of {other[0]!r}, expected the id of a document that it got")
         sentences.append(Sentence(one[0], tuple(one[1])))
     return Answer(topic.id, tuple(sentences))
 

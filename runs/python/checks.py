@@ -6,6 +6,7 @@ Each error names the argument, what it was, and which function makes what it sho
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -108,7 +109,7 @@ def lower_depths(below: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[
             given = limit
             if not chosen:
                 lowered = {part: {key: {"most": limit} if long else limit}} | lowered
-        limit = given if type(given) is int and (key in own or limit is not None) else None
+        limit = int(given) if isinstance(given, int | np.integer) and (key in own or limit is not None) else None
     return lowered
 
 
@@ -153,6 +154,19 @@ def check_index(value: Any) -> Index:
     return value
 
 
+def check_function(value: Any, name: str) -> None:
+    """`UserError` for a value that cannot be called, such as the name of a method."""
+    if not callable(value):
+        raise UserError(f"{name}: found {value!r:.100}, expected a function")
+
+
+def check_count(value: Any, name: str, least: int = 1) -> int:
+    """Return a whole number. `UserError` for any other value, and for one below `least`."""
+    if not isinstance(value, int | np.integer) or value < least:
+        raise UserError(f"{name}: found {value!r}, expected a whole number of at least {least}")
+    return int(value)
+
+
 def check_columns(value: Any, name: str) -> Any:
     """Return a `Run` or `Qrels`. `UserError` for anything else."""
     if not isinstance(value, Run | Qrels):
@@ -172,7 +186,11 @@ def check_queries(value: Any) -> list[Query]:
         for name in (query.id, query.topic_id):
             check_id(name, "queries")
         for field in _TEXTS:
-            check_text(getattr(query, field), f"query {query.id!r}: {field}")
+            text, where = getattr(query, field), f"query {query.id!r}: {field}"
+            if not isinstance(text, str):
+                raise UserError(f"{where}: found {type(text).__name__}, expected text")
+            if has_lone_surrogate(text):
+                raise UserError(f"{where}: found half of a surrogate pair, expected Unicode text")
     check_distinct([query.id for query in queries], "queries")
     return queries
 
@@ -180,24 +198,22 @@ def check_queries(value: Any) -> list[Query]:
 def check_id(value: Any, name: str) -> None:
     """`UserError` for an id that no TREC file can hold."""
     if not isinstance(value, str) or not is_id(value):
-        raise UserError(f"{name}: found the id {value!r}, expected {describe_id(value)}")
+        expected = describe_id(value).removesuffix(" or a whole number")
+        raise UserError(f"{name}: found the id {value!r}, expected {expected}")
+
+
+def check_ids(value: Any, name: str) -> list[str]:
+    """Return a list of ids, of which one may stand alone. `UserError` for an id that is no text."""
+    ids = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    for one in (one for one in ids if not isinstance(one, str)):
+        check_id(one, name)
+    return ids
 
 
 def check_distinct(ids: Sequence[str], name: str) -> None:
     """`UserError` for an id that occurs twice."""
-    seen: set[str] = set()
-    for one in ids:
-        if one in seen:
-            raise UserError(f"{name}: found the id {one!r} twice, expected an id of its own for each query")
-        seen.add(one)
-
-
-def check_text(value: Any, name: str) -> None:
-    """`UserError` for a value that is no text, or no whole Unicode text."""
-    if not isinstance(value, str):
-        raise UserError(f"{name}: found {type(value).__name__}, expected text")
-    if has_lone_surrogate(value):
-        raise UserError(f"{name}: found half of a surrogate pair, expected Unicode text")
+    if twice := [one for one, times in Counter(ids).items() if times > 1]:
+        raise UserError(f"{name}: found the id {twice[0]!r} twice, expected an id of its own for each query")
 
 
 def check_ranked(runs: Sequence[Run], ids: Sequence[str], name: str) -> None:

@@ -74,8 +74,8 @@ def evaluate(run: Any, qrels: Any, measures: Any = ()) -> Evaluation:
     """Measure a run by names such as `nDCG@10`, or by one name; without names, by those of `keystone evaluate`.
 
     `run` and `qrels` are anything that `to_run` and `to_qrels` take, and `measures` may be ir_measures' own. If no
-    topic has a relevant document, a measure that needs one is NaN, and a warning says so. `UserError` for an unknown
-    measure.
+    topic has a relevant document, a measure that needs one is NaN, and the evaluation says so. `UserError` for an
+    unknown measure, and if all measures are NaN.
     """
     run, wanted = to_run(run), list_measures(measures) or DEFAULT_MEASURES
     return evaluation.evaluate(run.tag, run, to_qrels(qrels), wanted)

@@ -28,7 +28,7 @@ from keystone.runs.evaluation.tune import Trials, Tuning
 from keystone.runs.evaluation.weights import tune_weights
 from keystone.runs.pipeline.grade_files import gather_qrels
 from keystone.runs.pipeline.model_runner import open_model_runner
-from keystone.runs.python.checks import check_config, check_path, check_paths, write_override
+from keystone.runs.python.checks import check_config, check_count, check_path, check_paths, write_override
 from keystone.runs.python.conversions import to_qrels, to_run, to_topics
 from keystone.runs.python.files import AnyPath, list_measures
 from keystone.runs.python.steps import THREADS, open_job_of
@@ -61,7 +61,7 @@ def tune(
             raise UserError(f"tries: {key}: found {values!r:.100}, expected a list of values")
     attempts = [write_override(key, list(values)) for key, values in (tries or {}).items()]
     named = add_judged_share(list_measures(measures))
-    trials = Trials(check_path(qrels, "qrels"), named, attempts or None, folds, skip_own)
+    trials = Trials(check_path(qrels, "qrels"), named, attempts or None, check_count(folds, "folds", 2), skip_own)
     choose = tune_weights if weights else tuning.tune
     return choose(check_path(config, "config"), [], trials, THREADS)
 
@@ -82,13 +82,13 @@ def judge(
     `cascade`, a second prompt is asked, and a third if two grades differ by 2 or more. Warnings name a document without
     a grade, and a topic of the runs that `topics` lack. `UserError` for repeats with a fixed temperature or seed.
     """
-    if cascade and repeats > 1:
+    if cascade and check_count(repeats, "repeats") > 1:
         raise UserError(f"judge: found cascade and repeats {repeats}, expected one of them")
     check_config(config).require_model()
     config.refuse_fixed_samples(repeats)
     if isinstance(runs, str | Mapping) or not isinstance(runs, Sequence) or not runs:
         raise UserError(f"runs: found {type(runs).__name__}, expected a list of runs")
-    pool = pool_runs([to_run(run) for run in runs], depth)
+    pool = pool_runs([to_run(run) for run in runs], check_count(depth, "depth"))
     judged_topics = [topic for topic in to_topics(topics) if topic.id in pool]
     if not judged_topics:
         raise UserError("topics: found none of the topics of the runs")
@@ -96,7 +96,7 @@ def judge(
         lost_topics = plural(len(missing), "topic")
         warn(f"judge: {lost_topics} of the runs without a narrative, such as {missing[0]}", stacklevel=2)
     with open_job_of(index, judged_topics, config) as (job, ask):
-        found = judge_pool(job, ask, pool, JudgeSettings(repeats, cascade))
+        found = judge_pool(job, ask, pool, JudgeSettings(check_count(repeats, "repeats"), cascade))
     if lost := [*found.failures, *(f"the index has no document {doc_id}" for doc_id in found.unknown)]:
         warn(f"judge: {len(lost):,} documents have no grade, such as: {lost[0]}", stacklevel=2)
     return gather_qrels(found.judgments)

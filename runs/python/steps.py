@@ -48,6 +48,7 @@ from keystone.runs.python.callables import Encode, Fuse, Read, Score, fuse_by, n
 from keystone.runs.python.checks import (
     change_settings,
     check_config,
+    check_function,
     check_index,
     check_path,
     check_queries,
@@ -135,8 +136,8 @@ def fuse(
     `dense`, the first stage is RRF. A function `method` fuses in place of the configuration, in both stages: it takes
     rankings, each a dictionary from document id to score, best first, and returns such a dictionary.
     """
+    config, queries = _choose_config(config), check_queries(queries)
     if method is not None:
-        config, queries = _choose_config(config), check_queries(queries)
         return fuse_by(method, _list_runs(runs), queries, config.fusion.depth, config.run_id)
     return fuse_queries(fuse_systems(runs, queries, config), queries, config)
 
@@ -192,7 +193,9 @@ def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str
         raise UserError(f"queries: found topic {other[0]!r}, expected one of the topics, such as {ids[0]!r}")
     with open_job_of(index, topics, config) as (job, ask):
         values = MemoryValues(job)
-        values.put(QUERIES_FILE, _understood(queries))
+        by_topic = {topic.id: [query for query in queries if query.topic_id == topic.id] for topic in topics}
+        understood = [UnderstoodTopic(Understanding(one, ()), tuple(own)) for one, own in by_topic.items() if own]
+        values.put(QUERIES_FILE, understood)
         queries = get_queries(values)  # in the order of topics, as stages pair them with their rankings
         hybrid = fuse_each_query(config, {name: _find_rows(job, run, queries) for name, run in runs.items()})
         values.put(HYBRID_FILE, hybrid)
@@ -214,7 +217,9 @@ def answer(
     topics; a warning names one that it lacks.
     """
     config = _choose_config(config)
-    if config.answer.method is None and reader is None:
+    if reader is not None:
+        check_function(reader, "reader")
+    elif config.answer.method is None:
         raise UserError(f"answer.method: found none, expected one of {', '.join(get_args(AnswerMethod))}")
     with open_job_of(index, to_topics(topics), config) as (job, ask):
         values = MemoryValues(job)
@@ -292,13 +297,6 @@ def _share(values: Values, ranking: Any) -> None:
 def _convert_to_run(config: RunConfig, docs: Sequence[str], found: Rankings) -> Run:
     ids = encode_ids(docs)[found.docs.astype(np.int64)]
     return Run(config.run_id, found.query_ids, found.offsets, ids, found.scores)
-
-
-def _understood(queries: Sequence[Query]) -> list[UnderstoodTopic]:
-    return [
-        UnderstoodTopic(Understanding(topic.id, ()), tuple(query for query in queries if query.topic_id == topic.id))
-        for topic in list_topics(queries)
-    ]
 
 
 def _find_rows(job: Job, run: Run, queries: Sequence[Query] | Sequence[Topic]) -> Rankings:

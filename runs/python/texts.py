@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from html import escape
-from itertools import count
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +12,6 @@ from types import MappingProxyType
 from typing import Any, overload
 from warnings import warn
 
-import numpy as np
 import orjson
 
 from keystone.generation.queries.compose import make_narrative_query
@@ -33,7 +31,7 @@ from keystone.retrieval.types import Query, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.python import steps
 from keystone.runs.python.callables import Encode, name_encoder
-from keystone.runs.python.checks import check_config, check_id, check_index, check_path
+from keystone.runs.python.checks import check_config, check_count, check_id, check_ids, check_index, check_path
 from keystone.runs.python.conversions import to_topics
 from keystone.runs.python.files import AnyPath
 from keystone.runs.trec.types import Run
@@ -45,7 +43,7 @@ SHOWN_CHARACTERS = 300
 FIELDS = (ID_KEYS, TEXT_KEYS, ("title",), ("url",), ("headings",))
 """The names of each field of a document; the first that has a value counts, whatever its case."""
 
-_numbers = count()
+_in_memory: list[TemporaryDirectory[str]] = []  # the folders of indexes in memory, which disappear with the process
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,10 @@ def index(documents: Any, folder: AnyPath | None = None, *, dense: bool = True, 
     made_by = (MINILM if encoder is None else name_encoder(encoder)) if dense else None
     if encoder is not None and not dense:
         raise UserError("encoder: found a function with dense=False, expected it for an index with embeddings")
-    out = _make_folder() if folder is None else check_path(folder, "folder").absolute()
+    if folder is None:
+        _in_memory.append(memory := TemporaryDirectory(prefix="keystone-", ignore_cleanup_errors=True))
+        folder = Path(memory.name) / "index"
+    out = check_path(folder, "folder").absolute()
     settings = BuildSettings(format="jsonl", embedding=made_by, passages=None, threads=steps.THREADS)
     with _write_documents(documents) as (file, report):
         made, _ = build_index(file, out, settings, report=report)
@@ -114,7 +115,7 @@ def update_index(index: Index, documents: Any = (), delete: Iterable[str] = (), 
     if encoder is not None:
         steps.open_index(check_index(index).folder, encoder=encoder)
     settings = BuildSettings(format="jsonl", threads=steps.THREADS)
-    removed = [delete] if isinstance(delete, str) else list(delete)
+    removed = check_ids(delete, "delete")
     for one in removed:
         check_id(one, "delete")
     with _write_documents(documents, named=True) as (file, report):
@@ -142,7 +143,7 @@ def change_parts(
 
     A warning names a model of unknown prefixes. `UserError` as from the command, and if nothing is to change.
     """
-    dropped, note = [drop] if isinstance(drop, str) else list(drop), partial(warn, stacklevel=3)
+    dropped, note = check_ids(drop, "drop"), partial(warn, stacklevel=3)
     if not (vectors or impacts or plaid or dropped):
         raise UserError("found no vectors, impacts, PLAID indexes or names to drop, expected one of them")
     for place, names in (("vectors", vectors), ("impacts", impacts), ("plaid", plaid)):
@@ -169,13 +170,17 @@ def _write_documents(documents: Any, named: bool = False) -> Iterator[tuple[Path
     with TemporaryDirectory() as place:
         file = Path(place) / "documents.jsonl"
         with file.open("wb") as lines:
-            for number, record in enumerate(_list_documents(documents, named)):
-                lines.write(_encode(record, number))
+            for number, record in enumerate(_list_documents(documents, named), 1):
+                try:
+                    lines.write(orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE))
+                except TypeError as error:
+                    raise UserError(f"documents: row {number}: {error}, expected texts in Unicode") from None
 
         def name(error: UserError) -> str:
-            ids = file.with_name("delete")
-            said = str(error).replace(f"{file}:", "documents: row ", 1).replace(f"{ids}:", "delete: row ", 1)
-            return said.replace(str(file), "documents").replace(str(ids), "delete")
+            said = str(error)
+            for path, argument in ((file, "documents"), (file.with_name("delete"), "delete")):
+                said = said.replace(f"{path}: ", f"{argument}: ").replace(f"{path}:", f"{argument}: row ")
+            return said.replace(str(file), "documents")
 
         try:
             yield file, lambda error: left_out.append(name(error))
@@ -188,9 +193,7 @@ def _write_documents(documents: Any, named: bool = False) -> Iterator[tuple[Path
 
 def documents(index: Index, ids: Iterable[str]) -> list[Document]:
     """Read documents by their ids: each has a `text`, a `title` and `segments`. `UserError` for an unknown id."""
-    store, wanted = open_store(check_index(index)), [ids] if isinstance(ids, str) else list(ids)
-    for other in (one for one in wanted if not isinstance(one, str)):
-        check_id(other, "ids")
+    store, wanted = open_store(check_index(index)), check_ids(ids, "ids")
     rows = store.rows(wanted)
     if missing := [name for name, row in zip(wanted, rows.tolist(), strict=True) if row < 0]:
         raise NotFound(f"ids: found {missing[0]!r}, which is no document of {index!r}")
@@ -224,11 +227,11 @@ def search(index: Index, queries: Any, config: RunConfig | None = None, *, k: in
     if not isinstance(queries, str | Mapping) and not hasattr(queries, "columns") and isinstance(queries, Iterable):
         queries = list(queries)
         if any(isinstance(one, Query) for one in queries):
+            if k is not None:
+                raise UserError(f"k: found {k!r} with a list of Query, whose depth is retrieval.depth of the config")
             return steps.search(index, queries, config)
-    if k is not None and (not isinstance(k, int | np.integer) or k < 1):
-        raise UserError(f"k: found {k!r}, expected the number of documents, 1 or more")
     config = steps.configure() if config is None else check_config(config)
-    config = config if k is None else config.deepen(int(k))
+    config = config if k is None else config.deepen(check_count(k, "k"))
     topics = to_topics([queries] if isinstance(queries, str) else queries)
     own = [make_narrative_query(topic) for topic in topics]
     runs = steps.search(index, own, config)
@@ -237,16 +240,6 @@ def search(index: Index, queries: Any, config: RunConfig | None = None, *, k: in
     if not isinstance(queries, str):
         return found
     return Hits(Hit(doc_id, score, index) for doc_id, score in found[topics[0].id])
-
-
-@cache
-def _open_memory() -> TemporaryDirectory[str]:
-    """Open the folder of all indexes in memory, which disappears with the process."""
-    return TemporaryDirectory(prefix="keystone-", ignore_cleanup_errors=True)
-
-
-def _make_folder() -> Path:
-    return Path(_open_memory().name) / f"index-{next(_numbers)}"
 
 
 def _list_documents(value: Any, named: bool) -> Iterator[Any]:
@@ -272,10 +265,3 @@ def _list_documents(value: Any, named: bool) -> Iterator[Any]:
             found = f"documents: row {place + 1}: found {type(one).__name__}"
             either = "" if named else "a text, "
             raise UserError(f"{found}, expected {either}an (id, text) pair, or a dictionary with id and text")
-
-
-def _encode(record: Any, number: int) -> bytes:
-    try:
-        return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
-    except TypeError as error:
-        raise UserError(f"documents: row {number + 1}: {error}, expected texts in Unicode") from None

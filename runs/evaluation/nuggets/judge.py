@@ -334,7 +334,7 @@ def check_topics(submissions: Sequence[Submission], topics: Sequence[str], has: 
     cautions = list[str]()
     for one in submissions:
         if not one.answers.keys() & set(topics):
-            ids = f"its topics look like {next(iter(one.answers))!r}, those of the {noun}s like {topics[0]!r}"
+            ids = f"its topics look like {next(iter(one.answers))!r}, those of the {noun}s like {(*topics, None)[0]!r}"
             raise UserError(f"{one.name}: none of its topics has {has}: {ids}")
         cautions += caution_about_topics(one.name, list(one.answers), topics, "an answer", noun)
     return cautions

@@ -3,14 +3,19 @@
 import gc
 import multiprocessing
 import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import keystone
 from keystone.indexing.index import Index
-from keystone.indexing.lucene.java import java_instance
-from keystone.indexing.lucene.write import open_reader
+from keystone.indexing.lucene.java import JAVA_LOCK, java_instance
+from keystone.indexing.lucene.postings import write_postings
+from keystone.indexing.lucene.write import build_lucene, open_reader
+from keystone.indexing.types import Document, Tick
 from keystone.retrieval.backends import open_sparse, open_store
 from keystone.retrieval.types import Bm25
 from tests.support.waiting import LIMIT_S
@@ -51,6 +56,25 @@ def test_a_search_by_java_after_a_fork_is_one_error_that_says_spawn(index: Index
         else:
             assert all("forked after Java had started" in error and "spawn" in error for error in there)
             assert not any("\n" in error for error in there)
+
+
+def is_java_free() -> bool:
+    """Whether another thread may call Java now."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(JAVA_LOCK.acquire, blocking=False).result()
+
+
+def test_an_index_that_is_written_keeps_other_threads_from_java(tmp_path: Path) -> None:
+    free: list[bool] = []
+
+    @contextmanager
+    def progress(_name: str, _total: int | None) -> Iterator[Tick]:
+        free.append(is_java_free())
+        yield lambda _done: None
+
+    build_lucene([Document("1", "bees")], tmp_path / "lucene", progress)
+    write_postings(tmp_path / "lucene", tmp_path / "postings", progress)
+    assert free == [False, False]
 
 
 def test_equal_searches_share_a_searcher(index: Index) -> None:

@@ -51,7 +51,7 @@ def run_of(*query_ids: str) -> keystone.Run:
         (lambda: search([query("a b")]), "queries: found the id 'a b', expected an id without space"),
         (lambda: search([query("a\u202eb")]), r"queries: .* without the invisible character U\+202E"),
         (lambda: search([query(topic="a b")]), "queries: found the id 'a b', expected an id without space"),
-        (lambda: search([query(topic=1)]), "queries: found the id 1, expected an id as a text"),
+        (lambda: search([query(topic=1)]), "queries: found the id 1, expected an id as a text$"),
         (lambda: search([query(sparse_text=None)]), "query '1-1': sparse_text: found NoneType, expected text"),
         (lambda: search([query(dense_text="\ud800")]), "query '1-1': dense_text: found half of a surrogate pair"),
         (lambda: keystone.search("index", [query()]), "index: found str, expected what open_index returns"),
@@ -68,6 +68,16 @@ def run_of(*query_ids: str) -> keystone.Run:
         (lambda: keystone.fuse([RUN], [query()]), "runs: found list, expected the run of each system"),
         (lambda: keystone.fuse({"a": RUN}, []), "queries: found none"),
         (lambda: keystone.fuse({"a": RUN}, [query("2-1")]), "runs: .* other ids, such as '1-1', .* such as '2-1'"),
+        (lambda: keystone.fuse({"a": RUN}, [query()], method="mnz"), "method: found 'mnz', expected a function"),
+        (lambda: keystone.answer(INDEX, {"1": "x"}, reader="plain"), "reader: found 'plain', expected a function"),
+        (lambda: keystone.index(["bees"], encoder="bge"), "encoder: found 'bge', expected a function"),
+        (lambda: keystone.update_index(INDEX, delete=None), "delete: found the id None, expected an id as a text$"),
+        (lambda: keystone.change_parts(INDEX, drop=0), "drop: found the id 0, expected an id as a text$"),
+        (lambda: keystone.search(INDEX, [query()], k=3), "k: found 3 with a list of Query, whose depth is retrieval"),
+        (lambda: keystone.search(INDEX, ["bees"], k="3"), "k: found '3', expected a whole number of at least 1"),
+        (lambda: keystone.pool({"a": RUN}, "5"), "depth: found '5', expected a whole number"),
+        (lambda: keystone.judge(INDEX, {"1": "x"}, [RUN], GRADING, depth=0), "depth: found 0, expected a whole number"),
+        (lambda: keystone.tune("r.yaml", "q", folds=1), "folds: found 1, expected a whole number of at least 2"),
         (lambda: fuse_queries(RUN, [query(), query()]), "queries: found the id '1-1' twice"),
         (lambda: keystone.rerank(INDEX, {"1": "x"}, RUN, None), "rerank.method: found none"),
         (lambda: keystone.grade(INDEX, {"1": "x"}, [query()], {}, {}), "config: found dict"),
@@ -129,6 +139,10 @@ def test_a_run_that_could_not_be_read_again_is_not_written(run: Any, message: st
     with pytest.raises(keystone.UserError, match=message):
         keystone.write_run(tmp_path / "r.trec", run)
     assert not list(tmp_path.iterdir())
+
+
+def test_queries_may_be_an_iterator() -> None:
+    assert keystone.fuse({"a": RUN}, iter([query()])) == keystone.fuse({"a": RUN}, [query()])
 
 
 @pytest.mark.parametrize("measures", ["nDCG@10", ir_measures.nDCG @ 10, ("nDCG@10",), np.array(["nDCG@10"])])
