@@ -49,11 +49,10 @@ def find_topics_file(given: str) -> Path | None:
 
 def read_topic_ids(given: str) -> frozenset[str]:
     """Read ids of topics: a file with one at the beginning of each line, or ids with commas between them."""
+    from keystone.indexing.io.reading import read_text_lines
+
     path = find_topics_file(given)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path else given.split(",")
-    except UnicodeDecodeError:
-        raise UserError(f"--topics {given}: not UTF-8, expected a text with the id of a topic in each line") from None
+    lines = [line for _, line in read_text_lines(path)] if path else given.split(",")
     ids = frozenset(line.split()[0] for line in lines if line.split())
     if not ids:
         raise UserError(f"--topics {given}: holds no topic id")
@@ -67,7 +66,7 @@ def list_files(paths: Sequence[Path]) -> list[Path]:
         inside = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         found += [file for file in inside if file is path or not file.name.startswith(".")]
     if not found:
-        raise UserError(f"{paths[0]}: holds no file, expected run files")
+        raise UserError(f"{paths[0]}: holds no file, expected run files; name each run directory, as {paths[0]}/*")
     return found
 
 

@@ -1,5 +1,6 @@
 """Many runs at once: faults, tags, copies, topics, Tukey's test, letters, bounds, several judges."""
 
+import gzip
 import json
 from itertools import permutations, product
 from pathlib import Path
@@ -100,6 +101,12 @@ def test_two_tags_are_told_apart_at_any_end_of_lines(content: bytes, tags: int, 
 def test_many_ids_of_topics_are_no_name_of_a_file() -> None:
     ids = [f"rag26-{number}" for number in range(500)]
     assert read_topic_ids(",".join(ids)) == {*ids}
+
+
+@pytest.mark.parametrize("content", [b"1\n22 40\n", b"\xef\xbb\xbf1\r\n\r\n22\tx\r\n", gzip.compress(b"1\n22\n")])
+def test_topics_are_read_from_any_file_of_lines(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "ids").write_bytes(content)
+    assert read_topic_ids(str(tmp_path / "ids")) == {"1", "22"}
 
 
 def test_the_file_of_topics_is_not_overwritten(tmp_path: Path) -> None:
