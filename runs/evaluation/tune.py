@@ -23,7 +23,7 @@ from keystone.runs.pipeline.model_runner import open_model_runner
 from keystone.runs.pipeline.stage import StageKind, Work
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import QUERY_METHODS
-from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_wanted, perform
+from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_rankings, list_wanted, perform
 from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
 from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels
@@ -139,14 +139,15 @@ def tune(
         for setting in product(*map(parse_try, list_default_tries(as_it_is) if trials.tries is None else trials.tries))
     }
     if any(own.fusion.choice not in (None, as_it_is.fusion.choice) for own in settings.values()):
-        raise UserError(
-            "--try fusion.depth: found a choice of rows to submit, expected numbers of rows; see --calibrate"
-        )
+        raise UserError("--try fusion.depth: found a choice of submitted rows, expected numbers; see --calibrate")
     fold = draw_folds(len(judged.query_ids), trials.folds)
     whole = score(read_config(config, [*overrides, *RANKINGS_ALONE, *BASELINE]))
     configured = score(as_it_is)
     check_configured(trials, configured, whole)
     found = caution_about_sets("as configured", configured) if as_it_is.fusion.choice else []
+    last = list_rankings(as_it_is).narrative_rankings[-1]
+    if last != NARRATIVE_FILE:
+        found.append(f"as configured: {NARRATIVE_FILE.name}, from which the run makes {last.name}; see keystone sweep")
     known, tried = [score.keys], dict[Setting, Evaluation]()
     for setting, other in settings.items():
         if other != as_it_is:

@@ -81,6 +81,15 @@ def test_a_run_that_submits_chosen_rows_is_tuned_by_its_whole_ranking(config: Pa
 
 
 @pytest.mark.slow
+def test_a_run_with_a_reranker_is_warned_that_the_ranking_before_it_is_measured(config: Path, tmp_path: Path) -> None:
+    model = {"name": "m", "backend": "replay", "replies": str(tmp_path / "replies.jsonl")}
+    (tmp_path / "replies.jsonl").touch()
+    trials = Trials(tmp_path / "qrels.txt", MEASURES, ["fusion.k_narrative=[60]"], folds=2)
+    found = tune(config, ["rerank.method=listwise", f"model={yaml.safe_dump(model, default_flow_style=True)}"], trials)
+    assert found.configured.cautions[-1].startswith("as configured: narrative.trec, from which the run makes reranked.")
+
+
+@pytest.mark.slow
 def test_other_topics_are_searched_for_anew(config: Path, topics: Path, tmp_path: Path) -> None:
     swapped = tmp_path / "swapped.jsonl"
     swapped.write_text(topics.read_text().replace('"id": "1"', '"id": "3"').replace('"id": "2"', '"id": "1"'))
@@ -205,7 +214,7 @@ def test_the_measure_that_chooses_must_be_measured(config: Path, tmp_path: Path)
         ("fusion.k_narrative=[1", "expected KEY="),
         ("fusion.k_narrative=[x]", "fusion.k_narrative: found 'x'"),
         ("fusion.deep=[1]", "fusion.deep: unknown key"),
-        ("fusion.depth=[{choose: expected}]", "fusion.depth: found a choice of rows"),
+        ("fusion.depth=[{choose: expected}]", "fusion.depth: found a choice of submitted rows"),
     ],
 )
 def test_an_impossible_try_is_named(attempt: str, message: str, config: Path, tmp_path: Path) -> None:
