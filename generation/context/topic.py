@@ -5,6 +5,7 @@ they stand under. A block is a paragraph, a list, a table or a piece of code. No
 one.
 """
 
+import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -314,15 +315,16 @@ class Stretch(NamedTuple):
     heading: str = ""
 
 
-def list_blocks(document: Document) -> list[Stretch]:
+def list_blocks(document: Document, tokens: float = math.inf) -> list[Stretch]:
     """List the blocks of a document in order: paragraphs, and lists, tables and code as a whole.
 
     Lines without a blank line between them are one block. So are items, rows or lines of code that follow each other. A
-    block goes on after a colon.
+    block goes on after a colon. Each line is a block where they would have more than `tokens` tokens together.
     """
     text = document.text
     tree = section_tree(document, detect_format(document))
     found: list[Stretch] = []
+    lines: list[list[Stretch]] = []
     for node in tree.nodes:
         if node.kind != "content" or node.start == node.end:
             continue
@@ -331,7 +333,15 @@ def list_blocks(document: Document) -> list[Stretch]:
             found[-1] = found[-1]._replace(end=node.end)
         else:
             found.append(Stretch(node.start, node.end, heading))
-    return found
+            lines.append([])
+        lines[-1].append(Stretch(node.start, node.end, heading))
+    blocks = zip(found, lines, strict=True)
+    return [one for block, own in blocks for one in ([block] if _count_block(text, block) <= tokens else own)]
+
+
+def _count_block(text: str, block: Stretch) -> int:
+    """Count the tokens of a block as it is shown, with its headings."""
+    return count_tokens(f"{block.heading}\n{text[block.start : block.end]}\n[...]\n")
 
 
 def _belongs(text: str, before: Stretch, start: int) -> bool:
@@ -349,25 +359,20 @@ def choose_stretches(document: Document, cosines: Vectors, tokens: int) -> list[
     query comes first, then the second best of each. Ties go to the closer block, then to the earlier one. A block that
     does not fit any more is left out. Blocks under the same heading that touch become one stretch.
     """
-    blocks = list_blocks(document)
+    left = tokens - count_tokens(document.title)
+    blocks = list_blocks(document, left)
     if not blocks or not len(document.segments):
         return []
     placed = PlacedSegments(document)
     held = [placed.find_overlapping(block.start, block.end) for block in blocks]
     rows = np.array([cosines[:, own].max(axis=1, initial=-1.0) for own in held]).T
     places = np.argsort(np.argsort(-rows, axis=1, kind="stable"), axis=1).min(axis=0)
-    left = tokens - count_tokens(document.title)
     chosen = set[int]()
     for place in sorted(range(len(blocks)), key=lambda n: (places[n], -rows[:, n].max(), n)):
-        block = blocks[place]
-        cost = count_tokens(f"{block.heading}\n{document.text[block.start : block.end]}\n[...]\n")
+        cost = _count_block(document.text, blocks[place])
         if cost <= left:
             chosen.add(place)
             left -= cost
-    return _join(blocks, chosen)
-
-
-def _join(blocks: Sequence[Stretch], chosen: set[int]) -> list[Stretch]:
     found: list[Stretch] = []
     for place in sorted(chosen):
         block = blocks[place]
