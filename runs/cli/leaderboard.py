@@ -119,15 +119,15 @@ def _check_sort(names: Sequence[str], sort: str | None) -> str:
 
 def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) -> Board:
     """Make the tables of measured runs. `agreements` has one for each pair of judges."""
+    from keystone.runs.evaluation import compare
     from keystone.runs.evaluation import leaderboard as boards
-    from keystone.runs.evaluation.compare import build_report, collect_cautions, compare_all_pairs, compare_runs
     from keystone.runs.report import leaderboard as rows
 
     measure = _check_sort(list(batch.evaluations[0][0].values), asked.sort)
     runs = boards.sort_runs(batch.evaluations[0], measure)
     known = {str(path): one.name for path, one in zip(batch.paths, batch.evaluations[0], strict=True)}
     compared = boards.put_first(runs, known, asked.baseline or boards.BEST)
-    pairs = compare_all_pairs(runs, measure) if asked.pairs and len(runs) > 1 else []
+    pairs = compare.compare_all_pairs(runs, measure) if asked.pairs and len(runs) > 1 else []
     tables = {"": rows.list_leaderboard(runs, batch.tags_by_name, measure, pairs)}
     if asked.by_topic:
         title = f"Topics, hardest first. {rows.summarise_variance(runs, measure)}"
@@ -137,7 +137,7 @@ def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) 
     if asked.bounds:
         tables["Without a judgment:"] = rows.list_bounds(batch.bounds)
     tested = asked.baseline is not None and len(runs) > 1 and not asked.only_table
-    report = build_report(compared, tested)
+    report = compare.build_report(compared, tested)
     if tested:
         tables[f"Against {compared[0].name}, corrected by Holm:"] = rows.list_differences(report["differences"])
     judges = [str(path) for path in batch.judges]
@@ -147,12 +147,12 @@ def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) 
         tables["Agreement of judges:"] = rows.list_judge_pairs(judge_pairs)
     if len(judges) > 1 and len(runs) > 1 and not asked.only_table:
         judged = [{one.name: one for one in own} for own in batch.evaluations]
-        found = [compare_runs([own[one.name] for one in compared]) for own in judged]
+        found = [compare.compare_runs([own[one.name] for one in compared]) for own in judged]
         drawn = boards.draw_conclusions([one.name for one in compared[1:]], found, measure)
         tables[f"Against {compared[0].name} by {measure}:"] = rows.list_conclusions(drawn, judges)
     later = zip(judges[1:], batch.evaluations[1:], strict=True)
-    of_later = [f"{judge}: {caution}" for judge, own in later for one in own for caution in one.cautions]
-    cautions = list(dict.fromkeys([*batch.cautions, *collect_cautions(compared), *of_later]))
+    of_later = [f"{judge}: {caution}" for judge, own in later for caution in compare.join_cautions(own)]
+    cautions = list(dict.fromkeys([*batch.cautions, *compare.collect_cautions(compared), *of_later]))
     report |= {
         "qrels": judges,
         "leaderboard": rows.make_objects(tables[""]),
@@ -184,19 +184,14 @@ def print_board(board: Board, form: str, asked: Asked, quiet: bool) -> None:
         beside = (asked.by_topic or asked.pairs or asked.bounds) and len(tables) > 1
         tables = tables[1:2] if beside else tables[:1]
     for title, rows in tables[:1] if asked.only_table else tables:
-        print_rows(_narrow(rows) if title.startswith("Topics") and form == "text" else rows, form, title)
+        wide = form == "text" and title.startswith("Topics") and len(rows[0]) > 7 + MOST_COMPARED
+        print_rows([row[:7] for row in rows] if wide else rows, form, title)  # no terminal shows more than eight runs
     for fault in board.faults:
         say(f"left out: {fault}", err=True)
     say_warnings(board.cautions)
     if not quiet:
         whole = sum(one.counts.answered_topics == one.counts.judged_topics for one in board.evaluations[0])
         say(f"{whole} of {len(board.evaluations[0])} runs answer every judged topic", err=True)
-
-
-def _narrow(rows: "Rows") -> "Rows":
-    """Leave out the columns of more than eight runs, which no terminal shows."""
-    fixed = 7
-    return rows if len(rows[0]) <= fixed + MOST_COMPARED else [row[:fixed] for row in rows]
 
 
 def write_leaderboard(

@@ -71,8 +71,7 @@ def correct_by_holm(p_values: Sequence[float]) -> list[float]:
     corrected = np.array(p_values, dtype=np.float64)
     tested = np.flatnonzero(~np.isnan(corrected))
     order = tested[np.argsort(corrected[tested], kind="stable")]
-    factors = np.arange(len(order), 0, -1)
-    corrected[order] = np.minimum(np.maximum.accumulate(corrected[order] * factors), 1)
+    corrected[order] = np.minimum(np.maximum.accumulate(corrected[order] * np.arange(len(order), 0, -1)), 1)
     return [float(p) for p in corrected]
 
 
@@ -114,16 +113,24 @@ def compute_t_p_value(differences: Floats) -> float:
     return float(2 * t.sf(abs(differences.mean()) / error, topics - 1))
 
 
+def join_cautions(evaluations: Sequence[Evaluation]) -> list[str]:
+    """List the cautions of runs, each once. One that holds for more than two runs names the first of them."""
+    alike: dict[str, list[str]] = {}
+    for caution in dict.fromkeys(caution for one in evaluations for caution in one.cautions):
+        alike.setdefault(caution.partition(": ")[2] or caution, []).append(caution)
+    for own in alike.values():
+        own[:] = own if len(own) <= 2 else [own[0].replace(": ", f" and {len(own) - 1:,} other runs: ", 1)]
+    return [caution for own in alike.values() for caution in own]
+
+
 def collect_cautions(evaluations: Sequence[Evaluation]) -> list[str]:
-    """Collect the cautions of all runs, each once, and those about comparing later runs with the first."""
+    """Collect the cautions of all runs, and those about comparing later runs with the first."""
     first, *others = evaluations
-    found = [caution for evaluation in evaluations for caution in evaluation.cautions]
-    found += _caution_about_depth(evaluations) + _caution_about_pools(evaluations)
+    found = join_cautions(evaluations) + _caution_about_depth(evaluations) + _caution_about_pools(evaluations)
     for other in others:
         between = f"{first.name} and {other.name}"
         found += [f"{between}: {turn}" for turn in _list_turns(first, other)]
-        steps = {name: values - other.values[name] for name, values in first.values.items()}
-        steps = {name: own[~np.isnan(own)] for name, own in steps.items()}
+        steps = {name: (own := values - other.values[name])[~np.isnan(own)] for name, values in first.values.items()}
         if all(np.array_equal(first.values[m], other.values[m], equal_nan=True) for m in first.values):
             found.append(f"{between}: the same numbers for every topic")
         elif len(first.topics) < 2:
@@ -140,9 +147,8 @@ def _caution_about_depth(evaluations: Sequence[Evaluation]) -> list[str]:
     shallow = min(evaluations, key=lambda evaluation: evaluation.counts.depth)
     deep = max(evaluations, key=lambda evaluation: evaluation.counts.depth)
     least, most = shallow.counts.depth, deep.counts.depth
-    measures = [name for name in shallow.values if not name.startswith("judged")]
-    cutoffs = {name: name.rpartition("@")[2] for name in measures}
-    unlike = [name for name in measures if not cutoffs[name].isdigit() or int(cutoffs[name]) > least]
+    cutoffs = {name: name.rpartition("@")[2] for name in shallow.values if not name.startswith("judged")}
+    unlike = [name for name, cutoff in cutoffs.items() if not cutoff.isdigit() or int(cutoff) > least]
     if least >= 0.9 * most or not unlike:
         return []
     depths = f"{shallow.name} has {plural(least, 'row')} for each topic, {deep.name} {most:,}"

@@ -20,7 +20,7 @@ from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_sets
 from keystone.runs.evaluation.arena.play import RULES, Tournament, foresee_battles, run_battles, write_arena
 from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Settings
 from keystone.runs.evaluation.bounds import treat_otherwise
-from keystone.runs.evaluation.compare import collect_cautions
+from keystone.runs.evaluation.compare import collect_cautions, join_cautions
 from keystone.runs.evaluation.evaluate import Evaluation, check_run, evaluate_files
 from keystone.runs.evaluation.nuggets.files import NuggetBank, read_nuggets, write_nuggets
 from keystone.runs.evaluation.nuggets.judge import (
@@ -275,15 +275,12 @@ def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, 
             board, battles = fought.board, fought.judgments
             cautions += fought.cautions
     if "ranking" not in left_out and asked.qrels is not None:
-        ranked = {
-            one.run_id: path
-            for one, own in zip(given.submissions, asked.answers, strict=True)
-            if (path := _find_ranking(own))
-        }
+        paths = map(_find_ranking, asked.answers)
+        ranked = {one.run_id: path for one, path in zip(given.submissions, paths, strict=True) if path}
         measured = evaluate_files(list(ranked.values()), asked.qrels, add=treat_otherwise)
         evaluations["ranking"] = [replace(one, name=name) for name, one in zip(ranked, measured, strict=True)]
         cautions += collect_cautions(evaluations["ranking"])
-    cautions += [caution for own in evaluations.values() for one in own for caution in one.cautions]
+    cautions += [caution for own in evaluations.values() for caution in join_cautions(own)]
     rows = join_scores(list(_list_entries(asked, given)), evaluations, board)
     return Sheet(rows, left_out, list(dict.fromkeys(cautions)), evaluations, battles)
 

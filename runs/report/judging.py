@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def print_comparison(comparison: "Comparison", against: Path, relevant_from: int, measure: str) -> None:
-    """Print the confusion matrix, Cohen's kappa of grades and of relevance, and Kendall's tau of several runs."""
+    """Print the confusion matrix, Cohen's kappa of grades and of relevance, and Kendall's tau-b of several runs."""
     agreement = comparison.agreement
     say(f"\nAgreement with {against} on {plural(int(agreement.counts.sum()), 'document')} (rows: its grades):")
     rows = _list_confusion(agreement)
@@ -34,7 +34,7 @@ def print_comparison(comparison: "Comparison", against: Path, relevant_from: int
     binary = format_mean(agreement.compute_binary_kappa(relevant_from))
     say(f"Cohen's kappa of relevance (from grade {relevant_from}): {binary}")
     if len(comparison.own_means) > 1:
-        say(f"Kendall's tau of {len(comparison.own_means)} runs by {measure}: {format_mean(comparison.tau)}")
+        say(f"Kendall's tau-b of {len(comparison.own_means)} runs by {measure}: {format_mean(comparison.tau)}")
 
 
 def _list_confusion(agreement: "Agreement") -> Iterator[list[str]]:

@@ -28,7 +28,8 @@ def pool(
     ] = None,
     depth: Annotated[int, typer.Option(min=1, help="How many documents of each run and topic are pooled.")] = 100,
     without: Annotated[
-        Path | None, typer.Option(metavar="QRELS", help="Leave out the documents that are judged here.")
+        list[Path] | None,
+        typer.Option(metavar="QRELS", help="Leave out the documents that are judged here. Repeat for several files."),
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the random order.")] = 0,
     leave_out: Annotated[
@@ -57,8 +58,10 @@ def pool(
     if out is None and leave_out is None:
         raise UserError("expected --out with a pool to write, or --leave-out with judgments")
     files, wanted = list_files(runs), parse_measure(measure)
-    check_outputs([*files, without, leave_out], {"--out": out})
-    known = None if without is None else read_qrels(without)
+    check_outputs([*files, *(without or ()), leave_out], {"--out": out})
+    judged: dict[str, set[str]] = {}
+    for topic, doc, _ in (row for path in without or () for row in read_qrels(path).list_rows()):
+        judged.setdefault(topic, set()).add(doc)
     judgments = None if leave_out is None else read_qrels(leave_out)
     with progress_bars(quiet) as progress:
         with progress("Reading", None):
@@ -74,7 +77,6 @@ def pool(
     say_warnings(caution_about_shared_tags([*found], tags))
     statistics = None
     if out is not None:
-        judged = {topic: known[topic] for topic in known} if known else {}
         documents = pool_documents(rankings, depth, judged, seed)
         with write_whole(out) as file:
             file.writelines(f"{topic} {doc}\n".encode() for topic, docs in documents.items() for doc in docs)

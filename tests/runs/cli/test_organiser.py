@@ -168,6 +168,19 @@ def test_the_pool_equals_its_definition(task: Path) -> None:
     assert len(lines) == len(set(lines))
 
 
+@pytest.mark.usefixtures("shown")
+def test_a_pool_leaves_out_what_any_of_several_files_judges(task: Path, tmp_path: Path) -> None:
+    rows = (task / "qrels.txt").read_text().splitlines(keepends=True)
+    halves = [tmp_path / "first.qrels", tmp_path / "second.qrels"]
+    for path, own in zip(halves, (rows[::2], rows[1::2]), strict=True):
+        path.write_text("".join(own))
+    options = [option for path in halves for option in ("--without", str(path))]
+    pooled = [str(task / "runs"), "--depth", "20", "--out", str(tmp_path / "pool.txt")]
+    done = CliRunner().invoke(app, ["pool", *pooled, *options])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "pool.txt").read_text() == (task / "pool.txt").read_text()
+
+
 def test_the_bounds_hold_the_mean_between_them(task: Path) -> None:
     rows = evaluate(task, "-m", "P@10", "--bounds")["tables"]["Without a judgment:"]
     assert all(row["unjudged as 0"] <= row["unjudged as relevant"] for row in rows)

@@ -3,6 +3,7 @@
 import itertools
 import math
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keystone.runs.evaluation.compare import build_report, compare_runs, correct_by_holm
+from keystone.runs.evaluation.compare import build_report, compare_runs, correct_by_holm, join_cautions
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.resample import find_bootstrap_interval, run_randomisation_test
@@ -106,6 +107,16 @@ def test_a_comparison_has_mean_interval_effect_and_corrected_tests() -> None:
     report = orjson.loads(orjson.dumps(build_report(make_evaluations())))
     assert report["differences"][0]["measures"]["nDCG@10"]["p_t"] == pytest.approx(second.p_t)
     assert report["runs"][0]["interval"]["P_5%"] == [None, None]
+
+
+def test_a_caution_of_more_than_two_runs_is_listed_once() -> None:
+    said = {"a": ("missing: 2 of 9", "extra: 1 of 3"), "b": ("extra: 1 of 3",), "c": ("extra: 1 of 3",)}
+    runs = [
+        replace(make_evaluations()[0], cautions=("of all", *(f"{name}.trec: {one}" for one in own)))
+        for name, own in said.items()
+    ]
+    assert join_cautions(runs) == ["of all", "a.trec: missing: 2 of 9", "a.trec and 2 other runs: extra: 1 of 3"]
+    assert join_cautions(runs[1:]) == ["of all", "b.trec: extra: 1 of 3", "c.trec: extra: 1 of 3"]
 
 
 def test_tables_are_those_of_papers() -> None:

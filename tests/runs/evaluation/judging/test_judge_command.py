@@ -141,7 +141,7 @@ def test_agreement_with_other_judgments_is_printed_and_feeds_the_intervals(
     said = capsys.readouterr().out
     assert "Cohen's kappa: 1.0000\n" in said
     assert "Cohen's kappa of relevance (from grade 1): 1.0000\n" in said
-    assert "Kendall's tau of 2 runs by nDCG@10: " in said
+    assert "Kendall's tau-b of 2 runs by nDCG@10: " in said
     made.start(against=other, json=True)
     result = orjson.loads(capsys.readouterr().out)["result"]
     assert (result["judgments"], result["graded_by"], result["agreement"]["kappa"]) == (6, "a_judge", 1.0)
