@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from keystone.indexing.builds import changes
@@ -22,6 +23,7 @@ from keystone.indexing.index import Index, open_index
 from keystone.indexing.types import Document, Embedding, Segment, Span
 from keystone.indexing.vectors import shards as vectors
 from keystone.indexing.vectors.embed import load_model
+from keystone.indexing.vectors.reuse import JoinedShards
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query
 from tests.support import programs
@@ -143,6 +145,14 @@ def update_after_stops(monkeypatch: pytest.MonkeyPatch, stage: str, *arguments: 
             except Killed:
                 assert open_index(arguments[0]).key == before
     return update_index(*arguments)
+
+
+def test_vectors_of_an_older_index_are_all_kept() -> None:
+    old = np.eye(3, dtype=np.float32)
+    joined = JoinedShards(
+        [], 3, 0, lambda rows: old[rows], np.arange(3), np.zeros(3, np.int64), vectors.Shards([], 0, 0)
+    )
+    assert np.array_equal(np.concatenate([*joined]), old)
 
 
 @pytest.mark.slow
