@@ -17,7 +17,7 @@ from keystone.indexing.types import Document, Embedding, Store, Tick
 from keystone.indexing.vectors.embed import find_stand_in, use_embedder
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 from keystone.retrieval.types import Query, Topic
-from keystone.runs.python.checks import check_function, check_ranked
+from keystone.runs.python.checks import check_function, check_id, check_ranked
 from keystone.runs.trec.types import Run, make_run
 
 Encode = Callable[[list[str]], Any]
@@ -123,9 +123,8 @@ def rerank_by(score: Score, store: Store, topics: Sequence[Topic], run: Run, dep
 
 def _get(store: Store, ids: Sequence[str]) -> list[Document]:
     rows = store.rows(ids)
-    for name, row in zip(ids, rows.tolist(), strict=True):
-        if row < 0:
-            raise UserError(f"ranking: found document {name!r}, which the index lacks")
+    if missing := [name for name, row in zip(ids, rows.tolist(), strict=True) if row < 0]:
+        raise UserError(f"ranking: found document {missing[0]!r}, which the index lacks")
     return store.get(rows)
 
 
@@ -189,6 +188,7 @@ def _sort(scores: Any) -> dict[str, float]:
     except (TypeError, ValueError) as error:
         raise UserError(f"method: {error}, expected a score for each document id") from None
     for name, score in found:
+        check_id(name, "method")
         if not isfinite(score):
             raise UserError(f"method: found the score {score} of {name!r}, expected a finite number")
     return dict(sorted(found, key=lambda one: (-one[1], one[0])))

@@ -172,6 +172,7 @@ def test_an_impossible_reply_of_a_reader_is_shown(found: Any, message: str, made
         ([], "method: found list, expected a dictionary"),
         ({"0": None}, "method: .*, expected a score for each document id"),
         ({"0": 1.0, "1": np.nan}, "method: found the score nan of '1', expected a finite number"),
+        ({"a b": 1.0}, "method: found the id 'a b', expected an id without space"),
         ({0: 1.0, 1: -np.inf}, "method: found the score -inf of '1', expected a finite number"),
     ],
 )
