@@ -194,11 +194,11 @@ def _invert(files: list[Path], documents: int, one: ImpactSet, folder: Path) -> 
 
 
 def settle_impacts(model: str) -> ImpactSet:
-    """Describe a set of impacts by a model: its place and digest. `UserError` as from `read_checkpoint`."""
-    place = str(Path(model).resolve()) if Path(model).is_dir() else model
-    return ImpactSet(place, read_checkpoint(place).compute_digest())
+    """Describe a set of impacts by a model: its place, digest and prompts. `UserError` as from `read_checkpoint`."""
+    checkpoint = read_checkpoint(str(Path(model).resolve()) if Path(model).is_dir() else model)
+    return ImpactSet(checkpoint.name, checkpoint.compute_digest(), any(checkpoint.read_prompts()))
 
 
 def open_impact_encoder(one: ImpactSet) -> SparseEncoder:
     """Open the encoder of a set of impacts. `UserError` if its checkpoint has changed since the index was built."""
-    return open_sparse_encoder(one.model, one.weights)
+    return open_sparse_encoder(one.model, one.weights, one.prompted)

@@ -79,35 +79,33 @@ class VectorSet:
 
 @dataclass(frozen=True, slots=True)
 class ImpactSet:
-    """A set of impacts of an index: the learned sparse encoder that made them, and the digest of its files."""
+    """A set of impacts of an index: the learned sparse encoder that made them, and the digest of its files.
+
+    `prompted` says that texts and queries stand after the prompts of the checkpoint. It is false in an index by an
+    older version, which left prompts out, and for a checkpoint without prompts.
+    """
 
     model: str
     weights: str
+    prompted: bool = False
 
     @property
     def label(self) -> str:
         """The name of the model for people: of a folder, its last part."""
         return label_of(self.model)
 
-
-@dataclass(frozen=True, slots=True)
-class PlaidSet(ImpactSet):
-    """A PLAID index of the tokens' vectors: the checkpoint of late interaction, and the digest of its files.
-
-    `prompted` says that texts and queries stand after the prompts of the checkpoint, not after markers alone. It is
-    false in an index by an older version, which left prompts out.
-    """
-
-    prompted: bool = False
-
     @property
     def made_by(self) -> str:
-        """What the vectors depend on besides the texts."""
+        """What the numbers depend on besides the texts."""
         return f"{self.weights} with prompts" if self.prompted else self.weights
 
     def as_json(self) -> dict[str, Any]:
         """The set as `index.json` has it."""
         return {"model": self.model, "weights": self.weights, **({"prompted": True} if self.prompted else {})}
+
+
+PlaidSet = ImpactSet
+"""A PLAID index of the tokens' vectors, which says the same. Unless `prompted`, texts stand after markers alone."""
 
 
 @dataclass(frozen=True, slots=True)

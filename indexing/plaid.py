@@ -40,11 +40,10 @@ Hits = list[tuple[int, float]]
 def settle_plaid(model: str) -> PlaidSet:
     """Describe a PLAID index by its model, one of late interaction, else `UserError`; also as `import_plaid`."""
     import_plaid()
-    place = str(Path(model).resolve()) if Path(model).is_dir() else model
-    checkpoint = read_checkpoint(place)
+    checkpoint = read_checkpoint(str(Path(model).resolve()) if Path(model).is_dir() else model)
     if not is_late(checkpoint):
         raise refuse(checkpoint, "no checkpoint of late interaction", "PyLate's or ColBERT's layout, or BGE-M3")
-    return PlaidSet(place, checkpoint.compute_digest(), find_prompts(checkpoint) is not None)
+    return PlaidSet(checkpoint.name, checkpoint.compute_digest(), find_prompts(checkpoint) is not None)
 
 
 def import_plaid(threads: int = 1) -> Any:

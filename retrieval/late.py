@@ -60,10 +60,11 @@ class LateSystem(System):
         digest = self.identify()
         encoder = open_late_encoder(self.model, digest)
         asked = encode_queries(encoder, queries, self.reads)
-        maker = f"late {digest}" + ("" if encoder.prompts is None else " with prompts")
         scores = np.zeros((len(queries), len(within)), np.float32)
         with opened.progress("Late interaction", len(within)) as tick:
-            for place, passages in enumerate(_read_vectors(opened, within, encoder, maker.encode())):
+            for place, passages in enumerate(
+                _read_vectors(opened, within, encoder, f"late {digest}{encoder.reading}".encode())
+            ):
                 for row, query in zip(scores, asked, strict=True):
                     row[place] = max(compute_maxsim(query, passage) for passage in passages) / len(query)
                 tick(1)

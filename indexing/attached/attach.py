@@ -1,7 +1,7 @@
 """Index folders over documents and postings that another engine holds."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -70,7 +70,7 @@ def adopt(
     place = {name: value for name, value in at.items() if name not in _ACCESS}
     made_of = [FORMAT, place, embedding.made_by if embedding else None]
     if settings.impacts:
-        made_of.append(["impacts", {name: one.weights for name, one in settings.impacts.items()}])
+        made_of.append(["impacts", {name: one.made_by for name, one in settings.impacts.items()}])
     if languages:
         codes = sorted(languages.get("languages", ()))
         made_of.append(["language", languages["language"], *codes])
@@ -89,7 +89,7 @@ def adopt(
         meta |= {"left_out": {}, "cut": 0, "at": at, "corpus": str(corpus), "passages": settings.passages}
         meta |= languages
         if settings.impacts:
-            meta["impacts"] = {name: asdict(one) for name, one in settings.impacts.items()}
+            meta["impacts"] = {name: one.as_json() for name, one in settings.impacts.items()}
         write_description(folder, meta)
     return open_index(out), True
 

@@ -276,7 +276,7 @@ def change_parts(
     )  # fmt: skip
     check_recall(settings)
     added = {name: one.made_by for name, one in settings.vectors.items()}
-    impacts = {name: one.weights for name, one in settings.impacts.items()}
+    impacts = {name: one.made_by for name, one in settings.impacts.items()}
     plaid = {name: one.made_by for name, one in settings.plaid.items()}
     kind = [settings.faiss, settings.recall]
     mark = [OF_PASSAGES] if holds_beginnings(older) and (impacts or plaid) else []

@@ -89,7 +89,7 @@ def build_index(
     if settings.language.startswith(PIECES_PREFIX) and not opensearch:
         made_of.append(["pieces", hash_file(Path(settings.language.removeprefix(PIECES_PREFIX)))])
     if settings.impacts:
-        made_of.append(["impacts", {name: one.weights for name, one in settings.impacts.items()}])
+        made_of.append(["impacts", {name: one.made_by for name, one in settings.impacts.items()}])
     if settings.plaid:
         if opensearch:
             raise UserError("found --plaid with --opensearch, which holds no PLAID index; expected one of them")
@@ -220,7 +220,7 @@ def describe_device(settings: BuildSettings, older: Index | None = None) -> dict
 
 def describe_impacts(settings: BuildSettings) -> dict[str, Any]:
     """Describe the sets of impacts as `index.json` does."""
-    return {"impacts": {name: asdict(one) for name, one in settings.impacts.items()}} if settings.impacts else {}
+    return {"impacts": {name: one.as_json() for name, one in settings.impacts.items()}} if settings.impacts else {}
 
 
 def _find_texts(store: DocumentStore, settings: BuildSettings, folder: Path, progress: Progress) -> "Texts":

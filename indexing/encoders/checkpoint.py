@@ -5,7 +5,7 @@ It is the embedded model, a folder on this machine, or a repository of the hub, 
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.util import find_spec
@@ -15,7 +15,6 @@ from typing import Any
 import orjson
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.io.error_text import name_members
 from keystone.indexing.io.hub import report_hub_errors
 from keystone.indexing.io.published import MINILM, find_cached, find_published
 from keystone.indexing.types import EMBEDDED
@@ -73,8 +72,11 @@ class Checkpoint:
     modules: tuple[Module, ...] = ()
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Texts before a text, by their names, such as `query` and `document`."""
-    lowers: bool = False
     similarity: str = "cosine"
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """The content of `config_sentence_transformers.json`."""
+    sentence: Mapping[str, Any] = field(default_factory=dict)
+    """The content of `sentence_bert_config.json`."""
 
     @property
     def kind(self) -> str:
@@ -235,7 +237,7 @@ def _read_checkpoint(name: str) -> Checkpoint:
         raise UserError(f"{folder / SENTENCES}: found prompts of another form, expected texts by name")
     return Checkpoint(
         name, folder, config, _find_window(folder, config, sentence), modules, prompts,
-        bool(sentence.get("do_lower_case")), str(about.get("similarity_fn_name") or "cosine"),
+        str(about.get("similarity_fn_name") or "cosine"), about, sentence,
     )  # fmt: skip
 
 
@@ -339,9 +341,3 @@ _OLD_MODES = {
 def refuse(checkpoint: Checkpoint, found: str, expected: str) -> UserError:
     """Make the error for a checkpoint of another kind than what it is used for."""
     return UserError(f"{checkpoint.folder}: found {found}, expected {expected}")
-
-
-def list_missing(folder: Path, wanted: Sequence[str], held: Mapping[str, Any]) -> None:
-    """Raise `UserError` for the first of the wanted weights that a checkpoint lacks."""
-    if missing := [name for name in wanted if name not in held]:
-        raise UserError(f"{folder}: found no weights {missing[0]!r} in model.safetensors{name_members(dict(held))}")

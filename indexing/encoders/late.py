@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import (
     MOST_TOKENS,
-    SENTENCES,
     Checkpoint,
     Module,
     count_places,
@@ -25,7 +24,7 @@ from keystone.indexing.encoders.checkpoint import (
     refuse,
 )
 from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
-from keystone.indexing.encoders.weights import list_weights, read_linear, read_pickled_layer
+from keystone.indexing.encoders.weights import list_missing, list_weights, read_linear, read_pickled_layer
 from keystone.indexing.errors import UserError
 
 COLBERT = "artifact.metadata"
@@ -67,9 +66,11 @@ class LateEncoder:
     """
 
     def __init__(self, checkpoint: Checkpoint, prompted: bool = True) -> None:
-        self.prompts = find_prompts(checkpoint) if prompted else None
-        """What stands before queries and passages beside markers, as `find_prompts` finds it."""
-        self._layout = read_layout(checkpoint, self.prompts)
+        prompts = find_prompts(checkpoint) if prompted else None
+        self.reading = "" if prompts is None else " with prompts"
+        """How texts are read, in words: a part of the keys of kept vectors."""
+        self.reading += f" of {checkpoint.window} tokens" if reads_window(checkpoint) else ""
+        self._layout = read_layout(checkpoint, prompts)
         self._layers = open_projection(checkpoint)
         self._network: Network = open_network(checkpoint, "late")
         self._tokens = {
@@ -148,19 +149,26 @@ def open_late_encoder(model: str, digest: str | None = None, prompted: bool = Tr
 
 def is_late(checkpoint: Checkpoint) -> bool:
     """Tell whether a checkpoint is one of late interaction."""
-    about = read_json(checkpoint.folder / SENTENCES, needed=False)
     return (
         (checkpoint.folder / M3_HEAD).exists()
         or _is_stanford(checkpoint)
-        or about.get("model_type") in ("ColBERT", "MultiVectorEncoder")
+        or checkpoint.about.get("model_type") in ("ColBERT", "MultiVectorEncoder")
         or checkpoint.similarity == "MaxSim"
     )
 
 
 def _is_stanford(checkpoint: Checkpoint) -> bool:
     """Tell whether a checkpoint has the layout of ColBERT's own code."""
-    names = checkpoint.config.get("architectures") or []
-    return "HF_ColBERT" in names or (checkpoint.folder / COLBERT).exists()
+    return "HF_ColBERT" in (checkpoint.config.get("architectures") or ()) or (checkpoint.folder / COLBERT).exists()
+
+
+def reads_window(checkpoint: Checkpoint) -> bool:
+    """Tell whether texts may be as long as the window: sentence-transformers' own layout, if it leaves a length out.
+
+    A checkpoint in this layout fills queries only if it says so.
+    """
+    lengths = [checkpoint.sentence.get(f"{side}_length") for side in SIDES]
+    return checkpoint.about.get("model_type") == "MultiVectorEncoder" and not all(lengths)
 
 
 def find_prompts(checkpoint: Checkpoint) -> tuple[str, str] | None:
@@ -168,8 +176,8 @@ def find_prompts(checkpoint: Checkpoint) -> tuple[str, str] | None:
 
     A checkpoint without prompts, whose files name no marker either, has empty prompts.
     """
-    about, prompts = read_json(checkpoint.folder / SENTENCES, needed=False), checkpoint.read_prompts()
-    is_marked = _is_stanford(checkpoint) or any(about.get(f"{side}_prefix") is not None for side in SIDES)
+    prompts = checkpoint.read_prompts()
+    is_marked = _is_stanford(checkpoint) or any(checkpoint.about.get(f"{side}_prefix") is not None for side in SIDES)
     if (checkpoint.folder / M3_HEAD).exists() or (is_marked and not any(prompts)):
         return None
     return prompts
@@ -183,20 +191,22 @@ def read_layout(checkpoint: Checkpoint, prompts: tuple[str, str] | None = None) 
     if (checkpoint.folder / M3_HEAD).exists():
         whole = Side(None, checkpoint.window)
         return Layout(whole, whole, None, False, frozenset(), first=1)
-    about = read_json(checkpoint.folder / SENTENCES, needed=False)
-    sentence = read_json(checkpoint.folder / "sentence_bert_config.json", needed=False)
+    about, sentence = checkpoint.about, checkpoint.sentence
     own = read_json(checkpoint.folder / COLBERT, needed=False)
     masks = next((dict(one.settings) for one in checkpoint.modules if one.kind == "MultiVectorMask"), {})
     expansion = sentence.get("query_expansion") or {}
+    is_long = reads_window(checkpoint)
+    lengths = (checkpoint.window, checkpoint.window) if is_long else (32, 180)
+    query_length = expansion.get("length") or sentence.get("query_length") or lengths[0]
     markers = ("[unused0]", "[unused1]") if prompts is None or _is_stanford(checkpoint) else ("", "")
     said: dict[str, Any] = {
         "query_prefix": own.get("query_token_id", markers[0]),
         "document_prefix": own.get("doc_token_id", markers[1]),
-        "query_length": own.get("query_maxlen", sentence.get("query_length") or 32),
-        "document_length": own.get("doc_maxlen", sentence.get("document_length") or 180),
+        "query_length": own.get("query_maxlen", query_length),
+        "document_length": own.get("doc_maxlen", sentence.get("document_length") or lengths[1]),
         "attend_to_expansion_tokens": own.get("attend_to_mask_tokens", bool(expansion.get("attend"))),
         "skiplist_words": list(string.punctuation) if own.get("mask_punctuation", not masks) else [],
-        "do_query_expansion": bool(expansion) or "query_length" not in sentence,
+        "do_query_expansion": bool(expansion) or not (is_long or "query_length" in sentence),
     }  # fmt: skip
     if masks.get("skiplist_words") is not None:
         said["skiplist_words"] = masks["skiplist_words"]
@@ -238,15 +248,13 @@ def open_projection(checkpoint: Checkpoint) -> list[tuple[Matrix, NDArray[np.flo
     """Open the layers after the network: float32[outputs, inputs], and biases. `UserError` for unusable ones."""
     if (path := checkpoint.folder / M3_HEAD).exists():
         return [read_pickled_layer(path)]
-    layers = [one for one in checkpoint.modules if one.kind == "Dense"]
     known = ("Dense", "Normalize", "MultiVectorMask")
     if unknown := [one for one in checkpoint.modules if one.kind not in known]:
         raise refuse(checkpoint, f"the module {unknown[0].kind}", ", ".join(known))
-    if layers:
+    if layers := [one for one in checkpoint.modules if one.kind == "Dense"]:
         return [_open_layer(one) for one in layers]
     held = {name: one for file in checkpoint.weights for name, one in list_weights(file).items()}
-    if "linear.weight" not in held:
-        raise refuse(checkpoint, "no weights 'linear.weight' in model.safetensors", "the projection of ColBERT")
+    list_missing(checkpoint.folder, ["linear.weight"], held)
     return [_check(checkpoint.folder / "model.safetensors", held["linear.weight"].read(), np.zeros(1, np.float32))]
 
 

@@ -150,7 +150,8 @@ READS_IS_CAUSAL = Version("5.2")
 
 def open_torch(checkpoint: Checkpoint, head: Head) -> Network:
     """Load a network by PyTorch. `MissingPackage` if it is not installed; `UserError` if it cannot load it."""
-    model, device = load_model(checkpoint, CLASSES[head])
+    reads_t5 = head in ("states", "late") and "t5" in checkpoint.kind  # AutoModel also wants the text of a decoder
+    model, device = load_model(checkpoint, "AutoModelForTextEncoding" if reads_t5 else CLASSES[head])
     import torch
 
     def run(ids: Ids, types: Ids, seen: int | None = None) -> NDArray[np.float32]:
@@ -236,7 +237,7 @@ class Tokens:
         window = window or checkpoint.window
         self._tokenizer.enable_truncation(window)
         self._characters = int(window * LONGEST_TOKEN_CHARACTERS)
-        self._lowers, self._specials = checkpoint.lowers, specials
+        self._lowers, self._specials = bool(checkpoint.sentence.get("do_lower_case")), specials
         self.special_ids = {id for id, own in self._tokenizer.get_added_tokens_decoder().items() if own.special}
 
     @property

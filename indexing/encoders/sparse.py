@@ -5,18 +5,17 @@ The weight of an entry is the greatest of log(1 + max(0, logit)) over the tokens
 BGE-M3 weighs the tokens of a text by their states (Chen et al., 2024, "M3-Embedding", section 3.2).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import TRANSFORMER, Checkpoint, read_checkpoint, read_json, refuse
 from keystone.indexing.encoders.network import Network, Tokens, open_network, run_batches
-from keystone.indexing.encoders.weights import list_weights, read_pickled_layer
-from keystone.indexing.errors import UserError
+from keystone.indexing.encoders.weights import list_missing, list_weights, read_pickled_layer
 from keystone.indexing.types import Tick
 
 WEIGHT_RANGE, LEVELS = 5, 256
@@ -42,17 +41,26 @@ class SparseEncoder:
 
 
 @cache
-def open_sparse_encoder(model: str, digest: str | None = None) -> SparseEncoder:
-    """Open a learned sparse encoder. `UserError` for another kind or digest, or a missing file."""
+def open_sparse_encoder(model: str, digest: str | None = None, prompted: bool = True) -> SparseEncoder:
+    """Open a learned sparse encoder. `UserError` for another kind or digest, or a missing file.
+
+    Unless `prompted`, texts stand without the prompts of the checkpoint, as older versions of Keystone read them.
+    """
     checkpoint = read_checkpoint(model, digest)
-    first = checkpoint.modules[0] if checkpoint.modules else None
-    if first is not None and first.kind == "Router":
-        return _open_router(checkpoint)
-    if (checkpoint.folder / M3_HEAD).exists():
-        encode, tokens = _open_weighed(checkpoint)
+    if checkpoint.modules and checkpoint.modules[0].kind == "Router":
+        ask, encode, tokens = _open_router(checkpoint)
     else:
-        encode, tokens = _open_masked(checkpoint, _activation(checkpoint))
-    return SparseEncoder(_list_tokens(tokens), encode, encode)
+        is_m3 = (checkpoint.folder / M3_HEAD).exists()
+        pooling = next((one.settings for one in checkpoint.modules if one.kind == "SpladePooling"), {})
+        encode, tokens = _open_weighed(checkpoint) if is_m3 else _open_masked(checkpoint, pooling)
+        ask = encode
+    query, passage = checkpoint.read_prompts() if prompted else ("", "")
+    names = {place: token for token, place in tokens.vocabulary.items()}
+    return SparseEncoder(
+        [names.get(place, "") for place in range(1 + max(names))],
+        lambda texts, *rest: ask([query + text for text in texts], *rest),
+        lambda texts, *rest: encode([passage + text for text in texts], *rest),
+    )
 
 
 def quantise(weights: NDArray[np.float32]) -> NDArray[np.int32]:
@@ -61,18 +69,12 @@ def quantise(weights: NDArray[np.float32]) -> NDArray[np.int32]:
     return found
 
 
-def _activation(checkpoint: Checkpoint) -> str:
-    pooling = next((one for one in checkpoint.modules if one.kind == "SpladePooling"), None)
-    settings = pooling.settings if pooling else {}
-    if (strategy := settings.get("pooling_strategy", "max")) != "max":
-        raise refuse(checkpoint, f"pooling_strategy: {strategy!r}", "max")
-    if (found := settings.get("activation_function", "relu")) not in ACTIVATIONS:
-        raise refuse(checkpoint, f"activation_function: {found!r}", " or ".join(ACTIVATIONS))
-    return str(found)
-
-
-def _open_masked(checkpoint: Checkpoint, activation: str) -> tuple[Callable[..., list[Weighted]], Tokens]:
+def _open_masked(checkpoint: Checkpoint, pooling: Mapping[str, Any]) -> tuple[Callable[..., list[Weighted]], Tokens]:
     """Open the encoder of a masked language model. The entries of special tokens get no weight."""
+    if (strategy := pooling.get("pooling_strategy", "max")) != "max":
+        raise refuse(checkpoint, f"pooling_strategy: {strategy!r}", "max")
+    if (activation := pooling.get("activation_function", "relu")) not in ACTIVATIONS:
+        raise refuse(checkpoint, f"activation_function: {activation!r}", " or ".join(ACTIVATIONS))
     tokens, network = Tokens(checkpoint), open_network(checkpoint, "words")
     special = sorted(tokens.special_ids)
 
@@ -128,7 +130,7 @@ def _open_weighed(checkpoint: Checkpoint) -> tuple[Callable[..., list[Weighted]]
     return partial(_encode, network, tokens, weigh), tokens
 
 
-def _open_router(checkpoint: Checkpoint) -> SparseEncoder:
+def _open_router(checkpoint: Checkpoint) -> tuple[Callable[..., list[Weighted]], Callable[..., list[Weighted]], Tokens]:
     """Open an inference-free encoder: `router_config.json` names the modules of queries and of documents."""
     router = read_json(checkpoint.folder / "router_config.json")
     routes = router.get("structure", {})
@@ -142,8 +144,10 @@ def _open_router(checkpoint: Checkpoint) -> SparseEncoder:
         raise refuse(checkpoint, "other modules in router_config.json", "SparseStaticEmbedding, and MLMTransformer")
     own = read_checkpoint(str(document[0][1]))
     pooling = read_json(document[1][1] / "config.json", needed=False) if len(document) > 1 else {}
-    encode, tokens = _open_masked(own, str(pooling.get("activation_function", "relu")))
-    table = _load_table(query[0][1])
+    encode, tokens = _open_masked(own, pooling)
+    held = list_weights(query[0][1] / "model.safetensors")
+    list_missing(query[0][1], ["weight"], held)
+    table = held["weight"].read().reshape(-1)
     bare = Tokens(own, specials=False)
 
     def encode_queries(texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> list[Weighted]:  # noqa: ARG001
@@ -155,20 +159,4 @@ def _open_router(checkpoint: Checkpoint) -> SparseEncoder:
         tick(len(texts))
         return found
 
-    return SparseEncoder(_list_tokens(tokens), encode_queries, encode)
-
-
-def _load_table(folder: Path) -> NDArray[np.float32]:
-    path = folder / "model.safetensors"
-    weights = list_weights(path)
-    if "weight" not in weights:
-        raise UserError(f"{path}: found no weights 'weight', expected the table of weights of query tokens")
-    return weights["weight"].read().reshape(-1)
-
-
-def _list_tokens(tokens: Tokens) -> list[str]:
-    places = tokens.vocabulary
-    found = [""] * (1 + max(places.values()))
-    for token, place in places.items():
-        found[place] = token
-    return found
+    return encode_queries, encode, tokens

@@ -25,12 +25,12 @@ from keystone.indexing.encoders.checkpoint import (
     Checkpoint,
     find_first_place,
     find_here,
-    list_missing,
     list_weight_files,
     read_json,
     refuse,
 )
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.error_text import name_members
 
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """NumPy's types by those of safetensors. NumPy lacks BF16: its bits are the upper half of a float32."""
@@ -137,11 +137,16 @@ def list_weights(file: Path) -> dict[str, Weight]:
     return found
 
 
+def list_missing(folder: Path, wanted: Sequence[str], held: Mapping[str, Any]) -> None:
+    """Raise `UserError` for the first of the wanted weights that a checkpoint lacks."""
+    if missing := [name for name in wanted if name not in held]:
+        raise UserError(f"{folder}: found no weights {missing[0]!r} in model.safetensors{name_members(dict(held))}")
+
+
 def read_linear(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Read a linear layer, or `UserError`: weights, float32[outputs, inputs], and bias, float32[outputs] or zero."""
     weights = list_weights(path)
-    if "linear.weight" not in weights:
-        raise UserError(f"{path}: found no weights 'linear.weight', expected those of a linear layer")
+    list_missing(path.parent, ["linear.weight"], weights)
     bias = weights["linear.bias"].read() if "linear.bias" in weights else np.zeros(1, np.float32)
     return weights["linear.weight"].read(), bias
 

@@ -120,7 +120,7 @@ def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
         if not all(isinstance(value, str | int | None) for value in meta["embedding"].values()):
             raise ValueError(f"found the embedding model {show_value(meta['embedding'])}, expected names and a number")
     for one in meta.get("impacts", {}).values():
-        if not all(isinstance(value, str) for value in asdict(ImpactSet(**one)).values()):
+        if not all(isinstance(value, str | bool) for value in asdict(ImpactSet(**one)).values()):
             raise ValueError(f"found the impacts {show_value(one)}, expected names")
     return meta
 

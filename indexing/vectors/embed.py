@@ -83,7 +83,7 @@ def settle_embedding(
     note: Callable[[str], None],
     names: tuple[str, str] = ("--query-prefix", "--passage-prefix"),
 ) -> Embedding:
-    """Fill in what the files of a model on this machine say: each prefix unless it is given, place and digest.
+    """Fill in what the files of a model on this machine say: prefixes and dimensions unless given, place and digest.
 
     `named` has the names of the fields that are given, `query_prefix` and `passage_prefix` among them. `note` receives
     a message if neither prefix is given, and nobody knows which the model needs, or nobody puts known ones before texts
@@ -126,7 +126,10 @@ def settle_embedding(
     passage = given.passage_prefix if "passage_prefix" in named else passage
     model = str(Path(given.model).resolve()) if Path(given.model).is_dir() else given.model
     weights = None if given.model in EMBEDDED else checkpoint.compute_digest()
-    return replace(given, model=model, query_prefix=query, passage_prefix=passage, weights=weights)
+    dimensions = given.dimensions or checkpoint.about.get("truncate_dim")
+    return replace(
+        given, model=model, query_prefix=query, passage_prefix=passage, dimensions=dimensions, weights=weights
+    )
 
 
 def embed_queries(embedding: Embedding, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> Vectors:

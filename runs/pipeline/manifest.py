@@ -41,10 +41,9 @@ def describe_inputs(job: Job) -> dict[str, Any]:
     counted: dict[str, Any] = {"segments": job.index.segments} if job.index.segments else {}
     if job.index.vectors:
         counted["vectors"] = {name: one.embedding.as_json() for name, one in job.index.vectors.items()}
-    if job.index.impacts:
-        counted["impacts"] = {name: asdict(one) for name, one in job.index.impacts.items()}
-    if job.index.plaid:
-        counted["plaid"] = {name: one.as_json() for name, one in job.index.plaid.items()}
+    for kind, sets in (("impacts", job.index.impacts), ("plaid", job.index.plaid)):
+        if sets:
+            counted[kind] = {name: one.as_json() for name, one in sets.items()}
     if job.index.recall:
         counted["recall"] = {"faiss": job.index.faiss, **asdict(job.index.recall)}
     if job.index.device != "cpu":

@@ -84,7 +84,7 @@ def test_networks_that_only_pytorch_runs_compute_what_transformers_computes(tmp_
         cwd=ROOT, capture_output=True, text=True, check=True, seconds=300,
     )  # fmt: skip
     found = json.loads(done.stdout)
-    assert found.keys() == {"qwen3", "mxbai", "monot5", "encoder"}
+    assert found.keys() == {"qwen3", "mxbai", "monot5", "encoder", "t5"}
     for own, expected in found.values():
         assert own == pytest.approx(expected, abs=1e-4)
         assert len(own) == 3

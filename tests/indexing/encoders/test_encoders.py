@@ -25,6 +25,8 @@ from keystone.indexing.encoders.pairs import find_template, open_pair_scorer
 from keystone.indexing.encoders.sparse import open_sparse_encoder, quantise
 from keystone.indexing.encoders.weights import measure_footprint
 from keystone.indexing.errors import UserError
+from keystone.indexing.impacts import open_impact_encoder, settle_impacts
+from keystone.indexing.index import ImpactSet
 from keystone.indexing.types import LOCAL_INT8, MINILM, Embedding
 from keystone.indexing.vectors.embed import load_embedder, settle_embedding
 from keystone.indexing.vectors.encoder import Encoder, open_encoder
@@ -211,6 +213,28 @@ def test_an_inference_free_encoder_weighs_each_token_of_a_query_once_by_its_tabl
     plain = open_sparse_encoder(str(folder / "document_0_MLMTransformer"))
     for (_, twice), (_, once) in zip(encoder.encode_documents(TEXTS), plain.encode_documents(TEXTS), strict=True):
         assert twice == pytest.approx(np.log1p(once), abs=1e-6)
+    pooling = write_router(tmp_path / "sum") / "document_1_SpladePooling/config.json"
+    pooling.write_text(json.dumps({"pooling_strategy": "sum"}))
+    with pytest.raises(UserError, match=r"found pooling_strategy: 'sum', expected max"):
+        open_sparse_encoder(str(tmp_path / "sum"))
+
+
+def test_texts_stand_after_the_prompts_of_a_sparse_encoder_but_not_in_an_older_set(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "model", head="words")
+    plain = open_sparse_encoder(str(folder))
+    prompts = {"query": "q: ", "document": "d: "}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+    made = settle_impacts(str(folder))
+    assert (made.as_json()["prompted"], made.made_by != made.weights) == (True, True)
+    older = ImpactSet(made.model, made.weights)
+    assert (older.as_json(), older.made_by) == ({"model": made.model, "weights": made.weights}, made.weights)
+    for one, before in ((made, ("q: ", "d: ")), (older, ("", ""))):
+        encoder = open_impact_encoder(one)
+        for encode, prompt in ((encoder.encode_queries, before[0]), (encoder.encode_documents, before[1])):
+            ((entries, weights),) = plain.encode_documents([f"{prompt}coral"])
+            ((found, own),) = encode(["coral"])
+            assert np.array_equal(found, entries)
+            assert np.array_equal(own, weights)
 
 
 def test_pooling_is_read_in_the_old_and_in_the_new_form(tmp_path: Path) -> None:
@@ -235,6 +259,10 @@ def test_dimensions_keep_the_first_numbers_and_no_more_than_there_are(tmp_path: 
     whole, half = Encoder(checkpoint).embed(TEXTS), Encoder(checkpoint, dimensions=16).embed(TEXTS)
     expected = whole[:, :16] / np.linalg.norm(whole[:, :16], axis=1, keepdims=True)
     assert half / np.linalg.norm(half, axis=1, keepdims=True) == pytest.approx(expected, abs=2e-3)
+    (checkpoint.folder / "config_sentence_transformers.json").write_text(json.dumps({"truncate_dim": 16}))
+    for given, dimensions in ((None, 16), (8, 8)):
+        said = Embedding(str(checkpoint.folder), dimensions=given)
+        assert settle_embedding(said, ["query_prefix"], pytest.fail).dimensions == dimensions
     with pytest.raises(UserError, match=r"found vectors of 32 numbers, expected the 33 that the settings name"):
         Encoder(checkpoint, dimensions=33)
 
@@ -422,7 +450,7 @@ def write_modules(*kinds: str) -> Any:
         (break_file("config.json", None), r"config\.json: is missing, expected a checkpoint with this file"),
         (break_file("config.json", b"[1]"), r"config\.json: found list, expected an object with settings"),
         (break_file("config_sentence_transformers.json", b'{"prompts": [1]}'), r"found prompts of another form"),
-        (write_modules("Transformer", "Dense"), r"found no weights 'linear\.weight', expected those of a linear layer"),
+        (write_modules("Transformer", "Dense"), r"found no weights 'linear\.weight' in model"),
         (break_file("config.json", b"{"), r"config\.json: could not be read as JSON"),
         (break_file("tokenizer.json", None), r"found no tokenizer\.json"),
         (break_file("tokenizer.json", b"{}"), r"tokenizer\.json: could not be read as a tokenizer"),

@@ -14,8 +14,8 @@ from safetensors.numpy import save_file
 
 from keystone.generation.rerank.settings import RerankSettings
 from keystone.indexing.encoders.checkpoint import read_checkpoint
-from keystone.indexing.encoders.late import compute_maxsim, is_late, open_late_encoder
-from keystone.indexing.encoders.pairs import open_pair_scorer
+from keystone.indexing.encoders.late import LateEncoder, compute_maxsim, is_late, open_late_encoder
+from keystone.indexing.encoders.pairs import READING, list_reading, open_pair_scorer
 from keystone.indexing.encoders.sparse import M3_FACTOR, open_sparse_encoder
 from keystone.indexing.encoders.weights import read_pickled_layer
 from keystone.indexing.errors import UserError
@@ -103,6 +103,30 @@ def test_prompts_stand_before_texts_and_may_hold_the_markers(tmp_path: Path) -> 
         assert np.array_equal(encoder.encode_query("coral"), plain.encode_query("q: coral"))
         assert np.array_equal(encoder.encode_passages(["algae"])[0], plain.encode_passages(["d: algae"])[0])
     assert np.array_equal(open_late_encoder(beside, None, False).encode_query("coral"), plain.encode_query("coral"))
+
+
+def test_the_layout_of_sentence_transformers_names_lengths_and_fillers_or_has_none(tmp_path: Path) -> None:
+    folder = write_pylate(tmp_path / "late")
+    plain = open_late_encoder(str(folder))
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"model_type": "MultiVectorEncoder"}))
+    filled = {"query_expansion": {"strategy": "fixed", "length": 30, "attend": False, "token": "[MASK]"}}
+    cases: list[tuple[dict[str, Any], int, int, list[int]]] = [
+        ({}, 7, 64, [READING, 64]),
+        (filled, 30, 64, [READING, 64]),
+        (filled | {"document_length": 20}, 30, 20, [READING, 64]),
+        ({"query_length": 5, "document_length": 20}, 5, 20, [READING]),
+    ]
+    for said, query, passage, kept in cases:
+        (folder / "sentence_bert_config.json").write_text(json.dumps(said))
+        checkpoint = read_checkpoint(str(folder))
+        encoder = LateEncoder(checkpoint)
+        assert len(encoder.encode_query("coral")) == query, said
+        assert len(encoder.encode_passages(["w" * 99])[0]) == passage, said
+        assert (list_reading(checkpoint), encoder.reading) == (
+            kept,
+            " with prompts" + " of 64 tokens" * (len(kept) - 1),
+        )
+    assert len(plain.encode_query("coral")) == 24
 
 
 @given(st.integers(1, 5), st.integers(0, 6), st.integers(0, 2**32 - 1))

@@ -19,6 +19,7 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
     T5Config,
+    T5EncoderModel,
     T5ForConditionalGeneration,
 )
 
@@ -73,11 +74,11 @@ def compare_answers(folder: Path, pattern: str) -> list[list[float]]:
     return [found, expected]
 
 
-def compare_states(folder: Path) -> list[list[float]]:
+def compare_states(folder: Path, kind: Any) -> list[list[float]]:
     """Compare the vectors of an encoder: the cosines to those of transformers, and ones."""
     add_pooling(folder, "lasttoken")
     found = torch.from_numpy(Encoder(read_checkpoint(str(folder))).embed(PASSAGES))
-    model, cosines = GPTNeoXModel.from_pretrained(folder).eval(), []
+    model, cosines = kind.from_pretrained(folder).eval(), []
     for vector, passage in zip(found, PASSAGES, strict=True):
         ids = [VOCABULARY.index("[CLS]"), *read_tokens(folder, passage), VOCABULARY.index("[SEP]")]
         state = model(torch.tensor([ids])).last_hidden_state[0, -1]
@@ -99,7 +100,8 @@ def main(place: Path) -> None:
                 r"mxbai-rerank-(base|large)-v2",
             ),
             "monot5": compare_answers(write(place / "monot5-tiny", T5ForConditionalGeneration(t5)), r"mono-?t5"),
-            "encoder": compare_states(write(place / "neox", GPTNeoXModel(GPTNeoXConfig(**SIZES)))),
+            "encoder": compare_states(write(place / "neox", GPTNeoXModel(GPTNeoXConfig(**SIZES))), GPTNeoXModel),
+            "t5": compare_states(write(place / "t5", T5EncoderModel(t5)), T5EncoderModel),
         }
     print(json.dumps(found))
 
