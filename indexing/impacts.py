@@ -20,7 +20,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import ImpactSet
 from keystone.indexing.io.staged import stage
 from keystone.indexing.io.writing import reserve_array
-from keystone.indexing.lucene.postings import open_postings, save_postings
+from keystone.indexing.lucene.postings import frequency_type, open_postings, save_postings
 from keystone.indexing.vectors.passages import Offsets, Passages
 from keystone.indexing.vectors.shards import Texts, foretell
 from keystone.indexing.vectors.types import Effort
@@ -176,9 +176,8 @@ def _invert(files: list[Path], documents: int, one: ImpactSet, folder: Path) -> 
     ends = np.cumsum(counts)
     cursor = ends - counts
     folder.mkdir()
-    kind = np.uint8 if most < 256 else np.uint32
     rows_file = reserve_array(folder / "rows.npy", np.int32, (int(counts.sum()),))
-    impacts_file = reserve_array(folder / "frequencies.npy", kind, (len(rows_file),))
+    impacts_file = reserve_array(folder / "frequencies.npy", frequency_type(most), (len(rows_file),))
     for rows, entries, impacts in map(np.load, files):
         own = ranks[entries]
         order = np.argsort(own, kind="stable")

@@ -186,7 +186,7 @@ class Escalate(WritesFromEvidence):
         self, task: Task, draft: Answer, left: Sequence[int], allowance: Allowance
     ) -> tuple[Step, list[int]]:
         """Check which of the queries the segments that a draft cites leave open; returns the step and these queries."""
-        cited = list(dict.fromkeys(citation for sentence in draft.sentences for citation in sentence.citations))
+        cited = draft.list_citations()
         shown = "\n".join(task.context.queries[place].question for place in left)
         if self.tools.asks is None:
             still = await asyncio.to_thread(self._find_far_queries, task, cited, left)

@@ -213,9 +213,9 @@ def write_leaderboard(
     from keystone.runs.evaluation.measures import DEFAULT_MEASURES, parse_measures
     from keystone.runs.evaluation.scored_answers import score_answers
     from keystone.runs.report.html.board import About, write_board
-    from keystone.runs.trec.topics import read_topics
+    from keystone.runs.trec.topics import read_topic_narratives
 
-    titles = {topic.id: topic.narrative for topic in read_topics(topics)} if topics else {}
+    titles = read_topic_narratives(topics) if topics else {}
     files, faults, found, tags = list_files(paths), tuple[str, ...](), list[str](), dict[str, str]()
     if qrels is None:
         try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keystone.generation.grading.rate_answers import AnswerPair, Battle, BothOrders, judge_battles
+from keystone.generation.grading.rate_answers import AnswerPair, Battle, BothOrders, judge_battles, score_choices
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
@@ -100,7 +100,7 @@ def decide(first: Battle | Failure, second: Battle | Failure) -> float | None:
     """Decide a narrative from both orders: a win only if both agree, else a tie; None without two verdicts."""
     if isinstance(first, Failure) or isinstance(second, Failure):
         return None
-    return {("A", "B"): 1.0, ("B", "A"): 0.0}.get((first.verdict, second.verdict), 0.5)
+    return score_choices((first.verdict, second.verdict))
 
 
 def write_verdicts(path: Path, pair: Pair, narratives: Mapping[str, str]) -> None:

@@ -26,7 +26,7 @@ from keystone.runs.exchange.types import Candidate, CitedAnswer, Handover, Kind,
 from keystone.runs.track_rules import OPTIONS, TRACKS, KeyContent
 from keystone.runs.trec.collections import names_columns
 from keystone.runs.trec.rows import split_columns
-from keystone.runs.trec.topics import LAYOUT, NARRATIVE_KEYS, names_collection, read_topics
+from keystone.runs.trec.topics import LAYOUT, NARRATIVE_KEYS, names_collection, read_topic_narratives
 
 Item = tuple[str, Hashable, Any]
 """The name of a field, the record that it belongs to, and its value."""
@@ -184,7 +184,7 @@ def convert(path: Path, out: Path, settings: ConversionSettings) -> Conversion:
     if not (content.requests or content.answers or content.nuggets or content.scores):
         raise UserError(f"{path}: holds no {form.kind}")
     if settings.topics:
-        content = fill_queries(content, {topic.id: topic.narrative for topic in read_topics(settings.topics)})
+        content = fill_queries(content, read_topic_narratives(settings.topics))
     content = name_author(content, settings.named)
     derived, lost = derive(content, form.kind, target.kind)
     if derived is None:
@@ -296,7 +296,7 @@ def _request_nuggets(bank: NuggetBank) -> Request:
         for source in nugget.list_sources():
             stated.setdefault(source.doc_id, {})[nugget.name or str(number)] = 1
     candidates = (Candidate(name, subtopics=tuple(own.items())) for name, own in stated.items())
-    return Request(bank.topic_id, bank.query, tuple(candidates), place=bank.nuggets[0].place if bank.nuggets else "")
+    return Request(bank.topic_id, bank.query, tuple(candidates), place=bank.place)
 
 
 def describe(losses: Losses, kinds: Iterable[str] = ("dropped", "changed", "added")) -> list[str]:

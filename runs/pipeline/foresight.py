@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
+from keystone.generation.context.texts import CHARACTERS_PER_TOKEN, convert_weight
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import find_most_usage
 from keystone.generation.types import Request, Usage
@@ -90,7 +90,7 @@ def _foresee_likely(ask: Ask, model: ModelSettings) -> Usage:
     room = ask.number * model.window
     prompt, reply = _count_tokens(ask, model)
     replied = min(reply + ask.number * model.thinking, room)
-    return Usage(ask.number, min(-(-prompt // CHARACTERS_PER_TOKEN), room), 0, replied)
+    return Usage(ask.number, min(convert_weight(prompt), room), 0, replied)
 
 
 def _count_tokens(ask: Ask, model: ModelSettings) -> tuple[int, int]:

@@ -70,7 +70,7 @@ def read_passage(store: Store, name: str) -> Passage:
 
 def number_citations(answer: Answer, store: Store) -> tuple[tuple[CitedSentence, ...], tuple[Passage, ...]]:
     """Number the citations of an answer in the order in which they appear; returns its sentences and passages."""
-    ids = list(dict.fromkeys(cited for sentence in answer.sentences for cited in sentence.citations))
+    ids = answer.list_citations()
     sentences = (
         CitedSentence(sentence.text, tuple(ids.index(cited) + 1 for cited in sentence.citations))
         for sentence in answer.sentences

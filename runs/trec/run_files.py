@@ -51,7 +51,7 @@ def write_run(path: Path, run: Run) -> None:
         for number, part in enumerate(_cut_into_parts(run)):
             if number >= len(buffers):
                 out.write(ahead.popleft().result())  # frees the next buffer
-            ahead.append(pool.submit(_render_part, part, buffers[number % len(buffers)]))
+            ahead.append(pool.submit(render_run, part, buffers[number % len(buffers)]))
         for rows in ahead:
             out.write(rows.result())
 
@@ -137,8 +137,9 @@ def write_qrels(path: Path, qrels: Qrels) -> None:
             out.write(f"{topic} {second} {doc_id} {grade}\n".encode())
 
 
-def _render_part(part: Run, buffer: Bytes) -> memoryview:
-    return render_rows(replace(part, scores=decrease_strictly(part.scores, part.offsets)), buffer)
+def render_run(run: Run, buffer: Bytes | None = None) -> memoryview:
+    """Render the rows of a run file, as `render_rows` does, with scores that decrease strictly."""
+    return render_rows(replace(run, scores=decrease_strictly(run.scores, run.offsets)), buffer)
 
 
 def _cut_into_parts(run: Run) -> list[Run]:
@@ -204,7 +205,7 @@ def read_given_run(path: Path, store: Store, topic_ids: Sequence[str]) -> GivenR
     `UserError` for a file that is no run file, and for one that ranks nothing for any of the topics.
     """
     run, own = read_run(path), set(topic_ids)
-    kept = [name for name in run.query_ids if not own or name in own or name.rsplit("#", 1)[0] in own]
+    kept = [name for name in run.query_ids if not own or name in own or document_id(name) in own]
     if not kept:
         found = f"found {run.query_ids[0]!r}" if run.query_ids else "found no line"
         raise UserError(f"{path}: {found}, expected rankings of the topics, such as {next(iter(topic_ids), '1')!r}")

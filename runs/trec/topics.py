@@ -168,6 +168,11 @@ def read_topics(path: Path) -> list[Topic]:
     return list(stream_topics(path))
 
 
+def read_topic_narratives(path: Path) -> dict[str, str]:
+    """Read the narratives of a file of topics, by the topics' ids."""
+    return {topic.id: topic.narrative for topic in read_topics(path)}
+
+
 def names_collection(path: Path) -> bool:
     """Whether a path names a folder of BEIR or a data set of ir_datasets, and no file of topics."""
     return is_data_set(path) or find_folder(path) is not None

@@ -21,7 +21,7 @@ from keystone.runs.pipeline.file_names import CONFIG, EVIDENCE, QUERIES
 from keystone.runs.track_rules import TRACKS, Track
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, is_integer, read_answer_file
 from keystone.runs.tracks.violations import parse_lines, tell_expected
-from keystone.runs.trec.topics import ID_KEYS, NARRATIVE_KEYS, read_topics
+from keystone.runs.trec.topics import ID_KEYS, NARRATIVE_KEYS, read_topic_narratives
 
 T = TypeVar("T")
 
@@ -315,18 +315,14 @@ def read_narratives(paths: Sequence[Path], topics: Path | None = None) -> dict[s
     from keystone.runs.config.read import read_config  # which loads YAML and all settings
 
     if topics is not None:
-        return _read_narratives(topics)
+        return read_topic_narratives(topics)
     folder = next((path for path in paths if (path / CONFIG).is_file()), None)
     if folder is None:
         raise UserError(f"found no narratives: expected --topics, or a run directory, whose {CONFIG} names them")
     try:
-        return _read_narratives(read_config(folder / CONFIG).topics)
+        return read_topic_narratives(read_config(folder / CONFIG).topics)
     except UserError as error:
         raise UserError(f"{error}; expected the narratives of the run, or --topics") from error
-
-
-def _read_narratives(path: Path) -> dict[str, str]:
-    return {topic.id: topic.narrative for topic in read_topics(path)}
 
 
 def find_narratives(paths: Sequence[Path]) -> dict[str, str]:

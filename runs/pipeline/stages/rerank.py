@@ -77,8 +77,7 @@ def rerank_narratives(work: Work, into: Artifact[Rankings]) -> None:
 def _make_key(job: Job, _: Before) -> Any:
     """The settings of the reranker, without the place and the key of its server, and the digests of its checkpoints."""
     rerank = job.config.rerank
-    topics = [[one.id, one.narrative] for one in job.topics]
-    return [job.identity, topics, rerank.describe(), describe_model(job.config, ASKS), *list_digests(rerank)]
+    return [job.identity, job.plain_topics, rerank.describe(), describe_model(job.config, ASKS), *list_digests(rerank)]
 
 
 def list_digests(settings: RerankSettings) -> list[str]:

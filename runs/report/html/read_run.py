@@ -35,7 +35,7 @@ from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, rea
 from keystone.runs.tracks.validate import detect_track, holds_answers
 from keystone.runs.tracks.violations import read_lines
 from keystone.runs.trec.run_files import find_ranks, list_first
-from keystone.runs.trec.topics import read_topics
+from keystone.runs.trec.topics import read_topic_narratives
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _open_store(config: RunConfig, remarks: list[str]) -> Store | None:
 
 def _read_narratives(config: RunConfig, remarks: list[str]) -> dict[str, str]:
     try:
-        return {topic.id: topic.narrative for topic in read_topics(config.topics)}
+        return read_topic_narratives(config.topics)
     except UserError as error:
         remarks.append(_explain("narratives", config.topics, error))
         return {}
@@ -246,7 +246,7 @@ def _read_submitted_narratives(path: Path, track: Track) -> dict[str, str]:
 
 def _make_view(submitted: SubmittedAnswer, narrative: str) -> TopicView:
     answer = submitted.answer
-    cited = list(dict.fromkeys(citation for sentence in answer.sentences for citation in sentence.citations))
+    cited = answer.list_citations()
     ids = list(dict.fromkeys([*submitted.references, *cited]))
     sentences = tuple((one.text, tuple(map(cited.index, one.citations))) for one in answer.sentences)
     return TopicView(

@@ -6,7 +6,7 @@ An answer is one JSON object, or a stream of events that ends with the files to 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache, partial
 from typing import Any, TypeAlias
 
@@ -25,7 +25,6 @@ from keystone.indexing.errors import NotFound, UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.store import sample_documents
 from keystone.indexing.types import Span
-from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Topic
 from keystone.runs.pipeline.answering import make_record
 from keystone.runs.pipeline.grade_files import Judgment
@@ -36,7 +35,7 @@ from keystone.runs.serving import service as operations
 from keystone.runs.serving.call_log import Call, Front, Reply, log_call
 from keystone.runs.serving.server.json_replies import make_error, run_until_left, start
 from keystone.runs.serving.server.listen import STOP_S
-from keystone.runs.trec.render import render_rows
+from keystone.runs.trec.run_files import render_run
 from keystone.runs.trec.types import make_run
 
 Titles: TypeAlias = Mapping[str, operations.Titled]
@@ -113,8 +112,7 @@ def make_reply(service: operations.Service, narrative: str, found: Answer) -> Re
     fallbacks = [asdict(one) for one in found.fallbacks]
     record = make_record(service.engine.job, Topic(operations.TOPIC_ID, narrative), found)
     body = orjson.dumps({"answer": record, "fallbacks": fallbacks})
-    cited = dict.fromkeys(citation for sentence in found.sentences for citation in sentence.citations)
-    return Reply(body, cited=list(cited))
+    return Reply(body, cited=found.list_citations())
 
 
 async def stream_events(service: operations.Service, call: Call) -> AsyncIterator[ServerSentEvent]:
@@ -163,7 +161,7 @@ def make_files(service: operations.Service, narrative: str, found: Answer, hits:
     """Make the run file, the answer file and the topics file of one narrative: names and texts."""
     track = service.engine.job.track
     run = make_run(service.config.run_id, {operations.TOPIC_ID: hits})
-    rows = render_rows(replace(run, scores=decrease_strictly(run.scores, run.offsets)))
+    rows = render_run(run)
     record = make_record(service.engine.job, Topic(operations.TOPIC_ID, narrative), found)
     topic = {"id": operations.TOPIC_ID, "narrative": narrative}
     return [
