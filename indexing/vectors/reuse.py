@@ -110,9 +110,6 @@ class JoinedShards(Shards):
         """The number of entries of a vector."""
         return int(self.kept(self.sources[:0]).shape[1])
 
-    def _count(self) -> int:
-        return -(-self.documents // shards.SHARD_DOCUMENTS)
-
     def _open(self, number: int) -> Vectors:
         rows = slice(number * shards.SHARD_DOCUMENTS, (number + 1) * shards.SHARD_DOCUMENTS)
         sources, places = self.sources[rows], self.places[rows]

@@ -44,7 +44,7 @@ class Shards:
         return int(self._open(0).shape[1])
 
     def __iter__(self) -> Iterator[Vectors]:
-        return map(self._open_checked, range(self._count()))
+        return map(self._open_checked, range(-(-self.documents // SHARD_DOCUMENTS)))
 
     def _open_checked(self, number: int) -> Vectors:
         vectors = self._open(number)
@@ -80,9 +80,6 @@ class Shards:
             own = places == number
             found[own] = self._open_checked(number)[rows[own] % SHARD_DOCUMENTS]
         return found
-
-    def _count(self) -> int:
-        return len(self.files)
 
     def _open(self, number: int) -> Vectors:
         vectors: Vectors = np.load(self.files[number], mmap_mode="r")
