@@ -360,7 +360,7 @@ def choose_stretches(document: Document, cosines: Vectors, tokens: int) -> list[
     does not fit any more is left out. Blocks under the same heading that touch become one stretch.
     """
     left = tokens - count_tokens(document.title)
-    blocks = list_blocks(document, left)
+    blocks = list_blocks(document, left if tokens >= LONG_TOKENS else LONG_TOKENS)
     if not blocks or not len(document.segments):
         return []
     placed = PlacedSegments(document)

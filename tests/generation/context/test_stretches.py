@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.context.texts import count_tokens
-from keystone.generation.context.topic import PlacedSegments, choose_stretches, list_blocks
+from keystone.generation.context.topic import LONG_TOKENS, PlacedSegments, choose_stretches, list_blocks
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.types import Document, Segment, Span
 
@@ -49,21 +49,20 @@ def test_stretches_are_disjoint_in_order_and_fit(text: str, tokens: int, queries
     found = choose_stretches(document, cosines, tokens)
     borders = [place for one in found for place in (one.start, one.end)]
     assert borders == sorted(borders)
-    blocks = list_blocks(document, tokens - count_tokens("Title"))
+    blocks = list_blocks(document, LONG_TOKENS)
     assert {one.start for one in found} <= {one.start for one in blocks}
     assert {one.end for one in found} <= {one.end for one in blocks}
     assert sum(count_tokens(text[one.start : one.end]) for one in found) <= tokens
 
 
 def test_a_block_that_is_too_long_is_shown_by_its_best_lines() -> None:
-    lines = [f"Line {n} tells of bees, of their hives and of honey, in a page without blank lines." for n in range(40)]
+    lines = [f"Line {n} tells of bees, of their hives and of honey, in a page without blank lines." for n in range(160)]
     document = cut_segments(Document("d", "\n".join(("Menu", "Bees", *lines)), headings="Bees"))
     cosines = np.zeros((1, len(document.segments)), np.float32)
     cosines[0, -1] = 1
-    tokens = 10 * count_tokens(lines[0])
-    found = choose_stretches(document, cosines, tokens)
+    found = choose_stretches(document, cosines, LONG_TOKENS)
     assert lines[-1] in document.text[found[-1].start : found[-1].end]
-    assert sum(count_tokens(document.text[one.start : one.end]) for one in found) > tokens / 2
+    assert sum(count_tokens(document.text[one.start : one.end]) for one in found) > LONG_TOKENS / 2
 
 
 PLACES = st.tuples(st.integers(0, 20), st.integers(0, 8))
