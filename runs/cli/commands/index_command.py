@@ -445,7 +445,7 @@ def _list_recalls(made: "Index") -> Iterator[tuple[dict[str, Any], str]]:
             continue
         whose = f"vectors of {name}" if name else "vectors"
         how = f" with {one.parameters}" if one.parameters else ""
-        by = f", as the mean over {one.queries:,} sampled vectors" if one.queries else ""
+        by = f", as the mean over {plural(one.queries, 'sampled vector')}" if one.queries else ""
         found = f"recall {one.at_10:.4f} at 10 and {one.at_100:.4f} at 100{by}"
         known = {"vectors": name, "faiss": own.faiss, **asdict(one)}
         yield known, f"{whose} as {own.faiss}{how}: {one.bytes:,.0f} bytes a vector, {found}"
