@@ -86,12 +86,13 @@ def read_preset(name: str) -> dict[str, Any]:
 
 
 def make_config(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
-    """Make the configuration of a run that answers these topics over this index. `-` is standard input."""
+    """Make the configuration of answers to topics (`-`: standard input) over an index. No override may name these."""
+    if refused := [override for override in overrides if override.partition("=")[0] in ("index", "topics")]:
+        raise UserError(f"--set {shorten_option(refused[0])}: expected as the command's own argument or option")
     topics = STDIN if topics == Path("-") else topics
     fixed = [f"topics={orjson.dumps(str(topics)).decode()}", f"index={orjson.dumps(str(index)).decode()}"]
-    return read_config(
-        config, [f"run_id={DEFAULT_RUN_ID}"] * (config is None and preset is None) + overrides + fixed, preset
-    )
+    unnamed = config is None and preset is None
+    return read_config(config, [f"run_id={DEFAULT_RUN_ID}"] * unnamed + overrides + fixed, preset)
 
 
 def _blame_overrides(found: Mapping[str, str], layers: Sequence[Layer], whole: dict[str, Any]) -> dict[str, str]:

@@ -171,10 +171,9 @@ def answer(
         check_run_outputs(settings, [name_config(config)], {"--out": out})
         notes = list[str]()
         missed = answer_to_file(settings, out, threads, progress, notes.append)
+    notes += [f"{fallback.topic_id}: {fallback.step}: {fallback.reason}" for fallback in missed]
     for line in notes if not quiet else []:
         say(line, err=True)
-    for fallback in missed if not quiet else []:
-        say(f"{fallback.topic_id}: {fallback.step}: {fallback.reason}", err=True)
 
 
 def record(
