@@ -66,17 +66,24 @@ LONG_CLAUSE_WORDS = 16
 def decompose(narrative: str, facets: Facets = "clauses") -> tuple[str, ...]:
     """Decompose a narrative into its facets, in their order. There is at least one, and none comes twice in any case.
 
-    `sentences` are the narrative's own. `clauses` are questions of one facet: sentences are cut at semicolons, question
-    words and coordinations, and long clauses at commas. Phrases like "I want to know" are dropped. A clause of fewer
-    than three words stays with the clause before it.
+    `sentences` are the narrative's own; two stay together. `clauses` are questions of one facet: sentences are cut at
+    semicolons, question words and coordinations, and long clauses at commas. Phrases like "I want to know" are dropped.
+    A clause of fewer than three words stays with the clause before it.
     """
     found = [narrative[start:end] for start, end in split_sentences(narrative)]
     if facets == "clauses":
         found = [question for sentence in found for question in _split_into_questions(sentence)]
+    elif stays_whole(narrative):
+        return (narrative.strip(),)
     distinct: dict[str, str] = {}
     for text in filter(find_content_words, found):
         distinct.setdefault(" ".join(text.lower().split()), text)
     return tuple(distinct.values()) or (narrative.strip(),)
+
+
+def stays_whole(narrative: str) -> bool:
+    """Whether a narrative has two sentences, each of which finds less than both together."""
+    return len(split_sentences(narrative)) == 2
 
 
 def join_neighbours(questions: Sequence[str], most: int) -> tuple[str, ...]:

@@ -114,6 +114,7 @@ def test_decomposition_gives_distinct_questions_made_of_the_narrative(narrative:
             "I want to know how ice melts, and why", ("I want to know how ice melts, and why",), id="as it is"
         ),
         pytest.param("So what?", ("So what?",), id="no content gives the narrative"),
+        pytest.param(" Ice melts. Why? ", ("Ice melts. Why?",), id="two stay together"),
     ],
 )
 def test_sentences_as_facets(narrative: str, facets: tuple[str, ...]) -> None:
