@@ -85,11 +85,18 @@ def read_preset(name: str) -> dict[str, Any]:
     return _lay_over_preset({"preset": name}, f"--preset {name}")
 
 
-def make_config(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
-    """Make the configuration of answers to topics (`-`: standard input) over an index. No override may name these."""
+def make_config(
+    config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path | None
+) -> RunConfig:
+    """Make the configuration of answers to topics (`-`: standard input) over an index. No override may name these.
+
+    Without an index, that of the YAML file is meant, and the folder `index` if the file names none.
+    """
     if refused := [override for override in overrides if override.partition("=")[0] in ("index", "topics")]:
         raise UserError(f"--set {shorten_option(refused[0])}: expected as the command's own argument or option")
     topics = STDIN if topics == Path("-") else topics
+    if index is None:
+        index = (_read_yaml(_find_file(config)) if config else {}).get("index", "index")
     fixed = [f"topics={orjson.dumps(str(topics)).decode()}", f"index={orjson.dumps(str(index)).decode()}"]
     unnamed = config is None and preset is None
     return read_config(config, [f"run_id={DEFAULT_RUN_ID}"] * unnamed + overrides + fixed, preset)

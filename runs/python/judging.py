@@ -56,6 +56,8 @@ def tune(
     """
     if weights and tries is not None:
         raise UserError("weights: found with tries, expected one of them")
+    if not isinstance(tries, Mapping | None):
+        raise UserError(f"tries: found {type(tries).__name__}, expected lists of values by key")
     for key, values in (tries or {}).items():
         if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
             raise UserError(f"tries: {key}: found {values!r:.100}, expected a list of values")

@@ -142,12 +142,14 @@ def run(
 
 def answer(
     config: Annotated[
-        Path | None, typer.Argument(help="A YAML file, as for run. The command ignores its index and topics.")
+        Path | None, typer.Argument(help="A YAML file, as for run. The command ignores its topics.")
     ] = None,
     topics: Annotated[
         Path, typer.Option(help="Narratives, in any form (see the page on corpora); - reads them from a pipe.")
     ] = Path("-"),
-    index: Annotated[Path, typer.Option(help="The index with the documents.")] = Path("index"),
+    index: Annotated[
+        Path | None, typer.Option(help="The index with the documents.", show_default="that of the YAML file, or index")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The file to write, or to continue.", show_default="standard output")
     ] = None,

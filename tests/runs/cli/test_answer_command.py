@@ -56,6 +56,17 @@ def topic_of(line: bytes) -> str:
     return str(orjson.loads(line)["metadata"]["narrative_id"])
 
 
+@pytest.mark.parametrize(
+    ("line", "index", "expected"),
+    [("index: own", None, "own"), ("index: own", Path("other"), "other"), ("team_id: us", None, "index")],
+)
+def test_the_index_of_the_file_is_meant_unless_the_command_names_one(
+    tmp_path: Path, line: str, index: Path | None, expected: str
+) -> None:
+    (tmp_path / "run.yaml").write_text(f"run_id: a\n{line}\n")
+    assert make_config(tmp_path, [], None, Path("-"), index).index == Path(expected)
+
+
 @pytest.mark.slow
 def test_an_answer_comes_while_the_pipe_is_open_and_a_bad_line_ends_it_there(index: Index) -> None:
     command = [sys.executable, "-m", "keystone.runs.cli.main", "answer", "--quiet", "--index", str(index.folder)]
