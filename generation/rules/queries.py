@@ -66,24 +66,17 @@ LONG_CLAUSE_WORDS = 16
 def decompose(narrative: str, facets: Facets = "clauses") -> tuple[str, ...]:
     """Decompose a narrative into its facets, in their order. There is at least one, and none comes twice in any case.
 
-    `sentences` are the narrative's own; two stay together. `clauses` are questions of one facet: sentences are cut at
-    semicolons, question words and coordinations, and long clauses at commas. Phrases like "I want to know" are dropped.
-    A clause of fewer than three words stays with the clause before it.
+    `sentences` are the narrative's own. `clauses` are questions of one facet: sentences are cut at semicolons, question
+    words and coordinations, and long clauses at commas. Phrases like "I want to know" are dropped. A clause of fewer
+    than three words stays with the clause before it.
     """
     found = [narrative[start:end] for start, end in split_sentences(narrative)]
     if facets == "clauses":
         found = [question for sentence in found for question in _split_into_questions(sentence)]
-    elif stays_whole(narrative):
-        return (narrative.strip(),)
     distinct: dict[str, str] = {}
     for text in filter(find_content_words, found):
         distinct.setdefault(" ".join(text.lower().split()), text)
     return tuple(distinct.values()) or (narrative.strip(),)
-
-
-def stays_whole(narrative: str) -> bool:
-    """Whether a narrative has two sentences, each of which finds less than both together."""
-    return len(split_sentences(narrative)) == 2
 
 
 def join_neighbours(questions: Sequence[str], most: int) -> tuple[str, ...]:
@@ -218,7 +211,8 @@ TOPIC_RULES: Mapping[TopicBy | None, Callable[[str, Frequencies, int], str]] = {
 class UnderstandingRules:
     """The rules: `facets` become questions, `topic` is chosen, and `variants` words expand it.
 
-    The topic is the narrative's first sentence (`lead`), a `phrase` extracted from it, or nothing (None).
+    The topic is the narrative's first sentence (`lead`), a `phrase` extracted from it, or nothing (None). A narrative
+    of two sentences is one question without a lead: each of them finds less than both.
     """
 
     facets: Facets = "sentences"
@@ -226,6 +220,10 @@ class UnderstandingRules:
     variants: int = 0
     questions: int = 30
     """The most questions of a narrative. Neighbours are joined if there would be more."""
+
+    def keep_whole(self, narrative: str) -> bool:
+        """Whether a narrative is one question because it has two sentences."""
+        return self.facets == "sentences" and len(split_sentences(narrative)) == 2
 
 
 def understand_by_rules(topics: Sequence[Topic], sources: Sources, rules: UnderstandingRules) -> list[Understanding]:
@@ -240,7 +238,11 @@ def understand_by_rules(topics: Sequence[Topic], sources: Sources, rules: Unders
     def frequencies(words: Sequence[str]) -> Sequence[int]:
         return open_searcher().document_frequencies(words)
 
-    phrases = [TOPIC_RULES[rules.topic](topic.narrative, frequencies, len(store)) for topic in topics]
+    whole = [rules.keep_whole(topic.narrative) for topic in topics]
+    phrases = [
+        "" if one and rules.topic == "lead" else TOPIC_RULES[rules.topic](topic.narrative, frequencies, len(store))
+        for topic, one in zip(topics, whole, strict=True)
+    ]
     texts = [f"{phrase} {topic.narrative}".strip() for phrase, topic in zip(phrases, topics, strict=True)]
     variants: list[tuple[str, ...]] = [() for _ in topics]
     if rules.variants:
@@ -252,7 +254,9 @@ def understand_by_rules(topics: Sequence[Topic], sources: Sources, rules: Unders
     return [
         Understanding(
             topic_id=topic.id,
-            questions=join_neighbours(decompose(topic.narrative, rules.facets), rules.questions),
+            questions=(topic.narrative.strip(),)
+            if whole[i]
+            else join_neighbours(decompose(topic.narrative, rules.facets), rules.questions),
             topic=phrases[i],
             variants=variants[i],
         )

@@ -18,6 +18,7 @@ from keystone.generation.rules.answer import (
     quote_closest_segment,
 )
 from keystone.generation.rules.queries import (
+    Facets,
     TopicBy,
     UnderstandingRules,
     decompose,
@@ -114,7 +115,6 @@ def test_decomposition_gives_distinct_questions_made_of_the_narrative(narrative:
             "I want to know how ice melts, and why", ("I want to know how ice melts, and why",), id="as it is"
         ),
         pytest.param("So what?", ("So what?",), id="no content gives the narrative"),
-        pytest.param(" Ice melts. Why? ", ("Ice melts. Why?",), id="two stay together"),
     ],
 )
 def test_sentences_as_facets(narrative: str, facets: tuple[str, ...]) -> None:
@@ -171,6 +171,22 @@ def test_the_rules_for_the_topic(topic_by: TopicBy | None, topic: str, index: In
     rules = UnderstandingRules("sentences", topic_by, variants=0)
     (found,) = understand_by_rules([Topic("7", "Well. Ice melts. Why?")], Sources(index, open_store(index)), rules)
     assert (found.questions, found.topic, found.variants) == (("Ice melts.",), topic, ())
+
+
+@pytest.mark.parametrize(
+    ("facets", "topic_by", "questions", "topic"),
+    [
+        ("sentences", "lead", ("Ice melts here. Why does ice melt?",), ""),
+        ("sentences", "phrase", ("Ice melts here. Why does ice melt?",), "Ice"),
+        ("clauses", "lead", ("What about Ice melts here?", "Why does ice melt?"), "Ice melts here."),
+    ],
+)
+def test_two_sentences_are_one_question_without_a_lead(
+    facets: Facets, topic_by: TopicBy, questions: tuple[str, ...], topic: str, index: Index
+) -> None:
+    sources, rules = Sources(index, open_store(index)), UnderstandingRules(facets, topic_by)
+    (found,) = understand_by_rules([Topic("7", " Ice melts here. Why does ice melt?")], sources, rules)
+    assert (found.questions, found.topic) == (questions, topic)
 
 
 def test_rules_that_count_no_words_need_no_bm25(index: Index) -> None:

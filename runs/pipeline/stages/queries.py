@@ -16,7 +16,7 @@ from keystone.generation.llm.model import Model
 from keystone.generation.prompts.queries import CONTRACT, DECOMPOSE, TOPIC, TRANSLATE
 from keystone.generation.queries import enrich, understand
 from keystone.generation.queries.compose import compose_queries, make_narrative_query
-from keystone.generation.rules.queries import UnderstandingRules, stays_whole, understand_by_rules
+from keystone.generation.rules.queries import UnderstandingRules, understand_by_rules
 from keystone.generation.types import Fallback, Understanding
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
@@ -255,8 +255,8 @@ def _make_key(job: Job, _: Before) -> Any:
         weightless["passages"] = "systems"
     topics = [[one.id, one.narrative, *map(list, list_translations(one))] for one in job.topics]
     words = [digest([TRANSLATE.system, TRANSLATE.user])] if config.queries.translate else []
-    by_sentences = settings["method"] == "rules" and settings["facets"] == "sentences"
-    whole = [one.id for one in job.topics if by_sentences and stays_whole(one.narrative)]
+    rules = UnderstandingRules(config.queries.facets)
+    whole = [one.id for one in job.topics if config.queries.method == "rules" and rules.keep_whole(one.narrative)]
     return [topics, job.index.key, weightless, describe_model(config, ASKS), *words, *([whole] if whole else [])]
 
 
