@@ -87,8 +87,8 @@ class Queries(StrictSettings):
     extract and expand its topic. `contract` asks it once for the questions, each with the kind of answer that it wants,
     a weight and terms. `narrative` searches for the whole narrative alone."""
     facets: Literal["sentences", "clauses"] = "sentences"
-    """The questions that `rules` makes: the sentences as they are, or clauses turned into questions (paper). A narrative
-    of two sentences stays whole, without a lead."""
+    """The questions that `rules` makes: the sentences as they are, of which two stay together, or clauses turned into
+    questions (paper)."""
     topic: Annotated[Literal["lead", "phrase"] | None, NoneNamed("lead", "phrase", "none")] = "lead"
     """The topic that `rules` adds to each question: the narrative's first sentence (`lead`), an extracted phrase
     (paper), or nothing."""
