@@ -52,7 +52,8 @@ def read_topic_ids(given: str) -> frozenset[str]:
     from keystone.indexing.io.reading import read_text_lines
 
     path = find_topics_file(given)
-    lines = [line for _, line in read_text_lines(path)] if path else given.split(",")
+    texts = (text for _, text in read_text_lines(path)) if path else given.split(",")
+    lines = [line for text in texts for line in text.splitlines()]
     ids = frozenset(line.split()[0] for line in lines if line.split())
     if not ids:
         raise UserError(f"--topics {given}: holds no topic id")
@@ -60,13 +61,15 @@ def read_topic_ids(given: str) -> frozenset[str]:
 
 
 def list_files(paths: Sequence[Path]) -> list[Path]:
-    """List the run files that paths name: files, run directories, and folders, of which each visible file counts."""
+    """List the run files that paths name: files, run directories, and each visible file of folders but kept replies."""
+    from keystone.generation.llm.settings import REPLIES_FILE
+
     found = []
     for path in find_run_files(paths):
         inside = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-        found += [file for file in inside if file is path or not file.name.startswith(".")]
+        found += [file for file in inside if file is path or not file.name.startswith((".", REPLIES_FILE))]
     if not found:
-        raise UserError(f"{paths[0]}: holds no file, expected run files; name each run directory, as {paths[0]}/*")
+        raise UserError(f"{paths[0]}: holds no file, expected run files; name each run directory, as {paths[0]}/*/")
     return found
 
 

@@ -92,8 +92,9 @@ def make_config(
 
     Without an index, that of the YAML file is meant, and the folder `index` if the file names none.
     """
-    if refused := [override for override in overrides if override.partition("=")[0] in ("index", "topics")]:
-        raise UserError(f"--set {shorten_option(refused[0])}: expected as the command's own argument or option")
+    for override in overrides:
+        if (key := override.partition("=")[0]) in ("index", "topics"):
+            raise UserError(f"--set {shorten_option(override)}: {key} is no setting of this command; see its --help")
     topics = STDIN if topics == Path("-") else topics
     if index is None:
         index = (_read_yaml(_find_file(config)) if config else {}).get("index", "index")

@@ -114,12 +114,12 @@ def compute_t_p_value(differences: Floats) -> float:
 
 
 def join_cautions(evaluations: Sequence[Evaluation]) -> list[str]:
-    """List the cautions of runs, each once. One that holds for more than two runs names the first of them."""
+    """List the cautions of runs, each once. If a caution holds for each of more than two runs, it is one line."""
     alike: dict[str, list[str]] = {}
     for caution in dict.fromkeys(caution for one in evaluations for caution in one.cautions):
         alike.setdefault(caution.partition(": ")[2] or caution, []).append(caution)
-    for own in alike.values():
-        own[:] = own if len(own) <= 2 else [own[0].replace(": ", f" and {len(own) - 1:,} other runs: ", 1)]
+    for text, own in alike.items():
+        own[:] = [f"each of {len(own):,} runs: {text}"] if 2 < len(own) == len(evaluations) else own
     return [caution for own in alike.values() for caution in own]
 
 

@@ -96,9 +96,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin to answer."""
-        super().on_headers_complete()
         self._in_head = False
         self._stop_timer()
+        super().on_headers_complete()
         if self._drains:
             self.cycle.keep_alive = False
 
@@ -127,8 +127,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._watch_reader()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a head that is too long, or what is no HTTP: a URL that is too long is none either."""
-        is_long = self._in_head and self._head_bytes > HEAD_BYTES
+        """Answer what is no HTTP, or a URL that is too long to be parsed."""
+        is_long = len(getattr(self, "url", b"")) >= HEAD_BYTES
         self._end(431 if is_long else 400, TOO_LONG if is_long else msg)
 
     def _watch_reader(self, before: int | None = None) -> None:

@@ -115,7 +115,7 @@ def test_doctor_finds_all_requirements_of_a_run() -> None:
             ["run", "run.yaml", "--set", "index=none"], 1, "error: index: none: no such file or folder in /", id="paths"
         ),
         *(
-            pytest.param([*command, "--set", f"{key}=other"], 1, f"--set {key}=other: expected as the command's", id=id)
+            pytest.param([*command, "--set", f"{key}=other"], 1, f"--set {key}=other: {key} is no setting of", id=id)
             for command, key, id in [
                 (["answer", "run.yaml"], "index", "an index beside that of answer"),
                 (["ask", "index", "Who?"], "index", "an index beside that of ask"),

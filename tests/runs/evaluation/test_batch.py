@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from itertools import permutations, product
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from statsmodels.sandbox.stats.multicomp import tukeyhsd
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import silent
-from keystone.runs.cli.leaderboard import Asked, make_board, read_topic_ids
+from keystone.runs.cli.leaderboard import Asked, list_files, make_board, read_topic_ids
 from keystone.runs.evaluation.agreement import count_labels
 from keystone.runs.evaluation.batch import Cut, compute_rbo, evaluate_batch
 from keystone.runs.evaluation.compare import Pair, find_letters, run_tukey_test
@@ -103,10 +104,22 @@ def test_many_ids_of_topics_are_no_name_of_a_file() -> None:
     assert read_topic_ids(",".join(ids)) == {*ids}
 
 
-@pytest.mark.parametrize("content", [b"1\n22 40\n", b"\xef\xbb\xbf1\r\n\r\n22\tx\r\n", gzip.compress(b"1\n22\n")])
+@pytest.mark.parametrize(
+    "content", [b"1\n22 40\n", b"\xef\xbb\xbf1\r\n\r\n22\tx\r\n", gzip.compress(b"1\n22\n"), b"1\r22\r"]
+)
 def test_topics_are_read_from_any_file_of_lines(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "ids").write_bytes(content)
     assert read_topic_ids(str(tmp_path / "ids")) == {"1", "22"}
+
+
+def test_kept_replies_beside_run_directories_are_no_run_file(tmp_path: Path) -> None:
+    (tmp_path / "rag").mkdir()
+    for name in ("replies.sqlite", "replies.sqlite-wal"):
+        (tmp_path / name).write_bytes(b"\xff")
+    with pytest.raises(UserError, match=re.escape(f"name each run directory, as {tmp_path}/*/")):
+        list_files([tmp_path])
+    (tmp_path / "own").write_text("1 Q0 x 1 9 A\n")
+    assert list_files([tmp_path]) == [tmp_path / "own"]
 
 
 def test_the_file_of_topics_is_not_overwritten(tmp_path: Path) -> None:

@@ -109,14 +109,16 @@ def test_a_comparison_has_mean_interval_effect_and_corrected_tests() -> None:
     assert report["runs"][0]["interval"]["P_5%"] == [None, None]
 
 
-def test_a_caution_of_more_than_two_runs_is_listed_once() -> None:
+def test_a_caution_of_each_run_is_listed_once() -> None:
     said = {"a": ("missing: 2 of 9", "extra: 1 of 3"), "b": ("extra: 1 of 3",), "c": ("extra: 1 of 3",)}
     runs = [
         replace(make_evaluations()[0], cautions=("of all", *(f"{name}.trec: {one}" for one in own)))
         for name, own in said.items()
     ]
-    assert join_cautions(runs) == ["of all", "a.trec: missing: 2 of 9", "a.trec and 2 other runs: extra: 1 of 3"]
+    assert join_cautions(runs) == ["of all", "a.trec: missing: 2 of 9", "each of 3 runs: extra: 1 of 3"]
     assert join_cautions(runs[1:]) == ["of all", "b.trec: extra: 1 of 3", "c.trec: extra: 1 of 3"]
+    of_three = ["of all", "a.trec: missing: 2 of 9", *(f"{name}.trec: extra: 1 of 3" for name in said)]
+    assert join_cautions([*runs, replace(runs[0], cautions=())]) == of_three
 
 
 def test_tables_are_those_of_papers() -> None:

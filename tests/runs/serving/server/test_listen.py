@@ -70,6 +70,8 @@ async def send_raw(port: int, *parts: bytes) -> tuple[int, dict[str, str]]:
         pytest.param([b"\x16\x03\x01\x02\x00\x01\x00\x01"], 400, id="TLS"),
         pytest.param([b"GET / HTTP/1.1\r\nBad Header\r\n\r\n"], 400, id="a header without a colon"),
         pytest.param([b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n"], 400, id="a target that is no URL"),
+        pytest.param([b"POST / HTTP/1.1\r\nBad\r\n\r\n" + b"x" * 70_000], 400, id="a bad header before a long body"),
+        pytest.param([b"POST http://[ HTTP/1.1\r\n\r\n" + b"x" * 70_000], 400, id="no URL before a long body"),
         pytest.param([b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000], 431, id="a head without end"),
         pytest.param([b"GET /" + b"x" * 40_000, b"x" * 40_000], 431, id="a path without end"),
         pytest.param([b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n"], 431, id="a path that is too long for a URL"),
