@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import unicode_name
 from keystone.retrieval.types import offsets_of
 from keystone.runs.evaluation import cautions
@@ -325,8 +326,11 @@ def evaluate_file(
     """Measure the run of a file, and count the rows judged by grades that selected its documents."""
     evaluation = evaluate(unicode_name(path), run, qrels, measures, condensed)
     found = list(evaluation.cautions)
-    if path.suffix == ".trec" and (path.parent / DEPTHS).is_file():
-        found += cautions.caution_about_sets(evaluation.name, evaluation)
+    sets = cautions.caution_about_sets(evaluation.name, evaluation)
+    if sets and path.suffix == ".trec" and (path.parent / DEPTHS).is_file():
+        depths = [record for _, record in read_json_lines(path.parent / DEPTHS)]
+        cut = any(record.get("rows") != record.get("ranked") for record in depths)
+        found += sets if cut or sum(record.get("ranked", 0) for record in depths) < len(run.docs) else []
     circular, grades = find_circular_rows(path, run, qrels_path)
     if circular:
         rows = f"{plural(circular, 'row')} judged by the very grades that selected its documents, see {grades}"

@@ -127,9 +127,9 @@ def tune(
     """Try all combinations of settings on the judged topics of a run's configuration. Nothing is written.
 
     `held_out` is an estimate for new topics. Each fold is measured with the setting (or the configuration) that has the
-    best mean of the first measure on the other folds. A caution of the configuration names settings that only later
-    steps read. `UserError` if no topic is judged, if no judged topic has a relevant document, if no ranking has a
-    judged document, for fewer topics than folds, and for a choice of rows among the tries.
+    best mean of the first measure on the other folds. A caution of the configuration counts settings that change
+    nothing up to `narrative.trec`. `UserError` if no topic is judged, if no judged topic has a relevant document, if no
+    ranking has a judged document, for fewer topics than folds, and for a choice of rows among the tries.
     """
     judged = read_qrels(trials.qrels)
     as_it_is = read_config(config, [*overrides, *RANKINGS_ALONE])
@@ -142,12 +142,8 @@ def tune(
         raise UserError("--try fusion.depth: found a choice of submitted rows, expected numbers; see --calibrate")
     fold = draw_folds(len(judged.query_ids), trials.folds)
     whole = score(read_config(config, [*overrides, *RANKINGS_ALONE, *BASELINE]))
-    configured = score(as_it_is)
+    configured = caution_about_later_steps(as_it_is, score(as_it_is))
     check_configured(trials, configured, whole)
-    found = caution_about_sets("as configured", configured) if as_it_is.fusion.choice else []
-    last = list_rankings(as_it_is).narrative_rankings[-1]
-    if last != NARRATIVE_FILE:
-        found.append(f"as configured: {NARRATIVE_FILE.name}, from which the run makes {last.name}; see keystone sweep")
     known, tried = [score.keys], dict[Setting, Evaluation]()
     for setting, other in settings.items():
         if other != as_it_is:
@@ -155,9 +151,9 @@ def tune(
             known.append(score.keys)
     alike = [" ".join(setting) for place, setting in enumerate(tried, 1) if known[place] in known[:place]]
     if alike:
-        read = f"{plural(len(alike), 'setting')} that no step before the reranker reads, such as {alike[0]}"
-        found.append(f"{read}; keystone sweep makes whole runs")
-    configured = replace(configured, cautions=(*configured.cautions, *found))
+        same = f"{plural(len(alike), 'setting')} with the same {NARRATIVE_FILE.name} as another, such as {alike[0]}"
+        caution = f"{same}; keystone sweep shows what later steps make of it"
+        configured = replace(configured, cautions=(*configured.cautions, caution))
     return Tuning(configured, tried, cross_validate([configured, *tried.values()], fold), whole)
 
 
@@ -179,6 +175,15 @@ def check_configured(trials: Trials, *found: Evaluation) -> None:
             f"{trials.qrels}: judges none of the {found[0].counts.rows:,} ranked documents; "
             "expected judgments of documents of this corpus"
         )
+
+
+def caution_about_later_steps(config: RunConfig, configured: Evaluation) -> Evaluation:
+    """Add cautions if the run makes another ranking of the measured one, or submits only chosen rows of it."""
+    found = caution_about_sets("as configured", configured) if config.fusion.choice else []
+    last = list_rankings(config).narrative_rankings[-1]
+    if last != NARRATIVE_FILE:
+        found.append(f"as configured: {NARRATIVE_FILE.name}, from which the run makes {last.name}; see keystone sweep")
+    return replace(configured, cautions=(*configured.cautions, *found))
 
 
 def list_default_tries(config: RunConfig) -> list[str]:

@@ -24,6 +24,7 @@ from keystone.runs.evaluation.tune import (
     Setting,
     Trials,
     Tuning,
+    caution_about_later_steps,
     check_configured,
     check_topics,
     draw_folds,
@@ -142,7 +143,7 @@ def tune_weights(
     are fewer than two systems or if `queries.passages` adds systems.
     """
     measure = open_weigher(config, overrides, trials, threads, progress)
-    configured = measure(None)
+    configured = caution_about_later_steps(measure.config, measure(None))
     check_configured(trials, configured)
     fold = draw_folds(len(configured), trials.folds)
     measured = np.isfinite(configured[str(trials.measures[0])])

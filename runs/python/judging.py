@@ -84,7 +84,7 @@ def judge(
     `cascade`, a second prompt is asked, and a third if two grades differ by 2 or more. Warnings name a document without
     a grade, and a topic of the runs that `topics` lack. `UserError` for repeats with a fixed temperature or seed.
     """
-    if cascade and check_count(repeats, "repeats") > 1:
+    if (repeats := check_count(repeats, "repeats")) > 1 and cascade:
         raise UserError(f"judge: found cascade and repeats {repeats}, expected one of them")
     check_config(config).require_model()
     config.refuse_fixed_samples(repeats)
@@ -98,7 +98,7 @@ def judge(
         lost_topics = plural(len(missing), "topic")
         warn(f"judge: {lost_topics} of the runs without a narrative, such as {missing[0]}", stacklevel=2)
     with open_job_of(index, judged_topics, config) as (job, ask):
-        found = judge_pool(job, ask, pool, JudgeSettings(check_count(repeats, "repeats"), cascade))
+        found = judge_pool(job, ask, pool, JudgeSettings(repeats, cascade))
     if lost := [*found.failures, *(f"the index has no document {doc_id}" for doc_id in found.unknown)]:
         warn(f"judge: {len(lost):,} documents have no grade, such as: {lost[0]}", stacklevel=2)
     return gather_qrels(found.judgments)
@@ -119,6 +119,7 @@ def judge_battles(
     narratives that the files do not tell. Warnings name missing answers, and battles without a verdict. `UserError` for
     repeats with a fixed temperature or seed.
     """
+    repeats = check_count(repeats, "repeats")
     if config is not None:
         check_config(config).refuse_fixed_samples(repeats)
     paths = check_paths(answers, "answers")

@@ -174,7 +174,7 @@ class Comparison:
 
     @property
     def tau(self) -> float:
-        """Kendall's tau between the orders of the runs."""
+        """Kendall's tau-b between the orders of the runs."""
         return compute_tau(self.own_means, self.other_means)
 
 

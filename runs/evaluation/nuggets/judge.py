@@ -330,11 +330,13 @@ def read_submissions(paths: Sequence[Path]) -> list[Submission]:
 
 
 def check_topics(submissions: Sequence[Submission], topics: Sequence[str], has: str, noun: str) -> list[str]:
-    """Caution about topics without an answer. `UserError` for a file none of whose topics `has` a `noun`."""
+    """Caution about topics without an answer. `UserError` if no topic, or none of those of a file, `has` a `noun`."""
+    if not topics:
+        raise UserError(f"{noun}s: found none, expected at least one")
     cautions = list[str]()
     for one in submissions:
         if not one.answers.keys() & set(topics):
-            ids = f"its topics look like {next(iter(one.answers))!r}, those of the {noun}s like {(*topics, None)[0]!r}"
+            ids = f"its topics look like {next(iter(one.answers))!r}, those of the {noun}s like {topics[0]!r}"
             raise UserError(f"{one.name}: none of its topics has {has}: {ids}")
         cautions += caution_about_topics(one.name, list(one.answers), topics, "an answer", noun)
     return cautions

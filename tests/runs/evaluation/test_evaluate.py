@@ -256,6 +256,24 @@ def test_a_run_without_a_judged_topic_is_refused(tmp_path: Path, rows: list[str]
         evaluate_files([write_rows(tmp_path / "run", *rows)], qrels)
 
 
+@pytest.mark.parametrize(
+    ("kept", "ranked", "name", "warned"),
+    [
+        pytest.param(1, 2, "graded.trec", True, id="fewer rows are submitted"),
+        pytest.param(2, 2, "graded.trec", False, id="a selected set is submitted whole"),
+        pytest.param(1, 1, "narrative.trec", True, id="a ranking before the selected set"),
+        pytest.param(1, 2, "submitted.tsv", False, id="the submitted file"),
+    ],
+)
+def test_measures_of_sets_warn_of_rows_that_a_run_does_not_submit(
+    tmp_path: Path, kept: int, ranked: int, name: str, warned: bool
+) -> None:
+    write_rows(tmp_path / "depths.jsonl", json.dumps({"topic_id": "1", "rows": kept, "ranked": ranked, "why": "-"}))
+    run = write_rows(tmp_path / name, "1 Q0 a 1 2 t", "1 Q0 b 2 1 t")
+    (found,) = evaluate_files([run], write_rows(tmp_path / "qrels", "1 0 a 1"), [parse_measure("SetF")])
+    assert [f"{run}: SetF of all rows" in caution for caution in found.cautions] == [True] * warned
+
+
 def test_evaluation_is_refused_if_no_measure_has_a_relevant_document(tmp_path: Path) -> None:
     qrels, run = write_rows(tmp_path / "qrels", "1 0 a 0"), write_rows(tmp_path / "run", "1 Q0 a 1 1 t")
     with pytest.raises(UserError, match=r"no judged topic has a relevant document .of grade 1 or more."):

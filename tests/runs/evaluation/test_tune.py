@@ -1,5 +1,6 @@
 """Tuning: each setting is measured as its run would be, and no setting is chosen on the topics that judge it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from keystone.runs.evaluation.tune import (
     parse_try,
     tune,
 )
+from keystone.runs.evaluation.weights import tune_weights
 from keystone.runs.pipeline.file_names import NARRATIVE
 from keystone.runs.pipeline.run import run
 from tests.support.runs.command_line import keystone
@@ -70,22 +72,27 @@ def test_a_run_that_submits_chosen_rows_is_tuned_by_its_whole_ranking(config: Pa
     config.write_text(config.read_text().replace("fusion: {depth: 5}", "answer: {method: none}"))
     qrels, measures, submitted = tmp_path / "qrels.txt", [parse_measure("SetF")], "r_output_trec_rag_2026.tsv"
     trials = Trials(qrels, measures, ["fusion.k_narrative=[1]", "rerank.depth=[10, 20]"], folds=2)
-    found = tune(config, ["track=rag26"], trials)
-    directory = run(read_config(config, ["track=rag26"]))
+    overrides = ["track=rag26", "fusion.depth={choose: expected, budget: 4, most: 6}"]
+    found = tune(config, overrides, trials)
+    directory = run(read_config(config, overrides))
     expected, cut = evaluate_files([directory / NARRATIVE, directory / submitted], qrels, measures)
     assert found.configured["SetF"].tolist() == expected["SetF"].tolist()
     whole = "SetF of all rows, of which the run submits some"
     assert [whole in "".join(one.cautions) for one in (found.configured, expected, cut)] == [True, True, False]
-    alike = "1 setting that no step before the reranker reads, such as fusion.k_narrative=1 rerank.depth=20"
+    alike = "1 setting with the same narrative.trec as another, such as fusion.k_narrative=1 rerank.depth=20;"
     assert found.configured.cautions[-1].startswith(alike)
 
 
 @pytest.mark.slow
-def test_a_run_with_a_reranker_is_warned_that_the_ranking_before_it_is_measured(config: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("choose", [tune, tune_weights])
+def test_a_run_with_a_reranker_is_warned_that_the_ranking_before_it_is_measured(
+    choose: Callable[[Path, list[str], Trials], Tuning], config: Path, tmp_path: Path
+) -> None:
     model = {"name": "m", "backend": "replay", "replies": str(tmp_path / "replies.jsonl")}
     (tmp_path / "replies.jsonl").touch()
     trials = Trials(tmp_path / "qrels.txt", MEASURES, ["fusion.k_narrative=[60]"], folds=2)
-    found = tune(config, ["rerank.method=listwise", f"model={yaml.safe_dump(model, default_flow_style=True)}"], trials)
+    overrides = ["rerank.method=listwise", f"model={yaml.safe_dump(model, default_flow_style=True)}"]
+    found = choose(config, overrides, trials)
     assert found.configured.cautions[-1].startswith("as configured: narrative.trec, from which the run makes reranked.")
 
 
