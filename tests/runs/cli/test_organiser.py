@@ -251,7 +251,7 @@ def measure(topic: str, name: str = "P@5") -> keystone.Evaluation:
         (lambda: keystone.leaderboard([measure("1"), measure("2")]), "runs: 'run' has other topics than 'run'"),
         (lambda: keystone.list_topics([measure("1"), measure("1", "AP")]), "runs: 'run' has other measures than 'run'"),
         (lambda: keystone.compare_pairs([measure("1"), measure("1")]), "runs: found two evaluations named 'run'"),
-        (lambda: keystone.pool({"a": {"1": {"x": 1.0}}}, 0), "depth: found 0, expected at least 1"),
+        (lambda: keystone.pool({"a": {"1": {"x": 1.0}}}, 0), "depth: found 0, expected a whole number of at least 1"),
         (lambda: keystone.agree({"1": {"x": 1}}, {"2": {"x": 1}}), "agree: found no document that both have judged"),
     ],
 )

@@ -109,7 +109,7 @@ def test_a_reranker_after_grades_follows_fusion_if_nothing_is_graded(
 
 def test_the_first_documents_of_the_reranked_ranking_are_graded(index: Index, tmp_path: Path, server: Server) -> None:
     with chat.serving(model=say) as model:
-        settings = ["grading={method: grid, pool: 1}", f"model={{name: plain, urls: ['{model.url}'], window: 4096}}"]
+        settings = ["grading={method: grid, pool: 2}", f"model={{name: plain, urls: ['{model.url}'], window: 4096}}"]
         graded = {}
         for method in ("none", "endpoint"):
             changed = [*settings, f"rerank.method={method}", f"run_id={method}"]
