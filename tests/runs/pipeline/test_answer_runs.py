@@ -63,7 +63,7 @@ def test_the_command_answer_gives_the_answers_of_a_run(options: list[str], index
     with serving(model=say) as server:
         assert keystone(*answer_command(index, tmp_path, server, "run"), *options).returncode == 0
         (submission,) = [path for path in list_submissions(tmp_path / "out/keystone") if path.name.startswith("rag")]
-        inputs = ["--index", index.folder, "--topics", topics]
+        inputs = ["--topics", topics]
         command = [*map(str, answer_command(index, tmp_path, server)), *map(str, inputs), *options]
         made = keystone(*command, "--out", tmp_path / "answers.jsonl")
     assert made.returncode == 0, made.stderr

@@ -305,7 +305,7 @@ def test_answers_come_through_a_pipe_and_continue_an_unfinished_file(
     index: Index, tmp_path: Path, server: Server
 ) -> None:
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
-    here = [*answer_command(index, tmp_path, server), "--index", str(index.folder)]
+    here = answer_command(index, tmp_path, server)
     piped = programs.run(
         [sys.executable, "-m", "keystone.runs.cli.main", *here],
         input=topics.read_bytes(),
@@ -401,7 +401,7 @@ def test_a_file_that_is_not_ours_is_not_touched(
 ) -> None:
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
     out.write_bytes(content)
-    here = [*answer_command(index, tmp_path, server), "--index", str(index.folder), "--topics", str(topics)]
+    here = [*answer_command(index, tmp_path, server), "--topics", str(topics)]
     shown = keystone_here(*here, "--out", out)
     assert shown.returncode == 1
     assert shown.stderr.startswith(f"error: {out}{told}")

@@ -33,11 +33,11 @@ def read_run_content(directory: Path) -> dict[str, bytes]:
 
 
 def answer_command(index: Index, folder: Path, server: Server, name: str = "answer") -> list[str]:
-    """The command line that answers the topics, or makes the run, by our own preset."""
+    """The command line that answers topics, or makes the run of those in the folder, by our own preset."""
     model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
-    where = [f"out={folder / 'out'}", f"index={index.folder}", f"topics={folder / 'topics.jsonl'}"]
-    settings = [part for value in (model, *where) for part in ("--set", value)]
-    return [name, "--preset", "keystone", "--quiet", *settings]
+    topics = ["--topics", str(folder / "topics.jsonl")] if name == "run" else []
+    settings = ["--set", model, "--set", f"out={folder / 'out'}", "--index", str(index.folder)]
+    return [name, "--preset", "keystone", "--quiet", *settings, *topics]
 
 
 def kill_run(made: Path, *arguments: str | Path, times: int, kills: int, server: Server | None = None) -> None:
