@@ -82,12 +82,13 @@ class ImpactSet:
     """A set of impacts of an index: the learned sparse encoder that made them, and the digest of its files.
 
     `prompted` says that texts and queries stand after the prompts of the checkpoint. It is false in an index by an
-    older version, which left prompts out, and for a checkpoint without prompts.
+    older version, which left prompts out, and for a checkpoint without prompts. Only a `PlaidSet` has `lengths`.
     """
 
     model: str
     weights: str
     prompted: bool = False
+    lengths: str = ""
 
     @property
     def label(self) -> str:
@@ -97,15 +98,18 @@ class ImpactSet:
     @property
     def made_by(self) -> str:
         """What the numbers depend on besides the texts."""
-        return f"{self.weights} with prompts" if self.prompted else self.weights
+        return self.weights + (" with prompts" if self.prompted else "") + self.lengths
 
     def as_json(self) -> dict[str, Any]:
         """The set as `index.json` has it."""
-        return {"model": self.model, "weights": self.weights, **({"prompted": True} if self.prompted else {})}
+        return {name: value for name, value in asdict(self).items() if value}
 
 
 PlaidSet = ImpactSet
-"""A PLAID index of the tokens' vectors, which says the same. Unless `prompted`, texts stand after markers alone."""
+"""A PLAID index of the tokens' vectors. `prompted` is false only if texts stand after markers alone.
+
+`lengths` names those that older versions read otherwise. If it is empty, texts are read as these versions did.
+"""
 
 
 @dataclass(frozen=True, slots=True)

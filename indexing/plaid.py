@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from keystone.indexing.encoders.checkpoint import read_checkpoint, refuse
-from keystone.indexing.encoders.late import LateEncoder, Matrix, find_prompts, is_late, open_late_encoder
+from keystone.indexing.encoders.late import LateEncoder, Matrix, find_prompts, is_late, name_lengths, open_late_encoder
 from keystone.indexing.errors import MissingPackage, UserError
 from keystone.indexing.index import Index, PlaidSet, of_one_index
 from keystone.indexing.io.staged import stage
@@ -43,7 +43,8 @@ def settle_plaid(model: str) -> PlaidSet:
     checkpoint = read_checkpoint(str(Path(model).resolve()) if Path(model).is_dir() else model)
     if not is_late(checkpoint):
         raise refuse(checkpoint, "no checkpoint of late interaction", "PyLate's or ColBERT's layout, or BGE-M3")
-    return PlaidSet(checkpoint.name, checkpoint.compute_digest(), find_prompts(checkpoint) is not None)
+    is_prompted = find_prompts(checkpoint) is not None
+    return PlaidSet(checkpoint.name, checkpoint.compute_digest(), is_prompted, name_lengths(checkpoint))
 
 
 def import_plaid(threads: int = 1) -> Any:
@@ -59,7 +60,7 @@ def import_plaid(threads: int = 1) -> Any:
 
 def open_plaid_encoder(one: PlaidSet) -> LateEncoder:
     """Open the encoder of a PLAID index. `UserError` if its checkpoint has changed since the index was built."""
-    encoder = open_late_encoder(one.model, one.weights, one.prompted)
+    encoder = open_late_encoder(one.model, one.weights, one.prompted, older=not one.lengths)
     if encoder.dimension % 8:
         raise UserError(f"{one.model}: found vectors of {encoder.dimension} numbers, expected a multiple of 8")
     return encoder

@@ -47,24 +47,24 @@ class LateSystem(System):
         return {"method": "late interaction (MaxSim)", "model": self.model}
 
     def identify(self) -> str | None:
-        """Compute the digest of the checkpoint. `UserError` if it is nowhere."""
+        """Compute the digest of the checkpoint, and name how it is read. `UserError` if it is nowhere."""
         from keystone.indexing.encoders.checkpoint import read_checkpoint
+        from keystone.indexing.encoders.late import name_lengths
 
-        return read_checkpoint(self.model).compute_digest()
+        checkpoint = read_checkpoint(self.model)
+        return checkpoint.compute_digest() + name_lengths(checkpoint)
 
     def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
         """Rank these documents for each query by MaxSim. `UserError` for a checkpoint of another kind."""
+        from keystone.indexing.encoders.checkpoint import read_checkpoint
         from keystone.indexing.encoders.late import compute_maxsim, open_late_encoder
 
         assert within is not None  # `within` is required
-        digest = self.identify()
-        encoder = open_late_encoder(self.model, digest)
-        asked = encode_queries(encoder, queries, self.reads)
+        encoder = open_late_encoder(self.model, read_checkpoint(self.model).compute_digest())
+        asked, maker = encode_queries(encoder, queries, self.reads), f"late {self.identify()}{encoder.reading}"
         scores = np.zeros((len(queries), len(within)), np.float32)
         with opened.progress("Late interaction", len(within)) as tick:
-            for place, passages in enumerate(
-                _read_vectors(opened, within, encoder, f"late {digest}{encoder.reading}".encode())
-            ):
+            for place, passages in enumerate(_read_vectors(opened, within, encoder, maker.encode())):
                 for row, query in zip(scores, asked, strict=True):
                     row[place] = max(compute_maxsim(query, passage) for passage in passages) / len(query)
                 tick(1)

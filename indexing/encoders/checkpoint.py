@@ -235,6 +235,9 @@ def _read_checkpoint(name: str) -> Checkpoint:
     prompts = about.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
         raise UserError(f"{folder / SENTENCES}: found prompts of another form, expected texts by name")
+    cut = about.get("truncate_dim")
+    if cut is not None and (type(cut) is not int or cut < 1):
+        raise UserError(f"{folder / SENTENCES}: found truncate_dim: {cut!r}, expected a whole number above 0, or null")
     return Checkpoint(
         name, folder, config, _find_window(folder, config, sentence), modules, prompts,
         str(about.get("similarity_fn_name") or "cosine"), about, sentence,

@@ -62,15 +62,15 @@ class Layout:
 class LateEncoder:
     """The vectors of tokens by a checkpoint, for any number of threads.
 
-    Unless `prompted`, texts stand after markers alone, as older versions of Keystone read them.
+    Unless `prompted`, texts stand after markers alone, and if `older`, their lengths are other ones: both as older
+    versions of Keystone read them.
     """
 
-    def __init__(self, checkpoint: Checkpoint, prompted: bool = True) -> None:
+    def __init__(self, checkpoint: Checkpoint, prompted: bool = True, older: bool = False) -> None:
         prompts = find_prompts(checkpoint) if prompted else None
         self.reading = "" if prompts is None else " with prompts"
-        """How texts are read, in words: a part of the keys of kept vectors."""
-        self.reading += f" of {checkpoint.window} tokens" if reads_window(checkpoint) else ""
-        self._layout = read_layout(checkpoint, prompts)
+        """What texts stand after beside markers, in words: a part of the keys of kept vectors."""
+        self._layout = read_layout(checkpoint, prompts, older)
         self._layers = open_projection(checkpoint)
         self._network: Network = open_network(checkpoint, "late")
         self._tokens = {
@@ -142,9 +142,9 @@ def compute_maxsim(query: Matrix, passage: Matrix) -> float:
 
 
 @cache
-def open_late_encoder(model: str, digest: str | None = None, prompted: bool = True) -> LateEncoder:
+def open_late_encoder(model: str, digest: str | None = None, prompted: bool = True, older: bool = False) -> LateEncoder:
     """Open the encoder of a checkpoint that `is_late`, kept by its digest. `UserError` for unusable files."""
-    return LateEncoder(read_checkpoint(model, digest), prompted)
+    return LateEncoder(read_checkpoint(model, digest), prompted, older)
 
 
 def is_late(checkpoint: Checkpoint) -> bool:
@@ -162,13 +162,29 @@ def _is_stanford(checkpoint: Checkpoint) -> bool:
     return "HF_ColBERT" in (checkpoint.config.get("architectures") or ()) or (checkpoint.folder / COLBERT).exists()
 
 
-def reads_window(checkpoint: Checkpoint) -> bool:
-    """Tell whether texts may be as long as the window: sentence-transformers' own layout, if it leaves a length out.
+def read_lengths(checkpoint: Checkpoint, older: bool = False) -> dict[str, Any]:
+    """Read the most tokens of a query and of a passage, and whether queries are filled, unless `about` says it.
 
-    A checkpoint in this layout fills queries only if it says so.
+    If sentence-transformers' own layout leaves a length out, texts may fill the window, and queries are filled only if
+    it says so. Older versions of Keystone took 32 and 180 tokens there, and never the length of `query_expansion`.
     """
-    lengths = [checkpoint.sentence.get(f"{side}_length") for side in SIDES]
-    return checkpoint.about.get("model_type") == "MultiVectorEncoder" and not all(lengths)
+    own, sentence = read_json(checkpoint.folder / COLBERT, needed=False), checkpoint.sentence
+    expansion = sentence.get("query_expansion") or {}
+    query, passage = (sentence.get(f"{side}_length") for side in SIDES)
+    is_long = checkpoint.about.get("model_type") == "MultiVectorEncoder" and not (older or (query and passage))
+    longest = (checkpoint.window, checkpoint.window) if is_long else (32, 180)
+    return {
+        "query_length": own.get("query_maxlen", (not older and expansion.get("length")) or query or longest[0]),
+        "document_length": own.get("doc_maxlen", passage or longest[1]),
+        "do_query_expansion": bool(expansion) or not (is_long or "query_length" in sentence),
+    }
+
+
+def name_lengths(checkpoint: Checkpoint) -> str:
+    """Name, for keys, what `read_lengths` reads otherwise than older versions of Keystone; empty if it is nothing."""
+    found, before = read_lengths(checkpoint), read_lengths(checkpoint, older=True)
+    changed = [key for key in found if found[key] != before[key] and checkpoint.about.get(key) is None]
+    return "".join(f" {key}={found[key]}" for key in changed)
 
 
 def find_prompts(checkpoint: Checkpoint) -> tuple[str, str] | None:
@@ -183,7 +199,7 @@ def find_prompts(checkpoint: Checkpoint) -> tuple[str, str] | None:
     return prompts
 
 
-def read_layout(checkpoint: Checkpoint, prompts: tuple[str, str] | None = None) -> Layout:
+def read_layout(checkpoint: Checkpoint, prompts: tuple[str, str] | None = None, older: bool = False) -> Layout:
     """Read what the files of a checkpoint say of queries and passages. `UserError` for a marker that is no token.
 
     `prompts` are those of `find_prompts`. A prompt that begins with the marker has it once.
@@ -191,23 +207,16 @@ def read_layout(checkpoint: Checkpoint, prompts: tuple[str, str] | None = None) 
     if (checkpoint.folder / M3_HEAD).exists():
         whole = Side(None, checkpoint.window)
         return Layout(whole, whole, None, False, frozenset(), first=1)
-    about, sentence = checkpoint.about, checkpoint.sentence
-    own = read_json(checkpoint.folder / COLBERT, needed=False)
+    about, own = checkpoint.about, read_json(checkpoint.folder / COLBERT, needed=False)
     masks = next((dict(one.settings) for one in checkpoint.modules if one.kind == "MultiVectorMask"), {})
-    expansion = sentence.get("query_expansion") or {}
-    is_long = reads_window(checkpoint)
-    lengths = (checkpoint.window, checkpoint.window) if is_long else (32, 180)
-    query_length = expansion.get("length") or sentence.get("query_length") or lengths[0]
+    expansion = checkpoint.sentence.get("query_expansion") or {}
     markers = ("[unused0]", "[unused1]") if prompts is None or _is_stanford(checkpoint) else ("", "")
-    said: dict[str, Any] = {
+    said = read_lengths(checkpoint, older) | {
         "query_prefix": own.get("query_token_id", markers[0]),
         "document_prefix": own.get("doc_token_id", markers[1]),
-        "query_length": own.get("query_maxlen", query_length),
-        "document_length": own.get("doc_maxlen", sentence.get("document_length") or lengths[1]),
         "attend_to_expansion_tokens": own.get("attend_to_mask_tokens", bool(expansion.get("attend"))),
         "skiplist_words": list(string.punctuation) if own.get("mask_punctuation", not masks) else [],
-        "do_query_expansion": bool(expansion) or not (is_long or "query_length" in sentence),
-    }  # fmt: skip
+    }
     if masks.get("skiplist_words") is not None:
         said["skiplist_words"] = masks["skiplist_words"]
     said |= {key: about[key] for key in said if about.get(key) is not None}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.encoders.checkpoint import Checkpoint, read_checkpoint, refuse
-from keystone.indexing.encoders.late import check_scores, is_late, open_late_encoder, reads_window
+from keystone.indexing.encoders.late import check_scores, is_late, name_lengths, open_late_encoder
 from keystone.indexing.encoders.network import Network, Tokens, open_answers, open_network, run_batches
 from keystone.indexing.encoders.vllm import ask_pooling_engine, import_vllm
 from keystone.indexing.errors import UserError
@@ -99,11 +99,11 @@ def open_pair_scorer(model: str, backend: str | None = None) -> ScorePairs:
     raise refuse(checkpoint, kinds[0] or "no architecture in config.json", "a reranker: a classifier, or a known one")
 
 
-def list_reading(checkpoint: Checkpoint) -> list[int]:
-    """List what kept scores depend on besides the checkpoint and the texts: `READING`; nothing for a classifier."""
+def list_reading(checkpoint: Checkpoint) -> list[int | str]:
+    """List what kept scores depend on besides the checkpoint and the texts; nothing for a classifier."""
     kinds = checkpoint.config.get("architectures") or [""]
-    window = [checkpoint.window] if reads_window(checkpoint) else []
-    return [] if kinds[0].endswith("ForSequenceClassification") else [READING, *window]
+    lengths = [named] if (named := name_lengths(checkpoint)) else []
+    return [] if kinds[0].endswith("ForSequenceClassification") else [READING, *lengths]
 
 
 def _score_pairs(network: Network, tokens: Tokens, query: str, passages: Sequence[str], threads: int) -> Scores:

@@ -137,9 +137,10 @@ def _check_vectors(checkpoint: Checkpoint, window: int | None) -> None:
 
 
 def _choose_dimension(checkpoint: Checkpoint, whole: int, dimensions: int | None) -> int:
-    if dimensions and dimensions > whole:
+    """Choose the smaller number, as sentence-transformers does. `UserError` if settings name more than there are."""
+    if dimensions and dimensions > whole and dimensions != checkpoint.about.get("truncate_dim"):
         raise refuse(checkpoint, f"vectors of {whole} numbers", f"the {dimensions} that the settings name")
-    return dimensions or whole
+    return min(dimensions or whole, whole)
 
 
 def _name_pooling(checkpoint: Checkpoint) -> str:

@@ -126,6 +126,13 @@ def test_only_an_index_that_was_made_with_prompts_is_searched_with_them(
         assert PlaidSet(**one.as_json()) == one
     assert older.as_json().keys() == {"model", "weights"}
     assert older.made_by == older.weights != made.made_by
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"model_type": "MultiVectorEncoder"}))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"document_length": 40}))
+    made = settle_plaid(str(folder))
+    older = replace(made, lengths="")
+    assert (older.made_by, made.made_by) == (f"{made.weights} with prompts", f"{older.made_by}{made.lengths}")
+    for one, length in ((older, 32), (PlaidSet(**made.as_json()), 7)):
+        assert len(open_plaid_encoder(one).encode_query("coral")) == length
 
 
 @pytest.mark.slow

@@ -265,6 +265,8 @@ def test_dimensions_keep_the_first_numbers_and_no_more_than_there_are(tmp_path: 
         assert settle_embedding(said, ["query_prefix"], pytest.fail).dimensions == dimensions
     with pytest.raises(UserError, match=r"found vectors of 32 numbers, expected the 33 that the settings name"):
         Encoder(checkpoint, dimensions=33)
+    (checkpoint.folder / "config_sentence_transformers.json").write_text(json.dumps({"truncate_dim": 33}))
+    assert Encoder(read_checkpoint(str(checkpoint.folder)), dimensions=33).dimension == 32
 
 
 @pytest.mark.parametrize(
@@ -450,6 +452,8 @@ def write_modules(*kinds: str) -> Any:
         (break_file("config.json", None), r"config\.json: is missing, expected a checkpoint with this file"),
         (break_file("config.json", b"[1]"), r"config\.json: found list, expected an object with settings"),
         (break_file("config_sentence_transformers.json", b'{"prompts": [1]}'), r"found prompts of another form"),
+        (break_file("config_sentence_transformers.json", b'{"truncate_dim": "9"}'), r"found truncate_dim: '9', exp"),
+        (break_file("config_sentence_transformers.json", b'{"truncate_dim": -1}'), r"s\.json: found truncate_dim: -1"),
         (write_modules("Transformer", "Dense"), r"found no weights 'linear\.weight' in model"),
         (break_file("config.json", b"{"), r"config\.json: could not be read as JSON"),
         (break_file("tokenizer.json", None), r"found no tokenizer\.json"),

@@ -20,6 +20,7 @@ from keystone.indexing.encoders.sparse import M3_FACTOR, open_sparse_encoder
 from keystone.indexing.encoders.weights import read_pickled_layer
 from keystone.indexing.errors import UserError
 from keystone.indexing.vectors.encoder import Encoder
+from keystone.retrieval.late import LateSystem
 from tests.support import programs
 from tests.support.models.checkpoints import WIDTH, write_checkpoint
 from tests.support.models.late import DIMENSION, MARKERS, write_pylate, write_stanford
@@ -110,22 +111,24 @@ def test_the_layout_of_sentence_transformers_names_lengths_and_fillers_or_has_no
     plain = open_late_encoder(str(folder))
     (folder / "config_sentence_transformers.json").write_text(json.dumps({"model_type": "MultiVectorEncoder"}))
     filled = {"query_expansion": {"strategy": "fixed", "length": 30, "attend": False, "token": "[MASK]"}}
-    cases: list[tuple[dict[str, Any], int, int, list[int]]] = [
-        ({}, 7, 64, [READING, 64]),
-        (filled, 30, 64, [READING, 64]),
-        (filled | {"document_length": 20}, 30, 20, [READING, 64]),
-        ({"query_length": 5, "document_length": 20}, 5, 20, [READING]),
+    kept = filled["query_expansion"] | {"length": 32}
+    cases: list[tuple[dict[str, Any], int, int, str]] = [
+        ({}, 7, 64, " query_length=64 document_length=64 do_query_expansion=False"),
+        (filled, 30, 64, " query_length=30 document_length=64"),
+        (filled | {"document_length": 20}, 30, 20, " query_length=30"),
+        ({"query_expansion": kept, "query_length": 48, "document_length": 20}, 32, 20, " query_length=32"),
+        ({"query_expansion": kept, "document_length": 20}, 32, 20, ""),
+        ({"query_length": 5, "document_length": 20}, 5, 20, ""),
     ]
-    for said, query, passage, kept in cases:
+    for said, query, passage, read in cases:
         (folder / "sentence_bert_config.json").write_text(json.dumps(said))
         checkpoint = read_checkpoint(str(folder))
         encoder = LateEncoder(checkpoint)
         assert len(encoder.encode_query("coral")) == query, said
         assert len(encoder.encode_passages(["w" * 99])[0]) == passage, said
-        assert (list_reading(checkpoint), encoder.reading) == (
-            kept,
-            " with prompts" + " of 64 tokens" * (len(kept) - 1),
-        )
+        assert list_reading(checkpoint) == [READING, *([read] if read else [])], said
+        assert LateSystem(model=str(folder), within="").identify() == checkpoint.compute_digest() + read
+        assert encoder.reading == " with prompts"
     assert len(plain.encode_query("coral")) == 24
 
 

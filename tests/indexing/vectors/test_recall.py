@@ -93,9 +93,6 @@ class Held(Shards):
         super().__init__(files, documents, cut)
         object.__setattr__(self, "_rows", rows)
 
-    def _count(self) -> int:
-        return 1
-
     def _open(self, number: int) -> Vectors:  # noqa: ARG002
         held: Vectors = object.__getattribute__(self, "_rows")
         return held
