@@ -11,16 +11,15 @@ from typing import Any, NamedTuple
 
 from keystone.generation.context.texts import delimit, neutralise, strip_delimiters
 from keystone.generation.prompts.answers import CitedText, NewText
-from keystone.generation.replies import read_parts, read_string, strip_thought
+from keystone.generation.replies import read_json, read_parts, strip_thought
 from keystone.generation.rules.words import find_numbers
 from keystone.generation.types import Answer, Fallback, Reply, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Span
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_OWN_NUMBERS = re.compile(
-    r"(?i)(?:(?<=[^\s\]])\s++|(?<=[.?!]))(?:\[(?:(?:document|doc|source)s?\s)?\d{1,4}(?:,\s?\d{1,4})*\]\s*+)++(?=[.?!]?$)"
-)
+_NUMBERS = r"(?:\[(?:(?:document|doc|source)s?\s)?\d{1,4}(?:,\s?\d{1,4})*\][\s,;]*+)++"
+_OWN_NUMBERS = re.compile(rf"(?i)(?<=[.?!])\s*+{_NUMBERS}[.?!]?$|(?<=[^\s\],;:.?!])\s++{_NUMBERS}(?=[.?!]?$)")
 """Numbers of documents in brackets at the end of a sentence, such as `[0]`, `[0, 2]` or `[Document 0]`."""
 
 MOST_SENTENCES = 256
@@ -154,19 +153,30 @@ def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]], reply: Reply) -
 def read_answer(reply: Reply, passages: Sequence[Passage]) -> tuple[tuple[Sentence, ...], str]:
     """Read an answer from these passages, and what is missing; empty if nothing is.
 
-    Its sentences cite document ids; some may cite none. The numbers that a sentence cites are dropped from the end of
-    its text: outside of the prompt they mean nothing.
+    Its sentences cite document ids; some may cite none. If all of several sentences that cite end in numbers that they
+    cite, these are dropped from the texts: outside of the prompt they mean nothing. Else they stay, for `x is [0].` may
+    tell a value.
     """
     found = read_parts(reply, "answer", CitedText)
-    pairs = ((_drop_own_numbers(item), read_citations(item.citations, passages)) for item in found)
-    return make_sentences(pairs, reply), read_text(read_string(reply, "missing"), reply)
+    value = read_json(reply, lambda one: isinstance(one, dict) and isinstance(one.get("answer"), list))
+    missing = value.get("missing") if isinstance(value, dict) else None
+    cited = (read_citations(item.citations, passages) for item in found)
+    made = make_sentences(zip(_drop_own_numbers(found), cited, strict=True), reply)
+    return made, read_text(missing, reply) if isinstance(missing, str) else ""
 
 
-def _drop_own_numbers(item: CitedText) -> str | None:
-    def drop(marks: re.Match[str]) -> str:
-        return "" if set(map(int, re.findall(r"\d+", marks[0]))) <= set(item.citations) else marks[0]
+def _drop_own_numbers(items: Sequence[CitedText]) -> list[str | None]:
+    def drop(item: CitedText) -> str | None:
+        text = (item.text or "").rstrip()
+        marks = _OWN_NUMBERS.search(text)
+        if not marks or marks[0].count("[") < text.count("["):
+            return item.text
+        own = set(map(int, re.findall(r"\d+", marks[0]))) <= set(item.citations)
+        return text[: marks.start()] + text[marks.end() :] if own else item.text
 
-    return item.text and _OWN_NUMBERS.sub(drop, item.text.strip())
+    texts = list(map(drop, items))
+    dropped = [text != item.text for text, item in zip(texts, items, strict=True) if item.citations]
+    return texts if len(dropped) > 1 and all(dropped) else [item.text for item in items]
 
 
 def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool = False) -> tuple[Sentence, ...]:

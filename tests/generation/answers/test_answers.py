@@ -68,12 +68,26 @@ def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequenc
             id="the numbers that a sentence cites are no text",
         ),
         pytest.param(
-            make_reply(("A [1].", [0]), ("Take x[0].", [0]), ("A [0] b.", [0])),
-            [("A [1].", ("bees",)), ("Take x[0].", ("bees",)), ("A [0] b.", ("bees",))],
-            id="other brackets are text",
+            make_reply(("A [0], [1].", [0, 1]), ("B [0]; [1].", [0, 1]), ("C. [0].", [0]), ("D.", [])),
+            [("A.", ("bees", "ants")), ("B.", ("bees", "ants")), ("C.", ("bees",)), ("D.", ())],
+            id="several brackets, and a mark after them",
+        ),
+        *(
+            pytest.param(make_reply((text, [0, 1]), ("B [0].", [0])), [(text, ("bees", "ants")), ("B [0].", ("bees",))])
+            for text in ("A [2].", "A, [0].", "A [0] and [1].", "Take x[0].", "A [0] b.", "A.", "[0]", "A [0] is [1].")
         ),
         pytest.param(
-            make_reply(("A" + " [1]" * 9_000 + " b", [1])), [("A" + " [1]" * 9_000 + " b", ("ants",))], id="many"
+            make_reply(("Python prints [0, 1].", [0, 1])), [("Python prints [0, 1].", ("bees", "ants"))], id="a value"
+        ),
+        pytest.param(
+            make_reply(("x is in [0, 1].", [0, 1]), ("The first is [0].", [0]), ("A.", [1])),
+            [("x is in [0, 1].", ("bees", "ants")), ("The first is [0].", ("bees",)), ("A.", ("ants",))],
+            id="values",
+        ),
+        pytest.param(
+            make_reply(*[("A" + " [1]" * 9_000 + " b", [1])] * 2),
+            [("A" + " [1]" * 9_000 + " b", ("ants",))] * 2,
+            id="many",
         ),
         pytest.param(make_reply(("", [0])), None, id="nothing but empty sentences"),
         pytest.param('{"answer": []}', None, id="no sentence"),

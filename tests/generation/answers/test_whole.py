@@ -17,7 +17,7 @@ from keystone.generation.answers.answer import (
     request_whole,
 )
 from keystone.generation.answers.sentences import read_answer
-from keystone.generation.types import Failure, QuestionCheck, Reply
+from keystone.generation.types import Failure, QuestionCheck, Reply, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document, Span
 from keystone.retrieval.types import Ask, Query
@@ -136,6 +136,11 @@ def test_an_answer_keeps_what_is_missing_and_drops_nothing_else() -> None:
     assert made is not None
     assert (made.missing, [one.text for one in made.sentences]) == ("The sources name no price.", ["Bees dance."])
     assert fallbacks == []
+
+
+def test_what_is_missing_comes_from_the_version_that_counts() -> None:
+    versions = (answer({"text": text}, missing=missing).text for text, missing in (("A.", "No price."), ("B.", None)))
+    assert read_answer(Reply("\n".join(versions)), TASK.passages) == ((Sentence("B.", ()),), "")
 
 
 def test_without_documents_the_model_is_not_asked() -> None:
