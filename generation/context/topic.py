@@ -2,7 +2,7 @@
 
 Whole documents can be longer than a model's window. The stretches are segments, or whole blocks with the headings that
 they stand under. A block is a paragraph, a list, a table or a piece of code. No stretch of blocks begins or ends within
-one.
+one. Only a block that is too long for its room is shown by its lines.
 """
 
 import math
@@ -234,8 +234,8 @@ def show_whole_documents(context: TopicContext, rows: Sequence[int], tokens: int
     """Choose the first documents in these rows, while all together have at most `tokens` tokens.
 
     A document of at most `LONG_TOKENS`, or of 1 / `LONG_SHARE` of these tokens, is shown whole. A longer one is
-    shown by its best stretches in that room. So is the first document that
-    does not fit into what is left, unless that is less than `LEAST_DOCUMENT_TOKENS`. Those after it are left out.
+    shown by its best stretches in that room. So is the first document that does not fit into what is left, unless
+    that is less than `LEAST_DOCUMENT_TOKENS`. Those after it are left out.
     """
     shown: list[Evidence] = []
     limit, left = max(tokens // LONG_SHARE, LONG_TOKENS), tokens
@@ -358,21 +358,27 @@ def choose_stretches(document: Document, cosines: Vectors, tokens: int) -> list[
     `cosines` is float[queries, segments]. A block rates as the best segment that it overlaps. The best block of each
     query comes first, then the second best of each. Ties go to the closer block, then to the earlier one. A block that
     does not fit any more is left out. Blocks under the same heading that touch become one stretch.
+
+    Each line of a block that exceeds the room, or `LONG_TOKENS` if those are more, is a block of its own. Where that
+    fills less than half of a smaller room, so is each line of a block that exceeds the room.
     """
-    left = tokens - count_tokens(document.title)
-    blocks = list_blocks(document, left if tokens >= LONG_TOKENS else LONG_TOKENS)
-    if not blocks or not len(document.segments):
-        return []
+    room = tokens - count_tokens(document.title)
     placed = PlacedSegments(document)
-    held = [placed.find_overlapping(block.start, block.end) for block in blocks]
-    rows = np.array([cosines[:, own].max(axis=1, initial=-1.0) for own in held]).T
-    places = np.argsort(np.argsort(-rows, axis=1, kind="stable"), axis=1).min(axis=0)
-    chosen = set[int]()
-    for place in sorted(range(len(blocks)), key=lambda n: (places[n], -rows[:, n].max(), n)):
-        cost = _count_block(document.text, blocks[place])
-        if cost <= left:
-            chosen.add(place)
-            left -= cost
+    for most in (room if tokens >= LONG_TOKENS else LONG_TOKENS, room):
+        blocks = list_blocks(document, most)
+        if not blocks or not len(document.segments):
+            return []
+        held = [placed.find_overlapping(block.start, block.end) for block in blocks]
+        rows = np.array([cosines[:, own].max(axis=1, initial=-1.0) for own in held]).T
+        places = np.argsort(np.argsort(-rows, axis=1, kind="stable"), axis=1).min(axis=0)
+        chosen, left = set[int](), room
+        for place in sorted(range(len(blocks)), key=lambda n: (places[n], -rows[:, n].max(), n)):
+            cost = _count_block(document.text, blocks[place])
+            if cost <= left:
+                chosen.add(place)
+                left -= cost
+        if 2 * left <= room:
+            break
     found: list[Stretch] = []
     for place in sorted(chosen):
         block = blocks[place]

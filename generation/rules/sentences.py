@@ -242,7 +242,8 @@ def _read_through(document: Document) -> Iterator[Span]:
         if explains_entry(read_sentence(document, span)):
             yield span
     listed_ends = [end for _, end in listed]
-    headings = {re.sub(r"^\d+[.)]", "", heading).strip() for heading in document.headings.split("\n")}
+    listed_headings = map(str.strip, document.headings.split("\n"))
+    headings = {one for heading in listed_headings for one in (heading, heading.lstrip("0123456789.) \t"))}
     stretch: list[Span] = []
     for start, end in split_sentences(document.text):
         line, line_end, rest = document.text[start:end].partition("\n")

@@ -316,6 +316,9 @@ def test_headings_are_no_sentences() -> None:
     [
         ("Honey in the comb", "Honey is made from the nectar of flowers."),
         ("3. Honey", "Honey is made from the nectar of flowers."),
+        ("3.2 Honey in the comb", "Honey is made from the nectar of flowers."),
+        ("3.2. Honey", "Honey is made from the nectar of flowers."),
+        ("3) Honey", "Honey is made from the nectar of flowers."),
     ],
 )
 def test_a_heading_on_the_line_before_is_no_part_of_a_sentence(heading: str, after: str) -> None:

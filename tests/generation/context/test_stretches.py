@@ -49,7 +49,7 @@ def test_stretches_are_disjoint_in_order_and_fit(text: str, tokens: int, queries
     found = choose_stretches(document, cosines, tokens)
     borders = [place for one in found for place in (one.start, one.end)]
     assert borders == sorted(borders)
-    blocks = list_blocks(document, LONG_TOKENS)
+    blocks = [*list_blocks(document, LONG_TOKENS), *list_blocks(document, tokens - count_tokens("Title"))]
     assert {one.start for one in found} <= {one.start for one in blocks}
     assert {one.end for one in found} <= {one.end for one in blocks}
     assert sum(count_tokens(text[one.start : one.end]) for one in found) <= tokens
@@ -63,6 +63,16 @@ def test_a_block_that_is_too_long_is_shown_by_its_best_lines() -> None:
     found = choose_stretches(document, cosines, LONG_TOKENS)
     assert lines[-1] in document.text[found[-1].start : found[-1].end]
     assert sum(count_tokens(document.text[one.start : one.end]) for one in found) > LONG_TOKENS / 2
+
+
+@pytest.mark.parametrize("best", [0, 5, -1])
+def test_a_room_too_small_for_the_best_block_shows_its_lines(best: int) -> None:
+    lines = "\n".join(f"Line {n} tells of bees, of their hives and of honey." for n in range(40))
+    document = cut_segments(Document("d", f"Menu\n\n{lines}\n\nWrite to us."))
+    cosines = np.zeros((2, len(document.segments)), np.float32)
+    cosines[:, best] = 1
+    found = choose_stretches(document, cosines, 200)
+    assert sum(count_tokens(document.text[one.start : one.end]) for one in found) > 100
 
 
 PLACES = st.tuples(st.integers(0, 20), st.integers(0, 8))
