@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Literal
+from unicodedata import normalize
 
 from keystone.generation.context.topic import Sources
 from keystone.generation.types import Understanding
@@ -132,8 +133,10 @@ def extract_topic(narrative: str, frequencies: Frequencies = lambda words: [1] *
 
     A word weighs its idf among the corpus's `documents` times the square of its count in the narrative. A phrase
     weighs the sum of its words, divided by the square root of their number. Ties go to the earlier phrase. If the
-    narrative has no content word, the phrase is empty. By default, nothing is known of the corpus.
+    narrative has no content word, the phrase is empty. Accents are composed (NFC). By default, nothing is known of the
+    corpus.
     """
+    narrative = normalize("NFC", narrative)
     counts = Counter(find_content_words(narrative))
     weights = {
         word: counts[word] ** 2 * math.log((documents + 1) / (frequency + 0.5)) if frequency else 0.0
