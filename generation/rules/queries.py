@@ -17,7 +17,7 @@ from unicodedata import normalize
 from keystone.generation.context.topic import Sources
 from keystone.generation.types import Understanding
 from keystone.indexing.corpora.segments import split_sentences
-from keystone.indexing.words import STOP_WORDS, find_content_words, find_stems, find_words
+from keystone.indexing.words import STOP_WORDS, WORD, find_content_words, find_stems, find_words
 from keystone.retrieval.backends import open_sparse
 from keystone.retrieval.types import Query, Topic
 
@@ -154,16 +154,15 @@ def extract_topic(narrative: str, frequencies: Frequencies = lambda words: [1] *
 
 
 def _find_content_runs(text: str) -> list[list[str]]:
-    runs: list[list[str]] = []
-    for piece in re.split(r"[^\w\s'\u2019-]+", text):
-        run: list[str] = []
-        for word in find_words(piece):
-            if word.lower() in STOP_WORDS or len(word) < 2:
-                runs.append(run)
-                run = []
-            else:
-                run.append(word)
-        runs.append(run)
+    runs, end = [list[str]()], 0
+    for found in WORD.finditer(text):
+        word = found[0]
+        is_empty = word.lower() in STOP_WORDS or len(word) < 2
+        if is_empty or re.search(r"[^\w\s'\u2019-]", text[end : found.start()]):
+            runs.append([])
+        if not is_empty:
+            runs[-1].append(word)
+        end = found.end()
     return [run for run in runs if run]
 
 
