@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 import orjson
@@ -32,12 +33,17 @@ LONGEST_OPTION_CHARACTERS = 200
 """How many characters of an override a message shows."""
 
 
-def read_config(path: Path | None, overrides: list[str] | None = None, preset: str | None = None) -> RunConfig:
+def read_config(
+    path: Path | None,
+    overrides: list[str] | None = None,
+    preset: str | None = None,
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> RunConfig:
     """Read the run that a preset, a YAML file and `key.key=value` overrides (values in YAML) describe.
 
     A folder stands for the one YAML file in it, as a run directory does. The file's values are laid over the preset's,
-    and the overrides over both. A file may name the preset itself, by the key `preset`. `UserError` names every key
-    that is unknown or has an impossible value, and the file or the override that holds it.
+    and the overrides over both; `defaults` lie below all. A file may name the preset itself, by the key `preset`.
+    `UserError` names every key that is unknown or has an impossible value, and the file or the override that holds it.
     """
     values: dict[str, Any] = {}
     if preset is not None and preset not in PRESETS:
@@ -49,7 +55,7 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
         if "preset" in values:
             raise UserError(f"{path}: preset: found with --preset {preset}, expected one of them")
         values["preset"] = preset
-    values = _lay_over_preset(values, str(path))
+    values = {**defaults, **_lay_over_preset(values, str(path))}
     layers = [("", deepcopy(values))]
     for override in overrides or []:
         lay_over(values, override)
@@ -96,11 +102,11 @@ def make_config(
         if (key := override.partition("=")[0]) in ("index", "topics"):
             raise UserError(f"--set {shorten_option(override)}: {key} is no setting of this command; see its --help")
     topics = STDIN if topics == Path("-") else topics
-    if index is None:
-        index = (_read_yaml(_find_file(config)) if config else {}).get("index", "index")
-    fixed = [f"topics={orjson.dumps(str(topics)).decode()}", f"index={orjson.dumps(str(index)).decode()}"]
+    named = {"topics": topics, "index": index}
+    fixed = [f"{key}={orjson.dumps(str(path)).decode()}" for key, path in named.items() if path is not None]
     unnamed = config is None and preset is None
-    return read_config(config, [f"run_id={DEFAULT_RUN_ID}"] * unnamed + overrides + fixed, preset)
+    own = [f"run_id={DEFAULT_RUN_ID}"] * unnamed + overrides + fixed
+    return read_config(config, own, preset, {"index": "index"})
 
 
 def _blame_overrides(found: Mapping[str, str], layers: Sequence[Layer], whole: dict[str, Any]) -> dict[str, str]:
