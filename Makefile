@@ -51,7 +51,7 @@ demo: $(READY) ## index real documents, make four runs, validate and score them,
 # hangs outside of Python, that test alone fails. If tests fail beside others, they run once more, alone. Both are shown.
 test: lint $(TESTED_WITH) ## run lint, types and all tests, with real servers and a real browser
 	$(BIN)/pytest -n 4 -m "not nightly" --no-loadscope-reorder --durations 40 --maxfail 20 || \
-		{ test $$? -eq 1 && echo "The tests that failed beside others run once more, alone:" && $(BIN)/pytest --last-failed --last-failed-no-failures none; }
+		{ test $$? -eq 1 && echo "The tests that failed beside others run once more, alone:" && $(BIN)/pytest -m "not nightly" --last-failed --last-failed-no-failures none; }
 
 nightly: lint $(TESTED_WITH) $(PLAID)/.ready ## run all tests, also those that repeat at length, with 10,000 damaged inputs each
 	KEYSTONE_FUZZ=10000 $(BIN)/pytest -n 4 --no-loadscope-reorder --durations 40

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
+import uvloop
 
 from benchmarks.table import Row, compare_costs
 from benchmarks.texts import draw_questions, read_passages
@@ -61,7 +62,7 @@ def rows() -> list[Row]:
         with keystone_server(index.folder, folder) as ours, pyserini_server(indexes) as peer:
             servers = {"ours": ours.port, "peer": int(peer.rpartition(":")[2])}
             turns = [
-                {side: asyncio.run(_measure(port, bodies)) for side, port in servers.items()}
+                {side: uvloop.run(_measure(port, bodies)) for side, port in servers.items()}
                 for _ in range(WARM_TURNS + REPEATS)
             ]
     return list(_compare(turns[WARM_TURNS:]))

@@ -3,8 +3,9 @@
 To add a kind, write its file after the class `keystone.retrieval.system.System`, and add it to `KINDS`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -57,31 +58,40 @@ def search_all(
     no vectors of all documents, the documents are those that `candidates` finds. `UserError` as from the systems.
     """
     known: list[tuple[System, Rankings]] = []  # a setting may be a list, so that a system has no hash
+    search = partial(_search_one, opened=opened, queries=queries)
 
     def find_base(system: System) -> System | None:
         if system.base is not None:
             return systems[system.base]
         return candidates if system.needs_candidates(opened.index) else None
 
-    def rank(system: System) -> Rankings:
-        for other, rankings in known:
-            if other == system:
-                return rankings
-        base = find_base(system)
-        within = None if base is None else np.unique(rank(base).docs)
-        known.append((system, found := _search_one(system, opened, queries, within)))
-        return found
-
     def rank_in_turn(lane: str) -> dict[str, Rankings]:
-        return {name: rank(system) for name, system in systems.items() if system.lane == lane}
+        own = {name: system for name, system in systems.items() if system.lane == lane}
+        return {name: _rank(system, find_base, search, known) for name, system in own.items()}
 
     for base in map(find_base, systems.values()):
         if base is not None:
-            rank(base)
+            _rank(base, find_base, search, known)
     lanes = dict.fromkeys(system.lane for system in systems.values())
     with ThreadPoolExecutor(len(lanes) or 1) as pool:
         found = {name: rankings for own in pool.map(rank_in_turn, lanes) for name, rankings in own.items()}
     return {name: found[name] for name in systems}
+
+
+def _rank(
+    system: System,
+    find_base: Callable[[System], System | None],
+    search: Callable[..., Rankings],
+    known: list[tuple[System, Rankings]],
+) -> Rankings:
+    """The rankings by one system, after those of its base. Each system searches once: its rankings are then `known`."""
+    for other, rankings in known:
+        if other == system:
+            return rankings
+    base = find_base(system)
+    within = None if base is None else np.unique(_rank(base, find_base, search, known).docs)
+    known.append((system, found := search(system, within=within)))
+    return found
 
 
 def _search_one(system: System, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:

@@ -49,15 +49,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileSch
 
 
 @pytest.fixture(scope="session")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """The small corpus, really indexed: store, Lucene, FAISS. Each process has its own copy of one index."""
+def unused_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the small corpus, really indexed: store, Lucene, FAISS. It is for copies: no test opens it."""
 
     def make(folder: Path) -> None:
         build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", BuildSettings(threads=2))
 
-    made = make_once(tmp_path_factory, "small-index", make)
-    folder = tmp_path_factory.mktemp("small")
-    return open_index(Path(shutil.copytree(made, folder, dirs_exist_ok=True)) / "index")
+    return make_once(tmp_path_factory, "small-index", make) / "index"
+
+
+@pytest.fixture(scope="session")
+def index(unused_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """The small corpus, indexed: a copy for all tests of this process, whose searches may add files to it."""
+    return open_index(Path(shutil.copytree(unused_index, tmp_path_factory.mktemp("small") / "index")))
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
 """BM25 and dense search on a real Lucene and a real FAISS index."""
 
+import gc
 import json
 import math
 import re
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -154,6 +156,18 @@ def test_only_one_thread_of_python_calls_java(index: Index, monkeypatch: pytest.
     monkeypatch.setattr(threading.Thread, "start", lambda thread: pytest.fail(f"{thread} was started"))
     found = searcher.search(texts, texts, 5, threads=4)
     assert found.docs.tolist() == expected.docs.tolist()
+
+
+def test_a_search_keeps_no_file_of_its_index_open(index: Index) -> None:
+    store = open_store(index)
+    held = weakref.ref(store)
+    gc.disable()
+    try:
+        search_all(index, store, [query("ash")], depth=1)
+        del store
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_dense_search_of_an_index_without_embeddings_is_an_error(tmp_path: Path) -> None:

@@ -46,11 +46,11 @@ def used(folder: Path) -> list[object]:
 @pytest.mark.parametrize("unused", ["lucene", "postings"])
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_file_of_an_index_is_a_message(
-    index: Index, tmp_path: Path, damage: Callable[[bytes], bytes], unused: str
+    unused_index: Path, tmp_path: Path, damage: Callable[[bytes], bytes], unused: str
 ) -> None:
     """Lucene's files are not read if there are postings."""
     whole = tmp_path / "whole"
-    shutil.copytree(index.folder, whole)
+    shutil.copytree(unused_index, whole)
     shutil.rmtree(whole / unused)
     wanted = used(whole)
     files = [path.relative_to(whole) for path in sorted(whole.rglob("*")) if path.is_file() and path.stat().st_size]

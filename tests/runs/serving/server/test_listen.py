@@ -135,6 +135,28 @@ def test_a_client_that_reads_slowly_gets_its_whole_reply(monkeypatch: pytest.Mon
     serve(client)
 
 
+def test_a_head_waits_for_no_body_that_takes_long() -> None:
+    taken = asyncio.Event()
+
+    async def answer_after_the_head(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await answer_slowly(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await taken.wait()
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async def client(port: int, _server: Any) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK\r\n")
+        taken.set()
+        assert await reader.read() == b"ok"
+        writer.close()
+
+    serve(client, answer_after_the_head)
+
+
 def test_requests_that_a_client_sends_ahead_are_read_as_they_are_answered() -> None:
     async def client(port: int, server: Any) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
