@@ -14,11 +14,11 @@ from keystone.generation.readers.loop import Allowance
 from keystone.generation.readers.settings import DiscoRagSettings
 from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import Reply, Request
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.structures.discourse import discourse_tree
 from keystone.indexing.structures.sections import section_tree
 from keystone.indexing.structures.tree import leaves
 from keystone.indexing.types import Document
-from keystone.indexing.vectors.types import Vectors
 
 AGENTS, LATENCY_S, REPEATS = 8, 0.2, 3
 PARAGRAPHS, DIMENSION = 300, 384

@@ -22,8 +22,8 @@ from benchmarks.table import Row, compare_costs
 from benchmarks.texts import read_passages
 from keystone.fusion.blocks import make_blocks
 from keystone.generation.context.topic import TopicContext
+from keystone.generation.llm.ask import ask_all, run_together
 from keystone.generation.llm.client import open_model
-from keystone.generation.llm.model import ask_all, run_together
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.rerank.open import Candidates, Means, open_reranker
 from keystone.generation.rerank.settings import RerankSettings

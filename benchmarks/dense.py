@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from benchmarks.table import Row, compare_costs, take_turns
 from benchmarks.texts import read_passages
+from keystone.indexing.embedder import round_to_grid
+from keystone.indexing.encoders.dense import open_encoder
 from keystone.indexing.types import LOCAL_INT8, MINILM, Embedding
-from keystone.indexing.vectors.encoder import open_encoder
 from keystone.indexing.vectors.faiss_index import import_faiss
-from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.faiss_search import search_dense
 
 VECTORS, DIMENSION, QUERIES, DEPTH = 200_000, 384, 500, 1000

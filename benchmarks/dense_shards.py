@@ -12,6 +12,7 @@ from threading import Event, Thread
 import numpy as np
 
 from benchmarks.table import Row, compare_costs, take_turns
+from keystone.indexing.embedder import Vectors, round_to_grid
 from keystone.indexing.index import shard_files
 from keystone.indexing.vectors.faiss_index import (
     build_dense,
@@ -21,7 +22,6 @@ from keystone.indexing.vectors.faiss_index import (
     load_dense_shards,
 )
 from keystone.indexing.vectors.shards import SHARD_DOCUMENTS, Shards
-from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.retrieval.faiss_search import search_dense
 
 FILES, DIMENSION, QUERIES, DEPTH, PARTS = 24, 384, 200, 1000, 8

@@ -17,9 +17,9 @@ from benchmarks.dense import BATCH_TEXTS
 from benchmarks.table import Row, take_turns
 from benchmarks.texts import draw_questions, read_passages
 from keystone.indexing.encoders.checkpoint import read_checkpoint
+from keystone.indexing.encoders.dense import Encoder
 from keystone.indexing.encoders.pairs import open_pair_scorer
 from keystone.indexing.io.published import MINILM, find_published
-from keystone.indexing.vectors.encoder import Encoder
 from tests.support.models.jars import write_bge_weights
 
 THREADS = os.cpu_count() or 1

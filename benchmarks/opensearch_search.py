@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from benchmarks.table import Row, compare_costs, take_turns
 from benchmarks.texts import draw_questions, read_passages
 from keystone.fusion.fuse import fuse_systems
+from keystone.indexing.embedder import Vectors, round_to_grid
 from keystone.indexing.index import Index
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.write import build_lucene
@@ -30,7 +31,6 @@ from keystone.indexing.opensearch.load import Upload, load
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document, Embedding
 from keystone.indexing.vectors.shards import SHARD_DOCUMENTS, Shards
-from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.retrieval.lucene.search import LuceneSearcher
 from keystone.retrieval.opensearch.dense import QUERY_SCALE, OpenSearchDense
 from keystone.retrieval.opensearch.sparse import OpenSearchSparse

@@ -19,8 +19,9 @@ import orjson
 from benchmarks.readers import AskedStory, open_sources, read_questions
 from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import Sources, read_context
+from keystone.generation.llm.ask import run_together
 from keystone.generation.llm.client import open_model
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.model import Model
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
 from keystone.generation.readers.settings import READERS

@@ -18,8 +18,8 @@ from benchmarks.growth import measure, read_collections
 from benchmarks.table import Row
 from benchmarks.texts import PASSAGE_WORDS, draw_questions, read_passages
 from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.encoders.dense import open_encoder
 from keystone.indexing.types import MINILM, Document
-from keystone.indexing.vectors.encoder import open_encoder
 from keystone.indexing.vectors.faiss_index import import_faiss
 
 SIZES_RECORDS = (10_000, 30_000, 100_000)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.fusion.fuse import fuse_reciprocal_ranks
-from keystone.indexing.vectors.types import Vectors
+from keystone.indexing.embedder import Vectors
 
 
 def find_closest_segments(texts: Vectors, segments: Vectors) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

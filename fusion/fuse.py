@@ -3,7 +3,7 @@
 Keystone-Docs RAG fuses by reciprocal ranks (Cormack, Clarke and Buettcher, SIGIR 2009) in two stages. Stage 1 (section
 2.3.1) fuses the systems of one query. Stage 2 (sections 2.3.2 and 2.4) fuses the queries of one narrative, which
 `group_queries_by_topic` groups. Both sum weight / (k + rank) over rankings. Ranks begin at 1, and an absent document
-adds 0. `runs/pipeline/ranking/fuse.py` performs both by the settings of a run.
+adds 0. `runs/pipeline/ranking/fuse_narratives.py` performs both by the settings of a run.
 """
 
 import sys

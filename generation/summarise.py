@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from functools import partial
 
 from keystone.generation.context.texts import clip, count_tokens, delimit
-from keystone.generation.llm.model import Model, ask
+from keystone.generation.llm.ask import ask
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import SUMMARISE
 from keystone.generation.replies import strip_thought
 from keystone.generation.types import Failure, Fallback, Reply, Request

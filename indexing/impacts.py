@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from keystone.indexing.embedder import Effort
 from keystone.indexing.encoders.checkpoint import read_checkpoint
 from keystone.indexing.encoders.sparse import SparseEncoder, Weighted, open_sparse_encoder, quantise
 from keystone.indexing.errors import UserError
@@ -23,7 +24,6 @@ from keystone.indexing.io.writing import reserve_array
 from keystone.indexing.lucene.postings import frequency_type, open_postings, save_postings
 from keystone.indexing.vectors.passages import Offsets, Passages
 from keystone.indexing.vectors.shards import Texts, foretell
-from keystone.indexing.vectors.types import Effort
 
 SHARD_TEXTS = 4_096
 """The texts that are encoded before their impacts are on disk."""

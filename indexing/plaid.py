@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from keystone.indexing.embedder import Effort
 from keystone.indexing.encoders.checkpoint import read_checkpoint, refuse
 from keystone.indexing.encoders.late import LateEncoder, Matrix, find_prompts, is_late, name_lengths, open_late_encoder
 from keystone.indexing.errors import MissingPackage, UserError
@@ -20,7 +21,6 @@ from keystone.indexing.io.staged import stage
 from keystone.indexing.io.system import allow_open_files
 from keystone.indexing.types import Tick, chunks
 from keystone.indexing.vectors.shards import Texts, foretell
-from keystone.indexing.vectors.types import Effort
 
 SHARD_TEXTS = 1_024
 """The texts that are encoded before their vectors are on disk, float16[tokens, dimension] of all of them."""

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, of_one_index
 from keystone.indexing.types import Store, Tick
-from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.types import BEST_PASSAGE, BM25, Bm25, PassageScore, Queries, Rankings
 
 

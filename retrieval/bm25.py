@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from keystone.indexing.embedder import GRID_STEP, Vectors
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.settings import NoneNamed, leave_out
-from keystone.indexing.vectors.types import GRID_STEP, Vectors
 from keystone.indexing.words import list_stems
 from keystone.retrieval.backends import BACKENDS, Sparse, open_sparse, renew_rows
 from keystone.retrieval.languages import fuse_languages

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from keystone.indexing.embedder import Effort, Vectors
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.settings import leave_out
 from keystone.indexing.types import Embedding, Tick
-from keystone.indexing.vectors.types import Effort, Vectors
 from keystone.retrieval.backends import open_dense
 from keystone.retrieval.system import OpenIndex, Rows, System
 from keystone.retrieval.types import PassageScore, Query, Rankings
@@ -99,8 +99,8 @@ class DenseSystem(System):
 
     def _embed(self, embedding: Embedding, queries: Sequence[Query], threads: int, tick: Tick) -> Vectors:
         """Embed what the system reads of each query: float32[queries, dimension]."""
+        from keystone.indexing.embedder import round_to_grid
         from keystone.indexing.vectors.embed import embed_queries
-        from keystone.indexing.vectors.types import round_to_grid
 
         own = [query.dense_text for query in queries]
         if self.reads == "query":

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.index import Index
 from keystone.indexing.vectors.faiss_index import (
     bind_search,
@@ -26,7 +27,6 @@ from keystone.indexing.vectors.faiss_index import (
     search_shards,
 )
 from keystone.indexing.vectors.passages import Offsets, PassageIndex, open_passages
-from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.backends import Dense
 from keystone.retrieval.ties import SPARE_HITS
 from keystone.retrieval.types import PassageScore, Rankings, offsets_of, ranked

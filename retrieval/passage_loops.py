@@ -11,9 +11,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.vectors.faiss_index import bind_products
 from keystone.indexing.vectors.passages import Offsets, PassageIndex
-from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.types import PassageScore
 
 BLOCK_PASSAGES = 1_024

@@ -30,7 +30,8 @@ from keystone.generation.answers.sentences import (
     tidy,
 )
 from keystone.generation.context.texts import neutralise
-from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.llm.ask import ask_all
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import HELD_DRAFTS, note_drafts, read_parts
 from keystone.generation.types import (

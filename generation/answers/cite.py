@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 from keystone.fusion.closest import find_closest_segments
 from keystone.generation.answers.sentences import Passage, list_sentences, read_citations, read_place, show_passages
 from keystone.generation.context.topic import TopicContext
-from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.llm.ask import ask_all
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_parts
 from keystone.generation.rules.support import tells_gap
 from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import MOST_CITATIONS, Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.corpora.languages import differ_in_language
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.languages import LANGUAGES
 from keystone.indexing.types import Document, Span
-from keystone.indexing.vectors.types import Vectors
 
 LEAST_CITED_COSINE = 0.1
 """The least cosine of a sentence and the closest segment of a document that it cites.

@@ -38,14 +38,15 @@ from keystone.generation.answers.sentences import (
     tidy,
 )
 from keystone.generation.context.texts import neutralise
-from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.llm.ask import ask_all
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_parts
 from keystone.generation.rules.sentences import SAME_COSINE
 from keystone.generation.types import MOST_CITATIONS, Answer, Citation, Failure, Fallback, Reply, Request, Sentence
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document, Segment, Span
-from keystone.indexing.vectors.types import Vectors
 from keystone.indexing.words import find_stems
 
 MOST_CLAIMS = 6

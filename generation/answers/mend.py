@@ -16,7 +16,8 @@ from keystone.generation.answers.sentences import (
     read_place,
     read_text,
 )
-from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.llm.ask import ask_all
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_parts
 from keystone.generation.rules.words import find_names, find_numbers, find_terms, find_word_forms

@@ -24,7 +24,8 @@ from keystone.generation.answers.sentences import (
     read_text,
 )
 from keystone.generation.context.texts import clip, delimit, neutralise, share_window
-from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.llm.ask import ask_all
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_parts
 from keystone.generation.rules.support import denies_sources, find_added, rate_support, says_nothing, tells_gap
@@ -43,8 +44,8 @@ from keystone.generation.types import (
     SupportCheck,
 )
 from keystone.indexing.corpora.languages import differ_in_language
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import Unusable
-from keystone.indexing.vectors.types import Vectors
 
 SupportMethod = Literal["none", "rules", "model"]
 """Who checks each sentence against its segments: nobody, rules, or the model."""

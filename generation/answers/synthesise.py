@@ -30,14 +30,15 @@ from keystone.generation.answers.sentences import (
     read_rewritten,
 )
 from keystone.generation.context.texts import delimit
-from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.llm.ask import ask_all
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_list
 from keystone.generation.rules.sentences import SAME_COSINE, compute_utilities
 from keystone.generation.rules.words import find_numbers, find_terms
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import Unusable
-from keystone.indexing.vectors.types import Vectors
 
 REPEAT_COSINE = 0.8
 """The least cosine of two sentences that say the same in words that they share."""

@@ -19,6 +19,7 @@ from keystone.fusion.closest import choose_closest_segments
 from keystone.generation.context.texts import clip, convert_weight, count_tokens, weigh_prefixes
 from keystone.generation.types import Evidence
 from keystone.indexing.corpora.languages import guess_language
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.index import Index
 from keystone.indexing.structures.markup import detect_format
 from keystone.indexing.structures.sections import section_tree
@@ -26,7 +27,6 @@ from keystone.indexing.structures.tree import ancestors
 from keystone.indexing.types import Document, Embedding, Span, Store
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.of_segments import segment_vectors, sentence_vectors
-from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.types import Query
 
 

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Literal, TypeVar, get_args
 
 from keystone.generation.context.texts import clip, delimit, neutralise, share_window
-from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.llm.ask import ask_all
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import evaluation as prompts
 from keystone.generation.replies import read_parts, read_strings
 from keystone.generation.rules.support import rate_support

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Literal, TypeVar, get_args
 
 from keystone.generation.context.texts import delimit, neutralise
-from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.llm.ask import ask_all
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import evaluation as prompts
 from keystone.generation.prompts.evaluation import Choice
 from keystone.generation.replies import read_part, strip_thought

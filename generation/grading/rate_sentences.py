@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from keystone.generation.context.texts import clip, delimit, neutralise, share_window
-from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.llm.ask import ask_all
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import evaluation as prompts
 from keystone.generation.prompts.evaluation import RATE_CITATION, Rating
 from keystone.generation.prompts.grading import GROUND, Judged, Verdict

@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any, Literal
 
 from keystone.generation.context.texts import delimit, neutralise
-from keystone.generation.llm.model import Model, ask, run_together
+from keystone.generation.llm.ask import ask, run_together
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import grading as prompts
 from keystone.generation.replies import find_objects, locate_reply, strip_thought
 from keystone.generation.types import Failure, Reply, Request

@@ -6,7 +6,8 @@ from functools import partial
 
 from keystone.generation.answers.sentences import read_line, tidy
 from keystone.generation.context.texts import delimit
-from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.llm.ask import ask_all
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import queries as prompts
 from keystone.generation.queries.compose import is_narrative_query
 from keystone.generation.replies import read_strings

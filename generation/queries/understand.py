@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any, get_args
 
 from keystone.generation.answers.sentences import tidy
-from keystone.generation.llm.model import Model, ask_all
+from keystone.generation.llm.ask import ask_all
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import queries as prompts
 from keystone.generation.replies import check, read_json, read_string, read_strings
 from keystone.generation.rules.queries import INTERROGATIVES, extract_topic

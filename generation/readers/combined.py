@@ -18,7 +18,8 @@ from keystone.fusion.fuse import fuse_reciprocal_ranks
 from keystone.generation.answers.sentences import read_place
 from keystone.generation.context.texts import delimit, neutralise
 from keystone.generation.context.topic import merge_spans
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts.readers import CHECK_COVERAGE, Coverage
 from keystone.generation.readers.loop import Allowance, ask_within
 from keystone.generation.readers.reader import Hits, Task, Tools, open_reader

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
 from keystone.generation.context.texts import count_tokens
-from keystone.generation.llm.model import Model, request_repair, tell_outcome
+from keystone.generation.llm.ask import request_repair
+from keystone.generation.llm.model import Model, tell_outcome
 from keystone.generation.types import Failure, Reply, Request, Step, Stop
 from keystone.indexing.errors import Unusable, printable
 

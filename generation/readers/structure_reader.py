@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.generation.context.topic import TopicContext, embed_spans
-from keystone.generation.llm.model import run_together
+from keystone.generation.llm.ask import run_together
 from keystone.generation.readers.reader import Hits, Task, Tools
 from keystone.generation.readers.write import cut_to_tokens, write_answer
 from keystone.generation.rules.sentences import read_sentence

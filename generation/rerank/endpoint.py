@@ -22,7 +22,7 @@ from typing import Any
 
 import orjson
 
-from keystone.generation.llm.model import run_together
+from keystone.generation.llm.ask import run_together
 from keystone.generation.rerank.open import Candidates, Means, Rerank, Reranked, list_passages
 from keystone.generation.rerank.settings import RerankEndpoint, RerankSettings
 from keystone.indexing.errors import Refused, UserError

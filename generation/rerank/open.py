@@ -18,7 +18,8 @@ import numpy as np
 from keystone.fusion.blocks import list_windows, make_blocks, merge_blocks
 from keystone.generation.context.texts import clip, delimit, neutralise, share_window
 from keystone.generation.context.topic import TopicContext, choose_best_spans, join_spans
-from keystone.generation.llm.model import Model, ask
+from keystone.generation.llm.ask import ask
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts.grading import RANK, allow_number_tokens, make_rank_schema
 from keystone.generation.replies import HELD_DRAFTS, note_drafts, read_list
 from keystone.generation.rerank.settings import RerankSettings

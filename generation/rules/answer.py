@@ -27,9 +27,9 @@ from keystone.generation.rules.sentences import (
 )
 from keystone.generation.rules.support import find_added
 from keystone.generation.types import MOST_CITATIONS, Answer, Evidence, Sentence
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.types import Document, Span
 from keystone.indexing.vectors.embed import embed_queries
-from keystone.indexing.vectors.types import Vectors
 from keystone.indexing.words import find_stems
 from keystone.retrieval.types import Query
 

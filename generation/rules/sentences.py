@@ -17,10 +17,10 @@ from keystone.generation.rules.queries import split_into_questions
 from keystone.generation.rules.stands_alone import can_be_read, continues, explains_entry, find_name, lacks_subject
 from keystone.generation.rules.words import make_weigher
 from keystone.indexing.corpora.segments import split_sentences
+from keystone.indexing.embedder import Vectors, round_to_grid
 from keystone.indexing.types import Document, Span
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.of_segments import sentence_vectors
-from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.indexing.words import find_stems
 from keystone.retrieval.types import Query
 

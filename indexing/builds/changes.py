@@ -32,6 +32,7 @@ from keystone.indexing.builds.index import (
 )
 from keystone.indexing.builds.settings import BuildSettings, Engine, check_set_names, open_engine
 from keystone.indexing.corpora.corpus import Read, read_corpus
+from keystone.indexing.embedder import CHUNK_TEXTS, Effort, Foretell
 from keystone.indexing.errors import BadRecord, Report, UserError
 from keystone.indexing.index import FORMAT, Index, open_index
 from keystone.indexing.io.json_values import digest
@@ -41,7 +42,6 @@ from keystone.indexing.io.staged import partial_folder, recover, write_descripti
 from keystone.indexing.io.writing import link_whole, lock_folder, write_whole
 from keystone.indexing.store import DocumentStore, repeated_error, to_record
 from keystone.indexing.types import Document, Progress, Store, chunks, silent
-from keystone.indexing.vectors.types import CHUNK_TEXTS, Effort, Foretell
 
 CHANGED = "changed.jsonl"
 """The documents that are added, or that replace others, as the store holds them."""

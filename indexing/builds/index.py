@@ -20,6 +20,7 @@ from keystone.indexing.builds.settings import DEFAULTS, BuildSettings, check_set
 from keystone.indexing.corpora.corpus import ALL, MAIN, guess_format, make_corpus_key, read_corpus
 from keystone.indexing.corpora.languages import guess_language
 from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_windows
+from keystone.indexing.embedder import Effort, Foretell
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.index import FORMAT, SMALLEST, Index, VectorSet, open_index
 from keystone.indexing.io.json_values import digest
@@ -29,7 +30,6 @@ from keystone.indexing.io.writing import HALF_WRITTEN, unicode_name
 from keystone.indexing.languages import DEFAULT_LANGUAGE, PIECES_PREFIX, find_code, has_languages, list_codes
 from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import WORDS, Document, Embedding, Progress, silent
-from keystone.indexing.vectors.types import Effort, Foretell
 
 if TYPE_CHECKING:
     from keystone.indexing.impacts import OlderImpacts, RowImpacts

@@ -41,6 +41,7 @@ from keystone.indexing.builds.index import (
 )
 from keystone.indexing.builds.settings import DEFAULTS, BuildSettings, Kind
 from keystone.indexing.corpora.corpus import make_corpus_key
+from keystone.indexing.embedder import Effort
 from keystone.indexing.errors import Report, Unneeded, UserError, stop
 from keystone.indexing.index import FORMAT, SMALLEST, Index, Recall, VectorSet, open_index
 from keystone.indexing.io.json_values import digest
@@ -52,7 +53,6 @@ from keystone.indexing.lucene.changed_postings import update_postings
 from keystone.indexing.lucene.postings import open_postings
 from keystone.indexing.store import DocumentStore, update_store
 from keystone.indexing.types import Progress, silent
-from keystone.indexing.vectors.types import Effort
 
 if TYPE_CHECKING:
     from keystone.indexing.vectors.shards import Embed, Shards, Texts

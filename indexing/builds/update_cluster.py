@@ -20,6 +20,7 @@ from keystone.indexing.builds.changes import (
 )
 from keystone.indexing.builds.index import describe_device, encode_impact_sets, show_segments, write_vectors
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.embedder import Effort
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import FORMAT, Index
 from keystone.indexing.io.staged import stage, write_description
@@ -33,7 +34,6 @@ from keystone.indexing.types import Document, Progress
 from keystone.indexing.vectors.passages import Passages
 from keystone.indexing.vectors.reuse import count_long
 from keystone.indexing.vectors.shards import Embed, Texts
-from keystone.indexing.vectors.types import Effort
 
 
 def fill_cluster(

@@ -3,7 +3,7 @@
 A document's `_id` is its row, and `_meta.keystone` is the content of `index.json`. A finished index accepts no writes.
 
 One field of a document holds the vectors of its passages, packed. Entries of vectors are whole steps of the grid
-(`keystone.indexing.vectors.types`), so each takes two bytes.
+(`keystone.indexing.embedder`), so each takes two bytes.
 """
 
 import re
@@ -18,6 +18,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from keystone.indexing.embedder import GRID_STEP, Vectors
 from keystone.indexing.errors import ClusterRefused, UserError
 from keystone.indexing.io.error_text import describe_error, show_value
 from keystone.indexing.io.retry import PATIENCE_S
@@ -25,7 +26,6 @@ from keystone.indexing.opensearch.analysis import CONTENTS, make_analysis, make_
 from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected
 from keystone.indexing.opensearch.requests import administer, ask
 from keystone.indexing.types import chunks
-from keystone.indexing.vectors.types import GRID_STEP, Vectors
 
 DOCID, ROW, DOCUMENT, VECTOR = "docid", "row", "document", "vector"
 """The fields: a document's id, its row, its record in a store, its embedding."""

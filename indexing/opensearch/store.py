@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import describe_error, show_value
@@ -24,7 +25,6 @@ from keystone.indexing.opensearch.search import (
 )
 from keystone.indexing.store import from_record
 from keystone.indexing.types import Document, Store, chunks, is_id
-from keystone.indexing.vectors.types import Vectors
 
 SEARCH_IDS = 4_096
 REQUEST_DOCUMENTS = 128

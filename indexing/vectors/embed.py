@@ -11,9 +11,9 @@ from zlib import crc32
 
 import numpy as np
 
+from keystone.indexing.embedder import Embedder, ReportCut, Vectors, round_to_grid
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import EMBEDDED, MINILM, VLLM, WORDS, Embedding, Tick
-from keystone.indexing.vectors.types import Embedder, ReportCut, Vectors, round_to_grid
 from keystone.indexing.words import list_stems
 
 MOST_KEPT_QUERIES = 4096
@@ -72,7 +72,7 @@ def load_model(embedding: Embedding) -> Embedder:
         return Endpoint(embedding.model, embedding.url, embedding.window, embedding.key_env)
     if embedding.key_env:
         raise UserError(f"embedding model: found {embedding.key_env!r} as the key of {embedding.model}, expected a URL")
-    from keystone.indexing.vectors.encoder import open_encoder
+    from keystone.indexing.encoders.dense import open_encoder
 
     return open_encoder(embedding)
 

@@ -21,6 +21,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from keystone.indexing.embedder import ReportCut, Vectors, round_to_grid
 from keystone.indexing.errors import Refused, TextRefused, UserError
 from keystone.indexing.io.error_text import name_members, show_value
 from keystone.indexing.io.http import HttpRequest
@@ -29,7 +30,6 @@ from keystone.indexing.io.keys import OPENAI_KEY, choose_key
 from keystone.indexing.io.retry import refuses_content
 from keystone.indexing.io.server import Asker
 from keystone.indexing.types import Tick, chunks
-from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
 BATCH_TEXTS = 32
 MOST_REQUESTS = 8

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import MissingPackage, UserError
 from keystone.indexing.index import shard_files
 from keystone.indexing.io.staged import stage
 from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import Progress, Tick, silent
 from keystone.indexing.vectors.shards import Shards
-from keystone.indexing.vectors.types import Vectors
 
 SEED = 1234
 SAMPLE_VECTORS = 65_536

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from keystone.indexing.embedder import ONE_THREAD, Effort, Vectors
 from keystone.indexing.errors import TextRefused, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.types import Document, Store
 from keystone.indexing.vectors.embed import embed_passages, load_embedder
 from keystone.indexing.vectors.of_segments import open_cache
-from keystone.indexing.vectors.types import ONE_THREAD, Effort, Vectors
 
 CHUNK_DOCUMENTS = 1_024
 """The documents whose texts are in memory at once."""

@@ -16,13 +16,13 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.index import Index
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.kept import Kept, hash_parts, open_kept
 from keystone.indexing.types import WORDS, Embedding, Progress, Store, chunks, silent
 from keystone.indexing.vectors.embed import embed_passages, load_embedder
 from keystone.indexing.vectors.passages import open_kept_passages
-from keystone.indexing.vectors.types import Vectors
 
 MakeVectors = Callable[[Sequence[int]], Iterable[Vectors]]
 """Makes the vectors of the groups with these numbers, in order."""

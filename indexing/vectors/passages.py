@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, of_one_index
 from keystone.indexing.io.writing import map_array, reserve_array
@@ -19,7 +20,6 @@ from keystone.indexing.store import DocumentStore
 from keystone.indexing.types import Document, Embedding, Progress, silent
 from keystone.indexing.vectors.embed import load_embedder
 from keystone.indexing.vectors.faiss_index import is_flat, load_dense, make_faiss_index, view_vectors
-from keystone.indexing.vectors.types import Vectors
 
 SAMPLE_DOCUMENTS = 1_000
 """The documents that decide whether an index is one of passages."""

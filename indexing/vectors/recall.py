@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keystone.indexing.embedder import ONE_THREAD, Effort, Vectors
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import SMALLEST, Recall, shard_files
 from keystone.indexing.io.staged import stage
@@ -39,7 +40,6 @@ from keystone.indexing.vectors.faiss_index import (
     train_index,
 )
 from keystone.indexing.vectors.shards import Shards
-from keystone.indexing.vectors.types import ONE_THREAD, Effort, Vectors
 
 DEPTHS = (10, 100)
 """The depths at which recall is measured. The first one counts: answers and measures read the first documents most."""

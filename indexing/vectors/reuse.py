@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from keystone.indexing.embedder import CHUNK_TEXTS, Vectors
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.store import DocumentStore
@@ -21,7 +22,6 @@ from keystone.indexing.vectors.embed import load_embedder
 from keystone.indexing.vectors.faiss_index import import_faiss, load_dense_shards
 from keystone.indexing.vectors.passages import Passages, load_offsets
 from keystone.indexing.vectors.shards import Shards, Texts
-from keystone.indexing.vectors.types import CHUNK_TEXTS, Vectors
 
 Rows = NDArray[np.int64]
 

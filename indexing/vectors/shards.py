@@ -16,12 +16,12 @@ import orjson
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
+from keystone.indexing.embedder import ONE_THREAD, Effort, Forecast, Vectors
 from keystone.indexing.errors import NotWritten, TextRefused, UserError
 from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import Document, Embedding, Tick, chunks
 from keystone.indexing.vectors.embed import embed_passages, load_embedder
-from keystone.indexing.vectors.types import ONE_THREAD, Effort, Forecast, Vectors
 
 SHARD_DOCUMENTS = 4_096
 """The documents of a shard. Their texts are in memory at once; if the process stops, their vectors are lost."""

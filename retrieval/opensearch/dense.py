@@ -2,7 +2,7 @@
 
 OpenSearch's score is 1 + p for an inner product p of at least 0, else 1 / (1 - p). A float32 holds fewer digits of
 that than of p alone. So Keystone multiplies queries by 2^23. Products of vectors on the grid
-(`keystone.indexing.vectors.types`) are multiples of 2^-24, so they become whole halves, and 1 + p is exact. Keystone
+(`keystone.indexing.embedder`) are multiples of 2^-24, so they become whole halves, and 1 + p is exact. Keystone
 rounds products below 0 to the grid again, which is exact down to about -0.35.
 
 For documents by their passages, a script of the cluster gives the scores of `keystone.retrieval.faiss_search`. It adds
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.opensearch.index import PASSAGES, VECTOR, count_steps
 from keystone.indexing.opensearch.search import open_cluster, read_dimension
-from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.backends import Dense
 from keystone.retrieval.opensearch.pages import HitReading, search_pages
 from keystone.retrieval.types import BEST_PASSAGE, PassageScore, Rankings

@@ -267,7 +267,7 @@ def _measure_indexing() -> tuple[float, str]:
 
 def _measure_embedding() -> tuple[float, str]:
     """Embed texts for a while; returns vectors a second and what they are."""
-    from keystone.indexing.vectors.encoder import open_encoder
+    from keystone.indexing.encoders.dense import open_encoder
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     texts, encoder = [TEXT] * BATCH_TEXTS * cores, open_encoder(MINILM)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from keystone.generation.grading.nuggets import VERDICTS, Verdict, create_criteria, grade_by_rules, grade_criteria
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts.evaluation import CriterionType
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import make_folder, write_json_lines

@@ -32,7 +32,7 @@ from keystone.runs.evaluation.tune import (
     take_from_folds,
 )
 from keystone.runs.pipeline.job import Job, open_job
-from keystone.runs.pipeline.ranking.fuse import (
+from keystone.runs.pipeline.ranking.fuse_narratives import (
     choose_first_stage,
     fuse_each_narrative,
     fuse_each_query,

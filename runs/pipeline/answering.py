@@ -15,7 +15,8 @@ from typing import IO, Any, TypeVar
 
 import orjson
 
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model
 from keystone.generation.types import Answer, Fallback
 from keystone.indexing.errors import NotWritten, UserError, Waits
 from keystone.indexing.io.json_values import digest

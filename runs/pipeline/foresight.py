@@ -75,7 +75,7 @@ class Foreseen:
 def foresee(ask: Ask, model: ModelSettings) -> Foreseen:
     """Foresee the cost of requests.
 
-    At most, each is asked a second time, for a repair (`keystone.generation.llm.model.request_repair`). A prompt then
+    At most, each is asked a second time, for a repair (`keystone.generation.llm.ask.request_repair`). A prompt then
     has a token for each character, and fills the model's window at most. Likely, a token has four characters.
     """
     room, thinking = ask.number * model.window, ask.number * model.thinking

@@ -21,10 +21,10 @@ from keystone.retrieval.search import KINDS
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.doctor.server_records import select_facts
 from keystone.runs.pipeline.directory import MANIFEST, count_steps
+from keystone.runs.pipeline.evidence_files import EVIDENCE_FILE
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import read_cut_prompt
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
-from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
 from keystone.runs.pipeline.stages.rerank import RERANKS_FILE
 from keystone.runs.pipeline.stages.segments import DEPTHS_FILE, get_retrieval_file

@@ -6,7 +6,7 @@ from keystone.generation.queries.compose import make_narrative_query
 from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
 from keystone.retrieval.types import Rankings
 from keystone.runs.pipeline.job import Job, place_replies
-from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
+from keystone.runs.pipeline.ranking.fuse_narratives import fuse_each_narrative, fuse_each_query
 from keystone.runs.pipeline.ranking.search import search_systems
 
 

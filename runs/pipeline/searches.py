@@ -17,15 +17,15 @@ from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import make_narrative_query
 from keystone.generation.rerank.open import Candidates, Rerank, Reranked, open_reranker
 from keystone.generation.rerank.open import Means as RerankMeans
+from keystone.indexing.embedder import Effort
 from keystone.indexing.vectors.of_documents import TextsOf, document_vectors, join_title_and_text
-from keystone.indexing.vectors.types import Effort
 from keystone.retrieval.backends import open_dense
 from keystone.retrieval.faiss_search import find_neighbours
 from keystone.retrieval.types import Query, Rankings, Topic, offsets_of
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
-from keystone.runs.pipeline.ranking.fuse import fuse_each_query
+from keystone.runs.pipeline.ranking.fuse_narratives import fuse_each_query
 from keystone.runs.pipeline.ranking.search import search_systems
 
 SearchLock = AbstractAsyncContextManager[Any]

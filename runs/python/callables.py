@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from keystone.generation.types import Answer, Sentence
+from keystone.indexing.embedder import ReportCut, Vectors, round_to_grid
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.types import Document, Embedding, Store, Tick
 from keystone.indexing.vectors.embed import find_stand_in, use_embedder
-from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 from keystone.retrieval.types import Query, Topic
 from keystone.runs.python.checks import check_function, check_id, check_ranked
 from keystone.runs.trec.types import Run, make_run

@@ -25,7 +25,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.grade_files import gather_qrels
 from keystone.runs.pipeline.job import Job, make_job, place_replies
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
-from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
+from keystone.runs.pipeline.ranking.fuse_narratives import fuse_each_narrative, fuse_each_query, list_topics
 from keystone.runs.pipeline.ranking.rank import number_documents, rank_rows
 from keystone.runs.pipeline.ranking.search import search_systems
 from keystone.runs.pipeline.run import run

@@ -17,7 +17,7 @@ from keystone.retrieval.types import Query, Rankings, ranked
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.file_names import CONFIG, GRADES, KEYSTONE, NARRATIVE, QUERIES, name_system_file
-from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
+from keystone.runs.pipeline.ranking.fuse_narratives import fuse_each_narrative, fuse_each_query, list_topics
 from keystone.runs.report.say import align_columns
 
 QUESTION_CHARACTERS = 60

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from keystone.indexing.vectors.types import Forecast
+    from keystone.indexing.embedder import Forecast
     from keystone.runs.evaluation.evaluate import Evaluation
     from keystone.runs.evaluation.sweep import Sweep
     from keystone.runs.evaluation.tune import Tuning

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from keystone.generation.types import Step
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.io.reading import read_json_lines
+from keystone.runs.pipeline.evidence_files import TopicStep, decode_step
 from keystone.runs.pipeline.file_names import TRACE
-from keystone.runs.pipeline.stages.gather import TopicStep, decode_step
 from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.wording import plural
 

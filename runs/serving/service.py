@@ -30,7 +30,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.answering import answer_topic, work_on_topic
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
-from keystone.runs.pipeline.ranking.fuse import fuse_each_query
+from keystone.runs.pipeline.ranking.fuse_narratives import fuse_each_query
 from keystone.runs.pipeline.ranking.rank import Hits, list_hits
 from keystone.runs.pipeline.ranking.search import search_by_one, search_systems
 from keystone.runs.pipeline.searches import Searches, open_configured_reranker, share_means

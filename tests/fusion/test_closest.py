@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.fusion.closest import choose_closest_segments, find_closest_segments, rank_segments
-from keystone.indexing.vectors.types import Vectors, round_to_grid
+from keystone.indexing.embedder import Vectors, round_to_grid
 
 VECTOR = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=2, max_size=2)
 VECTORS = st.lists(VECTOR, min_size=1, max_size=5)

@@ -12,7 +12,7 @@ from keystone.fusion.closest import find_closest_segments
 from keystone.fusion.fuse import fuse_groups, fuse_systems
 from keystone.fusion.lists import Groups, group_queries_by_topic
 from keystone.fusion.parasol import choose_covering, parasol
-from keystone.indexing.vectors.types import round_to_grid
+from keystone.indexing.embedder import round_to_grid
 from keystone.retrieval.types import Rankings, offsets_of
 
 Lists = Sequence[Sequence[int]]

@@ -26,9 +26,9 @@ from keystone.generation.rules.sentences import find_sentences, read_sentence, s
 from keystone.generation.rules.stands_alone import can_be_read, continues, find_name, stands_alone
 from keystone.generation.types import Answer, EvidenceSet
 from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.embedder import round_to_grid
 from keystone.indexing.index import Index
 from keystone.indexing.types import MINILM, WORDS, Document, Embedding, Span
-from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
 

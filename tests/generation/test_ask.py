@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.llm.model import ask, ask_all, make_request_key, request_repair, run_together
+from keystone.generation.llm.ask import ask, ask_all, request_repair, run_together
+from keystone.generation.llm.model import make_request_key
 from keystone.generation.replies import read_json
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable, UserError, Waits

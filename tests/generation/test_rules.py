@@ -42,11 +42,11 @@ from keystone.generation.rules.sentences import (
 )
 from keystone.generation.types import Sentence, Understanding
 from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.embedder import Vectors, round_to_grid
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import ImpactSet, Index
 from keystone.indexing.types import MINILM, Document, Segment, Span
 from keystone.indexing.vectors.embed import load_embedder
-from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.indexing.words import find_content_words, find_words
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic

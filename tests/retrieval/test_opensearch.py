@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.embedder import round_to_grid
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.lucene.analyzer import stems_of
@@ -28,7 +29,6 @@ from keystone.indexing.types import Document, Embedding
 from keystone.indexing.vectors.faiss_index import build_dense
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.indexing.vectors.shards import Shards
-from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_dense, open_sparse, open_store
 from keystone.retrieval.faiss_search import FaissSearcher
 from keystone.retrieval.types import Bm25, PassageScore, Query, Rankings, Statistics, offsets_of, ranked

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.embedder import Vectors, round_to_grid
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import shard_files
 from keystone.indexing.types import MINILM
@@ -21,7 +22,6 @@ from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.faiss_index import load_dense_shards, make_faiss_index, write_dense
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.indexing.vectors.passages import PassageIndex
-from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.faiss_search import PassageSearcher, rank_by_found_passages, rank_by_passages, search_dense
 from keystone.retrieval.passage_loops import BLOCK_PASSAGES

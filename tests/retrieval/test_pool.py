@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.embedder import round_to_grid
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.store import DocumentStore
 from keystone.indexing.types import Document, Embedding
 from keystone.indexing.vectors.of_documents import document_vectors, join_title_and_text
-from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.faiss_search import search_pool
 from keystone.retrieval.types import Query, Rankings

@@ -30,7 +30,7 @@ from tests.support.waiting import LIMIT_S
 
 IMPORTED_MODULES = """faiss rich.progress rich.table scipy.stats tokenizers onnx onnxruntime typer.rich_utils yaml
 keystone.generation.llm.endpoints keystone.generation.readers.plain keystone.indexing.builds.index
-keystone.indexing.vectors.faiss_index keystone.indexing.lucene.write keystone.indexing.vectors.encoder
+keystone.indexing.vectors.faiss_index keystone.indexing.lucene.write keystone.indexing.encoders.dense
 keystone.indexing.vectors.shards keystone.runs.cli.main keystone.runs.evaluation.evaluate keystone.runs.evaluation.tune
 keystone.runs.pipeline.run keystone.runs.report.terminal keystone.runs.tracks.validate
 keystone.runs.trec.fuse_files""".split()

@@ -20,7 +20,8 @@ from functools import partial
 from keystone.generation.answers.quotes import find_quoted_segments
 from keystone.generation.answers.sentences import tidy
 from keystone.generation.context.texts import clip, count_tokens, neutralise
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.queries.compose import is_narrative_query
 from keystone.generation.readers.agent.judge import (

@@ -28,10 +28,10 @@ from keystone.generation.context.topic import read_context
 from keystone.generation.prompts.readers import Action, TakenNote
 from keystone.generation.readers.graphreader.material import split_chunks
 from keystone.generation.readers.reader import Hits, Task, Tools, list_rows
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Document, Segment, Span
 from keystone.indexing.vectors.embed import embed_queries
-from keystone.indexing.vectors.types import Vectors
 from keystone.indexing.words import find_stems
 from keystone.retrieval.backends import BACKENDS
 from keystone.retrieval.types import Query

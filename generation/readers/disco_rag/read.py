@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from keystone.generation.answers.sentences import tidy
 from keystone.generation.context.texts import clip, count_tokens, neutralise
-from keystone.generation.llm.model import Model, keep_languages, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model, keep_languages
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.disco_rag.relations import (
     INTER,

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from keystone.fusion.fuse import interleave
 from keystone.generation.context.texts import clip, count_tokens
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.discorag.tools import (
     TOOLS,

@@ -17,12 +17,12 @@ from keystone.generation.context.topic import Sources, embed_spans
 from keystone.generation.readers.structure_reader import Question
 from keystone.generation.replies import strip_thought
 from keystone.generation.types import Reply
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.cached import read_discourse_trees
 from keystone.indexing.structures.discourse import Related, relations_from
 from keystone.indexing.structures.tree import Node, Tree, ancestors, children, leaves
 from keystone.indexing.types import Document, Span
-from keystone.indexing.vectors.types import Vectors
 
 Vector = NDArray[np.float32]
 

@@ -18,7 +18,8 @@ from random import Random
 from typing import Any
 
 from keystone.generation.context.topic import Sources, embed_spans
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model
 from keystone.generation.readers.graphreader.material import Chunk, ChunkFact, Material, list_chunks
 from keystone.generation.readers.graphreader.start import (
     ask_for_facts,

@@ -11,7 +11,8 @@ from random import Random
 from typing import TypeVar
 
 from keystone.generation.context.texts import delimit, neutralise
-from keystone.generation.llm.model import Model, keep_languages, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model, keep_languages
 from keystone.generation.prompts import readers as prompts
 from keystone.generation.readers.graphreader.material import (
     WORDS_WEIGHT,

@@ -17,7 +17,8 @@ import numpy as np
 from keystone.fusion.fuse import interleave
 from keystone.generation.context.texts import delimit
 from keystone.generation.context.topic import Sources, embed_spans, merge_spans
-from keystone.generation.llm.model import Model, keep_languages, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model, keep_languages
 from keystone.generation.prompts.readers import write_route
 from keystone.generation.readers.loop import Allowance, Asked, ask_within
 from keystone.generation.readers.rdr2.view import (

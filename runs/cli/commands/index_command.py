@@ -259,9 +259,9 @@ def index(
     from keystone.indexing.builds.index import build_index
     from keystone.indexing.builds.settings import BuildSettings
     from keystone.indexing.builds.update import update_index
+    from keystone.indexing.embedder import Forecast
     from keystone.indexing.index import SMALLEST
     from keystone.indexing.types import LOCAL_INT8, MINILM, Embedding
-    from keystone.indexing.vectors.types import Forecast
     from keystone.runs.cli import make_index
     from keystone.runs.report.terminal import progress_bars, show_forecast
 

@@ -213,8 +213,8 @@ def bundle(
 
     Example: keystone bundle out/my-run
     """
+    from keystone.indexing.embedder import Effort
     from keystone.indexing.io.reading import hash_file
-    from keystone.indexing.vectors.types import Effort
     from keystone.runs.config.read import read_config
     from keystone.runs.exchange.bundle.write import write_bundle
     from keystone.runs.pipeline.file_names import CONFIG
@@ -253,7 +253,7 @@ def reproduce(
 
     Example: keystone reproduce my-run.bundle.zip
     """
-    from keystone.indexing.vectors.types import Effort
+    from keystone.indexing.embedder import Effort
     from keystone.runs.exchange.bundle.reproduce import reproduce as reproduced
     from keystone.runs.report.terminal import progress_bars
 

@@ -21,7 +21,8 @@ from keystone.generation.grading.rate_answers import (
     score_choices,
 )
 from keystone.generation.grading.rate_sentences import AskedAnswer, judge_use
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model
 from keystone.generation.types import Answer, Failure
 from keystone.indexing.errors import UserError
 from keystone.runs.config.run_config import RunConfig

@@ -14,7 +14,7 @@ from keystone.generation.grading.rate_answers import (
     read_arena_verdict,
     request_arena_verdict,
 )
-from keystone.generation.llm.model import ask_all
+from keystone.generation.llm.ask import ask_all
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.prompts.evaluation import ARENA_NAME
 from keystone.generation.rules.answer_form import compare_coverage

@@ -15,11 +15,12 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.evidence_files import EVIDENCE_FILE
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.grade_files import GradeRecord, find_grades
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
-from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE, rank_by_grade
+from keystone.runs.pipeline.stages.chosen_documents import rank_by_grade
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE
 from keystone.runs.pipeline.stages.research import RESEARCHED_FILE

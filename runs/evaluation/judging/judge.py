@@ -12,7 +12,7 @@ from keystone.generation.context.texts import clip
 from keystone.generation.context.topic import join_spans, read_context
 from keystone.generation.grading.grade import choose_graded_spans
 from keystone.generation.grading.umbrela import JudgeSettings, choose_grade, judge_texts
-from keystone.generation.llm.model import run_together
+from keystone.generation.llm.ask import run_together
 from keystone.generation.queries.compose import make_narrative_query
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError

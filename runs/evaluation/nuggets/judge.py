@@ -12,7 +12,8 @@ from typing import Any
 
 from keystone.generation.grading.nuggets import assign_nuggets, create_nuggets, rate_importance
 from keystone.generation.grading.rate_sentences import Citation, rate_citations
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model
 from keystone.generation.rules.support import rate_support
 from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import Failure, Support

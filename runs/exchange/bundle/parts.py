@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from keystone.indexing.embedder import GRID_STEP, ReportCut, Vectors
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, describe_languages
 from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.writing import map_array, write_whole
 from keystone.indexing.languages import DEFAULT_LANGUAGE
 from keystone.indexing.types import RECORDED_LOCAL, Document, Embedding, Tick
-from keystone.indexing.vectors.types import GRID_STEP, ReportCut, Vectors
 
 KEYS, VECTORS = "keys.npy", "vectors.npy"
 """The files of vectors in their folder."""
@@ -65,7 +65,7 @@ class PartStore:
 
 
 class KnownVectors:
-    """An embedder of texts whose vectors are known; see `keystone.indexing.vectors.types.Embedder`.
+    """An embedder of texts whose vectors are known; see `keystone.indexing.embedder.Embedder`.
 
     `known` has float32[dimension] by the hash of a text. `find` finds the vectors of texts that are not known yet, and
     they are known from then on.

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from keystone.indexing.embedder import Effort, Vectors
 from keystone.indexing.errors import NotRecorded, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.json_values import parse_json
@@ -18,7 +19,6 @@ from keystone.indexing.io.writing import make_folder
 from keystone.indexing.store import from_record
 from keystone.indexing.types import Document, Store
 from keystone.indexing.vectors.embed import stand_in
-from keystone.indexing.vectors.types import Effort, Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.exchange.bundle.parts import KnownVectors, PartStore, load_vectors, open_sealed_index, unpack

@@ -20,6 +20,7 @@ from keystone.generation.llm.cache import encode_reply
 from keystone.generation.llm.chat import PaidReply
 from keystone.generation.llm.model import Model, make_request_key
 from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.embedder import Effort, Vectors
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import hash_file, read_bytes
 from keystone.indexing.io.writing import write_json_lines
@@ -27,7 +28,6 @@ from keystone.indexing.store import to_record
 from keystone.indexing.types import Document
 from keystone.indexing.vectors.embed import load_embedder, stand_in
 from keystone.indexing.vectors.of_segments import segment_vectors, sentence_vectors
-from keystone.indexing.vectors.types import Effort, Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.exchange.bundle import reproduce

@@ -12,16 +12,16 @@ import numpy as np
 from keystone.fusion.closest import find_closest_segments, rank_segments
 from keystone.fusion.parasol import Floats
 from keystone.generation.queries.compose import find_places
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.types import Store
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.of_segments import segment_vectors
-from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.bm25 import weigh_segments
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Query, Rankings, Topic, ranked
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.ranking.fuse import fuse_topics_of
+from keystone.runs.pipeline.ranking.fuse_narratives import fuse_topics_of
 from keystone.runs.trec.types import Run
 
 Hits = list[tuple[str, float]]

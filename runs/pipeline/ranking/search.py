@@ -13,7 +13,7 @@ from keystone.retrieval.search import search_all
 from keystone.retrieval.system import OpenIndex
 from keystone.retrieval.types import Query, Rankings, offsets_of
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.ranking.fuse import round_scores
+from keystone.runs.pipeline.ranking.fuse_narratives import round_scores
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:

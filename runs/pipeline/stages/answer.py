@@ -9,11 +9,13 @@ from keystone.generation.llm.model import Model
 from keystone.generation.rules.words import find_terms
 from keystone.generation.types import Answer, EvidenceSet, Sentence
 from keystone.runs.pipeline import file_names
+from keystone.runs.pipeline.evidence_files import EVIDENCE_FILE
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages import gather
 from keystone.runs.pipeline.stages.answer_cost import list_answer_asks
+from keystone.runs.pipeline.stages.chosen_documents import SearchedTopic, list_chosen, list_chosen_inputs, open_task
 from keystone.runs.pipeline.values import make_records_artifact
 
 
@@ -33,18 +35,16 @@ def answer_narratives(work: Work) -> None:
     """Answer each narrative from its evidence, with citations."""
     job = work.job
 
-    async def answer(
-        model: Model | None, searched: gather.SearchedTopic, selected: Sequence[int], own: EvidenceSet
-    ) -> Answer:
+    async def answer(model: Model | None, searched: SearchedTopic, selected: Sequence[int], own: EvidenceSet) -> Answer:
         task = None if own.added else work.values.get_held(searched.topic.id)
         if task is None:
-            task, _ = await gather.open_task(job, searched, selected, own.added)
+            task, _ = await open_task(job, searched, selected, own.added)
         return point_to_evidence(await gather.open_run_reader(job, model).answer(task, own), own)
 
-    evidence = work.values.get(gather.EVIDENCE_FILE)
+    evidence = work.values.get(EVIDENCE_FILE)
     topics = [
         partial(answer, searched=searched, selected=selected, own=own)
-        for (searched, selected), own in zip(gather.list_chosen(work), evidence, strict=True)
+        for (searched, selected), own in zip(list_chosen(work), evidence, strict=True)
     ]
     work.values.put(ANSWERS_FILE, gather.work_on_each_topic(work, "Answering", topics))
 
@@ -82,7 +82,7 @@ STAGE = StageKind(
     name="answer",
     wanted=lambda config: config.has_answers,
     makes=lambda _: (ANSWERS_FILE,),
-    reads=lambda before: (gather.EVIDENCE_FILE, *gather.list_chosen_inputs(before)),
+    reads=lambda before: (EVIDENCE_FILE, *list_chosen_inputs(before)),
     key=_make_key,
     work=answer_narratives,
     asks=gather.ASKS,

@@ -13,14 +13,15 @@ from keystone.generation.context.texts import CHARACTERS_PER_TOKEN
 from keystone.generation.context.topic import TopicContext, read_context
 from keystone.generation.grading.grade import SELECTIONS, Beyond, Candidates, FindNeighbours, GradedTopic, grade_topic
 from keystone.generation.grading.umbrela import request_grades
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model
 from keystone.retrieval.types import Query, Rankings
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names, grade_files
 from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic
 from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job
 from keystone.runs.pipeline.model_runner import describe_model, leave_uncounted
-from keystone.runs.pipeline.ranking.fuse import round_scores
+from keystone.runs.pipeline.ranking.fuse_narratives import round_scores
 from keystone.runs.pipeline.ranking.rank import choose_pool, find_graded_places, get_hybrid_scores
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.hybrid import HYBRID_FILE

@@ -4,7 +4,7 @@ from typing import Any
 
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.ranking.fuse import fuse_each_query
+from keystone.runs.pipeline.ranking.fuse_narratives import fuse_each_query
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, rank_queries_in
 from keystone.runs.pipeline.stages.search import list_system_files

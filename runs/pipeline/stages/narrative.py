@@ -7,7 +7,7 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.config.sections import ChosenDepth
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.job import Job
-from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative
+from keystone.runs.pipeline.ranking.fuse_narratives import fuse_each_narrative
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages.hybrid import HYBRID_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, get_queries

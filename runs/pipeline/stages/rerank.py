@@ -8,7 +8,8 @@ from typing import Any
 
 from keystone.fusion.blocks import list_windows, make_blocks
 from keystone.generation.context.texts import CHARACTERS_PER_TOKEN, share_window
-from keystone.generation.llm.model import Model, run_together
+from keystone.generation.llm.ask import run_together
+from keystone.generation.llm.model import Model
 from keystone.generation.rerank.endpoint import BATCH_PASSAGES
 from keystone.generation.rerank.open import request_ranking
 from keystone.generation.rerank.settings import RerankSettings

@@ -7,9 +7,9 @@ from keystone.generation.types import EvidenceSet
 from keystone.indexing.types import Store
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
+from keystone.runs.pipeline.evidence_files import EVIDENCE_FILE
 from keystone.runs.pipeline.ranking.search import rank_by_place
 from keystone.runs.pipeline.stage import StageKind, Work
-from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
 from keystone.runs.pipeline.stages.narrative import describe_fusion
 from keystone.runs.pipeline.values import rank_topics_in
 

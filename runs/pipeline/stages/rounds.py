@@ -19,7 +19,7 @@ from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.foresight import Ask, Asked, AskedTopic
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import ask_model
-from keystone.runs.pipeline.ranking.fuse import fuse_each_query, round_scores
+from keystone.runs.pipeline.ranking.fuse_narratives import fuse_each_query, round_scores
 from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages import grades
 from keystone.runs.pipeline.stages.grades import GRADES_FILE, QRELS_FILE, RELEVANT_GRADE, Found, choose_ranking_file

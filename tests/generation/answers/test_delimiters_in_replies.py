@@ -17,7 +17,7 @@ from keystone.generation.answers.sentences import Passage, QueryTask, read_answe
 from keystone.generation.answers.support import find_sources, make_claims, read_verdicts
 from keystone.generation.answers.synthesise import read_texts
 from keystone.generation.context.texts import delimit, neutralise, strip_delimiters
-from keystone.generation.llm.model import request_repair
+from keystone.generation.llm.ask import request_repair
 from keystone.generation.types import Answer, Failure, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
 from keystone.indexing.types import Span

@@ -22,7 +22,7 @@ from keystone.generation.answers.synthesise import (
     select_sentences,
 )
 from keystone.generation.types import Answer, Failure, Fallback, Request, Sentence
-from keystone.indexing.vectors.types import Vectors
+from keystone.indexing.embedder import Vectors
 from tests.support.models.answer_replies import LINE, REPLY, make_reply, make_rewritten_reply
 from tests.support.models.scripted import Said, Scripted, by_purpose
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from keystone.generation.llm import batch_jobs
+from keystone.generation.llm.ask import ask_all, run_together
 from keystone.generation.llm.batch_jobs import locate_replies
 from keystone.generation.llm.cache import Cache
 from keystone.generation.llm.chat import read_bound, read_reply
 from keystone.generation.llm.client import open_model
-from keystone.generation.llm.model import ask_all, make_request_key, run_together
+from keystone.generation.llm.model import make_request_key
 from keystone.generation.llm.replay import record_replies
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Reply, Request, Usage

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from keystone.generation.llm import batch_jobs
-from keystone.generation.llm.model import ask_all
+from keystone.generation.llm.ask import ask_all
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Request
 from keystone.indexing.errors import UserError, Waits

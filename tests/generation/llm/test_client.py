@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from keystone.generation.llm import endpoint_pool
-from keystone.generation.llm.model import ask_all, run_together
+from keystone.generation.llm.ask import ask_all, run_together
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.replies import read_json
 from keystone.generation.types import Failure, Reply, Request, Usage

@@ -22,13 +22,13 @@ from keystone.generation.llm.model import make_request_key
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.replies import read_json
 from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.embedder import Vectors
+from keystone.indexing.encoders.dense import open_encoder
 from keystone.indexing.errors import Unusable, Waits
 from keystone.indexing.index import Index
 from keystone.indexing.types import MINILM, Embedding
 from keystone.indexing.vectors.embed import load_embedder
-from keystone.indexing.vectors.encoder import open_encoder
 from keystone.indexing.vectors.endpoint import Endpoint
-from keystone.indexing.vectors.types import Vectors
 from keystone.runs.config.read import read_config
 from keystone.runs.doctor.model_server import probe_model_server
 from keystone.runs.pipeline.run import run as make

@@ -15,8 +15,8 @@ import pytest
 
 from benchmarks.reader_answers import MODEL, SETTINGS, WINDOW_TOKENS, answer_question, choose_questions
 from keystone.generation.context.topic import Sources
+from keystone.generation.llm.ask import run_together
 from keystone.generation.llm.client import open_model
-from keystone.generation.llm.model import run_together
 from keystone.generation.llm.settings import ModelSettings
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings

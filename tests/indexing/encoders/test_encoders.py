@@ -19,6 +19,7 @@ from keystone.indexing.builds.settings import settle_vectors
 from keystone.indexing.encoders import checkpoint as checkpoint_files
 from keystone.indexing.encoders import pairs
 from keystone.indexing.encoders.checkpoint import E5, POOLING_MODES, Module, find_checkpoint, read_checkpoint
+from keystone.indexing.encoders.dense import Encoder, open_encoder
 from keystone.indexing.encoders.graph import round_weights
 from keystone.indexing.encoders.network import open_torch
 from keystone.indexing.encoders.pairs import find_template, open_pair_scorer
@@ -29,7 +30,6 @@ from keystone.indexing.impacts import open_impact_encoder, settle_impacts
 from keystone.indexing.index import ImpactSet
 from keystone.indexing.types import LOCAL_INT8, MINILM, Embedding
 from keystone.indexing.vectors.embed import load_embedder, settle_embedding
-from keystone.indexing.vectors.encoder import Encoder, open_encoder
 from tests.support import programs
 from tests.support.models.checkpoints import VOCABULARY, find_splade, write_checkpoint
 from tests.support.models.jars import BGE_SMALL, E5_SMALL, find_jar_model, write_bge_weights
@@ -583,7 +583,7 @@ def test_onnx_runtime_sends_no_telemetry(tmp_path: Path) -> None:
     """It would keep a file of events in the user's cache, and send them from there."""
     write_checkpoint(tmp_path / "model", pooling="mean")
     code = "import sys; from keystone.indexing.encoders.checkpoint import read_checkpoint as read; "
-    code += "from keystone.indexing.vectors.encoder import Encoder; Encoder(read(sys.argv[1])).embed(['bees'])"
+    code += "from keystone.indexing.encoders.dense import Encoder; Encoder(read(sys.argv[1])).embed(['bees'])"
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": "", "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
     command = [sys.executable, "-c", code, str(tmp_path / "model")]
     programs.run(command, env=home, check=True, capture_output=True, text=True)

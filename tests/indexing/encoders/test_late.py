@@ -14,12 +14,12 @@ from safetensors.numpy import save_file
 
 from keystone.generation.rerank.settings import RerankSettings
 from keystone.indexing.encoders.checkpoint import read_checkpoint
+from keystone.indexing.encoders.dense import Encoder
 from keystone.indexing.encoders.late import LateEncoder, compute_maxsim, is_late, open_late_encoder
 from keystone.indexing.encoders.pairs import READING, list_reading, open_pair_scorer
 from keystone.indexing.encoders.sparse import M3_FACTOR, open_sparse_encoder
 from keystone.indexing.encoders.weights import read_pickled_layer
 from keystone.indexing.errors import UserError
-from keystone.indexing.vectors.encoder import Encoder
 from keystone.retrieval.late import LateSystem
 from tests.support import programs
 from tests.support.models.checkpoints import WIDTH, write_checkpoint

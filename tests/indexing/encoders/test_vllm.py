@@ -11,12 +11,12 @@ import pytest
 from keystone.generation.rerank.settings import RerankSettings
 from keystone.indexing.builds.settings import settle_vectors
 from keystone.indexing.encoders.checkpoint import read_checkpoint
+from keystone.indexing.encoders.dense import EngineEncoder
 from keystone.indexing.encoders.pairs import open_pair_scorer
 from keystone.indexing.errors import MissingPackage, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.types import Embedding
 from keystone.indexing.vectors.embed import load_model
-from keystone.indexing.vectors.encoder import EngineEncoder
 from tests.support.models.checkpoints import write_checkpoint
 from tests.support.servers.vllm import TINY_MODEL, run
 

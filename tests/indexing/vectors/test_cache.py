@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import UserError
 from keystone.indexing.io import kept as kept_module
 from keystone.indexing.types import MINILM, WORDS
 from keystone.indexing.vectors.of_segments import open_cache
-from keystone.indexing.vectors.types import Vectors
 
 DIMENSION = 384
 GROUPS = st.lists(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3), max_size=12)

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from keystone.indexing.embedder import GRID_STEP, Embedder, Vectors, round_to_grid
+from keystone.indexing.encoders.dense import open_encoder
 from keystone.indexing.encoders.network import BATCH_TOKENS, group_by_length
 from keystone.indexing.types import MINILM, Embedding
 from keystone.indexing.vectors import embed
 from keystone.indexing.vectors.embed import embed_queries
-from keystone.indexing.vectors.encoder import open_encoder
-from keystone.indexing.vectors.types import GRID_STEP, Embedder, Vectors, round_to_grid
 from tests.support.indexes.small_corpus import CORPUS
 
 pytestmark = pytest.mark.slow

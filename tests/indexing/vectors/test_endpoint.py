@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.embedder import GRID_STEP, round_to_grid
+from keystone.indexing.encoders.dense import open_encoder
 from keystone.indexing.errors import TextRefused, UserError
 from keystone.indexing.index import open_index
 from keystone.indexing.io import retry
 from keystone.indexing.types import MINILM, Embedding
 from keystone.indexing.vectors import endpoint as embedding_endpoint
 from keystone.indexing.vectors.embed import load_model
-from keystone.indexing.vectors.encoder import open_encoder
 from keystone.indexing.vectors.endpoint import Endpoint, read_reply, shorten
-from keystone.indexing.vectors.types import GRID_STEP, round_to_grid
 from keystone.retrieval.types import Query
 from tests.support.indexes.searches import search_embeddings
 from tests.support.indexes.small_corpus import CORPUS, write_corpus

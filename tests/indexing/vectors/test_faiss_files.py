@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.embedder import Vectors, round_to_grid
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import shard_files
 from keystone.indexing.vectors import faiss_index as dense_shards
@@ -24,7 +25,6 @@ from keystone.indexing.vectors.faiss_index import (
     write_dense,
 )
 from keystone.indexing.vectors.shards import Shards
-from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.retrieval.faiss_search import FaissSearcher, search_dense
 from keystone.retrieval.types import Query, Rankings
 from tests.support import programs

@@ -8,11 +8,11 @@ import pytest
 from keystone.indexing.builds.changes import change_parts
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.embedder import Effort, Forecast
 from keystone.indexing.impacts import settle_impacts
 from keystone.indexing.types import Embedding
 from keystone.indexing.vectors import shards
 from keystone.indexing.vectors.shards import FIRST_TEXTS, TRIED_SHARE, foretell
-from keystone.indexing.vectors.types import Effort, Forecast
 from tests.support.models.checkpoints import write_checkpoint
 from tests.support.servers.embeddings import serving
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.builds.update import update_index
+from keystone.indexing.embedder import Effort, Vectors, round_to_grid
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import SMALLEST, open_index, shard_files
 from keystone.indexing.types import MINILM
@@ -22,7 +23,6 @@ from keystone.indexing.vectors.embed import load_embedder
 from keystone.indexing.vectors.faiss_index import bind_search, build_dense, import_faiss, load_dense, make_faiss_index
 from keystone.indexing.vectors.recall import build_chosen, draw_queries, find_exactly, list_by_size, measure_shares
 from keystone.indexing.vectors.shards import Shards
-from keystone.indexing.vectors.types import Effort, Vectors, round_to_grid
 from keystone.retrieval.faiss_search import FaissSearcher, open_dense, search_dense
 from keystone.retrieval.types import BEST_PASSAGE, Query
 from tests.support.indexes.clustered_vectors import make_clustered_vectors

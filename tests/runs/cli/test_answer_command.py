@@ -17,12 +17,12 @@ import orjson
 import pytest
 
 from keystone.indexing.builds.index import build_index
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.types import Embedding
 from keystone.indexing.vectors import of_segments as kept
 from keystone.indexing.vectors.embed import embed_passages
-from keystone.indexing.vectors.types import Vectors
 from keystone.runs.config.read import make_config, read_config
 from keystone.runs.pipeline.answering import answer_to_file, open_answer_file
 from keystone.runs.pipeline.run import run

@@ -9,7 +9,7 @@ import pytest
 from keystone.indexing.index import Index
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.run import run
-from keystone.runs.pipeline.stages.gather import rank_by_grade
+from keystone.runs.pipeline.stages.chosen_documents import rank_by_grade
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.topics import read_topics

@@ -17,9 +17,9 @@ from keystone.retrieval.types import Rankings, Topic, offsets_of
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.depth import Judgments, calibrate_run
 from keystone.runs.pipeline.directory import Stage
+from keystone.runs.pipeline.evidence_files import EVIDENCE_FILE
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.stages import segments
-from keystone.runs.pipeline.stages.gather import EVIDENCE_FILE
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.research import rank_researched
 from keystone.runs.report.explain import explain

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from keystone.generation.llm import batch
-from keystone.generation.llm.model import ask_all, request_repair
+from keystone.generation.llm.ask import ask_all, request_repair
 from keystone.generation.types import Reply, Request
 from keystone.indexing.errors import UserError, Waits
 from keystone.runs.config.read import read_config

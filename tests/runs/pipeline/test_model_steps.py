@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from keystone.generation.llm.model import ask_all
+from keystone.generation.llm.ask import ask_all
 from keystone.generation.readers.loop import Allowance, ask_within
 from keystone.generation.types import Failure, Reply, Request
 from keystone.runs.config.read import read_config

@@ -26,7 +26,7 @@ from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.pipeline import answering
 from keystone.runs.pipeline.file_names import NARRATIVE
 from keystone.runs.pipeline.grade_files import GradeRecord, make_judgments, make_keystone_rankings
-from keystone.runs.pipeline.ranking.fuse import (
+from keystone.runs.pipeline.ranking.fuse_narratives import (
     choose_first_stage,
     fuse_each_narrative,
     fuse_each_query,

@@ -18,7 +18,7 @@ from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.answering import answer_to_file
 from keystone.runs.pipeline.job import open_job
 from keystone.runs.pipeline.run import run
-from keystone.runs.pipeline.stages.gather import SearchedTopic, open_task
+from keystone.runs.pipeline.stages.chosen_documents import SearchedTopic, open_task
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.answer_files import read_answer_file
 from keystone.runs.tracks.validate import validate

@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from keystone.generation.prompts import queries, readers
+from keystone.indexing.embedder import Effort
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.json_values import digest
-from keystone.indexing.vectors.types import Effort
 from keystone.runs.config.presets import find_presets
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig

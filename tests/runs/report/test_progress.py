@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 
 import pytest
 
-from keystone.indexing.vectors.types import Forecast
+from keystone.indexing.embedder import Forecast
 from keystone.runs.report import terminal
 from keystone.runs.report.terminal import progress_bars, show_forecast
 from keystone.runs.wording import format_seconds

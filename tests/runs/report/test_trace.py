@@ -9,7 +9,7 @@ import pytest
 from keystone.generation.types import Step
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Span
-from keystone.runs.pipeline.stages.gather import TopicStep
+from keystone.runs.pipeline.evidence_files import TopicStep
 from keystone.runs.report.trace import format_trace, read_trace, tell_path
 
 STEPS = (

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keystone.indexing.embedder import Effort
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.indexing.vectors.types import Effort
 from keystone.retrieval.backends import open_store
 from keystone.runs.cli.options import check_run_outputs
 from keystone.runs.config.read import read_config

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keystone.indexing.vectors.types import Vectors, round_to_grid
+from keystone.indexing.embedder import Vectors, round_to_grid
 
 COUNT, DIMENSION = 2_000, 32
 

@@ -27,10 +27,10 @@ from keystone.generation.types import Reply
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.encoders.checkpoint import read_checkpoint
+from keystone.indexing.encoders.dense import Encoder
 from keystone.indexing.encoders.pairs import open_pair_scorer
 from keystone.indexing.types import VLLM, Embedding
 from keystone.indexing.vectors.embed import embed_passages, settle_embedding
-from keystone.indexing.vectors.encoder import Encoder
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.run import run
 from tests.support.indexes.small_corpus import write_corpus, write_topics

@@ -24,8 +24,8 @@ from transformers import (
 )
 
 from keystone.indexing.encoders.checkpoint import read_checkpoint
+from keystone.indexing.encoders.dense import Encoder
 from keystone.indexing.encoders.pairs import TEMPLATES, open_pair_scorer
-from keystone.indexing.vectors.encoder import Encoder
 from tests.support.models.checkpoints import VOCABULARY, add_pooling, write_tokenizer
 
 QUERY = "what causes bleaching"

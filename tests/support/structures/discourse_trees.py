@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from keystone.generation.readers.discorag.tools import Discourse
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.structures.tree import Node, Nuclearity, Tree, leaves
 from keystone.indexing.types import Document
-from keystone.indexing.vectors.types import Vectors
 
 Sketch = tuple[str, Any, Any] | None
 """A relation with its two parts, or None for a leaf."""

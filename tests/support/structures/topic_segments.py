@@ -6,8 +6,8 @@ import numpy as np
 
 from keystone.generation.answers.cite import list_segments
 from keystone.generation.context.topic import TopicContext
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.types import Document, Segment, Span
-from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.types import Query
 
 BEES = ["Bees dance for food.", "Drones leave in autumn.", "A queen lays 2,000 eggs.", "Wax is made of honey."]

@@ -18,7 +18,7 @@ from keystone.generation.readers.loop import REPEATED, SHOWN_AGAIN, Allowance, W
 from keystone.generation.readers.settings import DiscoRagSettings
 from keystone.generation.readers.structure_reader import Question
 from keystone.generation.types import Failure, Step, Stop
-from keystone.indexing.vectors.types import Vectors
+from keystone.indexing.embedder import Vectors
 from tests.support.models.scripted import Said, Scripted
 from tests.support.mutation import FUZZ_CASES, mutate
 from tests.support.structures.discourse_trees import GURN_TEXTS, GURN_VECTORS, draw_gurn, make_discourse

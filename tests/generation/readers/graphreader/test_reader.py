@@ -21,10 +21,10 @@ from keystone.generation.readers.loop import Allowance, count_prompt_tokens
 from keystone.generation.readers.reader import AnswerSettings, Tools
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request, Stop
+from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.fact_graph import make_facts
 from keystone.indexing.types import Span
-from keystone.indexing.vectors.types import Vectors
 from tests.support.models.scripted import Said, Scripted
 from tests.support.mutation import FUZZ_CASES, mutate
 from tests.support.structures.questions import make_question

@@ -16,10 +16,10 @@ import typer
 import yaml
 
 from keystone.fusion.depth import name_features
+from keystone.indexing.embedder import Effort
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.vectors import embed
-from keystone.indexing.vectors.types import Effort
 from keystone.runs.cli.commands import run_commands
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig

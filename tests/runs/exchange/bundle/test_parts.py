@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keystone.indexing.embedder import Vectors, round_to_grid
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.writing import map_array
 from keystone.indexing.types import Document
-from keystone.indexing.vectors.types import Vectors, round_to_grid
 from keystone.runs.exchange.bundle.parts import (
     KEYS,
     SUMS,

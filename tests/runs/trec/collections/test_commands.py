@@ -11,9 +11,9 @@ import pytest
 from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseQrels, BaseQueries, GenericQrel, GenericQuery
 
+from keystone.indexing.embedder import Effort
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.indexing.vectors.types import Effort
 from keystone.runs.cli.commands.evaluate_command import evaluate
 from keystone.runs.cli.commands.file_commands import validate
 from keystone.runs.cli.commands.report_command import diagnose

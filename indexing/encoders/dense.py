@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keystone.indexing.embedder import ReportCut, Vectors, round_to_grid
 from keystone.indexing.encoders.checkpoint import Checkpoint, Module, list_pooling_modes, read_checkpoint, refuse
 from keystone.indexing.encoders.network import Tokens, open_network, run_batches
 from keystone.indexing.encoders.vllm import ask_pooling_engine, find_engine_device
 from keystone.indexing.encoders.weights import read_linear
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import VLLM, Embedding, Tick, chunks
-from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
 ENGINE_TEXTS = 1024
 """The texts that go to vLLM's engine together."""
