@@ -32,6 +32,7 @@ DRAIN_S = 0.5
 """How long an idle connection stays open after SIGTERM."""
 STOP_S = 300
 """How long answers under way may take after SIGTERM."""
+ERROR_HEAD = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
 PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large", 503: b"Unavailable"}
 
 
@@ -61,11 +62,11 @@ class ReplyTransport:
         self.is_closing = transport.is_closing
 
     def write(self, data: bytes) -> None:
-        """Write a part of the reply, unless it is the first."""
+        """Write a part of the reply, unless it is the first. What comes after the client has left is dropped."""
         if self._head is None:
             self._head = data
             self._loop.call_soon(self._write_head)
-        else:
+        elif not self.is_closing():
             self._transport.write(self._head + data)
             self._head = b""
 
@@ -105,8 +106,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
-        if self.transport.is_closing():
+        """Take a part of a request. What follows the last request of a connection is dropped."""
+        if self.transport.is_closing() or (self._in_head and not self._is_idle() and not self.cycle.keep_alive):
             return
         if self._in_head:
             self._head_bytes += len(data)
@@ -115,8 +116,6 @@ class BoundedProtocol(HttpToolsProtocol):
         except httptools.HttpParserCallbackError as error:  # such as a target that is no URL
             self.logger.debug("%s", error)
             self.send_400_response("Invalid HTTP request received.")
-        if self.transport.is_closing() or not self._in_head:
-            return
         if self._head_bytes > HEAD_BYTES:
             self._end(431, TOO_LONG)
         elif self._timer is None and self._head_bytes:
@@ -124,26 +123,25 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin to answer."""
-        self._in_head = False
+        self._in_head, self._head_bytes = False, 0
         self._stop_timer()
         super().on_headers_complete()
         self.cycle.transport = cast(asyncio.Transport, ReplyTransport(self.transport, self.loop))
-        if self._drains:
-            self.cycle.keep_alive = False
+        self.cycle.keep_alive = self.cycle.keep_alive and not self._drains
 
     def on_message_complete(self) -> None:
         """Begin to wait for the next head."""
-        self._in_head, self._head_bytes = True, 0
+        self._in_head = True
         cast(dict[str, Any], self.scope)[WHOLE] = True
         super().on_message_complete()
 
     def shutdown(self) -> None:
-        """Close the connection: after the answer under way, or after `DRAIN_S` if no request arrives."""
+        """Close the connection: after the answers under way, or after `DRAIN_S` if no request arrives."""
         self._drains = True
-        if self.cycle is None or self.cycle.response_complete:
-            self.loop.call_later(DRAIN_S, self._close_idle)
+        if self._is_idle():
+            self.loop.call_later(DRAIN_S, self._close)
         else:
-            self.cycle.keep_alive = False
+            self._close()
 
     def pause_writing(self) -> None:
         """Wait until the client has taken more of the reply."""
@@ -170,9 +168,14 @@ class BoundedProtocol(HttpToolsProtocol):
         elif left:
             self._read_timer = self.loop.call_later(READ_S, self._watch_reader, left)
 
-    def _close_idle(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _close(self) -> None:
+        if self._is_idle():
             self.transport.close()
+        else:
+            self.cycle.keep_alive = False
 
     def _end_slow(self) -> None:
         self._end(408, f"head: not whole within {HEAD_S:g} seconds")
@@ -183,14 +186,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _end(self, status: int, message: str) -> None:
-        """Send an error, unless an answer is under way on the connection, and close it."""
-        if not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
+        """Send an error, unless answers are under way on the connection, and close it after them."""
+        if self._is_idle() and not self.transport.is_closing():
             body = make_error(message, status).body
-            head = (
-                b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-            )
-            self.transport.write(head % (status, PHRASES[status], len(body)) + body)
-        self.transport.close()
+            self.transport.write(ERROR_HEAD % (status, PHRASES[status], len(body)) + body)
+        self._close()
 
 
 def open_socket(host: str, port: int) -> socket.socket:

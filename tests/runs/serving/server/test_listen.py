@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+import uvloop
 
 from keystone.runs.serving.call_log import Reply
 from keystone.runs.serving.server import guard, listen
@@ -46,7 +47,7 @@ def serve(client: Client, app: Any = answer_slowly) -> None:
             server.should_exit = True
             await serving
 
-    asyncio.run(asyncio.wait_for(run(), LIMIT_S))
+    uvloop.run(asyncio.wait_for(run(), LIMIT_S))
 
 
 async def send_raw(port: int, *parts: bytes) -> tuple[int, dict[str, str]]:
@@ -155,6 +156,69 @@ def test_a_head_waits_for_no_body_that_takes_long() -> None:
         writer.close()
 
     serve(client, answer_after_the_head)
+
+
+ASK = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /a HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        pytest.param([ASK + b"no HTTP\r\n\r\n"], [b"200"], id="no HTTP"),
+        pytest.param([ASK * 2 + b"no HTTP\r\n\r\n"], [b"200", b"200"], id="two answers"),
+        pytest.param(
+            [ASK, b"GET /b HTTP/1.1\r\nX: " + b"x" * 70_000, b"x" * 70_000], [b"200"], id="a head without end"
+        ),
+        pytest.param([POST + b"Content-Length: 2\r\n\r\n{}", b"\n"], [b"200"], id="a line end after a body"),
+        pytest.param([POST + "Content-Length: 3\r\n\r\n{é}".encode()], [b"400"], id="a length in characters"),
+        pytest.param([POST + b"Transfer-Encoding: chunked\r\n\r\n", b"no length\r\n"], [b"408"], id="no chunk"),
+    ],
+)
+def test_an_answer_under_way_outlives_what_follows_its_request(
+    parts: list[bytes], expected: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listen, "HEAD_S", 0.1)
+
+    async def client(port: int, _server: Any) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for part in parts:
+            writer.write(part)
+            await asyncio.sleep(0.01)
+        found = (await reader.read()).split(b"HTTP/1.1 ")[1:]
+        writer.close()
+        assert [reply[:3] for reply in found] == expected
+        assert b"connection: close" in found[-1]
+
+    serve(client, GuardedApp(answer_slowly, Guard(body_s=0.3), Metrics()))
+
+
+def test_a_client_that_leaves_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    gone = asyncio.Event()
+
+    async def answer_who_has_left(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await answer_slowly(scope, receive, send)
+            return
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(40):
+                await send({"type": "http.response.body", "body": PART, "more_body": True})
+            await send({"type": "http.response.body"})
+        finally:
+            gone.set()
+
+    async def client(port: int, _server: Any) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+        writer.write(ASK * 2)
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        await gone.wait()
+        await asyncio.sleep(0.05)
+
+    serve(client, answer_who_has_left)
+    assert not caplog.records
 
 
 def test_requests_that_a_client_sends_ahead_are_read_as_they_are_answered() -> None:
