@@ -35,6 +35,7 @@ from keystone.runs.evaluation.nuggets.files import (
     list_objects,
     read_texts,
 )
+from keystone.runs.pipeline.job import describe_settings
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.tracks.violations import parse_lines, tell_expected
 from keystone.runs.trec.run_files import read_qrels, read_run
@@ -84,7 +85,7 @@ def create_banks_from_run(
     missing = sorted({doc for own in ids.values() for doc in own} - texts.keys())
     lost = [f"{name}: {plural(len(missing), 'document')} not in the index, such as {missing[0]}"] if missing else []
     banks, cautions = _create_all(topics, (passages, lost), f"{name}: ranks no document", window, run_with_model)
-    run_id, team_id, description = config.run_id, config.team_id, config.run_desc or ""
+    run_id, team_id, description = config.run_id, config.team_id, config.run_desc or describe_settings(config)
     return [replace(one, run_id=run_id, team_id=team_id, description=description) for one in banks], cautions
 
 

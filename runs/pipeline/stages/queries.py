@@ -20,6 +20,7 @@ from keystone.generation.rules.queries import UnderstandingRules, understand_by_
 from keystone.generation.types import Fallback, Understanding
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.io.fields import is_missing
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
@@ -86,11 +87,9 @@ def _share_out(
 async def _translate(job: Job, model: Model | None, found: list[UnderstoodTopic]) -> list[UnderstoodTopic]:
     """Give the queries their translations: those of the topics to the narratives, and those of the model to all."""
     given = {topic.id: list_translations(topic) for topic in job.topics}
-    if any(given.values()):
-        found = [
-            replace(one, queries=tuple(replace(q, translations=given.get(q.id, ())) for q in one.queries))
-            for one in found
-        ]
+    found = [
+        replace(one, queries=tuple(replace(q, translations=given.get(q.id, ())) for q in one.queries)) for one in found
+    ]
     if not job.config.queries.translate:
         return found
     assert model is not None  # the configuration has been checked
@@ -99,14 +98,14 @@ async def _translate(job: Job, model: Model | None, found: list[UnderstoodTopic]
 
 
 def list_translations(topic: Topic) -> tuple[tuple[str, str], ...]:
-    """List the translations that a topic comes with, by codes of languages. `UserError` for a wrong one."""
-    found = topic.record.get("translations")
-    if not isinstance(found, Mapping):
-        return ()
-    for name, text in found.items():
+    """List the translations that a topic comes with, by codes of languages, but blank ones. `UserError` for others."""
+    found: Any = topic.record.get("translations")
+    given = found.items() if isinstance(found, Mapping) else [(repr(found), found)]
+    filled = [(name, text) for name, text in given if not is_missing(text)]
+    for name, text in filled:
         if find_code(name) is None or not isinstance(text, str):
-            raise UserError(f"{topic.place}: translations: expected texts by codes of languages, found {name!r}")
-    return tuple((find_code(name) or "", text) for name, text in found.items())
+            raise UserError(f"{topic.place}: translations: expected texts by codes of languages, found {name}")
+    return tuple((find_code(name) or "", text) for name, text in filled)
 
 
 def list_query_languages(index: Index) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
 from keystone.runs.exchange.convert import recognise
+from keystone.runs.pipeline.stages.queries import list_translations
 from keystone.runs.track_rules import TRACKS, set_topic_limits
 from keystone.runs.trec.topics import read_topics
 
@@ -156,3 +157,14 @@ def test_every_form_of_a_request_gives_all_its_parts_and_its_limit(tmp_path: Pat
 def test_convert_recognises_what_other_commands_read(tmp_path: Path, name: str, text: str, form: str) -> None:
     (tmp_path / name).write_text(text)
     assert recognise(tmp_path / name).name == form
+
+
+def test_blank_translations_are_none_and_others_in_a_wrong_form_are_refused() -> None:
+    given = {"zho": "蜜蜂住在哪里？", "ru": " ", "ar": None}
+    assert list_translations(Topic("1", "Where do bees live?", record={"translations": given})) == (
+        ("zh", "蜜蜂住在哪里？"),
+    )
+    assert list_translations(Topic("1", "Bees?", record={"translations": float("nan")})) == ()
+    for wrong in ([{"lang": "zh", "text": "蜜蜂"}], "zh", {"xx": "bees"}, {"zh": 1}):
+        with pytest.raises(UserError, match=r"t:3: translations: expected texts by codes of languages, found"):
+            list_translations(Topic("1", "Bees?", "t:3", {"translations": wrong}))

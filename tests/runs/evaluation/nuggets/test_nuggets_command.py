@@ -189,6 +189,9 @@ def test_a_run_without_judgments_gives_a_nugget_bank_of_ragtime(index: Index, to
         said = {"run_id": "r1", "team_id": "us", "run_desc": "Ours.", "track": "ragtime26", "model": model}
         config.write_text(json.dumps(said | places))
         create(config, made, to="ragtime", run=ranked, quiet=True)
+        config.write_text(json.dumps(said | places | {"run_desc": None}))
+        create(config, undescribed := tmp_path / "undescribed.jsonl", to="ragtime", run=ranked, quiet=True)
+    assert json.loads(undescribed.read_text())["metadata"]["run_desc"].startswith("Keystone, ")
     (record,) = [json.loads(line) for line in made.read_text().splitlines()]
     assert record["metadata"] == {"team_id": "us", "topic_id": "1", "run_id": "r1", "run_desc": "Ours."}
     cited = {name for one in record["nugget_bank"] for answer in one["answers"] for name in answer["references"]}
