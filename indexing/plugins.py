@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, distributions
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from keystone.indexing.errors import UserError
 
@@ -57,14 +57,13 @@ class OpenTable(Mapping[str, Row], Generic[Row]):
 
     def find_package(self, name: str) -> dict[str, str]:
         """Find the package that adds a row: its version by its name. It is empty for a row of Keystone."""
-        return {
-            point.dist.name: point.dist.version for point in find_entry_points(self.group).get(name, ()) if point.dist
-        }
+        points = find_entry_points(self.group).get(name, ())
+        return {point.dist.name: point.dist.version for point in points if point.dist}
 
     def _load(self, point: EntryPoint) -> Row:
         source = f"{self.group}: {point.name!r} of {describe_package(point)} ({point.value})"
         try:
-            row: Any = point.load()
+            row: Row = point.load()
         except Exception as error:
             raise UserError(f"{source} cannot be loaded: {type(error).__name__}: {error}") from error
         expected = f"{self.kind.__module__}.{self.kind.__qualname__}"
@@ -74,8 +73,7 @@ class OpenTable(Mapping[str, Row], Generic[Row]):
             raise UserError(f"{source}: found an object of type {type(row).__name__}, expected {expected}")
         if (name := self._name_of(row)) not in (None, point.name):
             raise UserError(f"{source}: found the name {name!r} in it, expected the name of its entry point")
-        found: Row = row
-        return found
+        return row
 
 
 def describe_package(point: EntryPoint) -> str:

@@ -66,12 +66,10 @@ def search_all(
         return candidates if system.needs_candidates(opened.index) else None
 
     def rank_in_turn(lane: str) -> dict[str, Rankings]:
-        own = {name: system for name, system in systems.items() if system.lane == lane}
-        return {name: _rank(system, find_base, search, known) for name, system in own.items()}
+        return {name: _rank(one, find_base, search, known) for name, one in systems.items() if one.lane == lane}
 
-    for base in map(find_base, systems.values()):
-        if base is not None:
-            _rank(base, find_base, search, known)
+    for base in filter(None, map(find_base, systems.values())):
+        _rank(base, find_base, search, known)
     lanes = dict.fromkeys(system.lane for system in systems.values())
     with ThreadPoolExecutor(len(lanes) or 1) as pool:
         found = {name: rankings for own in pool.map(rank_in_turn, lanes) for name, rankings in own.items()}
@@ -96,10 +94,21 @@ def _rank(
 
 def _search_one(system: System, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
     """Search with one system. If it reads passages, only the queries with a passage are searched."""
-    if system.reads == "query":
-        return system.search(opened, queries, within)
-    places = [place for place, query in enumerate(queries) if query.passage]
-    found = system.search(opened, [queries[place] for place in places], within)
+    places = [place for place, query in enumerate(queries) if system.reads == "query" or query.passage]
+    asked = [queries[place] for place in places]
+    found = system.search(opened, asked, within)
+    if system.kind not in KINDS.own:
+        _check_rankings(system.kind, found, asked)
     counts = np.zeros(len(queries), dtype=np.int64)
     counts[places] = np.diff(found.offsets)
     return Rankings(tuple(query.id for query in queries), offsets_of(counts), found.docs, found.scores)
+
+
+def _check_rankings(kind: str, found: Rankings, asked: Sequence[Query]) -> None:
+    """Raise `ValueError` unless a system of a package ranked each query, in their order, and no document twice."""
+    if tuple(found.query_ids) != (ids := tuple(query.id for query in asked)):
+        raise ValueError(f"system {kind!r}: ranked the queries {found.query_ids!r:.200}, expected {ids!r:.200}")
+    for place, name in enumerate(ids):
+        rows = found.of(place)
+        if len(np.unique(rows[rows >= 0])) < len(rows):
+            raise ValueError(f"system {kind!r}: query {name}: ranked a document twice, or a row below 0")

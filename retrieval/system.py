@@ -87,7 +87,7 @@ class System(StrictSettings):
 
     @abstractmethod
     def search(self, opened: OpenIndex, queries: Sequence[Query], within: Rows | None) -> Rankings:
-        """Rank the top `depth` documents of each query; ties by document id.
+        """Rank the top `depth` documents of each query, each once, in the order of the queries; ties by document id.
 
         If `within` is not None, only these documents are ranked. If the system reads passages, each query has one.
         """

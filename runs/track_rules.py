@@ -395,7 +395,7 @@ _OWN = {
         _BIOGEN_A,
     )
 }
-TRACKS: Mapping[str, Track] = OpenTable("keystone.tracks", Track, _OWN)
+TRACKS = OpenTable("keystone.tracks", Track, _OWN)
 """The tracks by name, and those of other packages.
 
 `responses` is the format that RAGTIME, DRAGUN, BioGen and others share, without limits.

@@ -11,7 +11,7 @@ import orjson
 
 from keystone.fusion.methods import METHODS
 from keystone.generation.llm.usage import BUDGET_SPENT
-from keystone.generation.readers.settings import READERS
+from keystone.generation.readers.settings import READERS, EscalateSettings, FusedSettings
 from keystone.generation.types import Answered, Support, SupportAction
 from keystone.indexing.corpora.segments import is_window
 from keystone.indexing.lucene.java import find_anserini_jar
@@ -30,6 +30,7 @@ from keystone.runs.pipeline.stages.rerank import RERANKS_FILE
 from keystone.runs.pipeline.stages.segments import DEPTHS_FILE, get_retrieval_file
 from keystone.runs.pipeline.table import list_records
 from keystone.runs.pipeline.values import Values
+from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.topics import hash_topics
 from keystone.runs.wording import plural
 
@@ -49,7 +50,10 @@ def describe_inputs(job: Job) -> dict[str, Any]:
     if job.index.device != "cpu":
         counted["device"] = job.index.device
     config, plain = job.config, job.config.model_dump(mode="json")
-    systems = config.make_systems().values()
+    model, reader = config.model if config.find_model_step() else None, config.reader
+    servers = select_facts(config.out, model.name, model.urls) if model else []  # by keystone doctor --model
+    combined = reader.readers if isinstance(reader, FusedSettings) else []
+    readers = [reader.name, *(reader.to if isinstance(reader, EscalateSettings) else combined)]
     return {
         "run_id": config.run_id,
         "index": {"key": job.index.key, "documents": job.index.documents, "embedding": embedding, **counted},
@@ -59,24 +63,18 @@ def describe_inputs(job: Job) -> dict[str, Any]:
             **{part: plain[part]["method"] for part in ("queries", "fusion", "grading")},
             "answer": plain["track"] if config.track is None else plain["answer"]["method"],
         },
-        "model": config.model.name if config.model and config.find_model_step() else None,
-        **({"servers": servers} if (servers := _list_servers(config)) else {}),
+        "model": model.name if model else None,
+        **({"servers": servers} if servers else {}),
         "versions": {
             **{package: version(package) for package in packages},
             **METHODS.find_package(config.fusion.method),
-            **READERS.find_package(config.reader.name),
-            **{name: own for one in systems for name, own in KINDS.find_package(one.kind).items()},
+            **TRACKS.find_package(config.track or ""),
+            **dict(own for name in readers for own in READERS.find_package(name).items()),
+            **dict(own for one in config.make_systems().values() for own in KINDS.find_package(one.kind).items()),
             **({} if "url" in job.index.at else {"anserini": find_anserini_jar().name}),  # a server has its own
             "faiss": import_faiss().__version__,
         },
     }
-
-
-def _list_servers(config: RunConfig) -> list[dict[str, Any]]:
-    """List what `keystone doctor --model` found about the servers of the run's model."""
-    if config.model is None or not config.find_model_step():
-        return []
-    return select_facts(config.out, config.model.name, config.model.urls)
 
 
 def describe_outcome(values: Values) -> dict[str, Any]:

@@ -149,6 +149,37 @@ def test_a_setting_of_a_system_may_be_a_list(index: Index) -> None:
     assert searched == [["title"], ["text"]]
 
 
+@pytest.mark.parametrize(
+    ("order", "rows", "message"),
+    [
+        pytest.param(
+            [1, 0], [0, 1], r"ranked the queries \('1-2', '1-1'\), expected \('1-1', '1-2'\)", id="another order"
+        ),
+        pytest.param([0], [0, 1], r"ranked the queries \('1-1',\), expected", id="too few"),
+        pytest.param([0, 1, 1], [0, 1], r"ranked the queries \('1-1', '1-2', '1-2'\), expected", id="too many"),
+        pytest.param([0, 1], [1, 1], "query 1-1: ranked a document twice", id="a document twice"),
+        pytest.param([0, 1], [-1, 0], "query 1-1: ranked .* a row below 0", id="a row below 0"),
+    ],
+)
+def test_rankings_of_a_package_that_do_not_fit_the_queries_are_an_error(
+    order: list[int], rows: list[int], message: str, index: Index
+) -> None:
+    """Systems are fused by the place of a query, so that another order would fuse rankings of different queries."""
+
+    class WrongSystem(System):
+        lowest: ClassVar[float] = 0.0
+        lane: ClassVar[str] = "cpu"
+        kind: Literal["wrong"] = "wrong"
+
+        def search(self, _opened: OpenIndex, queries: Sequence[Query], _within: Rows | None) -> Rankings:
+            docs, scores = np.array(rows, dtype=np.int32), np.array([2.0, 1.0])
+            return ranked([queries[i].id for i in order], [docs] * len(order), [scores] * len(order), self.depth)
+
+    opened, queries = OpenIndex(index, open_store(index)), [query("bees"), query("ash", 2)]
+    with pytest.raises(ValueError, match=f"system 'wrong': {message}"):
+        search_systems({"a": WrongSystem()}, opened, queries, make_system("bm25"))
+
+
 def test_only_one_thread_of_python_calls_java(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two at once can be given each other's objects: another ranking, or an error of Java, one time in many."""
     searcher, texts = LuceneSearcher(index.lucene), [text for _, text in CORPUS.values()]
