@@ -193,9 +193,7 @@ def warn_of_unusable_replies(directory: Path) -> str:
     asked, unusable, cut = (sum(count_steps(entry, what) for entry in entries) for what in ("asked", "unusable", "cut"))
     if not unusable:
         return ""
-    reasons = Counter[str]()
-    for entry in entries:
-        reasons.update(entry.get("steps", {}).get("reasons", {}))
+    reasons = sum((Counter(entry.get("steps", {}).get("reasons", {})) for entry in entries), Counter[str]())
     ((reason, _),) = reasons.most_common(1)
     text = f"the model gave no usable reply in {unusable:,} of {asked:,} steps (most often: {reason})"
     if cut == unusable:

@@ -109,7 +109,8 @@ def format_trace(steps: Sequence[TopicStep], topic: str | None = None, brief: bo
         if topic not in (None, topic_id):
             continue
         own = [one.step for one in of_topic]
-        yield f"topic {topic_id}: {_count(own)}"
+        asked, answered = sum(step.prompt_tokens for step in own), sum(step.reply_tokens for step in own)
+        yield f"topic {topic_id}: {plural(len(own), 'step')}, {asked:,} tokens asked, {answered:,} tokens answered"
         is_research = all(step.purpose in PURPOSES for step in own)
         for name, walk in name_walks(own) if is_research else _name_walks(own):
             yield f"{INDENT}{name}"
@@ -121,11 +122,6 @@ def _name_walks(steps: Sequence[Step]) -> Iterator[tuple[str, list[Step]]]:
     for (query_id, doc_id, agent), walk in groupby(steps, key=lambda step: (step.query_id, step.doc_id, step.agent)):
         names = [f"query {query_id}" * bool(query_id), f"document {doc_id}" * bool(doc_id), f"walk {agent + 1}"]
         yield ", ".join(filter(None, names)), list(walk)
-
-
-def _count(steps: Sequence[Step]) -> str:
-    asked, answered = sum(step.prompt_tokens for step in steps), sum(step.reply_tokens for step in steps)
-    return f"{plural(len(steps), 'step')}, {asked:,} tokens asked, {answered:,} tokens answered"
 
 
 def _format_step(step: Step, brief: bool) -> Iterator[str]:
