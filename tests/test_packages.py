@@ -99,9 +99,9 @@ def test_the_commands_of_the_page_use_one_row_of_each_table(installed: Path, tmp
     assert {line.split()[2] for line in titles} == {"garden.notes:1", "garden.notes:2"}
     assert '"reader":"openings"' in evidence
     assert "opens the document" in evidence
-    words = "run --preset bm25 --set run_id=combined --set index=index --set topics=topics.jsonl --set track=rag26"
+    common = "run --preset bm25 --set run_id=combined --set index=index --set topics=topics.jsonl --set track=rag26"
     reader = ["--set", "answer.method=rules", "--set", "reader={name: fused, readers: [plain, openings]}"]
-    with_package(*words.split(), *reader, cwd=tmp_path, installed=installed)
+    with_package(*common.split(), *reader, cwd=tmp_path, installed=installed)
     for run in ("tiny", "tracked", "combined"):
         assert '"keystone-tiny":"0.1"' in re.sub(r"\s", "", (tmp_path / "out" / run / "manifest.json").read_text()), run
 
