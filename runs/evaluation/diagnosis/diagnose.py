@@ -17,6 +17,7 @@ from keystone.generation.readers.write import NOTED
 from keystone.generation.rules.support import find_added, rate_support
 from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import Answer, EvidenceSet, Sentence
+from keystone.indexing.corpora.languages import differ_in_language
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Document, Span, Store, document_id
 from keystone.runs.evaluation.diagnosis.stored import StoredRun, open_stored_run
@@ -67,8 +68,7 @@ def find_uses(
     """
     sentences = [Cited(sentence, tuple(_list_sources(sentence, documents))) for sentence in answer.sentences]
     for one in wanted:
-        spans = [item.span for item in evidence.items if item.span.doc_id == one.doc_id]
-        read = any(one.span is None or one.span.overlaps(span) for span in spans)
+        read = any(_holds(item.span, one) for item in evidence.items)
         texts = {one.text}
         if one.span and one.doc_id in documents:
             texts.add(documents[one.doc_id].text[one.span.start : one.span.end])
@@ -86,25 +86,25 @@ def _find_nugget(wanted: Wanted, texts: Collection[str], sentences: Sequence[Cit
         return any(says(source, text) for text in texts)
 
     saying = [one for one in sentences if has(one.sentence.text)]
-    cited = any(any(_holds(span, wanted) for span, _ in one.sources) or has(one.join()) for one in saying)
-    return bool(saying), cited
+    return bool(saying), any(any(_holds(at, wanted) for at, _ in one.sources) or has(one.join()) for one in saying)
 
 
 def _find_document(wanted: Wanted, sentences: Sequence[Cited], evidence: EvidenceSet) -> tuple[bool, bool]:
     """Find whether a sentence uses a document, and whether one that does cites it.
 
-    A sentence that cites the document uses it, and cites it rightly if its sources support it. A sentence that the
-    evidence of the document supports uses it too, unless the sources that it cites support it as well.
+    A sentence that cites the document uses it, and cites it rightly if its sources support it, or if the document is in
+    another language, whose words cannot be compared. A sentence that the evidence of the document supports uses it too,
+    unless the sources that it cites support it as well.
     """
     rate = partial(rate_support, weigh=make_weigher([find_terms(item.text) for item in evidence.items]))
     own = "\n".join(item.text for item in evidence.items if item.span.doc_id == wanted.doc_id)
     used = False
     for one in sentences:
         text, supported = one.sentence.text, rate(one.sentence.text, one.join()) == "full"
-        cites = any(span.doc_id == wanted.doc_id for span, _ in one.sources)
-        if cites and supported and rate(text, one.join(wanted.doc_id)) != "none":
+        cited = one.join(wanted.doc_id)
+        if cited and (differ_in_language(text, cited) or (supported and rate(text, cited) != "none")):
             return True, True
-        used = used or cites or (not supported and rate(text, own) == "full")
+        used = used or bool(cited) or (not supported and rate(text, own) == "full")
     return used, False
 
 

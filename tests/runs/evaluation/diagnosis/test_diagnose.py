@@ -11,24 +11,28 @@ import orjson
 import pytest
 import yaml
 
+from keystone.generation.types import Answer, Evidence, EvidenceSet, Sentence
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.store import build_store, open_store
+from keystone.indexing.types import Document, Span
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.diagnosis.diagnose import (
     LOSSES,
     OF_AGENTS,
     Diagnosis,
     Stage,
+    Use,
     diagnose,
+    find_uses,
     insert_by_grade,
     list_stages,
     measure_worth,
     says,
 )
 from keystone.runs.evaluation.diagnosis.stored import open_stored_run
-from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
+from keystone.runs.evaluation.diagnosis.wanted import Wanted, list_nuggets, read_relevant_documents
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.pipeline.run import run
@@ -427,3 +431,19 @@ def test_a_folder_without_a_finished_run_and_foreign_topics_are_refused(graded: 
     (tmp_path / "run/answers.jsonl").unlink()
     with pytest.raises(UserError, match=r"has no answers\.jsonl yet"):
         diagnose_by(tmp_path / "run", write_wanted(tmp_path, "qrels"))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "cited"),
+    [
+        ("The report from China says that bees live in hives and in trees.", True),
+        ("蜜蜂在报告中没有任何提及的火山上爆发。", False),
+    ],
+)
+def test_words_do_not_judge_the_citation_of_a_document_in_another_language(sentence: str, cited: bool) -> None:
+    text = "蜜蜂生活在蜂巢里，也生活在树上。"
+    document, span = Document("d", text), Span("d", 0, len(text))
+    answer = Answer("1", (Sentence(sentence, ("d",)),))
+    evidence = EvidenceSet((Evidence(span, text, 1.0, "1"),))
+    (use,) = find_uses([Wanted("1", "d", "d")], answer, evidence, {"d": document})
+    assert use == Use(read=True, used=True, cited=cited)
