@@ -80,7 +80,7 @@ class FunctionEmbedder:
             found = np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
             raise UserError(f"encoder: found {type(values).__name__}, expected a vector for each text") from None
-        if found.ndim != 2 or len(found) != len(texts) or not np.isfinite(found).all():
+        if found.ndim != 2 or len(found) != len(texts) or not found.size or not np.isfinite(found).all():
             shape = " x ".join(map(str, found.shape)) or "a number"
             raise UserError(f"encoder: found {shape} for {len(texts)} texts, expected a finite vector for each text")
         return round_to_grid(found)

@@ -116,6 +116,8 @@ def test_a_function_embeds_texts_also_for_an_index_that_is_opened_again(tmp_path
         keystone.open_index(tmp_path / "index", encoder=lambda texts: -np.ones((len(texts), 3)))
     with pytest.raises(keystone.UserError, match="encoder: found 2 for 1 texts"):
         keystone.index(TEXTS, encoder=lambda _: [1.0, 2.0])
+    with pytest.raises(keystone.UserError, match="encoder: found 1 x 0 for 1 texts"):
+        keystone.index(TEXTS, encoder=lambda own: [[] for _ in own])
 
 
 def test_a_second_function_of_the_same_name_must_have_the_same_vectors() -> None:
