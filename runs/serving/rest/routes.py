@@ -335,13 +335,9 @@ def _parse_query(query: bytes) -> tuple[dict[str, str], str]:
 
 
 async def _read_json(receive: Receive) -> Any:
-    body, more = b"", True
-    while more:
-        message: Mapping[str, Any] = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
+    """Read the JSON of a body, which the guard gives in one message."""
     try:
-        return parse_json(body)
+        return parse_json((await receive()).get("body", b""))
     except ValueError as error:
         raise UserError(f"body: expected JSON: {error}") from error
 

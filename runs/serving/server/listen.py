@@ -65,19 +65,15 @@ class ReplyTransport:
         """Write a part of the reply, unless it is the first. What comes after the client has left is dropped."""
         if self._head is None:
             self._head = data
-            self._loop.call_soon(self._write_head)
+            self._loop.call_soon(self.write, b"")
         elif not self.is_closing():
             self._transport.write(self._head + data)
             self._head = b""
 
     def close(self) -> None:
         """Close the connection when all parts are written."""
-        self._write_head()
+        self.write(b"")
         self._transport.close()
-
-    def _write_head(self) -> None:
-        if self._head:
-            self.write(b"")
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -210,6 +206,11 @@ def make_server(app: ASGIApp, announce: Callable[[], object]) -> uvicorn.Server:
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             announce()
+
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            super().handle_exit(sig, frame)
+            if self.force_exit:  # what breaks off then is no error
+                logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
 
     return Server(
         uvicorn.Config(

@@ -1,6 +1,7 @@
 """Connections of a real socket: what is no request, what comes too slowly, and what arrives while the server stops."""
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -156,6 +157,21 @@ def test_a_head_waits_for_no_body_that_takes_long() -> None:
         writer.close()
 
     serve(client, answer_after_the_head)
+
+
+def test_a_second_interrupt_breaks_answers_off_without_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def client(port: int, server: Any) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while not server.server_state.tasks:
+            await asyncio.sleep(0.01)
+        for _ in range(2):
+            server.handle_exit(signal.SIGINT, None)
+        writer.close()
+
+    with pytest.raises(KeyboardInterrupt):
+        serve(client)
+    assert not caplog.records
 
 
 ASK = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"
