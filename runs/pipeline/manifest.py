@@ -196,10 +196,10 @@ def warn_of_unusable_replies(directory: Path) -> str:
     reasons = sum((Counter(entry.get("steps", {}).get("reasons", {})) for entry in entries), Counter[str]())
     ((reason, _),) = reasons.most_common(1)
     text = f"the model gave no usable reply in {unusable:,} of {asked:,} steps (most often: {reason})"
-    if cut == unusable:
+    if 2 * cut > unusable:
         text += (
-            ". All these replies were cut at their limit, max_tokens: raise model.thinking, the tokens that a reply "
-            "may have beyond those of its step, as models that think first need them"
+            f". {cut:,} of these replies were cut at their limit, max_tokens: raise model.thinking, the tokens that a "
+            "reply may have beyond those of its step, as models that think first need them"
         )
     advice = "" if reason.startswith(BUDGET_SPENT) else ". keystone run --retry-unusable asks for them again"
     return f"{text}{advice}"

@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 
+import orjson
 import pytest
 
 from keystone.generation.llm.ask import ask_all
 from keystone.generation.readers.loop import Allowance, ask_within
 from keystone.generation.types import Failure, Reply, Request
 from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.directory import MANIFEST
+from keystone.runs.pipeline.manifest import warn_of_unusable_replies
 from keystone.runs.pipeline.model_runner import RunModel, StepCount, leave_uncounted, list_shares
 from tests.support.models.scripted import Scripted
 
@@ -56,6 +60,15 @@ def test_a_call_that_failed_before_counts_by_its_last_outcome(
             asyncio.run(ask_all(model, [(ask("one"), lambda reply: reply.text)]))
     reasons = {"late": 1} if unusable else {}
     assert steps.take() == {"steps": {"asked": 1, "unusable": unusable, "cut": 0, "reasons": reasons}}
+
+
+@pytest.mark.parametrize(("cut", "advised"), [(52, True), (27, False), (0, False)])
+def test_if_most_replies_were_cut_the_warning_says_what_to_raise(tmp_path: Path, cut: int, advised: bool) -> None:
+    steps = {"asked": 67, "unusable": 55, "cut": cut, "reasons": {"it holds no passage": 34}}
+    (tmp_path / MANIFEST).write_bytes(orjson.dumps({"artifacts": {"queries.jsonl": {"steps": steps}}}))
+    said = warn_of_unusable_replies(tmp_path)
+    assert said.startswith("the model gave no usable reply in 55 of 67 steps (most often: it holds no passage)")
+    assert (f"{cut} of these replies were cut at their limit, max_tokens: raise model.thinking" in said) is advised
 
 
 @pytest.mark.parametrize(("track", "shares"), [("rag25", (0.75, 0.5)), ("none", (1.0, 2 / 3))])
