@@ -120,7 +120,7 @@ def read_with_budget(
     if settings.model is None:
         raise UserError(f"--budget: found no model in {source}, expected one under the key model")
     for limit in budget:
-        if not re.match(r"\w+=", limit):
+        if not re.match(r"\w+=\s*\S", limit):
             raise UserError(f"--budget {limit}: expected tokens=N, calls=N or dollars=N")
     try:
         return read([*overrides, *(f"model.budget.{limit}" for limit in budget)])

@@ -87,6 +87,7 @@ def test_doctor_finds_all_requirements_of_a_run() -> None:
             for limit, message in [
                 ("tokens", "error: --budget tokens: expected tokens=N, calls=N or dollars=N"),
                 ("=5", "error: --budget =5: expected tokens=N, calls=N or dollars=N"),
+                ("calls=", "error: --budget calls=: expected tokens=N, calls=N or dollars=N"),
                 ("tokens=x", "error: --budget tokens: found 'x'; input should be a valid integer"),
                 ("euros=5", "error: --budget euros: unknown key (value 5); expected one of calls, dollars, tokens"),
                 ("dollars=5", "error: --budget dollars=5: model.budget.dollars: found without prices"),
