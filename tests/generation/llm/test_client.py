@@ -109,6 +109,23 @@ def test_the_client_pauses_if_an_endpoint_asks_for_it(tmp_path: Path) -> None:
     assert arrived[1] - arrived[0] >= 0.3
 
 
+@pytest.mark.parametrize("asked", ["0", "Wed, 01 Jan 2020 00:00:00 GMT"])
+def test_a_server_that_asks_for_a_pause_of_no_length_is_not_asked_without_pauses(
+    asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.1)
+    arrived = []
+
+    async def busy(exchange: Exchange) -> bool:
+        arrived.append(time.monotonic())
+        return arrived[-1] - arrived[0] < 0.2 and await status(429, None, Retry_After=asked)(exchange)
+
+    with serving(always=busy) as server:
+        outcomes, _, _ = complete(make_settings(tmp_path, server.url), [asking("one")])
+    assert outcomes == {0: Reply("one")}
+    assert len(arrived) <= 12
+
+
 @pytest.mark.parametrize(
     "said",
     [
