@@ -23,9 +23,9 @@ from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import MESSAGE_TOKENS, compute_cost
 from keystone.generation.types import Failure, Usage
 from keystone.indexing.errors import BadRecord, MissingPackage, Report, UserError, WrongReply, stop
+from keystone.indexing.io.api_keys import OPENAI_KEY, choose_key, remove_key
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.json_values import digest, read_whole_number
-from keystone.indexing.io.keys import OPENAI_KEY, choose_key, remove_key
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines
 from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
 from keystone.indexing.io.writing import write_whole

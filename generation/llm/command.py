@@ -17,13 +17,14 @@ from functools import partial
 from pathlib import Path
 from signal import Signals
 
+from keystone.generation.llm.budget import Purse
 from keystone.generation.llm.chat import PLAIN_REQUEST, REPLY_LIMIT_BYTES, PaidReply, ReplyBound, read_reply
-from keystone.generation.llm.client import Purse, open_client
+from keystone.generation.llm.client import open_client
 from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Message, Request
 from keystone.indexing.errors import UserError, WrongReply, printable
-from keystone.indexing.io.keys import remove_key
+from keystone.indexing.io.api_keys import remove_key
 from keystone.indexing.io.retry import choose_pause, is_last
 from keystone.indexing.io.system import allow_open_files, kill_group
 

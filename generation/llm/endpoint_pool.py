@@ -14,8 +14,8 @@ from yarl import URL
 from keystone.generation.llm.chat import CHAT, RESPONSES, Dialect
 from keystone.generation.llm.settings import ModelSettings
 from keystone.indexing.errors import TurnedAway
+from keystone.indexing.io.api_keys import OPENAI_KEY, choose_key
 from keystone.indexing.io.http import check_url
-from keystone.indexing.io.keys import OPENAI_KEY, choose_key
 from keystone.indexing.io.retry import Limit, choose_pause
 
 MOST_FAILURES = 8

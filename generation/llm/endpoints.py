@@ -20,6 +20,7 @@ from typing import Any
 import aiohttp
 import orjson
 
+from keystone.generation.llm.budget import Purse
 from keystone.generation.llm.chat import (
     NO_TOOLS,
     PLAIN_REQUEST,
@@ -36,17 +37,17 @@ from keystone.generation.llm.chat import (
     read_reply,
     write_body,
 )
-from keystone.generation.llm.client import Purse, open_client
+from keystone.generation.llm.client import open_client
 from keystone.generation.llm.dialects import from_responses, read_call, to_responses
 from keystone.generation.llm.endpoint_pool import Endpoint, EndpointPool
 from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import TooLarge, TurnedAway, UnknownForm, UserError, WrongReply
+from keystone.indexing.io.api_keys import remove_key
 from keystone.indexing.io.error_text import describe_refusal, show_value
 from keystone.indexing.io.http import Body
 from keystone.indexing.io.json_values import parse_reply
-from keystone.indexing.io.keys import remove_key
 from keystone.indexing.io.retry import (
     choose_pause,
     is_last,
@@ -92,8 +93,8 @@ def open_backend(
 class Endpoints:
     """The `Backend` of endpoints at base URLs such as http://localhost:8000/v1; made within a running event loop.
 
-    The key goes as bearer token to the endpoints that `keystone.indexing.io.keys.choose_key` allows. It is removed from
-    all messages, and from all replies unless it is a mere word.
+    The key goes as bearer token to the endpoints that `keystone.indexing.io.api_keys.choose_key` allows. It is removed
+    from all messages, and from all replies unless it is a mere word.
     """
 
     def __init__(self, settings: ModelSettings, purse: Purse | None = None) -> None:

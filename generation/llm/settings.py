@@ -17,8 +17,8 @@ from pydantic import (
 
 from keystone.generation.llm.chat import MOST_TOKENS, RESPONSES
 from keystone.generation.llm.usage import Budget, Prices
+from keystone.indexing.io.api_keys import OPENAI_KEY
 from keystone.indexing.io.hub import to_local
-from keystone.indexing.io.keys import OPENAI_KEY
 from keystone.indexing.settings import StrictSettings, leave_out
 
 AnyPath = Annotated[Path, Strict(False), AfterValidator(lambda path: Path(to_local(str(path))))]

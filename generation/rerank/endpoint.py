@@ -26,11 +26,11 @@ from keystone.generation.llm.ask import run_together
 from keystone.generation.rerank.open import Candidates, Means, Rerank, Reranked, list_passages
 from keystone.generation.rerank.settings import RerankEndpoint, RerankSettings
 from keystone.indexing.errors import Refused, UserError
+from keystone.indexing.io.api_keys import choose_key
 from keystone.indexing.io.error_text import name_members
 from keystone.indexing.io.http import HttpRequest
 from keystone.indexing.io.json_values import read_whole_number
 from keystone.indexing.io.kept import hash_parts, open_kept
-from keystone.indexing.io.keys import choose_key
 from keystone.indexing.io.retry import refuses_content
 from keystone.indexing.io.server import Asker
 

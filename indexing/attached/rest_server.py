@@ -23,9 +23,9 @@ import numpy as np
 import orjson
 
 from keystone.indexing.errors import Refused, TooDeep, UserError
+from keystone.indexing.io.api_keys import choose_key
 from keystone.indexing.io.error_text import show_value
 from keystone.indexing.io.http import HttpRequest
-from keystone.indexing.io.keys import choose_key
 from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
 from keystone.indexing.io.server import Asker
 from keystone.indexing.languages import DEFAULT_LANGUAGE, LANGUAGES, has_languages

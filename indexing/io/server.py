@@ -12,10 +12,10 @@ from threading import Condition, Event, Lock
 from typing import Any, TypeVar
 
 from keystone.indexing.errors import Refused, UserError, WrongReply, printable
+from keystone.indexing.io.api_keys import remove_key
 from keystone.indexing.io.error_text import describe_refusal
 from keystone.indexing.io.http import HttpRequest, Sender
 from keystone.indexing.io.json_values import parse_reply
-from keystone.indexing.io.keys import remove_key
 from keystone.indexing.io.retry import (
     Limit,
     choose_pause,

@@ -19,10 +19,10 @@ from urllib.parse import quote, urlencode
 from yarl import URL
 
 from keystone.indexing.errors import ClusterRefused, MissingPackage, Unreached, Untrusted, UserError, printable
+from keystone.indexing.io.api_keys import admit, read_key, remove_key
 from keystone.indexing.io.error_text import describe_refusal
 from keystone.indexing.io.http import JSON_TYPE, REPLY_LIMIT_BYTES, HttpRequest, Sender
 from keystone.indexing.io.json_values import parse_json
-from keystone.indexing.io.keys import admit, read_key, remove_key
 
 REGION = "OPENSEARCH_AWS_REGION"
 """The environment variable with the region of the cluster, such as eu-west-1. It makes Keystone sign requests."""

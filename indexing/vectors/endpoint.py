@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from keystone.indexing.embedder import ReportCut, Vectors, round_to_grid
 from keystone.indexing.errors import Refused, TextRefused, UserError
+from keystone.indexing.io.api_keys import OPENAI_KEY, choose_key
 from keystone.indexing.io.error_text import name_members, show_value
 from keystone.indexing.io.http import HttpRequest
 from keystone.indexing.io.json_values import read_whole_number
-from keystone.indexing.io.keys import OPENAI_KEY, choose_key
 from keystone.indexing.io.retry import refuses_content
 from keystone.indexing.io.server import Asker
 from keystone.indexing.types import Tick, chunks

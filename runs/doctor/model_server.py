@@ -22,9 +22,9 @@ from keystone.generation.llm.settings import LEAST_WINDOW, ModelSettings
 from keystone.generation.rerank.open import read_ranking, request_ranking
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unreached, Unusable, UserError
+from keystone.indexing.io.api_keys import OPENAI_KEY, choose_key
 from keystone.indexing.io.http import HttpRequest, Sender
 from keystone.indexing.io.json_values import parse_json, read_whole_number
-from keystone.indexing.io.keys import OPENAI_KEY, choose_key
 from keystone.runs.doctor.machine import Finding
 from keystone.runs.doctor.server_records import PairOrder, ServerFacts, normalise_url
 

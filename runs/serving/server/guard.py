@@ -17,8 +17,8 @@ from random import getrandbits
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.api_keys import read_key
 from keystone.indexing.io.json_values import parse_json
-from keystone.indexing.io.keys import read_key
 from keystone.runs.serving.server import HEADERS, REPLY_S, WHOLE
 from keystone.runs.serving.server.json_replies import make_error, send_json
 from keystone.runs.serving.server.metrics import Metrics

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keystone.generation.llm.budget import Purse
 from keystone.generation.llm.chat import PaidReply
-from keystone.generation.llm.client import Purse
 from keystone.generation.llm.usage import Budget, Prices, compute_cost, find_most_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import TurnedAway, UserError, WrongReply

@@ -25,8 +25,8 @@ from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.replies import read_json
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import UserError
-from keystone.indexing.io import keys, retry
-from keystone.indexing.io.keys import is_guarded, read_key, remove_key
+from keystone.indexing.io import api_keys, retry
+from keystone.indexing.io.api_keys import is_guarded, read_key, remove_key
 from keystone.indexing.io.retry import FIRST_REQUESTS
 from tests.support import programs
 from tests.support.models.client import SECRET, complete, make_settings, open_beside_cache
@@ -685,7 +685,7 @@ def test_a_default_key_is_sent_only_over_guarded_connections(
     url: str, guarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert is_guarded(url) == guarded
-    monkeypatch.setattr(keys, "is_guarded", lambda _: guarded)
+    monkeypatch.setattr(api_keys, "is_guarded", lambda _: guarded)
     with serving() as server:
         _, _, notes = complete(make_settings(tmp_path, server.url), [asking("a")])
         assert server.keys == {f"Bearer {SECRET}" if guarded else None}

@@ -23,9 +23,9 @@ from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable, UserError, WrongReply
 from keystone.indexing.index import Index
 from keystone.indexing.io import retry
+from keystone.indexing.io.api_keys import remove_key
 from keystone.indexing.io.error_text import LINE_CHARACTERS, describe_error
 from keystone.indexing.io.json_values import MOST_LEVELS, parse_json
-from keystone.indexing.io.keys import remove_key
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.run import run
 from keystone.runs.tracks.validate import detect_track, validate

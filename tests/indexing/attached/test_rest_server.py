@@ -24,8 +24,8 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index
-from keystone.indexing.io import keys, retry
-from keystone.indexing.io.keys import OTHER_NAMES
+from keystone.indexing.io import api_keys, retry
+from keystone.indexing.io.api_keys import OTHER_NAMES
 from keystone.indexing.types import MINILM, Document, Segment, Span
 from keystone.retrieval.backends import open_sparse, open_store
 from keystone.retrieval.types import BM25, Bm25, Query, Rankings
@@ -573,7 +573,7 @@ def test_a_server_gets_no_more_requests_at_once_than_its_limit() -> None:
 
 def test_a_key_is_sent_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(rest.KEY, "secret-key")
-    monkeypatch.setattr(keys, "goes_by_https", lambda _: True)
+    monkeypatch.setattr(api_keys, "goes_by_https", lambda _: True)
     with scripted_server(payloads=PAYLOADS) as server:
         index, store = over(server, tmp_path)
         assert server.keys == {"Bearer secret-key"}
@@ -588,7 +588,7 @@ def test_a_key_may_have_the_names_of_other_tools(monkeypatch: pytest.MonkeyPatch
     names = [rest.KEY, *OTHER_NAMES[rest.KEY]]
     for name in names:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(keys, "goes_by_https", lambda _: True)
+    monkeypatch.setattr(api_keys, "goes_by_https", lambda _: True)
     with scripted_server(payloads=PAYLOADS) as server:
         for name in reversed(names):
             monkeypatch.setenv(name, f"key-of-{name}")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from keystone.indexing.attached import rest_server as rest
 from keystone.indexing.attached.rest_server import Server
 from keystone.indexing.errors import TooLarge, Unreached, UserError, printable
-from keystone.indexing.io import keys as access
+from keystone.indexing.io import api_keys as access
 from keystone.indexing.io import retry
 from keystone.indexing.io.error_text import describe_error
 from keystone.indexing.io.http import HttpRequest, Sender, read_body

@@ -13,7 +13,7 @@ import pytest
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io import system
-from keystone.indexing.io.keys import read_key
+from keystone.indexing.io.api_keys import read_key
 from keystone.indexing.io.writing import exchange, lock_folder
 from tests.support.places import ROOT
 from tests.support.programs import run
