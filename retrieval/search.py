@@ -99,6 +99,8 @@ def _search_one(system: System, opened: OpenIndex, queries: Sequence[Query], wit
     found = system.search(opened, asked, within)
     if system.kind not in KINDS.own:
         _check_rankings(system.kind, found, asked)
+    if len(asked) == len(queries):
+        return found
     counts = np.zeros(len(queries), dtype=np.int64)
     counts[places] = np.diff(found.offsets)
     return Rankings(tuple(query.id for query in queries), offsets_of(counts), found.docs, found.scores)
