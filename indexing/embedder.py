@@ -1,4 +1,4 @@
-"""Vectors of texts, and the embedder that makes them.
+"""Vectors of texts, the embedder that makes them, and the effort that it may take.
 
 All vectors have one length just below 1, so an inner product is the cosine times a constant. Entries are multiples of
 2^-12, so a product of two entries is a multiple of 2^-24. No partial sum exceeds 1 (Cauchy-Schwarz), so each partial

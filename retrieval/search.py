@@ -109,7 +109,10 @@ def _search_one(system: System, opened: OpenIndex, queries: Sequence[Query], wit
 def _check_rankings(kind: str, found: Rankings, asked: Sequence[Query]) -> None:
     """Raise `ValueError` unless a system of a package ranked each query, in their order, and no document twice."""
     if tuple(found.query_ids) != (ids := tuple(query.id for query in asked)):
-        raise ValueError(f"system {kind!r}: ranked the queries {found.query_ids!r:.200}, expected {ids!r:.200}")
+        raise ValueError(
+            f"system {kind!r}: ranked the queries {found.query_ids!r:.200}, expected {ids!r:.200}, "
+            f"{len(found)} and {len(ids)} in all, each in its place"
+        )
     for place, name in enumerate(ids):
         rows = found.of(place)
         if len(np.unique(rows[rows >= 0])) < len(rows):

@@ -1,4 +1,4 @@
-"""Requests to a model that are sent together. A request whose reply its reader refuses is asked once again."""
+"""Requests to a model that are sent together. A request whose reply its reader refuses is sent once more."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence

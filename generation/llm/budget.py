@@ -1,4 +1,4 @@
-"""The budget of a run, which pays for the calls of its model."""
+"""The purse of a run, which pays for the calls of its model within a `Budget` of `usage.py`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,1 +1,1 @@
-"""Embeddings: models that make them, files that hold them, and FAISS indexes over them."""
+"""Embeddings: how models make them, files that hold them, and FAISS indexes over them."""

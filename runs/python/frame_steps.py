@@ -136,7 +136,8 @@ def _list_topics(frame: Any) -> list[Topic]:
     if "qtranslations" not in own.columns:
         return topics
     given = zip(topics, own["qtranslations"], strict=True)
-    return [replace(topic, record={"translations": texts}) for topic, texts in given]
+    pairs = ((topic, dict(texts) if isinstance(texts, tuple) else texts) for topic, texts in given)
+    return [replace(topic, record={"translations": texts}) for topic, texts in pairs]
 
 
 def _list_queries(frame: Any) -> list[Query]:

@@ -104,7 +104,8 @@ def format_trace(steps: Sequence[TopicStep], topic: str | None = None, brief: bo
     """Format the steps of all topics or of one, `brief` without shown documents. `UserError` for an unknown topic."""
     known = dict.fromkeys(one.topic_id for one in steps)
     if topic is not None and topic not in known:
-        raise UserError(f"topic {topic!r}: not in the trace, expected one of {', '.join(known) or 'none: it is empty'}")
+        why = f", expected one of {', '.join(known)}" if known else ", which is empty"
+        raise UserError(f"topic {topic!r}: not in the trace{why}")
     for topic_id, of_topic in groupby(steps, key=lambda one: one.topic_id):
         if topic not in (None, topic_id):
             continue

@@ -94,17 +94,18 @@ def _find_document(wanted: Wanted, sentences: Sequence[Cited], evidence: Evidenc
 
     A sentence that cites the document uses it, and cites it rightly if its sources support it, or if the document is in
     another language, whose words cannot be compared. A sentence that the evidence of the document supports uses it too,
-    unless the sources that it cites support it as well.
+    unless the sources that it cites support it as well, or are in another language.
     """
     rate = partial(rate_support, weigh=make_weigher([find_terms(item.text) for item in evidence.items]))
     own = "\n".join(item.text for item in evidence.items if item.span.doc_id == wanted.doc_id)
     used = False
     for one in sentences:
-        text, supported = one.sentence.text, rate(one.sentence.text, one.join()) == "full"
-        cited = one.join(wanted.doc_id)
+        text, sources, cited = one.sentence.text, one.join(), one.join(wanted.doc_id)
+        supported = rate(text, sources) == "full"
         if cited and (differ_in_language(text, cited) or (supported and rate(text, cited) != "none")):
             return True, True
-        used = used or bool(cited) or (not supported and rate(text, own) == "full")
+        unsupported = not supported and not differ_in_language(text, sources)
+        used = used or bool(cited) or (unsupported and rate(text, own) == "full")
     return used, False
 
 

@@ -20,6 +20,7 @@ from keystone.generation.rules.queries import UnderstandingRules, understand_by_
 from keystone.generation.types import Fallback, Understanding
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.io.error_text import show_value
 from keystone.indexing.io.fields import is_missing
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import read_json_lines
@@ -100,11 +101,12 @@ async def _translate(job: Job, model: Model | None, found: list[UnderstoodTopic]
 def list_translations(topic: Topic) -> tuple[tuple[str, str], ...]:
     """List the translations that a topic comes with, by codes of languages, but blank ones. `UserError` for others."""
     found: Any = topic.record.get("translations")
-    given = found.items() if isinstance(found, Mapping) else [(repr(found), found)]
+    given = found.items() if isinstance(found, Mapping) else [("", found)]
     filled = [(name, text) for name, text in given if not is_missing(text)]
     for name, text in filled:
         if find_code(name) is None or not isinstance(text, str):
-            raise UserError(f"{topic.place}: translations: expected texts by codes of languages, found {name}")
+            wrong = show_value({name: text} if name else text, 200)
+            raise UserError(f"{topic.place}: translations: expected texts by codes of languages, found {wrong}")
     return tuple((find_code(name) or "", text) for name, text in filled)
 
 

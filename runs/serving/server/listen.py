@@ -122,7 +122,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head, self._head_bytes = False, 0
         self._stop_timer()
         super().on_headers_complete()
-        self.cycle.transport = cast(asyncio.Transport, ReplyTransport(self.transport, self.loop))
+        if self.scope["method"] != "HEAD":  # whose reply is complete with its head
+            self.cycle.transport = cast(asyncio.Transport, ReplyTransport(self.transport, self.loop))
         self.cycle.keep_alive = self.cycle.keep_alive and not self._drains
 
     def on_message_complete(self) -> None:

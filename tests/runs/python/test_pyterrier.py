@@ -11,7 +11,7 @@ import pytest
 import keystone
 from keystone.indexing.index import Index
 from keystone.runs.pipeline.file_names import NARRATIVE
-from keystone.runs.python.frame_steps import _list_queries
+from keystone.runs.python.frame_steps import _list_queries, _list_topics
 from tests.support import programs
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.models.plain_model import say
@@ -137,6 +137,7 @@ def test_translations_go_from_topics_to_queries_and_into_their_search(index: Ind
     assert any(query.translations for query in queries)
     found = make(index, "decompose")(keystone.to_pandas(topics))
     assert _list_queries(found) == _list_queries(keystone.to_pandas(queries)) == queries
+    assert _list_topics(found)[0].record == {"translations": dict(queries[0].translations)}
     plain = keystone.decompose(index, [keystone.Topic("3", NARRATIVES["2"])])
     together = pd.concat([keystone.to_pandas(queries), keystone.to_pandas(plain)])
     assert _list_queries(together) == [*queries, *plain]

@@ -65,7 +65,7 @@ def test_a_trace_that_is_missing_or_damaged_or_lacks_the_topic_is_an_error(tmp_p
         read_trace(tmp_path / "trace.jsonl")
     with pytest.raises(UserError, match="topic '9': not in the trace, expected one of 1, 2"):
         list(format_trace(read_trace(write_trace(tmp_path)), "9"))
-    with pytest.raises(UserError, match="topic '9': not in the trace, expected one of none: it is empty"):
+    with pytest.raises(UserError, match="topic '9': not in the trace, which is empty"):
         list(format_trace([], "9"))
 
 

@@ -447,3 +447,12 @@ def test_words_do_not_judge_the_citation_of_a_document_in_another_language(sente
     evidence = EvidenceSet((Evidence(span, text, 1.0, "1"),))
     (use,) = find_uses([Wanted("1", "d", "d")], answer, evidence, {"d": document})
     assert use == Use(read=True, used=True, cited=cited)
+
+
+def test_a_sentence_that_cites_another_language_is_no_wrong_citation_of_an_equal_document() -> None:
+    texts = {"c": "蜜蜂生活在蜂巢里，也生活在树上。", "e": "Bees live in hives and in hollow trees."}
+    documents = {name: Document(name, text) for name, text in texts.items()}
+    evidence = EvidenceSet(tuple(Evidence(Span(name, 0, len(text)), text, 1.0, "1") for name, text in texts.items()))
+    answer = Answer("1", (Sentence(texts["e"], ("c",)),))
+    (use,) = find_uses([Wanted("1", "e", "e")], answer, evidence, documents)
+    assert use == Use(read=True, used=False, cited=False)
