@@ -62,7 +62,7 @@ class ReplyTransport:
         self.is_closing = transport.is_closing
 
     def write(self, data: bytes) -> None:
-        """Write a part of the reply, unless it is the first. What comes after the client has left is dropped."""
+        """Write a part of the reply, unless it is the first. If the client has left, nothing is written."""
         if self._head is None:
             self._head = data
             self._loop.call_soon(self.write, b"")
@@ -102,7 +102,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request. What follows the last request of a connection is dropped."""
+        """Take a part of a request. If the connection ends with the reply under way, the part is ignored."""
         if self.transport.is_closing() or (self._in_head and not self._is_idle() and not self.cycle.keep_alive):
             return
         if self._in_head:
@@ -122,7 +122,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head, self._head_bytes = False, 0
         self._stop_timer()
         super().on_headers_complete()
-        if self.scope["method"] != "HEAD":  # whose reply is complete with its head
+        if self.scope["method"] != "HEAD":  # a reply to HEAD has no body to wait for
             self.cycle.transport = cast(asyncio.Transport, ReplyTransport(self.transport, self.loop))
         self.cycle.keep_alive = self.cycle.keep_alive and not self._drains
 
