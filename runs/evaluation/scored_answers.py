@@ -17,8 +17,8 @@ from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import open_binary
 from keystone.runs.evaluation.agreement import Agreement
 from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.nuggets.cited import CitedAnswer, read_cited_answers
 from keystone.runs.evaluation.nuggets.files import NuggetBank
-from keystone.runs.evaluation.nuggets.judge import CitedAnswer, read_cited_answers
 from keystone.runs.evaluation.nuggets.score import add_cautions, name_runs, read_assigned, score_banks, score_cited
 from keystone.runs.evaluation.rubrics import Rubric, read_rubrics, score_rubrics
 from keystone.runs.wording import plural
@@ -56,7 +56,7 @@ def _list_nuggets(bank: NuggetBank) -> Items:
 
 def _list_citations(answer: CitedAnswer) -> Items:
     for place, sentence in enumerate(answer.sentences):
-        yield from ((f"{place} {cited}", support) for cited, support in sentence.citations)
+        yield from ((f"{place} {cited.doc_id}", cited.support) for cited in sentence.citations)
 
 
 def _list_criteria(rubric: Rubric) -> Items:

@@ -22,14 +22,9 @@ from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Set
 from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.compare import collect_cautions, join_cautions
 from keystone.runs.evaluation.evaluate import Evaluation, check_run, evaluate_files
+from keystone.runs.evaluation.nuggets.cited import CitedAnswer, write_cited_answers
 from keystone.runs.evaluation.nuggets.files import NuggetBank, read_nuggets, write_nuggets
-from keystone.runs.evaluation.nuggets.judge import (
-    CitedAnswer,
-    assign_banks,
-    rate_files,
-    read_submissions,
-    write_cited_answers,
-)
+from keystone.runs.evaluation.nuggets.judge import assign_banks, rate_files, read_submissions
 from keystone.runs.evaluation.nuggets.score import FROM_FILES, score_banks, score_cited
 from keystone.runs.evaluation.rubrics import Rubric, assign_rubrics, read_rubrics, score_rubrics, write_rubrics
 from keystone.runs.pipeline.foresight import Ask, Foreseen, foresee

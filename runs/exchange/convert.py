@@ -18,11 +18,12 @@ from keystone.indexing.io.columns import choose_delimiter, name_columns
 from keystone.indexing.io.fields import find_names
 from keystone.indexing.io.reading import COMPRESSIONS, read_text_lines
 from keystone.indexing.io.writing import write_whole
+from keystone.runs.evaluation.nuggets.cited import CitedAnswer
 from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank
 from keystone.runs.exchange.forms.scores import is_value
 from keystone.runs.exchange.records import read_records
 from keystone.runs.exchange.table import FORMS, Form, get_form
-from keystone.runs.exchange.types import Candidate, CitedAnswer, Handover, Kind, Request, find_text_key, get_text
+from keystone.runs.exchange.types import Candidate, Handover, Kind, Request, find_text_key, get_text
 from keystone.runs.track_rules import OPTIONS, TRACKS, KeyContent
 from keystone.runs.trec.collections import names_columns
 from keystone.runs.trec.rows import split_columns

@@ -15,7 +15,8 @@ from keystone.indexing.io.json_values import parse_json, parse_objects, try_json
 from keystone.indexing.io.reading import read_bytes, read_json_lines, read_text_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import describe_id, is_id
-from keystone.runs.exchange.types import Citation, Handover, Kind
+from keystone.runs.evaluation.nuggets.cited import Citation
+from keystone.runs.exchange.types import Handover, Kind
 from keystone.runs.tracks.answer_files import is_integer, is_score
 from keystone.runs.tracks.violations import shorten_value
 

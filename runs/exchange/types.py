@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from keystone.generation.types import Support
+from keystone.runs.evaluation.nuggets.cited import CitedAnswer
 from keystone.runs.evaluation.nuggets.files import NuggetBank
 
 Kind = Literal["requests", "answers", "nuggets", "scores"]
@@ -54,52 +54,6 @@ class Request:
     """Further keys of the topic."""
     place: str = field(default="", compare=False)
     """The file and the line of the request."""
-
-
-@dataclass(frozen=True, slots=True)
-class Citation:
-    """A cited document or segment, with the answer's confidence in it, and with its support as somebody rated it."""
-
-    doc_id: str
-    score: float | None = None
-    support: Support | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CitedText:
-    """A sentence of an answer with its citations."""
-
-    text: str
-    citations: tuple[Citation, ...] = ()
-    contradicted: tuple[str, ...] | None = None
-    """The documents that contradict the sentence. None: nobody looked for them."""
-    existing: tuple[str, ...] | None = None
-    """The documents that were known to support the sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class CitedAnswer:
-    """A run's answer to a topic. A value that the file lacks is empty."""
-
-    topic_id: str
-    sentences: tuple[CitedText, ...]
-    references: tuple[str, ...] = ()
-    query: str = ""
-    run_id: str = ""
-    team_id: str = ""
-    type: str = ""
-    description: str = ""
-    documents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The parts of the texts of referenced documents, by id."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further keys of the metadata."""
-    place: str = field(default="", compare=False)
-    """The file and the line of the answer."""
-
-    def list_references(self) -> list[str]:
-        """List the references, then the cited documents that are missing among them, each once."""
-        cited = (one.doc_id for sentence in self.sentences for one in sentence.citations)
-        return list(dict.fromkeys([*self.references, *cited]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,8 @@ def support(
     Example: keystone nuggets support out/my-run --config model.yaml --out support.jsonl
     """
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.nuggets.judge import rate_files, write_cited_answers
+    from keystone.runs.evaluation.nuggets.cited import write_cited_answers
+    from keystone.runs.evaluation.nuggets.judge import rate_files
 
     settings = read_config(config, set)
     check_run_outputs(settings, [*files, name_config(config)], {"--out": out})

@@ -1,17 +1,14 @@
-"""What a model makes of nuggets and citations: nuggets of relevant documents, those in answers, rated citations.
-
-Rated citations are in files of the form of castorini/RAGDoll, the toolkit of the 2026 track, at 1f06719.
-"""
+"""What a model makes of nuggets and citations: nuggets of relevant documents, those in answers, rated citations."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from keystone.generation.grading.nuggets import assign_nuggets, create_nuggets, rate_importance
-from keystone.generation.grading.rate_sentences import Citation, rate_citations
+from keystone.generation.grading.rate_sentences import Citation as AskedCitation
+from keystone.generation.grading.rate_sentences import rate_citations
 from keystone.generation.llm.ask import run_together
 from keystone.generation.llm.model import Model
 from keystone.generation.rules.support import rate_support
@@ -19,25 +16,16 @@ from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import Failure, Support
 from keystone.indexing.errors import NoCitedTexts, UserError
 from keystone.indexing.index import open_index
-from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import Store, document_id
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.answers.files import NamedRun, Submission, name_apart, read_submission
 from keystone.runs.evaluation.cautions import caution_about_topics
-from keystone.runs.evaluation.nuggets.files import (
-    TOPIC_KEYS,
-    Nugget,
-    NuggetBank,
-    Source,
-    get_id,
-    list_objects,
-    read_texts,
-)
+from keystone.runs.evaluation.nuggets.cited import Citation, CitedAnswer, CitedText
+from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank, Source, read_texts
 from keystone.runs.pipeline.job import describe_settings
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
-from keystone.runs.tracks.violations import parse_lines, tell_expected
 from keystone.runs.trec.run_files import read_qrels, read_run
 from keystone.runs.trec.topics import read_topics
 from keystone.runs.trec.types import Qrels
@@ -171,29 +159,6 @@ def find_sources(texts: Sequence[str], passages: Mapping[str, str]) -> list[tupl
     return found
 
 
-CODES: Mapping[str, Support | None] = {"2": "full", "1": "partial", "0": "none", "-1": None}
-"""The support of a citation by its code in a file. None: nobody rated it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CitedSentence:
-    """A sentence of an answer, with the id and the support of each of its citations, in their order."""
-
-    text: str
-    citations: tuple[tuple[str, Support | None], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CitedAnswer:
-    """The sentences of a run's answer to a topic, with rated citations."""
-
-    topic_id: str
-    run_id: str
-    sentences: tuple[CitedSentence, ...]
-    place: str = field(default="", compare=False, repr=False)
-    """The `file:line` that holds the answer."""
-
-
 def rate_files(
     paths: Sequence[Path], config: RunConfig, run_with_model: RunWithModel
 ) -> tuple[list[CitedAnswer], list[str]]:
@@ -210,18 +175,18 @@ def rate_files(
     if pairs and not texts:
         raise NoCitedTexts(f"{config.index}: has no cited document or segment, such as {pairs[0][1]!r}")
     asked = [pair for pair in dict.fromkeys(pairs) if pair[1] in texts]
-    citations = [Citation(text, texts[cited]) for text, cited in asked]
-    rated = ask_model(run_with_model, lambda model: rate_citations(model, citations, window))
+    shown = [AskedCitation(text, texts[cited]) for text, cited in asked]
+    rated = ask_model(run_with_model, lambda model: rate_citations(model, shown, window))
     ratings = dict(zip(asked, rated, strict=True))
     support = {pair: one for pair, one in ratings.items() if not isinstance(one, Failure)}
     found = [
         CitedAnswer(
             answer.topic_id,
-            run_id,
             tuple(
-                CitedSentence(s.text, tuple((cited, support.get((s.text, cited))) for cited in s.citations))
+                CitedText(s.text, tuple(Citation(name, support=support.get((s.text, name))) for name in s.citations))
                 for s in answer.sentences
             ),
+            run_id=run_id,
         )
         for run_id, answer in answers
     ]
@@ -238,66 +203,6 @@ def _caution(
     if failed := [one.reason for one in ratings.values() if isinstance(one, Failure)]:
         cautions.append(f"{plural(len(failed), 'citation')} without a rating by the model: {failed[0]}")
     return cautions
-
-
-def write_cited_answers(path: Path, answers: Iterable[CitedAnswer]) -> None:
-    """Write one answer a line in RAGDoll's form. The file appears when it is whole."""
-    codes = {support: code for code, support in CODES.items()}
-    write_json_lines(
-        path,
-        (
-            {
-                "topic_id": one.topic_id,
-                "narrative_id": one.topic_id,
-                "run_id": one.run_id,
-                "sentences": [
-                    {
-                        "sentenceID": place,
-                        "text": sentence.text,
-                        "citations": [
-                            {"citationID": number, "reference": cited, "support": codes[support]}
-                            for number, (cited, support) in enumerate(sentence.citations)
-                        ],
-                    }
-                    for place, sentence in enumerate(one.sentences)
-                ],
-            }
-            for one in answers
-        ),
-    )
-
-
-def read_cited_answers(path: Path, records: Iterable[tuple[str, dict[str, Any]]] | None = None) -> list[CitedAnswer]:
-    """Read the answers of a file in RAGDoll's form. `UserError` with file, line and key for a bad one.
-
-    `records` are the objects of the file with their places, if the caller has read them; None: each line is an object.
-    """
-    found, seen = list[CitedAnswer](), set[tuple[str, str]]()
-    for place, one in parse_lines(path, _parse_answer, records):
-        if (one.topic_id, one.run_id) in seen:
-            raise UserError(f"{place}: topic {one.topic_id!r} of run {one.run_id!r} occurs more than once")
-        seen.add((one.topic_id, one.run_id))
-        found.append(replace(one, place=place))
-    return found
-
-
-def _parse_answer(record: dict[str, Any]) -> CitedAnswer:
-    if "sentences" not in record:
-        raise ValueError(f"sentences: expected a list, found the keys {', '.join(record) or 'none'}")
-    sentences = []
-    for where, one in list_objects(record, "sentences"):
-        cited = [
-            (str(citation.get("reference", "")), _parse_code(citation.get("support"), inner))
-            for inner, citation in list_objects(one, "citations", where)
-        ]
-        sentences.append(CitedSentence(str(one.get("text", "")), tuple(cited)))
-    return CitedAnswer(get_id(record, TOPIC_KEYS), get_id(record, ("run_id",)), tuple(sentences))
-
-
-def _parse_code(code: Any, where: str) -> Support | None:
-    if not isinstance(code, str | int) or str(code) not in CODES:
-        raise ValueError(tell_expected(f"{where}support", f"one of {', '.join(CODES)}", code))
-    return CODES[str(code)]
 
 
 def assign_banks(

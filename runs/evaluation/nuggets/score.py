@@ -14,8 +14,8 @@ from keystone.indexing.io.writing import unicode_name
 from keystone.runs.evaluation.answers.files import NamedRun, caution_about_names, name_apart
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.evaluate import Counts, Evaluation
+from keystone.runs.evaluation.nuggets.cited import CitedAnswer, CitedText
 from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank, read_nuggets
-from keystone.runs.evaluation.nuggets.judge import CitedAnswer, CitedSentence
 
 
 class Graded(Protocol):
@@ -190,7 +190,7 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return sum(v * w for v, w in zip(values, weights, strict=True)) / (sum(weights) or 1.0)
 
 
-def score_citations(sentences: Sequence[CitedSentence], most_cited: int | None = None) -> tuple[float, ...]:
+def score_citations(sentences: Sequence[CitedText], most_cited: int | None = None) -> tuple[float, ...]:
     """Score the rated citations of an answer, by `CITATION_MEASURES`.
 
     The support of a sentence is the credit of its first citation, where `_hard` gives partial support none, or for
@@ -200,7 +200,7 @@ def score_citations(sentences: Sequence[CitedSentence], most_cited: int | None =
     Only the first `most_cited` citations of a sentence count; None: all.
     Source: TREC RAG 2026, RAG task; RAGDoll at 1f06719. It has no F1 and no `cited`.
     """
-    every = [[support for _, support in one.citations[:most_cited]] for one in sentences]
+    every = [[cited.support for cited in one.citations[:most_cited]] for one in sentences]
     first = [own[:1] for own in every]
     return (
         *_measure_support(first, SUPPORT_CREDIT),

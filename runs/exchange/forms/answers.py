@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from keystone.runs.evaluation.nuggets.cited import Citation, CitedAnswer, CitedText
 from keystone.runs.exchange.records import Record, drop_repeated, drop_taken, has, read_form, write_each
-from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover, get_text
+from keystone.runs.exchange.types import Form, Handover, get_text
 from keystone.runs.track_rules import DEFAULT_TEAM, TRACKS, KeyContent, Track
 from keystone.runs.tracks.answer_files import NUMBER, is_integer, is_score, map_citations, resolve_citation
 from keystone.runs.tracks.violations import shorten_value

@@ -14,9 +14,10 @@ import orjson
 
 from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.io.writing import write_json_lines, write_whole
+from keystone.runs.evaluation.nuggets.cited import Citation, CitedAnswer, CitedText
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
 from keystone.runs.exchange.records import Record, drop_repeated, fill, has, read_form
-from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover
+from keystone.runs.exchange.types import Form, Handover
 from keystone.runs.track_rules import CONTRADICTED, DEFAULT_TEAM, EXISTING, SUPPORTED
 
 BRACKETS = re.compile(r"\s*\[([^\[\]]*)\]")

@@ -7,8 +7,9 @@ from typing import Any
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import document_id
+from keystone.runs.evaluation.nuggets.cited import Citation, CitedAnswer, CitedText
 from keystone.runs.exchange.records import Record, drop_repeated, fill, has, read_form, write_each
-from keystone.runs.exchange.types import Candidate, Citation, CitedAnswer, CitedText, Form, Handover, Request
+from keystone.runs.exchange.types import Candidate, Form, Handover, Request
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
 

@@ -5,14 +5,22 @@ Source: castorini/RAGDoll at 1f06719.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from keystone.generation.types import Support
 from keystone.indexing.io.writing import write_json_lines
+from keystone.runs.evaluation.nuggets.cited import (
+    Citation,
+    CitedAnswer,
+    CitedText,
+    read_cited_answers,
+    write_cited_answers,
+)
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
 from keystone.runs.exchange.records import Record, count_unread, drop_repeated, has, read_form, read_records
-from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Form, Handover, get_text
+from keystone.runs.exchange.types import Form, Handover, get_text
 from keystone.runs.tracks.violations import shorten_value
 
 LABELS: Mapping[str, Support] = {"FS": "full", "PS": "partial", "NS": "none"}
@@ -28,42 +36,14 @@ KEPT_PAIRS = (
 
 def read_ratings(path: Path) -> Handover:
     """Read answers with rated citations. Errors are those of `read_records` and `read_cited_answers`."""
-    from keystone.runs.evaluation.nuggets.judge import read_cited_answers  # which loads models and indexes
-
     records = list(read_records(path))
-    answers = (
-        CitedAnswer(
-            one.topic_id,
-            tuple(
-                CitedText(each.text, tuple(Citation(name, support=support) for name, support in each.citations))
-                for each in one.sentences
-            ),
-            run_id=one.run_id,
-        )
-        for one in read_cited_answers(path, records)
-    )
-    return Handover(answers=tuple(answers), unread=count_unread((record for _, record in records), KEPT))
+    answers = tuple(read_cited_answers(path, records))
+    return Handover(answers=answers, unread=count_unread((record for _, record in records), KEPT))
 
 
 def write_ratings(path: Path, content: Handover) -> None:
     """Write answers with the support of each citation; -1 stands for no rating."""
-    from keystone.runs.evaluation.nuggets.judge import CitedAnswer as RatedAnswer
-    from keystone.runs.evaluation.nuggets.judge import CitedSentence, write_cited_answers
-
-    write_cited_answers(
-        path,
-        (
-            RatedAnswer(
-                one.topic_id,
-                one.run_id or DEFAULT_RUN,
-                tuple(
-                    CitedSentence(each.text, tuple((cited.doc_id, cited.support) for cited in each.citations))
-                    for each in one.sentences
-                ),
-            )
-            for one in content.answers
-        ),
-    )
+    write_cited_answers(path, (replace(one, run_id=one.run_id or DEFAULT_RUN) for one in content.answers))
 
 
 def read_pairs(path: Path) -> Handover:

@@ -6,8 +6,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from keystone.indexing.types import Span
+from keystone.runs.evaluation.nuggets.cited import Citation, CitedAnswer, CitedText
 from keystone.runs.evaluation.nuggets.files import GoldAnswer, Nugget, NuggetBank, Source
-from keystone.runs.exchange.types import Candidate, Citation, CitedAnswer, CitedText, Handover, Request, Score
+from keystone.runs.exchange.types import Candidate, Handover, Request, Score
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6).filter(str.strip)
 ANY = st.text(st.characters(codec="utf-8"), max_size=6)

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Span
-from keystone.runs.evaluation.nuggets.files import GoldAnswer, Nugget, NuggetBank, Source, read_nuggets, write_nuggets
-from keystone.runs.evaluation.nuggets.judge import (
+from keystone.runs.evaluation.nuggets.cited import (
     CODES,
+    Citation,
     CitedAnswer,
-    CitedSentence,
+    CitedText,
     read_cited_answers,
     write_cited_answers,
 )
+from keystone.runs.evaluation.nuggets.files import GoldAnswer, Nugget, NuggetBank, Source, read_nuggets, write_nuggets
 from tests.support.places import SHARED
 from tests.support.runs.answer_files import JSON
 
@@ -101,16 +102,14 @@ def test_ragtimes_form_asks_the_query_of_a_claim() -> None:
     assert found.describe() == "Why? bees dance"
 
 
-SUPPORT = st.sampled_from(list(CODES.values()))
-SENTENCES = st.lists(
-    st.builds(CitedSentence, TEXT, st.lists(st.tuples(TEXT, SUPPORT), max_size=3).map(tuple)), max_size=3
-)
+CITATION = st.builds(Citation, TEXT, support=st.sampled_from(list(CODES.values())))
+SENTENCES = st.lists(st.builds(CitedText, TEXT, st.lists(CITATION, max_size=3).map(tuple)), max_size=3)
 
 
 @few
 @given(
     st.lists(
-        st.builds(CitedAnswer, TEXT, TEXT, SENTENCES.map(tuple)),
+        st.builds(CitedAnswer, TEXT, SENTENCES.map(tuple), run_id=TEXT),
         max_size=3,
         unique_by=lambda one: (one.topic_id, one.run_id),
     )

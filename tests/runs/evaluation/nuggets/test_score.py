@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from keystone.generation.grading.nuggets import Assignment, Importance
 from keystone.generation.types import Support
 from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.nuggets.cited import Citation, CitedText
 from keystone.runs.evaluation.nuggets.files import Nugget, read_nuggets, write_nuggets
-from keystone.runs.evaluation.nuggets.judge import CitedSentence
 from keystone.runs.evaluation.nuggets.score import (
     CITATION_MEASURES,
     COVERAGE_MEASURES,
@@ -82,8 +82,8 @@ def test_strict_scores_are_lower_and_weighted_ones_lie_between(written: list[str
         assert min(a, v) - 1e-12 <= w <= max(a, v) + 1e-12
 
 
-def cite(*supports: Support | None) -> CitedSentence:
-    return CitedSentence("a", tuple(("d", one) for one in supports))
+def cite(*supports: Support | None) -> CitedText:
+    return CitedText("a", tuple(Citation("d", support=one) for one in supports))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def cite(*supports: Support | None) -> CitedSentence:
         pytest.param([cite(None, "partial"), cite("full")], (1, 1, 0.75, 0.75), id="a later rating"),
     ],
 )
-def test_citation_scores_are_exact(sentences: list[CitedSentence], scores: tuple[float, ...]) -> None:
+def test_citation_scores_are_exact(sentences: list[CitedText], scores: tuple[float, ...]) -> None:
     found = dict(zip(CITATION_MEASURES, score_citations(sentences), strict=True))
     names = ("precision", "recall", "precision_all", "recall_all")
     assert [found[name] for name in names] == pytest.approx(scores, abs=1e-12, nan_ok=True)

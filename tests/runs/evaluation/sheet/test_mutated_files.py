@@ -13,8 +13,8 @@ from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.arena.answers import read_answer_sets
 from keystone.runs.evaluation.arena.play import read_arena
 from keystone.runs.evaluation.arena.tournament import make_leaderboard
+from keystone.runs.evaluation.nuggets.cited import read_cited_answers
 from keystone.runs.evaluation.nuggets.files import read_nuggets
-from keystone.runs.evaluation.nuggets.judge import read_cited_answers
 from keystone.runs.evaluation.nuggets.score import score_cited
 from keystone.runs.evaluation.rubrics import read_rubrics, score_rubrics
 from tests.support.mutation import mutate

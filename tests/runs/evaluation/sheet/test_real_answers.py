@@ -15,7 +15,7 @@ import pytest
 from keystone.runs.evaluation.arena.answers import read_answer_sets
 from keystone.runs.evaluation.arena.play import run_battles
 from keystone.runs.evaluation.arena.tournament import Settings
-from keystone.runs.evaluation.nuggets.judge import read_cited_answers
+from keystone.runs.evaluation.nuggets.cited import read_cited_answers
 from keystone.runs.evaluation.nuggets.score import score_cited
 from keystone.runs.evaluation.rubrics import Criterion, Rubric, assign_rubrics, score_rubrics
 from tests.support.places import SHARED

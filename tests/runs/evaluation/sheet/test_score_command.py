@@ -13,7 +13,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.retrieval.types import Topic
 from keystone.runs.cli.commands.evaluate_command import score
-from keystone.runs.evaluation.nuggets.judge import CitedAnswer, CitedSentence
+from keystone.runs.evaluation.nuggets.cited import Citation, CitedAnswer, CitedText
 from keystone.runs.evaluation.nuggets.score import FROM_FILES
 from keystone.runs.evaluation.sheet import Asked, Judged, make_sheet, read_given
 from keystone.runs.track_rules import TRACKS
@@ -155,7 +155,7 @@ def test_support_of_files_alone_has_the_caution_that_their_topics_count(monkeypa
     record = json.loads(Path("other.jsonl").read_text().splitlines()[0])
     record["metadata"]["narrative"] = NARRATIVES["1"]
     write_lines(Path("other.jsonl"), [record])
-    cited = CitedAnswer("1", "other", (CitedSentence("Bees live.", (("bees", "full"),)),))
+    cited = CitedAnswer("1", (CitedText("Bees live.", (Citation("bees", support="full"),)),), run_id="other")
     monkeypatch.setattr("keystone.runs.evaluation.sheet.judge_answers", lambda *_: Judged(cited=[cited]))
     topics = write_lines(Path("topics.jsonl"), [{"id": id, "narrative": text} for id, text in NARRATIVES.items()])
     for answers, given, cautioned in (RUNS[2:], None, True), (RUNS[2:], topics, False), (RUNS[:1], None, False):
