@@ -1,13 +1,14 @@
 """`keystone serve` beside Pyserini's own server (1.6) on the same passages: 64 clients and 2,000 queries.
 
-Both servers run at the same time and take turns.
-Pyserini's server works in one thread.
+All servers run at the same time and take turns: ours with one process, ours with `WORKERS`, and Pyserini's. That has
+one process, whose requests wait for each other in one thread.
 """
 
 import asyncio
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.support.servers.rest import pyserini_server
 
 PASSAGES, QUERIES, HITS = 20_000, 2_000, 10
 CLIENTS, REPEATS, WARM_TURNS = 64, 3, 3
+WORKERS = 2
 """Servers run for days, so their first turns, in which Java compiles, are not measured."""
 NAME = "passages"
 
@@ -59,8 +61,13 @@ def rows() -> list[Row]:
         corpus = folder / "passages.jsonl"
         corpus.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in records))
         index, _ = build_index(corpus, folder / NAME, BuildSettings(embedding=None))
-        with keystone_server(index.folder, folder) as ours, pyserini_server(indexes) as peer:
-            servers = {"ours": ours.port, "peer": int(peer.rpartition(":")[2])}
+        (folder / "workers").mkdir()
+        with (
+            keystone_server(index.folder, folder) as ours,
+            keystone_server(index.folder, folder / "workers", "--workers", str(WORKERS)) as workers,
+            pyserini_server(indexes) as peer,
+        ):
+            servers = {"ours": ours.port, "workers": workers.port, "peer": int(peer.rpartition(":")[2])}
             turns = [
                 {side: uvloop.run(_measure(port, bodies)) for side, port in servers.items()}
                 for _ in range(WARM_TURNS + REPEATS)
@@ -69,24 +76,22 @@ def rows() -> list[Row]:
 
 
 def _compare(turns: Sequence[dict[str, Measured]]) -> Iterator[Row]:
-    ours, peer = ([turn[side] for turn in turns] for side in ("ours", "peer"))
-    pairs = zip(ours[-1].replies, peer[-1].replies, strict=True)
-    share = sum(_list_ids(own) == _list_ids(other) for own, other in pairs) / QUERIES
-    name, bound = (
-        f"keystone serve: {CLIENTS} clients, {QUERIES:,} queries of {PASSAGES:,}",
-        f"{share:.2%} same rankings",
-    )
-    rates = median(one.rate for one in ours), median(one.rate for one in peer)
-    yield Row(
-        f"{name}: Pyserini's server", *rates, "queries/s", rates[0] / rates[1], 5.0, f"Python's requests; {bound}"
-    )
-    late = median(one.p99_s for one in ours), median(one.p99_s for one in peer)
-    yield compare_costs(f"{name}, p99", *late, None, "the batch before")
-    cpu = median(one.cpu_s for one in ours), median(one.cpu_s for one in peer)
-    yield compare_costs(f"{name}, in the server", cpu[0] * 1000, cpu[1] * 1000, None, "Python's requests", "CPU ms")
-    held = ours[-1].resident / 2**20, peer[-1].resident / 2**20
-    grown = (ours[-1].resident - ours[0].resident) / 2**20
-    yield compare_costs(f"{name}, memory", *held, None, f"grew by {grown:.0f} MB in {len(turns) - 1} turns", "MB")
+    peer = [turn["peer"] for turn in turns]
+    for side, what, target in (("workers", f" --workers {WORKERS}", 5.0), ("ours", "", None)):
+        ours = [turn[side] for turn in turns]
+        pairs = zip(ours[-1].replies, peer[-1].replies, strict=True)
+        share = sum(_list_ids(own) == _list_ids(other) for own, other in pairs) / QUERIES
+        name = f"keystone serve{what}: {CLIENTS} clients, {QUERIES:,} queries of {PASSAGES:,}"
+        rates = median(one.rate for one in ours), median(one.rate for one in peer)
+        bound = f"Python's requests; {share:.2%} same rankings"
+        yield Row(f"{name}: Pyserini's server", *rates, "queries/s", rates[0] / rates[1], target, bound)
+        late = median(one.p99_s for one in ours), median(one.p99_s for one in peer)
+        yield compare_costs(f"{name}, p99", *late, None, "the batch before")
+        cpu = median(one.cpu_s for one in ours), median(one.cpu_s for one in peer)
+        yield compare_costs(f"{name}, in the server", cpu[0] * 1000, cpu[1] * 1000, None, "Python's requests", "CPU ms")
+        held = ours[-1].resident / 2**20, peer[-1].resident / 2**20
+        grown = (ours[-1].resident - ours[0].resident) / 2**20
+        yield compare_costs(f"{name}, memory", *held, None, f"grew by {grown:.0f} MB in {len(turns) - 1} turns", "MB")
 
 
 def _list_ids(reply: Any) -> list[str]:
@@ -142,26 +147,42 @@ async def _measure(port: int, bodies: Sequence[bytes]) -> Measured:
     path = f"POST /v1/indexes/{NAME}/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     requests = [f"{path}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
     load = _Load(list(enumerate(requests))[::-1], [], {})
-    loop, process = asyncio.get_running_loop(), _find_process(port)
+    loop, processes = asyncio.get_running_loop(), _find_processes(port)
     ended: list[asyncio.Future[None]] = [loop.create_future() for _ in range(CLIENTS)]
-    begun, cpu = time.perf_counter(), _read_processor_time(process)
+    begun, cpu = time.perf_counter(), sum(map(_read_processor_time, processes))
     for one in ended:
         await loop.create_connection(partial(_Client, load, one), "127.0.0.1", port)
     await asyncio.gather(*ended)
-    rate, cpu = len(bodies) / (time.perf_counter() - begun), _read_processor_time(process) - cpu
+    rate = len(bodies) / (time.perf_counter() - begun)
+    cpu = sum(map(_read_processor_time, processes)) - cpu
     replies = [orjson.loads(load.replies[place]) for place in range(len(bodies))]
-    resident = int((process / "status").read_text().split("VmRSS:")[1].split()[0]) * 1024
+    resident = sum(int((one / "status").read_text().split("VmRSS:")[1].split()[0]) * 1024 for one in processes)
     return Measured(rate, sorted(load.seconds)[int(0.99 * len(bodies))], cpu / len(bodies), resident, replies)
 
 
 def _read_processor_time(process: Path) -> float:
     """Read the seconds of processor time of all threads of a process."""
-    fields = (process / "stat").read_text().rpartition(")")[2].split()
+    fields = _read_state(process)
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _find_process(port: int) -> Path:
-    """Find the process that listens at a port of this machine, as its folder in `/proc` (Linux)."""
+def _read_state(process: Path) -> list[str]:
+    """Read the fields of the state of a process, from the third on."""
+    return (process / "stat").read_text().rpartition(")")[2].split()
+
+
+def _find_processes(port: int) -> list[Path]:
+    """Find the process that listens at a port of this machine, and its children, as folders in `/proc` (Linux)."""
+    first = _find_listener(port)
+    found = [first]
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # the process has ended
+            if _read_state(process)[1] == first.name:
+                found.append(process)
+    return found
+
+
+def _find_listener(port: int) -> Path:
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     inode = next(one[9] for one in lines if one[1].endswith(f":{port:04X}") and one[3] == "0A")
     for link in Path("/proc").glob("[0-9]*/fd/*"):

@@ -36,9 +36,12 @@ def open_fronts(service: Service) -> dict[str, Front]:
     return {name: resolve_name(path)(service) for name, path in FRONTS.items()}
 
 
-def make_app(served: Served, guard: Guard) -> GuardedApp:
-    """Make the application behind its guard, with the routes of every front in the order of the table."""
-    metrics = Metrics()
+def make_app(served: Served, guard: Guard, metrics: Metrics | None = None) -> GuardedApp:
+    """Make the application behind its guard, with the routes of every front in the order of the table.
+
+    `metrics` counts its requests, and may know those of other processes.
+    """
+    metrics = metrics or Metrics()
     sessions, run_sessions = open_sessions(served)
 
     @asynccontextmanager

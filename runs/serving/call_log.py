@@ -83,16 +83,24 @@ def open_call_log(path: Path | None, index_key: str, settings_key: str) -> Itera
         _end_last_line(path, descriptor)
     except OSError as error:
         raise NotWritten(path, error.strerror or "") from error
-    log = CallLog(path, index_key, settings_key, descriptor)
+    try:
+        with end_call_log(CallLog(path, index_key, settings_key, descriptor)) as log:
+            yield log
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def end_call_log(log: CallLog) -> Iterator[CallLog]:
+    """Write the lines that wait at the end of a block. `NotWritten` if the file cannot be written."""
     try:
         yield log
     finally:
         try:
             _write_lines(log)
         except OSError as error:
-            raise NotWritten(path, error.strerror or "") from error
-        finally:
-            os.close(descriptor)
+            assert log.path is not None  # else there are no lines
+            raise NotWritten(log.path, error.strerror or "") from error
 
 
 def log_call(log: CallLog, call: Call, reply: Reply) -> None:

@@ -34,6 +34,9 @@ def serve(
     reply_seconds: Annotated[
         float, typer.Option(min=0.1, help="How long a request may take to the beginning of its reply.")
     ] = REPLY_S,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that answer searches by BM25; the first one answers all else, too.")
+    ] = 1,
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
@@ -54,7 +57,11 @@ def serve(
     from keystone.runs.serving.served import open_served
     from keystone.runs.serving.server.guard import choose_guard
     from keystone.runs.serving.server.listen import listen, open_socket
+    from keystone.runs.serving.server.metrics import Metrics
+    from keystone.runs.serving.workers import Task, open_workers
 
+    if stdio and workers > 1:
+        raise UserError("--workers: expected without --stdio, which serves one agent")
     guard = choose_guard(host, reply_seconds)
     settings = make_config(config, set or [], preset, Path("-"), folder)
     path = log or settings.out / settings.run_id / LOG_FILE
@@ -66,6 +73,9 @@ def serve(
     with (
         nullcontext() if stdio else open_socket(host, port) as bound,
         open_call_log(path, open_index(folder).key, make_settings_key(settings)) as calls,
+        nullcontext()
+        if workers == 1
+        else open_workers(workers - 1, Task(settings, calls, max(1, threads // workers), guard)) as others,
         open_served(settings, calls, threads, tell) as served,
     ):
         if bound is None:
@@ -73,7 +83,8 @@ def serve(
             return
         address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
         told = f"{folder.resolve().name} is served at {address}; log: {path}"
-        listen(make_app(served, guard), bound, lambda: None if quiet else say(told))
+        app = make_app(served, guard, Metrics(others.ask_counts if others else None))
+        listen(app, bound, lambda: None if quiet else say(told), others)
 
 
 def replay(

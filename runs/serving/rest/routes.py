@@ -3,6 +3,7 @@
 Paths are split before they are decoded, so an index may have a slash in its name. So may a document, as `/` or `%2F`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -30,6 +31,9 @@ from keystone.runs.serving.service import MOST_HITS, Service
 N = TypeVar("N", int, float)
 LARGEST_K1 = 3.4e38
 """Lucene holds k1 as a float of 32 bits."""
+_OF_BM25 = re.compile(
+    r"(?:GET|POST) /(?:v1/(?!answers[ ?/])|api/v1\.0/)[^ ?]*(?<!/queries)(?:\?(?!.*\bmethod=).*)? HTTP/1\.1"
+)
 LARGEST_CUT = 2**31 - 1
 """The largest `max_doc_length`. No document is longer."""
 
@@ -221,6 +225,11 @@ async def _show_description_as_json(_request: Request) -> Response:
 async def _show_paths(_request: Request) -> Response:
     page, policy = render_paths(yaml.safe_load(_read_description()))
     return HTMLResponse(page, headers={"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"})
+
+
+def needs_only_bm25(line: str) -> bool:
+    """Tell whether the first line of a request asks for documents, or for a search by BM25, and so needs no model."""
+    return _OF_BM25.fullmatch(unquote(line)) is not None
 
 
 class _Endpoint:

@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Collection
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import httptools
 import uvicorn
@@ -84,6 +84,8 @@ class BoundedProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
     _drains = False
+    given = b""
+    """The first bytes of the connection, if another process has read them."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first head, unless there are too many connections."""
@@ -93,6 +95,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._end(503, f"{MOST_CONNECTIONS} connections are open: try again later")
         else:
             self._timer = self.loop.call_later(HEAD_S, self._end_slow)
+            if self.given:
+                self.data_received(self.given)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
@@ -199,24 +203,71 @@ def open_socket(host: str, port: int) -> socket.socket:
         raise UserError(f"--host {host} --port {port}: cannot be bound: {error.strerror or error}") from error
 
 
-def make_server(app: ASGIApp, announce: Callable[[], object]) -> uvicorn.Server:
+class Others(Protocol):
+    """The other processes of a server, which give connections to this one and take some from it."""
+
+    async def open(self, server: "Server") -> None:
+        """Begin to take connections. `UserError` if a process has ended."""
+
+    def make_protocol(self, **given: Any) -> asyncio.Protocol:
+        """Make the protocol of a new connection, from what uvicorn gives to each."""
+
+    async def close(self, server: "Server") -> None:
+        """Let the other processes end. What they still give is answered."""
+
+
+class Server(uvicorn.Server):
+    """A server that announces when it takes connections, and may share them with other processes."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], object], others: Others | None) -> None:
+        super().__init__(config)
+        self._announce, self._others = announce, others
+        self._adopting: set[asyncio.Task[Any]] = set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to take connections, when the other processes do as well."""
+        if self._others is not None:
+            await self._others.open(self)
+        await super().startup(sockets)
+        self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End after the answers under way, and after the other processes."""
+        if self._others is not None:
+            for server in self.servers:
+                server.close()
+            await self._others.close(self)
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Stop; after a second signal, at once."""
+        super().handle_exit(sig, frame)
+        if self.force_exit:  # what breaks off then is no error
+            logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+
+    def adopt(self, make_protocol: Callable[..., BoundedProtocol], connection: socket.socket, given: bytes) -> None:
+        """Take over a connection from another process, with the bytes of it that the process has read."""
+        protocol = make_protocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        protocol.given = given
+        connection.setblocking(False)
+
+        async def connect() -> None:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, connection)
+            if self.should_exit:  # the others have been told before
+                protocol.shutdown()
+
+        task = asyncio.create_task(connect())
+        self._adopting.add(task)
+        task.add_done_callback(self._adopting.discard)
+
+
+def make_server(app: ASGIApp, announce: Callable[[], object], others: Others | None = None) -> Server:
     """Make the server of an application. `announce` is called when it takes connections."""
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            announce()
-
-        def handle_exit(self, sig: int, frame: Any) -> None:
-            super().handle_exit(sig, frame)
-            if self.force_exit:  # what breaks off then is no error
-                logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
-
     return Server(
         uvicorn.Config(
             app,
-            http=BoundedProtocol,
+            http=BoundedProtocol if others is None else cast(type[asyncio.Protocol], others.make_protocol),
             ws="none",
             lifespan="on",
             log_config=None,
@@ -226,14 +277,21 @@ def make_server(app: ASGIApp, announce: Callable[[], object]) -> uvicorn.Server:
             date_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=STOP_S,
-        )
+        ),
+        announce,
+        others,
     )
 
 
-def listen(app: ASGIApp, bound: socket.socket, announce: Callable[[], object]) -> None:
-    """Serve an application until SIGTERM or an interrupt. `announce` is called when connections are taken."""
+def listen(
+    app: ASGIApp, bound: socket.socket | None, announce: Callable[[], object], others: Others | None = None
+) -> None:
+    """Serve an application until SIGTERM or an interrupt. `announce` is called when connections are taken.
+
+    Without a socket, `others` give all connections.
+    """
     before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises the signal again after the last answer
     try:
-        make_server(app, announce).run([bound])
+        make_server(app, announce, others).run([] if bound is None else [bound])
     finally:
         signal.signal(signal.SIGTERM, before)

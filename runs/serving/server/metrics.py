@@ -5,13 +5,15 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import accumulate
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from keystone.indexing.index import Index
 from keystone.runs.serving.served import Served
 from keystone.runs.serving.service import Service
 
@@ -20,9 +22,13 @@ BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 class Metrics:
-    """The requests of one server since it started."""
+    """The requests of one process since it started.
 
-    def __init__(self) -> None:
+    `ask_others` asks the other processes of the server for their counts, as `export` gives them.
+    """
+
+    def __init__(self, ask_others: Callable[[], Awaitable[list[Any]]] | None = None) -> None:
+        self.ask_others = ask_others
         self.under_way = 0
         self._statuses: Counter[tuple[str, int]] = Counter()
         self._seconds: Counter[str] = Counter()
@@ -33,6 +39,22 @@ class Metrics:
         self._statuses[front, status] += 1
         self._seconds[front] += seconds  # type: ignore[assignment]
         self._durations.setdefault(front, [0] * (len(BOUNDS_S) + 1))[bisect_left(BOUNDS_S, seconds)] += 1
+
+    def export(self, service: Service) -> list[Any]:
+        """Export the counts, and those of the searches of a service, as JSON."""
+        statuses = [[*key, number] for key, number in self._statuses.items()]
+        batches = service.bm25.batches
+        return [self.under_way, statuses, self._seconds, self._durations, batches.requests, batches.batches]
+
+    def add(self, exported: list[Any]) -> None:
+        """Add the exported counts of requests."""
+        under_way, statuses, seconds, durations, *_ = exported
+        self.under_way += under_way
+        self._statuses.update({(front, status): number for front, status, number in statuses})
+        self._seconds.update(seconds)
+        for front, numbers in durations.items():
+            before = self._durations.get(front, [0] * len(numbers))
+            self._durations[front] = [one + other for one, other in zip(before, numbers, strict=True)]
 
     def format_lines(self) -> Iterator[str]:
         """Format all metrics, each with its help and type."""
@@ -61,20 +83,25 @@ def make_routes(served: Served, metrics: Metrics) -> list[Route]:
         return JSONResponse({"status": "ok"})
 
     async def show_metrics(_request: Request) -> Response:
+        others = await metrics.ask_others() if metrics.ask_others else []
         with served.use() as service:
-            lines = [*metrics.format_lines(), *_format_service(service, served.changes)]
+            counts = [metrics.export(service), *others]
+            total = Metrics()
+            for one in counts:
+                total.add(one)
+            queries, batches = (sum(one[place] for one in counts) for place in (-2, -1))
+            lines = [*total.format_lines(), *_format_service(service.index, queries, batches, served.changes)]
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
     return [Route("/health", show_health), Route("/metrics", show_metrics)]
 
 
-def _format_service(service: Service, changes: int) -> Iterator[str]:
+def _format_service(index: Index, queries: int, batches: int, changes: int) -> Iterator[str]:
     """Format the searches by BM25, which index is served, and how often another one took the place of one."""
-    index, batches = service.index, service.bm25.batches
     documents = "NaN" if index.documents is None else index.documents
     for name, kind, help, value in (
-        ("bm25_queries_total", "counter", "Queries searched by BM25.", ("", batches.requests)),
-        ("bm25_batches_total", "counter", "Batches that these queries came in.", ("", batches.batches)),
+        ("bm25_queries_total", "counter", "Queries searched by BM25.", ("", queries)),
+        ("bm25_batches_total", "counter", "Batches that these queries came in.", ("", batches)),
         ("index_info", "gauge", "The index that new requests get, by its key.", (f'{{key="{index.key}"}}', 1)),
         ("index_documents", "gauge", "The documents of this index.", ("", documents)),
         ("index_changes_total", "counter", "Indexes that took the place of others.", ("", changes)),
