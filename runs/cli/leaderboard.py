@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.options import find_run_files
-from keystone.runs.report.say import say, say_report, say_warnings
+from keystone.runs.report.say import say, say_result, say_warnings
 
 if TYPE_CHECKING:
     from keystone.indexing.types import Progress
@@ -170,7 +170,7 @@ def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) 
 def say_as_json(command: str, files: Sequence[Path], report: dict[str, Any], form: str, json: bool) -> bool:
     """Print a report as JSON if `--json` or `--format json` asks for that; returns whether one does."""
     if json:
-        say_report(command, files, report)
+        say_result(command, files, report)
     elif form == "json":
         import orjson
 

@@ -78,7 +78,7 @@ class Tuning:
 
 
 def describe_tuning(tuning: Tuning) -> dict[str, object]:
-    """Describe the means of all settings and the choice, as values of JSON. No setting stands for the configuration."""
+    """Describe the means of all settings and the choice for JSON. No setting stands for the configuration."""
     evaluations = {(): tuning.configured, **tuning.trials}
     return {
         "trials": [{"settings": setting, "means": list_means(one)} for setting, one in evaluations.items()],
@@ -99,10 +99,9 @@ def write_snippet(setting: Setting) -> str:
     return yaml.safe_dump(values, default_flow_style=None, sort_keys=False) if values else ""
 
 
-def list_means(evaluation: Evaluation) -> dict[str, float | None]:
-    """List the means of an evaluation as values of JSON. One that cannot be computed is null."""
-    means = {measure: evaluation.mean(measure) for measure in evaluation.values}
-    return {measure: None if np.isnan(mean) else mean for measure, mean in means.items()}
+def list_means(evaluation: Evaluation) -> dict[str, float]:
+    """List the means of an evaluation. One that cannot be computed is NaN."""
+    return {measure: evaluation.mean(measure) for measure in evaluation.values}
 
 
 @dataclass(frozen=True, slots=True)

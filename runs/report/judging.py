@@ -44,14 +44,14 @@ def _list_confusion(agreement: "Agreement") -> Iterator[list[str]]:
 
 
 def list_comparison(comparison: "Comparison", relevant_from: int) -> dict[str, Any]:
-    """List the numbers of `print_comparison` as values of JSON. A number that cannot be computed is null."""
+    """List the numbers of `print_comparison` for JSON. A number that cannot be computed is NaN."""
     agreement = comparison.agreement
     numbers = {
         "kappa": agreement.compute_kappa(),
         "kappa_of_relevance": agreement.compute_binary_kappa(relevant_from),
         "tau": comparison.tau if len(comparison.own_means) > 1 else math.nan,
     }
-    return {"grades": agreement.grades, "counts": agreement.counts.tolist(), **_make_plain(numbers)}
+    return {"grades": agreement.grades, "counts": agreement.counts.tolist(), **numbers}
 
 
 def format_judge_intervals(found: "Sequence[NoisyMeans]") -> str:
@@ -80,9 +80,10 @@ def print_pair(pair: "Pair", summary: "Summary") -> None:
 
 
 def describe_summary(pair: "Pair", summary: "Summary") -> dict[str, Any]:
-    """List the numbers of a pair as values of JSON. A number that cannot be computed is null."""
-    numbers = {name: None if value == [None, None] else value for name, value in _make_plain(asdict(summary)).items()}
-    return {"first": pair.first, "second": pair.second, "judge": pair.judge, **numbers}
+    """List the numbers of a pair for JSON. A number that cannot be computed is NaN, and an interval None."""
+    numbers = asdict(summary).items()
+    known = {name: None if isinstance(value, tuple) and math.isnan(value[0]) else value for name, value in numbers}
+    return {"first": pair.first, "second": pair.second, "judge": pair.judge, **known}
 
 
 def _list_rows(found: "Summary") -> list[tuple[str, str, str]]:
@@ -152,20 +153,6 @@ def tell_notes(board: "Leaderboard") -> Iterator[str]:
         if len(groups) > 1:
             reason = f"wins and ties do not lead from each run to each other one. Groups that do: {'; '.join(groups)}"
         yield f"ratings with a ridge of {board.ridge:g}: {reason}"
-
-
-def describe_leaderboard(board: "Leaderboard") -> dict[str, Any]:
-    """List a leaderboard as values of JSON. A number that cannot be computed is null."""
-    plain: dict[str, Any] = _make_plain(asdict(board))
-    return plain
-
-
-def _make_plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _make_plain(one) for name, one in value.items()}
-    if isinstance(value, tuple | list):
-        return [_make_plain(one) for one in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def tell_foreseen(number: int, foreseen: "Foreseen | None", prices: "Prices | None") -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Printing of plain text, for all commands, to standard output or standard error."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, is_dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +37,11 @@ def align_columns(rows: Sequence[Sequence[str]], left: Collection[int]) -> Itera
 def say_result(command: str, given: Any, result: Any) -> None:
     """Print the result of a command as one object of JSON on a line, as docs/engineer.md describes.
 
-    `given` is the input as the user gave it. Dataclasses become objects, and paths become texts.
+    `given` is the input as the user gave it. Dataclasses become objects, and paths become texts. NaN, for a number that
+    cannot be computed, becomes null.
     """
     envelope = {"command": command, "input": given, "result": result}
-    typer.echo(json.dumps(envelope, default=_make_plain, allow_nan=False))
-
-
-def say_report(command: str, given: Any, report: Any) -> None:
-    """Print numbers that were measured as the object of `say_result`. NaN, for a missing number, becomes null."""
-    import orjson
-
-    say_result(command, given, orjson.loads(orjson.dumps(report)))
+    typer.echo(json.dumps(_make_plain(envelope), allow_nan=False))
 
 
 def say_output(command: str, given: Any, out: Path, as_json: bool, warnings: Sequence[str] = ()) -> None:
@@ -60,5 +55,12 @@ def say_output(command: str, given: Any, out: Path, as_json: bool, warnings: Seq
 
 def _make_plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    return value.item() if hasattr(value, "item") else str(value)
+        return {one.name: _make_plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _make_plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_make_plain, value))
+    plain = value.item() if hasattr(value, "item") else value
+    if isinstance(plain, float):
+        return plain if isfinite(plain) else None
+    return plain if plain is None or isinstance(plain, str | int) else str(plain)

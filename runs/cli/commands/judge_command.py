@@ -1,5 +1,6 @@
 """The commands `keystone judge`, `judge use`, `judge pair` and `judge battles`, which make judgments."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,7 +86,7 @@ def battles(
     from keystone.runs.evaluation.arena.tournament import Settings, make_leaderboard
     from keystone.runs.pipeline.model_runner import open_model_runner
     from keystone.runs.report.foresight import list_calls
-    from keystone.runs.report.judging import describe_leaderboard, print_leaderboard, tell_foreseen
+    from keystone.runs.report.judging import print_leaderboard, tell_foreseen
     from keystone.runs.report.plots import draw_leaderboard, write_figure
     from keystone.runs.report.terminal import progress_bars
 
@@ -136,7 +137,7 @@ def battles(
         write_figure(draw_leaderboard(board), plot)
     if json:
         written = {} if judgments is not None else {"out": out}
-        say_result("judge battles", files, {**written, **describe_leaderboard(board)})
+        say_result("judge battles", files, {**written, **asdict(board)})
         return
     print_leaderboard(board)
     if judgments is None:

@@ -9,7 +9,7 @@ import typer
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.leaderboard import list_files
 from keystone.runs.cli.options import Json, Quiet, check_outputs
-from keystone.runs.report.say import say, say_report, say_warnings
+from keystone.runs.report.say import say, say_result, say_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def pool(
         statistics = describe_pool(documents, rankings, teams, depth)
     if json:
         told = {"out": out and str(out), **(asdict(statistics) if statistics else {})}
-        say_report("pool", runs, told | ({"left_out": list(map(asdict, left_out))} if judgments else {}))
+        say_result("pool", runs, told | ({"left_out": list(map(asdict, left_out))} if judgments else {}))
         return
     if statistics is not None:
         say(str(out))
@@ -172,7 +172,7 @@ def _tell_agreement(
 
     if json:
         numbers = {"grades": agreement.grades, "counts": agreement.counts.tolist(), **list_kappas(agreement)}
-        say_report("agree", [*paths], numbers | ({"measures": list(map(asdict, taus))} if taus else {}))
+        say_result("agree", [*paths], numbers | ({"measures": list(map(asdict, taus))} if taus else {}))
         return
     print_agreement(paths[0], paths[1], agreement, noun)
     if taus:
@@ -207,6 +207,6 @@ def _tell_board_agreement(
     if not any(one.runs for one in found):
         raise UserError(f"{paths[1]}: has no run of {paths[0]} by the same measure; expected the same runs")
     if json:
-        say_report("agree", [*paths], {"measures": list(map(asdict, found))})
+        say_result("agree", [*paths], {"measures": list(map(asdict, found))})
     else:
         print_board_agreement(found)

@@ -9,7 +9,7 @@ from keystone.indexing.errors import UserError
 from keystone.runs.cli.leaderboard import MOST_COMPARED, list_files, write_leaderboard
 from keystone.runs.cli.options import JUDGMENTS, WANTED, Json, Quiet, RelevantFrom, SkipBad, check_outputs
 from keystone.runs.pipeline.file_names import CONFIG
-from keystone.runs.report.say import say, say_output, say_report
+from keystone.runs.report.say import say, say_output, say_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,7 +147,7 @@ def diagnose(
     found = diagnosed(directory, read_wanted)
     worth = measure_worth(directory, found, wanted) if wanted else None
     if json:
-        say_report("diagnose", directory, describe_diagnosis(found, worth))
+        say_result("diagnose", directory, describe_diagnosis(found, worth))
     else:
         print_diagnosis(found, "document" if qrels else "nugget", worth)
     for path in out or []:

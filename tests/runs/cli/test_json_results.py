@@ -29,14 +29,14 @@ def read_result(capsys: Captured, command: str) -> Any:
 
 
 def test_the_envelope_holds_any_values_on_one_ascii_line(capsys: Captured) -> None:
-    say_result("x", Path("a/b"), {1: [np.float32(0.5), "\u00e9\n\x1b[0m"], "paths": (Path("c"),)})
+    say_result("x", Path("a/b"), {1: [np.float32(0.5), "\u00e9\n\x1b[0m", float("nan")], "paths": (Path("c"),)})
     line = capsys.readouterr().out
     assert line.isascii()
     assert line.count("\n") == 1
     assert orjson.loads(line) == {
         "command": "x",
         "input": "a/b",
-        "result": {"1": [0.5, "\u00e9\n\x1b[0m"], "paths": ["c"]},
+        "result": {"1": [0.5, "\u00e9\n\x1b[0m", None], "paths": ["c"]},
     }
 
 
