@@ -2,7 +2,6 @@
 
 from contextlib import nullcontext
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,16 +45,14 @@ from keystone.runs.report.say import say, say_result, say_warnings
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from keystone.runs.config.run_config import RunConfig
+    from keystone.runs.evaluation import sheet as sheets
     from keystone.runs.evaluation.answers.evaluate_answers import Comparison
     from keystone.runs.evaluation.evaluate import Evaluation
     from keystone.runs.evaluation.judging.redraw import NoisyMeans
     from keystone.runs.evaluation.measures import Measure
-
-    Measured = tuple[list[Evaluation], list[Comparison]]
-    from keystone.runs.evaluation import sheet as sheets
 
 
 def evaluate(
@@ -133,6 +130,8 @@ def evaluate(
     Example: keystone evaluate out/a out/b --answers --references references.jsonl
     """
     from keystone.runs.evaluation.batch import Cut
+    from keystone.runs.evaluation.bounds import treat_otherwise
+    from keystone.runs.evaluation.evaluate import evaluate_files
     from keystone.runs.evaluation.judging.redraw import find_judge_intervals
     from keystone.runs.report.judging import format_judge_intervals
     from keystone.runs.report.tables import TABLES
@@ -153,12 +152,10 @@ def evaluate(
         of_runs = "--relevant-from, --skip-own, --condensed, --strict and --resample-judges"
         of_answers = "--config and --set"
         raise UserError(f"expected {of_runs} for runs only, {of_answers} for answers only")
-    take_measures: Callable[[], Measured]
     wanted: Sequence[Measure] = [] if answers else _parse_measures(measure, relevant_from, len(runs) > 1)
-    if answers:
-        settings = read_model_settings(config, set)
+    settings = read_model_settings(config, set) if answers else None
+    if settings is not None:
         check_run_outputs(settings, [*runs, references, name_config(config)], {"--out": out})
-        take_measures = partial(_evaluate_answers, runs, references, measure or [], settings)
     else:
         assert qrels is not None
         check_outputs([*runs, *qrels, find_topics_file(topics or "")], {"--out": out})
@@ -173,10 +170,15 @@ def evaluate(
                 print_board(board, format, asked, quiet)
             write_json(board.report, out)
             return
-        take_measures = partial(_evaluate_runs, runs, qrels[0], wanted, skip_own, condensed)
+    comparisons: list[Comparison] = []
+    judged: list[NoisyMeans] = []
     with progress_bars(quiet) as progress, progress("Measuring", None):
-        evaluations, comparisons = take_measures()
-        judged = find_judge_intervals(runs, qrels[0], wanted, skip_own, condensed) if qrels and resample_judges else []
+        if settings is not None:
+            evaluations, comparisons = _evaluate_answers(runs, references, measure or [], settings)
+        elif qrels:
+            add = treat_otherwise if len(runs) > 1 else None
+            evaluations = evaluate_files(runs, qrels[0], wanted, skip_own, condensed, add)
+            judged = find_judge_intervals(runs, qrels[0], wanted, skip_own, condensed) if resample_judges else []
     _refuse_circular(evaluations, strict)
     is_json = json or format == "json"
     report = _build_report(evaluations, comparisons if answers else None, judged) if is_json or out else {}
@@ -224,19 +226,9 @@ def _parse_measures(names: list[str] | None, relevant_from: int, compared: bool)
     return measures.set_relevant_grade(wanted, relevant_from)
 
 
-def _evaluate_runs(
-    runs: list[Path], qrels: Path, wanted: "Sequence[Measure]", skip_own: bool, condensed: bool
-) -> "Measured":
-    from keystone.runs.evaluation.bounds import treat_otherwise
-    from keystone.runs.evaluation.evaluate import evaluate_files
-
-    add = treat_otherwise if len(runs) > 1 else None
-    return evaluate_files(runs, qrels, wanted, skip_own, condensed, add), []
-
-
 def _evaluate_answers(
     files: list[Path], references: Path | None, names: list[str], settings: "RunConfig"
-) -> "Measured":
+) -> "tuple[list[Evaluation], list[Comparison]]":
     from keystone.runs.evaluation.answers.evaluate_answers import evaluate_answer_files
     from keystone.runs.evaluation.answers.grounded import evaluate_grounded
     from keystone.runs.pipeline.model_runner import open_model_runner
