@@ -1,10 +1,9 @@
 """Many run files at once: all are checked, in threads; every fault is listed; and copies are found among all pairs."""
 
-from collections import deque
-from collections.abc import Iterator, Sequence, Set
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import combinations, islice
+from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from keystone.runs.evaluation.evaluate import Evaluation, check_run, evaluate_fi
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.trec.arrays import Floats
 from keystone.runs.trec.collections import find_qrels_file
-from keystone.runs.trec.kernels import THREADS, kernel
+from keystone.runs.trec.kernels import kernel, map_ahead
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval
 from keystone.runs.trec.scan import LF, RUN_COLUMNS
@@ -91,7 +90,7 @@ def evaluate_batch(
     good, tags, heads, faults, found, limits = [], list[str](), list[_Head](), list[str](), list[str](), list[Bounds]()
     numbers: dict[str, int] = {}
     with progress("Measuring", len(paths)) as tick:
-        for path, read in _read_ahead(paths, judges, cut):
+        for path, read in zip(paths, map_ahead(partial(_read, judges, cut), paths), strict=True):
             tick(1)
             if isinstance(read, UserError):
                 faults.append(str(read))
@@ -131,20 +130,7 @@ _Read = tuple[Run, Run, list[str]] | UserError
 """A run, its first rows in trec_eval's order, and cautions about the rows before the cut; or the fault of the file."""
 
 
-def _read_ahead(paths: Sequence[Path], judges: Sequence[tuple[Path, Qrels]], cut: Cut) -> Iterator[tuple[Path, _Read]]:
-    """Read the files in threads, at most a few before they are asked for."""
-    ahead: deque[tuple[Path, Future[_Read]]] = deque()
-    rest = iter(paths)
-    with ThreadPoolExecutor(THREADS) as pool:
-        ahead.extend((path, pool.submit(_read, path, judges, cut)) for path in islice(rest, THREADS))
-        while ahead:
-            path, future = ahead.popleft()
-            read = future.result()
-            ahead.extend((path, pool.submit(_read, path, judges, cut)) for path in islice(rest, 1))
-            yield path, read
-
-
-def _read(path: Path, judges: Sequence[tuple[Path, Qrels]], cut: Cut) -> _Read:
+def _read(judges: Sequence[tuple[Path, Qrels]], cut: Cut, path: Path) -> _Read:
     try:
         run = _take_topics(path, read_unsorted_run(path), cut.topics)
         for judge in judges:

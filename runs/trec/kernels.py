@@ -1,8 +1,9 @@
 """Compilation of loops over bytes, and threads that run them on several cores."""
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from numba import njit
@@ -30,3 +31,18 @@ def map_in_threads(function: Callable[[A], B], arguments: Sequence[A]) -> list[B
         return [function(argument) for argument in arguments]
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(function, arguments))
+
+
+def map_ahead(function: Callable[[A], B], arguments: Iterable[A]) -> Iterator[B]:
+    """Call the function with each argument, in threads, while the caller uses the results before, in their order.
+
+    At most `THREADS + 1` results are in memory or under way. The next argument is taken when the caller has used one.
+    """
+    ahead: deque[Future[B]] = deque()
+    with ThreadPoolExecutor(THREADS) as pool:
+        for argument in arguments:
+            ahead.append(pool.submit(function, argument))
+            if len(ahead) > THREADS:
+                yield ahead.popleft().result()
+        for future in ahead:
+            yield future.result()

@@ -4,12 +4,10 @@ trec_eval ignores the rank column and sorts by score down in float32, then docum
 that way as it reads it. It writes scores that strictly decrease in float32, so every reader finds the same order.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +21,7 @@ from keystone.retrieval.types import offsets_of
 from keystone.runs.trec.arrays import Bytes, Ints
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import Ids, encode_ids, match_ids
-from keystone.runs.trec.kernels import THREADS
+from keystone.runs.trec.kernels import THREADS, map_ahead
 from keystone.runs.trec.render import render_rows
 from keystone.runs.trec.rows import Rows, read_rows
 from keystone.runs.trec.scan import QRELS_COLUMNS, RUN_COLUMNS
@@ -45,15 +43,10 @@ ROW_BYTES = 160
 
 def write_run(path: Path, run: Run) -> None:
     """Write a run with ranks from 1, in its own order, whole or not at all. `ValueError` for a score beyond float32."""
-    buffers = [np.empty(PART_ROWS * ROW_BYTES, np.uint8) for _ in range(THREADS + 1)]
-    ahead: deque[Future[memoryview]] = deque()
-    with write_whole(path) as out, ThreadPoolExecutor(THREADS) as pool:
-        for number, part in enumerate(_cut_into_parts(run)):
-            if number >= len(buffers):
-                out.write(ahead.popleft().result())  # frees the next buffer
-            ahead.append(pool.submit(render_run, part, buffers[number % len(buffers)]))
-        for rows in ahead:
-            out.write(rows.result())
+    buffers = [np.empty(PART_ROWS * ROW_BYTES, np.uint8) for _ in range(THREADS + 1)]  # written ones are used again
+    with write_whole(path) as out:
+        for rows in map_ahead(lambda one: render_run(*one), zip(_cut_into_parts(run), cycle(buffers), strict=False)):
+            out.write(rows)
 
 
 def read_run(path: Path) -> Run:
