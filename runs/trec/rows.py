@@ -20,6 +20,7 @@ from keystone.runs.trec.collections import read_qrels_bytes
 from keystone.runs.trec.doc_ids import Ids
 from keystone.runs.trec.kernels import THREADS, map_in_threads
 from keystone.runs.trec.scan import LF, POWERS_OF_TEN, QRELS_COLUMNS, RUN_COLUMNS, find_tokens_before, scan_lines
+from keystone.runs.trec.types import Run
 
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f]")
 """Control characters that no line may contain."""
@@ -34,31 +35,6 @@ PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """The rows of a file by query: query i owns the rows `offsets[i]:offsets[i + 1]`, in the order of the file.
-
-    Queries are in the order of their first rows. `values` (float64[rows]) are scores or grades, and `tag` is the tag
-    of the first row.
-    """
-
-    query_ids: tuple[str, ...]
-    offsets: Ints
-    docs: Ids
-    values: Floats
-    tag: str
-
-    def find_line(self, row: int) -> int:
-        """Find the number of a row's line, from 1."""
-        return _count_line(self.docs.data, int(self.docs.starts[row]))
-
-    def find_second_column(self) -> Ids:
-        """Find the second column, which precedes the documents: in judgments, the subtopic or the judge."""
-        firsts, ends = np.empty_like(self.docs.starts), np.empty_like(self.docs.starts)
-        find_tokens_before(self.docs.data, self.docs.starts, firsts, ends)
-        return Ids(self.docs.data, firsts, ends)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
     """The rows of some lines. A block (first row, start and end of the query id) is a sequence of a query's rows."""
 
@@ -70,8 +46,10 @@ class _Piece:
     broken: int
 
 
-def read_rows(path: Path, columns: int) -> Rows:
-    """Read the rows of a run (`columns` is `RUN_COLUMNS`) or of judgments (`QRELS_COLUMNS`).
+def read_rows(path: Path, columns: int) -> Run:
+    """Read the rows of a run (`columns` is `RUN_COLUMNS`), or of judgments (`QRELS_COLUMNS`), whose scores are grades.
+
+    Rows are in the order of the file, and queries in that of their first rows. The tag is that of the first row.
 
     `UserError` names file and line of the first fault. Faults are a wrong number of columns, a score that is no
     finite decimal number, and a grade that is no whole number. So are a control character, a byte order mark inside
@@ -93,7 +71,7 @@ def read_rows(path: Path, columns: int) -> Rows:
     rows = _join_pieces(data, pieces)
     for query_id, first in zip(rows.query_ids, rows.offsets.tolist(), strict=False):
         if query_id.startswith("\ufeff"):
-            raise UserError(f"{path}:{rows.find_line(first)}: holds a byte order mark inside the file")
+            raise UserError(f"{path}:{find_line(rows.docs, first)}: holds a byte order mark inside the file")
     return rows
 
 
@@ -139,7 +117,7 @@ def _read_piece(data: Bytes, first: int, last: int, columns: int) -> _Piece:
     return _Piece(starts[:count], ends[:count], values[:count], blocks[:found], tag, broken)
 
 
-def _join_pieces(data: Bytes, pieces: list[_Piece]) -> Rows:
+def _join_pieces(data: Bytes, pieces: list[_Piece]) -> Run:
     """Join the rows of all pieces, grouped by query."""
     counts = offsets_of([len(piece.values) for piece in pieces])
     places = np.concatenate([piece.blocks[:, 1:] for piece in pieces]).tolist()
@@ -153,23 +131,23 @@ def _join_pieces(data: Bytes, pieces: list[_Piece]) -> Rows:
         ends = np.concatenate([piece.ends for piece in pieces])
         values = np.concatenate([piece.values for piece in pieces])
     tag = next((piece.tag for piece in pieces if len(piece.values)), pieces[0].tag)
-    rows = Rows(
+    rows = Run(
+        data[tag[0] : tag[1]].tobytes().decode(),
         tuple(query_ids),
         np.append(firsts, counts[-1]),
         Ids(data, starts, ends),
         values,
-        data[tag[0] : tag[1]].tobytes().decode(),
     )
     return rows if len(set(query_ids)) == len(query_ids) else _regroup(rows)
 
 
-def _regroup(rows: Rows) -> Rows:
+def _regroup(rows: Run) -> Run:
     """Group the rows of each query, if rows of other queries stand between them."""
     number = {name: i for i, name in enumerate(dict.fromkeys(rows.query_ids))}
     own = np.repeat([number[name] for name in rows.query_ids], np.diff(rows.offsets))
     order = np.argsort(own, kind="stable")
     offsets = offsets_of(np.bincount(own, minlength=len(number)))
-    return Rows(tuple(number), offsets, rows.docs[order], rows.values[order], rows.tag)
+    return Run(rows.tag, tuple(number), offsets, rows.docs[order], rows.scores[order])
 
 
 def _check_utf8(path: Path, data: Bytes) -> None:
@@ -182,6 +160,18 @@ def _check_utf8(path: Path, data: Bytes) -> None:
         place = error.start - content.rfind(b"\n", 0, error.start) - 1
         reason = f"not UTF-8: {error.reason} at byte {place} of the line"
         raise UserError(f"{path}:{_count_line(data, error.start)}: {reason}") from None
+
+
+def find_line(docs: Ids, row: int) -> int:
+    """Find the number of the line in a file, from 1, that holds the document of a row."""
+    return _count_line(docs.data, int(docs.starts[row]))
+
+
+def find_second_column(docs: Ids) -> Ids:
+    """Find the second column, which precedes the documents: in judgments, the subtopic or the judge."""
+    firsts, ends = np.empty_like(docs.starts), np.empty_like(docs.starts)
+    find_tokens_before(docs.data, docs.starts, firsts, ends)
+    return Ids(docs.data, firsts, ends)
 
 
 def _count_line(data: Bytes, place: int) -> int:

@@ -23,7 +23,7 @@ from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import Ids, encode_ids, match_ids
 from keystone.runs.trec.kernels import THREADS, map_ahead
 from keystone.runs.trec.render import render_rows
-from keystone.runs.trec.rows import Rows, read_rows
+from keystone.runs.trec.rows import find_line, find_second_column, read_rows
 from keystone.runs.trec.scan import QRELS_COLUMNS, RUN_COLUMNS
 from keystone.runs.trec.types import (
     Qrels,
@@ -62,7 +62,7 @@ def read_unsorted_run(path: Path) -> Run:
     rows = read_rows(path, RUN_COLUMNS)
     first = find_first_rows(rows.docs, rows.offsets)
     _refuse_row(path, rows, "occurs more than once", first, np.flatnonzero(first != np.arange(len(first))))
-    return Run(rows.tag, rows.query_ids, rows.offsets, rows.docs, rows.values)
+    return rows
 
 
 def drop_own_documents(run: Run) -> Run:
@@ -90,10 +90,10 @@ def read_qrels(path: Path) -> Qrels:
     """
     path = find_qrels_file(path)
     rows = read_rows(path, QRELS_COLUMNS)
-    if not len(rows.values):
+    if not len(rows.scores):
         raise UserError(f"{path}: holds no judgment")
-    found = Qrels(rows.query_ids, rows.offsets, rows.docs, rows.values.astype(np.int64))
-    return arrange_qrels(found, rows.find_second_column(), partial(_refuse_row, path, rows, "has two grades"))
+    found = Qrels(rows.query_ids, rows.offsets, rows.docs, rows.scores.astype(np.int64))
+    return arrange_qrels(found, find_second_column(rows.docs), partial(_refuse_row, path, rows, "has two grades"))
 
 
 def arrange_qrels(rows: Qrels, second: Ids, refuse: Callable[[Ints, Ints], None]) -> Qrels:
@@ -148,13 +148,13 @@ def _cut_into_parts(run: Run) -> list[Run]:
     return parts
 
 
-def _refuse_row(path: Path, rows: Rows, fault: str, first: Ints, wrong: Ints) -> None:
+def _refuse_row(path: Path, rows: Run, fault: str, first: Ints, wrong: Ints) -> None:
     """Raise `UserError` for the first wrong row of the file, if `wrong` holds any."""
     if wrong.size:
         row = int(wrong[np.argmin(rows.docs.starts[wrong])])
         doc_id = rows.docs[row : row + 1].decode_ids()[0]
         query_id = rows.query_ids[int(np.searchsorted(rows.offsets, row, side="right")) - 1]
-        line, first_line = rows.find_line(row), rows.find_line(int(first[row]))
+        line, first_line = find_line(rows.docs, row), find_line(rows.docs, int(first[row]))
         raise UserError(f"{path}:{line}: document {doc_id} {fault} for {query_id}, see line {first_line}")
 
 
