@@ -137,18 +137,15 @@ def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5, seed: int = 0
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Judgments:
-    """The judgments that a calibration is fitted to."""
-
-    qrels: Path
-    relevant_from: int = 1
-    folds: int = 5
-    skip_own: bool = False
-
-
 def calibrate_run(
-    config: Path, overrides: list[str], judgments: Judgments, threads: int = 1, progress: Progress = silent
+    config: Path,
+    overrides: list[str],
+    qrels: Path,
+    relevant_from: int = 1,
+    folds: int = 5,
+    skip_own: bool = False,
+    threads: int = 1,
+    progress: Progress = silent,
 ) -> dict[str, Any]:
     """Rank the narratives of a configuration and fit a calibration to judgments; returns what its file holds."""
     given = read_config(config, overrides)
@@ -158,8 +155,8 @@ def calibrate_run(
     several = len(settings.list_systems()) > 1 and settings.searches_narratives
     files = [NARRATIVE_FILE, *(list_system_files(settings) if several else ())]
     run, *systems = (convert_to_run(values.job.store, values.get(file), settings.run_id) for file in files)
-    topics = list_judged_topics(run, judgments.qrels, judgments.relevant_from, judgments.skip_own, systems)
-    return describe_calibration(cross_calibrate(topics, judgments.folds), settings.list_systems() if several else ())
+    topics = list_judged_topics(run, qrels, relevant_from, skip_own, systems)
+    return describe_calibration(cross_calibrate(topics, folds), settings.list_systems() if several else ())
 
 
 def describe_calibration(found: Calibration, systems: Sequence[str] = ()) -> dict[str, Any]:

@@ -64,24 +64,25 @@ class Sweep:
     tuning: Tuning
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The settings to sweep, each `key=[value, ...]`, how runs are measured, and the folds of cross-validation."""
-
-    tries: Sequence[str]
-    take_measures: TakeMeasures
-    folds: int = 5
-
-
-def sweep(config: Path, overrides: Sequence[str], grid: Grid, threads: int = 1, progress: Progress = silent) -> Sweep:
+def sweep(
+    config: Path,
+    overrides: Sequence[str],
+    tries: Sequence[str],
+    take_measures: TakeMeasures,
+    folds: int = 5,
+    threads: int = 1,
+    progress: Progress = silent,
+) -> Sweep:
     """Make the run as configured and a run for each combination of settings, in the folder `<out>/<run_id>.sweep`.
+
+    `tries` are settings, each `key=[value, ...]`. Cross-validation divides the topics into `folds` parts.
 
     A stage is made once for all runs in which its inputs are the same. An interrupted sweep continues. Its runs share
     the replies of the model with those of `out`. `UserError` if the first measure is taken on no topic, for fewer
     judged topics than folds, and for a budget.
     """
     plain = read_config(config, list(overrides))
-    others = {one: read_config(config, [*overrides, *one]) for one in product(*map(parse_try, grid.tries))}
+    others = {one: read_config(config, [*overrides, *one]) for one in product(*map(parse_try, tries))}
     if any(own.model and own.model.budget for own in (plain, *others.values())):
         raise UserError(
             "model.budget: found a budget, expected none: runs that share stages would spend it differently"
@@ -96,9 +97,9 @@ def sweep(config: Path, overrides: Sequence[str], grid: Grid, threads: int = 1, 
             model = own.model and own.model.model_copy(update={"cache": own.model.replies_in(own.out)})
             own = own.model_copy(update={"out": folder / name, "model": model})
             directories[setting] = _make_run(own, folder, threads)
-            evaluations.append(grid.take_measures(directories[setting], plain))
+            evaluations.append(take_measures(directories[setting], plain))
             if not setting:
-                fold = draw_folds(len(evaluations[0].topics), grid.folds)
+                fold = draw_folds(len(evaluations[0].topics), folds)
                 first, values = next(iter(evaluations[0].values.items()))
                 if np.isnan(values).all():
                     problem = "no topic has a value of this measure, which chooses; expected another as the first"

@@ -60,7 +60,7 @@ def tune(
     from keystone.indexing.io.writing import write_json_lines
     from keystone.runs.cli.commands.report_command import check_picture
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.depth import Judgments, calibrate_run
+    from keystone.runs.evaluation.depth import calibrate_run
     from keystone.runs.evaluation.measures import add_judged_share, parse_measures
     from keystone.runs.evaluation.tune import Trials, describe_tuning
     from keystone.runs.evaluation.tune import tune as tuned
@@ -77,9 +77,7 @@ def tune(
         if attempt or measure or weights:
             raise UserError("--calibrate: found with --try, --weights or --measure, expected it without them")
         with progress_bars(quiet) as progress:
-            fitted = calibrate_run(
-                config, set or [], Judgments(qrels, relevant_from, folds, skip_own), threads, progress
-            )
+            fitted = calibrate_run(config, set or [], qrels, relevant_from, folds, skip_own, threads, progress)
         write_json_lines(calibrate, [fitted])
         if plot is not None:
             from keystone.runs.report.plots import draw_reliability, write_figure
@@ -132,7 +130,7 @@ def sweep(
     """
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.measures import add_judged_share, parse_measures
-    from keystone.runs.evaluation.sweep import Grid, measure_answers, measure_rankings
+    from keystone.runs.evaluation.sweep import measure_answers, measure_rankings
     from keystone.runs.evaluation.sweep import sweep as swept
     from keystone.runs.evaluation.tune import describe_tuning
     from keystone.runs.report.terminal import print_cautions, print_sweep, progress_bars
@@ -148,7 +146,7 @@ def sweep(
     else:
         raise UserError("expected either --qrels, with or without --skip-own, or --references")
     with progress_bars(quiet) as progress:
-        found = swept(config, set or [], Grid(attempt, take_measures, folds), threads, progress)
+        found = swept(config, set or [], attempt, take_measures, folds, threads, progress)
     if json:
         runs = [{"settings": setting, **asdict(point)} for setting, point in found.points.items()]
         say_result("sweep", config, {**describe_tuning(found.tuning), "runs": runs})

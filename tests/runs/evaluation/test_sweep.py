@@ -14,7 +14,7 @@ from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.measures import parse_measure
-from keystone.runs.evaluation.sweep import CONFIGURED, STAGE_COSTS, Grid, measure_rankings, sweep
+from keystone.runs.evaluation.sweep import CONFIGURED, STAGE_COSTS, TakeMeasures, measure_rankings, sweep
 from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.run import run
@@ -36,8 +36,8 @@ def config(index: Index, topics: Path, tmp_path: Path) -> Path:
     return path
 
 
-def make_grid(config: Path, tries: list[str]) -> Grid:
-    return Grid(tries, measure_rankings(config.with_name("qrels.txt"), MEASURES), folds=2)
+def take_measures(config: Path) -> TakeMeasures:
+    return measure_rankings(config.with_name("qrels.txt"), MEASURES)
 
 
 def read_artifacts(directory: Path) -> dict[str, bytes]:
@@ -51,7 +51,7 @@ def list_made(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_each_run_equals_the_same_run_alone_and_no_stage_is_made_twice(config: Path, tmp_path: Path) -> None:
-    found = sweep(config, [], make_grid(config, TRIES), threads=2)
+    found = sweep(config, [], TRIES, take_measures(config), 2, threads=2)
     assert len(found.points) == 5
     for setting, point in found.points.items():
         alone = run(read_config(config, [*setting, f"out={tmp_path / 'alone' / point.directory.parent.name}"]))
@@ -65,17 +65,17 @@ def test_each_run_equals_the_same_run_alone_and_no_stage_is_made_twice(config: P
 
 @pytest.mark.slow
 def test_an_interrupted_sweep_continues(config: Path, tmp_path: Path) -> None:
-    whole = make_grid(config, TRIES)
+    measure = take_measures(config)
 
     def interrupt(directory: Path, own: RunConfig) -> Evaluation:
         if len(list(directory.parents[1].iterdir())) == 4:
             raise KeyboardInterrupt
-        return whole.take_measures(directory, own)
+        return measure(directory, own)
 
     with pytest.raises(KeyboardInterrupt):
-        sweep(config, [], Grid(whole.tries, interrupt, 2))
+        sweep(config, [], TRIES, interrupt, 2)
     before = list_made(tmp_path / "out" / "r.sweep")
-    found = sweep(config, [], whole)
+    found = sweep(config, [], TRIES, measure, 2)
     after = list_made(tmp_path / "out" / "r.sweep")
     assert after[: len(before)] == before
     assert max(Counter(after).values()) == 1
@@ -87,7 +87,7 @@ def test_an_interrupted_sweep_continues(config: Path, tmp_path: Path) -> None:
 def test_an_artifact_that_was_edited_or_removed_is_not_borrowed(
     change: Callable[[Path], object], config: Path, tmp_path: Path
 ) -> None:
-    first = sweep(config, [], make_grid(config, []))
+    first = sweep(config, [], [], take_measures(config), 2)
     before = (first.points[()].directory / "hybrid.trec").read_bytes()
     change(tmp_path / "out" / "r.sweep" / CONFIGURED / "r" / "hybrid.trec")
     directory = run(read_config(config), lenders=[first.points[()].directory])
@@ -126,12 +126,12 @@ def test_pictures_name_runs_that_do_not_fit(config: Path, tmp_path: Path) -> Non
 def test_a_budget_is_refused(config: Path) -> None:
     model = "model={name: m, urls: ['http://127.0.0.1:9'], budget: {calls: 3}}"
     with pytest.raises(UserError, match=r"model\.budget: found a budget, expected none"):
-        sweep(config, [model], make_grid(config, TRIES))
+        sweep(config, [model], TRIES, take_measures(config), 2)
 
 
 @pytest.mark.slow
 def test_a_measure_without_a_value_is_refused_after_the_first_run(config: Path, tmp_path: Path) -> None:
     measures = [parse_measure("R(rel=3)@5"), parse_measure("nDCG@5")]
     with pytest.raises(UserError, match=r"R\(rel=3\)@5: no topic has a value"):
-        sweep(config, [], Grid(TRIES, measure_rankings(tmp_path / "qrels.txt", measures), 2))
+        sweep(config, [], TRIES, measure_rankings(tmp_path / "qrels.txt", measures), 2)
     assert len(list((tmp_path / "out" / "r.sweep").iterdir())) == 2

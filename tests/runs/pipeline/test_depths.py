@@ -15,7 +15,7 @@ from keystone.indexing.index import Index
 from keystone.indexing.io.reading import read_json_lines
 from keystone.retrieval.types import Rankings, Topic, offsets_of
 from keystone.runs.config.read import read_config
-from keystone.runs.evaluation.depth import Judgments, calibrate_run
+from keystone.runs.evaluation.depth import calibrate_run
 from keystone.runs.pipeline.directory import Stage
 from keystone.runs.pipeline.evidence_files import EVIDENCE_FILE
 from keystone.runs.pipeline.run import run
@@ -210,14 +210,14 @@ def test_a_calibration_of_several_systems_reads_the_lists_of_the_run(index: Inde
     config = tmp_path / "run.yaml"
     config.write_text(f"run_id: r\nindex: {index.folder}\ntopics: {write_topics(topics)}\n")
     qrels.write_text(f"{FIRST} 0 bees 1\n{FIRST} 0 beekeeping 1\n{FIRST} 0 flowers 1\n{SECOND} 0 volcano 1\n")
-    fitted = calibrate_run(config, [], Judgments(qrels, folds=2))
+    fitted = calibrate_run(config, [], qrels, folds=2)
     assert fitted["features"] == [
         *FEATURES,
         *(f"{name} by {system}" for system in ("bm25", "dense") for name in ("log rank", "score")),
     ]
     of_segments = ["track=rag25", "ranking=segments", "retrieval.depth=500"]
-    assert calibrate_run(config, of_segments, Judgments(qrels, folds=2)) == fitted, "no list has 500 documents"
-    single = calibrate_run(config, ["retrieval.systems=[bm25]"], Judgments(qrels, folds=2))
+    assert calibrate_run(config, of_segments, qrels, folds=2) == fitted, "no list has 500 documents"
+    single = calibrate_run(config, ["retrieval.systems=[bm25]"], qrels, folds=2)
     assert single["features"] == [*FEATURES]
     weights = [-0.5, -1.0, 0.0, 0.5, 1.0, 0.0, -0.4, 0.05, -0.2, 3.0]
     path.write_text(json.dumps(fitted | {"weights": weights}))

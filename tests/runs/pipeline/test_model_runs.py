@@ -20,7 +20,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index
 from keystone.runs.config.read import PRESETS, read_config
 from keystone.runs.evaluation.measures import parse_measure
-from keystone.runs.evaluation.sweep import Grid, measure_rankings, read_usage_cost, sweep
+from keystone.runs.evaluation.sweep import measure_rankings, read_usage_cost, sweep
 from keystone.runs.pipeline.model_runner import COSTS_FILE, USAGE_FILE
 from keystone.runs.pipeline.run import run
 from keystone.runs.track_rules import TRACKS
@@ -114,8 +114,8 @@ def test_a_sweep_shares_calls_and_shows_the_cost_of_each_run_alone(
     overrides = [f"topics={topics}", f"index={index.folder}", f"model={{name: plain, urls: ['{server.url}']}}"]
     (tmp_path / "run.yaml").write_text("run_id: r\ntrack: none\nqueries: {method: model}\ngrading: {method: grid}\n")
     config, asked = tmp_path / "run.yaml", len(server.requests)
-    grid = Grid(["grading.select=[parasol, coverage]"], measure_rankings(tmp_path / "qrels.txt", MEASURES), folds=2)
-    found = sweep(config, [*overrides, f"out={tmp_path}"], grid, threads=2)
+    tries, measure = ["grading.select=[parasol, coverage]"], measure_rankings(tmp_path / "qrels.txt", MEASURES)
+    found = sweep(config, [*overrides, f"out={tmp_path}"], tries, measure, folds=2, threads=2)
     shared = len(server.requests) - asked
     calls = [point.cost.calls for point in found.points.values()]
     for number, (setting, own) in enumerate(zip(found.points, calls, strict=True)):
