@@ -35,7 +35,7 @@ from keystone.runs.pipeline.table import find_last_ranking
 from keystone.runs.report.asked import list_quotes, print_answer
 from keystone.runs.report.html.write import write_report
 from keystone.runs.report.passages import Result, number_citations
-from keystone.runs.report.say import say
+from keystone.runs.report.say import align_columns, say
 from keystone.runs.report.story import fill_lines, format_story, read_story
 from keystone.runs.report.terminal import print_evaluations
 from keystone.runs.report.trace import format_trace, read_trace
@@ -159,18 +159,14 @@ def format_costs(folders: Sequence[Path], narratives: int, answered: Mapping[str
 
     There is a row for each run: calls and tokens a narrative, the price of all, and the share of questions answered.
     """
-    yield (
-        f"{'run':<9}  {'calls a narrative':>17}  {'tokens a narrative':>18}  {'price of all':>12}  "
-        f"{'questions answered':>18}"
-    )
+    rows = [["run", "calls a narrative", "tokens a narrative", "price of all", "questions answered"]]
     for folder in folders:
         total = read_total_usage(folder)
         calls = total.get("calls", 0) + total.get("cache_hits", 0)
         tokens = total.get("prompt_tokens", 0) + total.get("completion_tokens", 0)
-        yield (
-            f"{folder.name:<9}  {calls / narratives:>17,.0f}  {tokens / narratives:>18,.0f}"
-            f"  {total.get('cost', 0):>11,.2f}$  {answered.get(folder.name, '-'):>18}"
-        )
+        numbers = f"{calls / narratives:,.0f}", f"{tokens / narratives:,.0f}", f"{total.get('cost', 0):,.2f}$"
+        rows.append([folder.name, *numbers, answered.get(folder.name, "-")])
+    yield from align_columns(rows, left=(0,))
     yield COST_TEXT.format(**PRICES)
 
 
