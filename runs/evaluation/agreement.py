@@ -40,13 +40,21 @@ class Agreement:
         Weighted, a disagreement counts by the distance of its grades, or by the square of that distance (Cohen,
         Psychological Bulletin 1968). The distance is that of places in the order of `grades`.
         """
-        return compute_kappa(self.counts, weights)
+        total = int(self.counts.sum())
+        if not total:
+            return float("nan")
+        places = np.arange(len(self.counts))
+        distance = np.abs(places[:, None] - places) / max(len(places) - 1, 1)
+        credit = {"none": distance == 0, "linear": 1 - distance, "quadratic": 1 - distance**2}[weights]
+        expected = float((credit * np.outer(self.counts.sum(axis=1), self.counts.sum(axis=0))).sum()) / total**2
+        observed = float((credit * self.counts).sum()) / total
+        return (observed - expected) / (1 - expected) if expected < 1 else float("nan")
 
     def compute_binary_kappa(self, relevant_from: int) -> float:
         """Compute Cohen's kappa of relevant documents, from the grade `relevant_from` on, and others."""
         relevant = (np.array(self.grades) >= relevant_from).astype(np.int64)
         sides = np.stack([1 - relevant, relevant])
-        return compute_kappa(sides @ self.counts @ sides.T)
+        return Agreement((0, 1), sides @ self.counts @ sides.T).compute_kappa()
 
 
 def compare_judgments(first: Qrels, second: Qrels) -> Agreement:
@@ -63,19 +71,6 @@ def count_labels(first: Ints, second: Ints) -> Agreement:
     counts = np.zeros((len(grades), len(grades)), dtype=np.int64)
     np.add.at(counts, tuple(codes.reshape(2, -1)), 1)
     return Agreement(tuple(grades.tolist()), counts)
-
-
-def compute_kappa(counts: Ints, weights: Weights = "none") -> float:
-    """Compute Cohen's kappa of a confusion matrix (int64[g, g]), plain or weighted; NaN if chance alone agrees."""
-    total = int(counts.sum())
-    if not total:
-        return float("nan")
-    places = np.arange(len(counts))
-    distance = np.abs(places[:, None] - places) / max(len(counts) - 1, 1)
-    credit = {"none": distance == 0, "linear": 1 - distance, "quadratic": 1 - distance**2}[weights]
-    expected = float((credit * np.outer(counts.sum(axis=1), counts.sum(axis=0))).sum()) / total**2
-    observed = float((credit * counts).sum()) / total
-    return (observed - expected) / (1 - expected) if expected < 1 else float("nan")
 
 
 def compute_tau(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> float:

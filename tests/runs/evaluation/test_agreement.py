@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.main import app
 from keystone.runs.evaluation.agreement import (
+    Agreement,
     compare_boards,
     compare_judgments,
-    compute_kappa,
     compute_plain_tau,
     compute_tau,
     compute_tau_ap,
@@ -35,13 +35,13 @@ from tests.support.places import SHARED
 
 def test_kappa_of_a_known_table_of_three_labels() -> None:
     counts = np.array([[1188, 798, 416], [240, 822, 595], [146, 486, 2002]])
-    assert compute_kappa(counts) == pytest.approx(0.3936, abs=5e-5)
+    assert Agreement((0, 1, 2), counts).compute_kappa() == pytest.approx(0.3936, abs=5e-5)
     assert np.trace(counts) / counts.sum() == pytest.approx(0.5994, abs=5e-5)
 
 
 def test_kappa_is_missing_if_chance_alone_agrees_or_nothing_was_judged() -> None:
-    assert np.isnan(compute_kappa(np.array([[5]])))
-    assert np.isnan(compute_kappa(np.zeros((2, 2), dtype=np.int64)))
+    assert np.isnan(Agreement((0,), np.array([[5]])).compute_kappa())
+    assert np.isnan(Agreement((0, 1), np.zeros((2, 2), dtype=np.int64)).compute_kappa())
 
 
 def test_tau_leaves_out_a_system_that_one_judge_could_not_measure() -> None:
