@@ -297,7 +297,7 @@ def run_battles(
     """
     shown = Shown({one.run_id: one for one in sets}, narratives, settings.repeats > 1)
     if folder is not None:
-        check_folder(folder, _list_all(sets, settings), shown)
+        check_folder(folder, list(list_tasks(list_matches(sets), settings)), shown)
 
     def judge(tasks: Sequence[Task]) -> list[ArenaVerdict | Failure]:
         pairs = [shown.show(task) for task in tasks]
@@ -317,14 +317,6 @@ def run_battles(
     return Tournament(tuple(judgments), shown, board, tuple(cautions))
 
 
-def _list_all(sets: Sequence[AnswerSet], settings: Settings) -> list[Task]:
-    return [
-        task
-        for match in list_matches(sets)
-        for task in list_tasks(match, settings.seed, settings.both_orders, settings.repeats)
-    ]
-
-
 def _caution(sets: Sequence[AnswerSet]) -> list[str]:
     """Name the runs that lack answers to narratives of other runs: no battle is about these."""
     topics = {topic_id for one in sets for topic_id in one.texts}
@@ -341,7 +333,7 @@ def foresee_battles(
 ) -> tuple[int, Foreseen | None]:
     """Foresee the battles of a tournament: their number at most, and what a model's calls can cost, or None."""
     shown = Shown({one.run_id: one for one in sets}, narratives, settings.repeats > 1)
-    tasks = _list_all(sets, settings)
+    tasks = list(list_tasks(list_matches(sets), settings))
     share = MOST_SHARE if settings.adaptive else 1.0
     number = int(len(tasks) * share)
     if model is None or not number:

@@ -11,7 +11,7 @@ whatever its outcome: this is sequential design for the Bradley-Terry model (as 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations, pairwise
@@ -86,14 +86,28 @@ def list_matches(sets: Sequence[AnswerSet]) -> list[Match]:
     ]
 
 
-def list_tasks(match: Match, seed: int = SEED, both_orders: bool = False, repeats: int = 1) -> Iterator[Task]:
-    """List the battles of a match: one in the track's order, or one in each order, each of them `repeats` times."""
-    first = choose_first(seed, match.left, match.right, match.topic_id)
-    other = match.right if first == match.left else match.left
-    for repeat in range(repeats):
-        yield Task(match.left, match.right, match.topic_id, first, repeat)
-        if both_orders:
-            yield Task(match.left, match.right, match.topic_id, other, repeat, swapped=True)
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a tournament is played. The defaults are those of the track's evaluator."""
+
+    seed: int = SEED
+    both_orders: bool = False
+    """Whether each pair is judged in both orders, and the advantage of the first slot fitted."""
+    repeats: int = 1
+    """How often each battle is judged, by sampled replies."""
+    adaptive: bool = False
+    """Whether only the matches are judged that say most about the order, at most half of all."""
+
+
+def list_tasks(matches: Iterable[Match], settings: Settings) -> Iterator[Task]:
+    """List the battles of matches: one in the track's order, or one in each order, each of them `repeats` times."""
+    for match in matches:
+        first = choose_first(settings.seed, *match)
+        other = match.right if first == match.left else match.left
+        for repeat in range(settings.repeats):
+            yield Task(*match, first, repeat)
+            if settings.both_orders:
+                yield Task(*match, other, repeat, swapped=True)
 
 
 def choose_first(seed: int, left: str, right: str, topic_id: str) -> str:
@@ -186,19 +200,6 @@ PLACES: Mapping[str, int] = {"A": WON, "B": LOST, **dict.fromkeys(TIES, TIED)}
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How a tournament is played. The defaults are those of the track's evaluator."""
-
-    seed: int = SEED
-    both_orders: bool = False
-    """Whether each pair is judged in both orders, and the advantage of the first slot fitted."""
-    repeats: int = 1
-    """How often each battle is judged, by sampled replies."""
-    adaptive: bool = False
-    """Whether only the matches are judged that say most about the order, at most half of all."""
-
-
-@dataclass(frozen=True, slots=True)
 class Judgment:
     """A battle with its verdict, or the reason why it has none."""
 
@@ -220,8 +221,7 @@ def play(sets: Sequence[AnswerSet], judge: Judge, settings: Settings) -> list[Ju
     matches = list_matches(sets)
 
     def judge_all(chosen: Sequence[Match]) -> list[Judgment]:
-        of_match = (list_tasks(one, settings.seed, settings.both_orders, settings.repeats) for one in chosen)
-        tasks = [task for own in of_match for task in own]
+        tasks = list(list_tasks(chosen, settings))
         return [Judgment(task, verdict) for task, verdict in zip(tasks, judge(tasks), strict=True)]
 
     if not settings.adaptive:
