@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -132,8 +132,8 @@ def agree(
 
     Example: keystone agree first.qrels second.qrels
     """
-    from keystone.runs.evaluation.agreement import compare_judgments, read_board
-    from keystone.runs.evaluation.scored_answers import holds_scored_answers
+    from keystone.runs.evaluation.agreement import compare_boards, compare_judgments, list_means, read_board
+    from keystone.runs.evaluation.scored_answers import compare_labels, holds_scored_answers, judge_answers
     from keystone.runs.trec.run_files import read_qrels
 
     if second is None and not measure:
@@ -144,7 +144,10 @@ def agree(
     if not measure and all(path.exists() and not (path / "qrels").exists() for path in paths):
         files = [list_files([path]) for path in paths]
         if all(all(map(holds_scored_answers, own)) for own in files):
-            _tell_agreement_of_answers(paths, files, json)
+            found = compare_labels(*files)
+            judged = judge_answers([], dict(zip(paths, files, strict=True)))
+            taus = compare_boards(*map(list_means, judged.evaluations))
+            _tell_agreement(paths, found.agreement, taus, json, found.kind.noun)
             return
     boards = [read_board(path) for path in paths]
     if measure and None in boards:
@@ -156,46 +159,39 @@ def agree(
         agreement = compare_judgments(*map(read_qrels, paths))
         if not agreement.counts.sum():
             raise UserError(f"{second}: has judged no document of {first}; expected judgments of the same documents")
-        _tell_agreement(paths, agreement, json)
+        _tell_agreement(paths, agreement, [], json)
         return
-    _tell_board_agreement(paths, boards[0], boards[1], measure, json)
+    _tell_agreement(paths, None, _compare_boards(paths, boards[0], boards[1], measure), json)
 
 
 def _tell_agreement(
     paths: "Sequence[Path]",
-    agreement: "Agreement",
+    agreement: "Agreement | None",
+    taus: "Sequence[BoardAgreement]",
     json: bool,
-    taus: "Sequence[BoardAgreement]" = (),
     noun: str = "document",
 ) -> None:
+    """Tell the agreement of two judges on what they judged, that of two leaderboards, or both."""
     from keystone.runs.report.judging import list_kappas, print_agreement, print_board_agreement
 
     if json:
-        numbers = {"grades": agreement.grades, "counts": agreement.counts.tolist(), **list_kappas(agreement)}
-        say_result("agree", [*paths], numbers | ({"measures": list(map(asdict, taus))} if taus else {}))
+        numbers: dict[str, Any] = {"measures": list(map(asdict, taus))} if taus else {}
+        if agreement:
+            counts = {"grades": agreement.grades, "counts": agreement.counts.tolist()}
+            numbers = {**counts, **list_kappas(agreement), **numbers}
+        say_result("agree", [*paths], numbers)
         return
-    print_agreement(paths[0], paths[1], agreement, noun)
+    if agreement:
+        print_agreement(paths[0], paths[1], agreement, noun)
     if taus:
         print_board_agreement(taus)
 
 
-def _tell_agreement_of_answers(paths: "Sequence[Path]", files: "Sequence[Sequence[Path]]", json: bool) -> None:
-    """Tell the agreement of two judges of answers on the labels of the same items."""
-    from keystone.runs.evaluation.agreement import compare_boards, list_means
-    from keystone.runs.evaluation.scored_answers import compare_labels, judge_answers
-
-    found = compare_labels(*files)
-    judged = judge_answers([], dict(zip(paths, files, strict=True)))
-    taus = compare_boards(*map(list_means, judged.evaluations))
-    _tell_agreement(paths, found.agreement, json, taus, found.kind.noun)
-
-
-def _tell_board_agreement(
-    paths: "Sequence[Path]", first: "Board", second: "Board", measures: "Sequence[str] | None", json: bool
-) -> None:
-    """Tell the agreement of two leaderboards by each measure, or by one measure in each."""
+def _compare_boards(
+    paths: "Sequence[Path]", first: "Board", second: "Board", measures: "Sequence[str] | None"
+) -> "list[BoardAgreement]":
+    """Compare two leaderboards by each measure, or by one measure in each. `UserError` without a run of both."""
     from keystone.runs.evaluation.agreement import compare_boards
-    from keystone.runs.report.judging import print_board_agreement
 
     if measures:
         for path, board, name in zip(paths, (first, second), measures, strict=True):
@@ -206,7 +202,4 @@ def _tell_board_agreement(
     found = compare_boards(first, second)
     if not any(one.runs for one in found):
         raise UserError(f"{paths[1]}: has no run of {paths[0]} by the same measure; expected the same runs")
-    if json:
-        say_result("agree", [*paths], {"measures": list(map(asdict, found))})
-    else:
-        print_board_agreement(found)
+    return found
