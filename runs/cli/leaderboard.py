@@ -145,16 +145,15 @@ def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) 
         tables[f"Against {compared[0].name}, corrected by Holm:"] = rows.list_differences(report["differences"])
     judges = [str(path) for path in batch.judges]
     if len(judges) > 1:
-        judge_pairs = boards.compare_judges(batch.judges, batch.evaluations, agreements, measure)
         tables[f"{measure} by each judge:"] = rows.list_judge_columns(batch, [one.name for one in runs], measure)
-        tables["Agreement of judges:"] = rows.list_judge_pairs(judge_pairs)
+        tables["Agreement of judges:"] = rows.list_judge_pairs(batch.judges, batch.evaluations, agreements, measure)
     if len(judges) > 1 and len(runs) > 1 and not asked.only_table:
         judged = [{one.name: one for one in own} for own in batch.evaluations]
         found = [compare.compare_runs([own[one.name] for one in compared]) for own in judged]
-        drawn = boards.draw_conclusions([one.name for one in compared[1:]], found, measure)
-        tables[f"Against {compared[0].name} by {measure}:"] = rows.list_conclusions(drawn, judges)
-    later = zip(judges[1:], batch.evaluations[1:], strict=True)
-    of_later = [f"{judge}: {caution}" for judge, own in later for caution in compare.join_cautions(own)]
+        later = [one.name for one in compared[1:]]
+        tables[f"Against {compared[0].name} by {measure}:"] = rows.list_conclusions(later, found, measure, judges)
+    others = zip(judges[1:], batch.evaluations[1:], strict=True)
+    of_later = [f"{judge}: {caution}" for judge, own in others for caution in compare.join_cautions(own)]
     cautions = list(dict.fromkeys([*batch.cautions, *compare.collect_cautions(compared), *of_later]))
     report |= {
         "qrels": judges,

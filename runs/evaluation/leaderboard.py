@@ -2,19 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.agreement import (
-    Agreement,
-    compute_tau,
-    compute_tau_ap,
-    find_tau_interval,
-    rank_means,
-)
+from keystone.runs.evaluation.agreement import rank_means
 from keystone.runs.evaluation.compare import LEVEL, Difference, Pair, compare_all_pairs, find_letters
 from keystone.runs.evaluation.evaluate import Evaluation
 
@@ -78,92 +70,30 @@ def list_topics(evaluations: Sequence[Evaluation], measure: str) -> list[TopicRo
     return sorted(rows, key=lambda row: (np.nan_to_num(row.mean, nan=np.inf), row.topic))
 
 
-@dataclass(frozen=True, slots=True)
-class VarianceShares:
-    """The shares of the variance of all values: between runs, between topics, and the rest, their interaction."""
+def split_variance(evaluations: Sequence[Evaluation], measure: str) -> tuple[float, float, float]:
+    """Split the sum of squares of all values as a two-way analysis of variance does. NaN if all are equal.
 
-    runs: float
-    topics: float
-    rest: float
-
-
-def split_variance(evaluations: Sequence[Evaluation], measure: str) -> VarianceShares:
-    """Split the sum of squares of all values as a two-way analysis of variance does. NaN if all are equal."""
+    Returns the share between runs, that between topics, and the rest, their interaction.
+    """
     values = np.stack([one.values[measure] for one in evaluations])
     values = values[:, ~np.isnan(values).any(axis=0)]
     total = float(((values - values.mean()) ** 2).sum()) if values.size else 0.0
     if not total:
-        return VarianceShares(*[float("nan")] * 3)
+        return float("nan"), float("nan"), float("nan")
     of_runs = float(values.shape[1] * ((values.mean(axis=1) - values.mean()) ** 2).sum()) / total
     of_topics = float(values.shape[0] * ((values.mean(axis=0) - values.mean()) ** 2).sum()) / total
-    return VarianceShares(of_runs, of_topics, max(1 - of_runs - of_topics, 0.0))
+    return of_runs, of_topics, max(1 - of_runs - of_topics, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class JudgePair:
-    """Two files of judgments: of the same documents, and by the order of runs that each gives on the topics of both."""
-
-    first: str
-    second: str
-    documents: int
-    kappa: float
-    kappa_quadratic: float
-    measure: str
-    tau: float
-    low: float
-    high: float
-    """The 95 % interval of tau over bootstrap samples of these topics."""
-    tau_ap: float
-
-
-def compare_judges(
-    judges: Sequence[Path], evaluations: Sequence[Sequence[Evaluation]], agreements: Sequence[Agreement], measure: str
-) -> list[JudgePair]:
-    """Compare each pair of judges. `evaluations` has the same runs by each judge, `agreements` one for each pair."""
-    found = []
-    for (i, j), agreement in zip(combinations(range(len(judges)), 2), agreements, strict=True):
-        shared = sorted(set(evaluations[i][0].topics) & set(evaluations[j][0].topics))
-        judged = [_keep_topics(evaluations[number], measure, shared) for number in (i, j)]
-        first, second = (np.stack([one.values[measure] for one in own]) for own in judged)
-        means = [[one.mean(measure) for one in own] for own in judged]
-        kappas = agreement.compute_kappa(), agreement.compute_kappa("quadratic")
-        tau, interval = compute_tau(*means), find_tau_interval(first, second)
-        names, documents = (str(judges[i]), str(judges[j])), int(agreement.counts.sum())
-        found.append(JudgePair(*names, documents, *kappas, measure, tau, *interval, compute_tau_ap(*means)))
-    return found
-
-
-def _keep_topics(evaluations: Sequence[Evaluation], measure: str, topics: Sequence[str]) -> list[Evaluation]:
+def keep_topics(evaluations: Sequence[Evaluation], measure: str, topics: Sequence[str]) -> list[Evaluation]:
     """Keep the values of a measure on these topics."""
     place = {topic: number for number, topic in enumerate(evaluations[0].topics)}
     own = [place[topic] for topic in topics]
     return [replace(one, topics=tuple(topics), values={measure: one.values[measure][own]}) for one in evaluations]
 
 
-@dataclass(frozen=True, slots=True)
-class Conclusion:
-    """What all judges together say about a later run against the first one, by a measure."""
-
-    run: str
-    verdicts: tuple[str, ...]
-    """`better`, `worse` or `no difference` by each judge; `-` without a test."""
-
-    @property
-    def holds(self) -> bool:
-        """Whether all judges say the same."""
-        return len(set(self.verdicts)) == 1 and "-" not in self.verdicts
-
-
-def draw_conclusions(
-    runs: Sequence[str], differences: Sequence[Sequence[Mapping[str, Difference]]], measure: str
-) -> list[Conclusion]:
-    """Draw a conclusion about each later run; `differences` has those of the later runs by each judge."""
-    return [
-        Conclusion(run, tuple(_judge(own[number][measure]) for own in differences)) for number, run in enumerate(runs)
-    ]
-
-
-def _judge(difference: Difference) -> str:
+def draw_conclusion(difference: Difference) -> str:
+    """Draw a conclusion about a later run: `better`, `worse` or `no difference`; `-` without a test."""
     if np.isnan(difference.p_randomisation):
         return "-"
     if difference.p_randomisation >= LEVEL:

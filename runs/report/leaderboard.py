@@ -7,7 +7,8 @@ import csv
 import io
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,14 @@ import numpy as np
 import orjson
 
 from keystone.indexing.io.writing import write_whole
+from keystone.runs.evaluation.agreement import Agreement, compute_tau, compute_tau_ap, find_tau_interval
 from keystone.runs.evaluation.batch import Batch, find_team
 from keystone.runs.evaluation.bounds import Bounds
-from keystone.runs.evaluation.compare import Pair, find_letters
+from keystone.runs.evaluation.compare import Difference, Pair, find_letters
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.leaderboard import (
-    Conclusion,
-    JudgePair,
+    draw_conclusion,
+    keep_topics,
     list_topics,
     rank_runs,
     split_variance,
@@ -96,19 +98,38 @@ def list_judge_columns(batch: Batch, order: Sequence[str], measure: str) -> Rows
     return rows
 
 
-def list_judge_pairs(found: Sequence[JudgePair]) -> Rows:
-    """List pairs of judges with their agreement."""
+def list_judge_pairs(
+    judges: Sequence[Path], evaluations: Sequence[Sequence[Evaluation]], agreements: Sequence[Agreement], measure: str
+) -> Rows:
+    """List pairs of judges: how they agree on the same documents, and on the order of runs by the topics of both.
+
+    `evaluations` has the same runs by each judge, and `agreements` one for each pair. The interval is that of tau over
+    bootstrap samples of topics.
+    """
     rows: Rows = [["judges", "judged by both", "kappa", "kappa (quadratic)", "tau-b", *INTERVAL_HEADS, "tau_AP"]]
-    for one in found:
-        numbers = one.kappa, one.kappa_quadratic, one.tau, one.low, one.high, one.tau_ap
-        rows.append([f"{one.first}, {one.second}", str(one.documents), *numbers])
+    for (i, j), agreement in zip(combinations(range(len(judges)), 2), agreements, strict=True):
+        shared = sorted(set(evaluations[i][0].topics) & set(evaluations[j][0].topics))
+        judged = [keep_topics(evaluations[number], measure, shared) for number in (i, j)]
+        first, second = (np.stack([one.values[measure] for one in own]) for own in judged)
+        means = [[one.mean(measure) for one in own] for own in judged]
+        kappas = agreement.compute_kappa(), agreement.compute_kappa("quadratic")
+        taus = compute_tau(*means), *find_tau_interval(first, second), compute_tau_ap(*means)
+        rows.append([f"{judges[i]}, {judges[j]}", str(int(agreement.counts.sum())), *kappas, *taus])
     return rows
 
 
-def list_conclusions(conclusions: Sequence[Conclusion], judges: Sequence[str]) -> Rows:
-    """List what each judge says about each later run, and whether all say the same."""
+def list_conclusions(
+    runs: Sequence[str], differences: Sequence[Sequence[Mapping[str, Difference]]], measure: str, judges: Sequence[str]
+) -> Rows:
+    """List what each judge says about each later run against the first one, and whether all say the same.
+
+    `differences` has those of the later runs by each judge.
+    """
     rows: Rows = [["run", *judges, "holds"]]
-    return rows + [[one.run, *one.verdicts, "yes" if one.holds else "no"] for one in conclusions]
+    for number, run in enumerate(runs):
+        verdicts = [draw_conclusion(own[number][measure]) for own in differences]
+        rows.append([run, *verdicts, "yes" if len({*verdicts}) == 1 and "-" not in verdicts else "no"])
+    return rows
 
 
 def list_differences(differences: list[dict[str, Any]]) -> Rows:
@@ -125,10 +146,10 @@ def list_differences(differences: list[dict[str, Any]]) -> Rows:
 
 def summarise_variance(runs: Sequence[Evaluation], measure: str) -> str:
     """Say how much of the variance of a measure lies between runs and between topics."""
-    found = split_variance(runs, measure)
+    of_runs, of_topics, rest = split_variance(runs, measure)
     return (
-        f"Of the variance of {measure}, {found.runs:.0%} lies between runs, {found.topics:.0%} between topics, "
-        f"{found.rest:.0%} in the rest."
+        f"Of the variance of {measure}, {of_runs:.0%} lies between runs, {of_topics:.0%} between topics, "
+        f"{rest:.0%} in the rest."
     )
 
 

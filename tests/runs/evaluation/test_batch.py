@@ -19,8 +19,8 @@ from keystone.runs.evaluation.agreement import count_labels
 from keystone.runs.evaluation.batch import Cut, compute_rbo, evaluate_batch
 from keystone.runs.evaluation.compare import Pair, find_letters, run_tukey_test
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.leaderboard import compare_judges
 from keystone.runs.evaluation.measures import parse_measures
+from keystone.runs.report.leaderboard import list_judge_pairs
 from tests.support.runs.command_line import keystone, keystone_here
 
 MEASURES = parse_measures(["P@2", "RBP(p=0.5)"])
@@ -204,8 +204,8 @@ def test_the_orders_of_two_judges_are_those_of_the_topics_of_both() -> None:
     first = [Evaluation(name, ("1", "2"), {"m": np.array(own)}) for name, own in (("a", [1, 0.0]), ("b", [0.5, 0.9]))]
     second = [Evaluation(name, ("1",), {"m": np.array([own])}) for name, own in (("a", 0.7), ("b", 0.2))]
     agreement = count_labels(np.array([0, 1]), np.array([0, 1]))
-    (found,) = compare_judges([Path("x"), Path("y")], [first, second], [agreement], "m")
-    assert (found.tau, found.tau_ap) == (1, 1)
+    head, row = list_judge_pairs([Path("x"), Path("y")], [first, second], [agreement], "m")
+    assert [row[head.index(name)] for name in ("tau-b", "tau_AP")] == [1, 1]
 
 
 def test_judges_agree_on_the_wanted_topics_only(tmp_path: Path) -> None:
