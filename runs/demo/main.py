@@ -36,7 +36,7 @@ from keystone.runs.report.asked import list_quotes, print_answer
 from keystone.runs.report.html.write import write_report
 from keystone.runs.report.passages import Result, number_citations
 from keystone.runs.report.say import align_columns, say
-from keystone.runs.report.story import fill_lines, format_story, read_story
+from keystone.runs.report.story import fill_lines, tell_story
 from keystone.runs.report.terminal import print_evaluations
 from keystone.runs.report.trace import format_trace, read_trace
 from keystone.runs.track_rules import TRACKS
@@ -106,7 +106,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     track = TRACKS[TRACK]
     submissions = [folder / file for folder in folders[1:] for file in (track.retrieval_file, track.answer_file)]
     violations = {path: validate.validate(path, track, narratives) for path in submissions}
-    stories = [read_story(folder, TOLD_TOPIC_ID, open_store(index)) for folder in told]
+    stories = [list(tell_story(folder, TOLD_TOPIC_ID, open_store(index))) for folder in told]
 
     def report() -> None:
         say(f"Corpus: {index.documents} sections of the documentation of Django 5.2; {len(narratives)} narratives.")
@@ -122,7 +122,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
             say(f"{path}: {'INVALID' if errors else 'valid'} for {TRACK}, {plural(len(found) - errors, 'warning')}")
         for story in stories:
             say(f"\nNarrative {TOLD_TOPIC_ID} in {MODEL_RUN}:\n")
-            say("\n".join(format_story(story)))
+            say("\n".join(story))
         say(f"\nOpen in a browser, to see the runs side by side: {page}")
 
     return report

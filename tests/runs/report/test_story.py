@@ -1,6 +1,8 @@
 """The story of a narrative: its lines for a hand-made run, and lines that fit the terminal for any text."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
@@ -9,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.index import Index
+from keystone.indexing.types import Document
 from keystone.retrieval.backends import open_store
-from keystone.runs.report.story import WIDTH_COLUMNS, ChosenDocument, Story, format_story, read_story
+from keystone.runs.exchange.bundle.parts import PartStore
+from keystone.runs.report.story import WIDTH_COLUMNS, tell_story
 
 FILES: dict[str, list[dict[str, Any]]] = {
     "queries.jsonl": [
@@ -46,11 +50,15 @@ FILES: dict[str, list[dict[str, Any]]] = {
 }
 
 
+def write_files(folder: Path, files: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    for name, records in files.items():
+        (folder / name).write_bytes(b"\n".join(map(orjson.dumps, records)))
+
+
 @pytest.mark.slow
 def test_a_story_has_the_queries_that_each_document_covers_and_numbered_citations(tmp_path: Path, index: Index) -> None:
-    for name, records in FILES.items():
-        (tmp_path / name).write_bytes(b"\n".join(map(orjson.dumps, records)))
-    assert list(format_story(read_story(tmp_path, "1", open_store(index)))) == [
+    write_files(tmp_path, FILES)
+    assert list(tell_story(tmp_path, "1", open_store(index))) == [
         "Tell me about bees and wasps.",
         "",
         "Queries:",
@@ -76,11 +84,20 @@ def test_a_story_has_the_queries_that_each_document_covers_and_numbered_citation
 texts = st.lists(st.text("ab-", min_size=1, max_size=20), min_size=1, max_size=40).map(" ".join)
 
 
-@given(texts, st.lists(texts, max_size=12), st.lists(texts, max_size=12))
+@given(texts, st.lists(texts, min_size=1, max_size=12), st.lists(texts, max_size=12))
 def test_each_line_fits_the_terminal_and_no_word_is_lost(narrative: str, queries: list[str], titles: list[str]) -> None:
-    documents = tuple(ChosenDocument(title, (1, 20)) for title in titles)
-    answer = tuple((query, (1, 12)) for query in queries)
-    lines = list(format_story(Story(narrative, tuple(queries), documents, answer)))
+    asked = {"1": narrative, **{f"1#{number}": query for number, query in enumerate(queries)}}
+    documents = {f"d{number:02}": Document(f"d{number:02}", "", title=title) for number, title in enumerate(titles)}
+    store, ids = PartStore(documents, lambda wanted: [documents[name] for name in wanted]), [*documents]
+    grades = {"queries": [*asked][1:], "documents": ids, "grades": [[2] * len(ids)] * len(queries), "selected": ids}
+    files: dict[str, list[dict[str, Any]]] = {
+        "queries.jsonl": [{"topic_id": "1", "queries": [{"id": one, "question": asked[one]} for one in asked]}],
+        "grades.jsonl": [{"topic_id": "1", **grades}],
+        "answers.jsonl": [{"topic_id": "1", "sentences": [{"text": own, "citations": ids[:2]} for own in queries]}],
+    }
+    with TemporaryDirectory() as folder:
+        write_files(Path(folder), files)
+        lines = list(tell_story(Path(folder), "1", store))
     assert max(map(len, lines)) <= WIDTH_COLUMNS
     joined = f" {' '.join(' '.join(lines).split())} "
     for text in (narrative, *queries, *(f"{title}:" for title in titles)):
