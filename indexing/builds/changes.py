@@ -26,8 +26,7 @@ from keystone.indexing.builds.index import (
     describe_device,
     remove_shards,
     sum_segments,
-    write_impact_sets,
-    write_plaid_sets,
+    write_sets,
     write_vectors,
 )
 from keystone.indexing.builds.settings import BuildSettings, Engine, check_set_names, open_engine
@@ -275,9 +274,7 @@ def change_parts(
         faiss_shard=older.faiss_shard, opensearch=None,
     )  # fmt: skip
     check_recall(settings)
-    added = {name: one.made_by for name, one in settings.vectors.items()}
-    impacts = {name: one.made_by for name, one in settings.impacts.items()}
-    plaid = {name: one.made_by for name, one in settings.plaid.items()}
+    added, impacts, plaid = map(settings.name_makers, SETS)
     kind = [settings.faiss, settings.recall]
     mark = [OF_PASSAGES] if holds_beginnings(older) and (impacts or plaid) else []
     key = digest(["parts", older.key, added, impacts, kind, sorted(drop), *([plaid] if plaid else []), *mark])
@@ -286,8 +283,7 @@ def change_parts(
             _share_files(older, folder, drop)
             store, effort = DocumentStore(folder / "store"), Effort(settings.threads, progress, foretell)
             made, _, _ = write_vectors(store, settings, folder, effort, engine.embed)
-            made |= write_impact_sets(store, settings, folder, effort)
-            made |= write_plaid_sets(store, settings, folder, effort)
+            made |= write_sets(store, settings, folder, effort)
             said = _describe(older, made, drop) | describe_device(settings, older)
             write_description(folder, {**said, "key": key})
     return open_index(out)

@@ -82,18 +82,17 @@ def build_index(
         if settings.vectors:
             raise UserError("found --vectors with --opensearch, which holds one set of vectors; expected one of them")
     if settings.vectors:
-        own = {name: one.made_by for name, one in settings.vectors.items()}
-        made_of.append(["vectors", own, *kind])
+        made_of.append(["vectors", settings.name_makers("vectors"), *kind])
     if settings.language != DEFAULT_LANGUAGE:
         made_of.append(["language", settings.language])
     if settings.language.startswith(PIECES_PREFIX) and not opensearch:
         made_of.append(["pieces", hash_file(Path(settings.language.removeprefix(PIECES_PREFIX)))])
     if settings.impacts:
-        made_of.append(["impacts", {name: one.made_by for name, one in settings.impacts.items()}])
+        made_of.append(["impacts", settings.name_makers("impacts")])
     if settings.plaid:
         if opensearch:
             raise UserError("found --plaid with --opensearch, which holds no PLAID index; expected one of them")
-        made_of.append(["plaid", {name: one.made_by for name, one in settings.plaid.items()}])
+        made_of.append(["plaid", settings.name_makers("plaid")])
     has_vectors = faiss is not None and bool(embedding or settings.vectors)
     is_marked = bool(settings.passages and not has_vectors and (settings.impacts or settings.plaid))
     made_of += [OF_PASSAGES] if is_marked else []
@@ -112,7 +111,7 @@ def build_index(
         known |= {} if has_languages(settings.language) else describe_language((), settings.language)
         check_cluster(opensearch, keys, known, embedding)
     parts_key = digest([*keys, at]) if at or len(keys) > 1 else keys[0]
-    parts = PARTS[-1:] if at else (*PARTS, *list_set_folders(settings))
+    parts = PARTS[-1:] if at else (*PARTS, *settings.sets)
     with partial_folder(out, parts_key, parts) as folder, open_engine(settings.engine, settings.threads) as engine:
         if not (folder / "index.json").exists():
             documents = partial(
@@ -129,10 +128,9 @@ def build_index(
             rows: dict[str, RowImpacts] = {}
             if opensearch:
                 rows = encode_impact_sets(store, settings, folder, effort)
-                made |= describe_impacts(settings) | ({OF_PASSAGES: True} if is_marked else {})
+                made |= describe_sets(settings) | ({OF_PASSAGES: True} if is_marked else {})
             else:
-                made |= write_impact_sets(store, settings, folder, effort)
-                made |= write_plaid_sets(store, settings, folder, effort)
+                made |= write_sets(store, settings, folder, effort)
             made |= describe_language(store, settings.language)
             meta = {"format": FORMAT, "key": passages_key if made["passages"] else key, **read, **made}
             meta |= {"corpus": unicode_name(corpus.name), **describe_device(settings)}
@@ -146,50 +144,39 @@ def build_index(
     return open_index(out), True
 
 
-def list_set_folders(settings: BuildSettings) -> list[str]:
-    """List the folders of an index that hold its further sets."""
-    sets = {"vectors": settings.vectors, "impacts": settings.impacts, "plaid": settings.plaid}
-    return [kind for kind, own in sets.items() if own]
-
-
-def write_impact_sets(
+def write_sets(
     store: DocumentStore,
     settings: BuildSettings,
     folder: Path,
     effort: Effort,
     find_older: Callable[[str], "OlderImpacts | None"] = lambda _: None,
 ) -> dict[str, Any]:
-    """Encode all documents for each set of impacts; returns what `index.json` says of them.
+    """Encode all documents for each set of impacts and each PLAID index; returns what `index.json` says of them.
 
     If the index has passages, all of a document's passages are encoded. Of what `find_older` returns for the name of a
-    set, nothing is encoded again. `UserError` for a model that is no learned sparse encoder.
+    set of impacts, nothing is encoded again. `UserError` for a model that is no learned sparse encoder, and as from
+    `write_plaid`.
     """
-    if not settings.impacts:
+    if not settings.impacts and not settings.plaid:
         return {}
-    from keystone.indexing.impacts import write_impacts  # its encoders take long to import
-
     texts = _find_texts(store, settings, folder, effort.progress)
-    for name, one in settings.impacts.items():
-        write_impacts(texts, one, folder / "impacts" / name, effort, find_older(name))
-    return describe_impacts(settings)
+    if settings.impacts:
+        from keystone.indexing.impacts import write_impacts  # its encoders take long to import
 
+        for name, one in settings.impacts.items():
+            write_impacts(texts, one, folder / "impacts" / name, effort, find_older(name))
+    if settings.plaid:
+        from keystone.indexing.plaid import write_plaid
 
-def write_plaid_sets(store: DocumentStore, settings: BuildSettings, folder: Path, effort: Effort) -> dict[str, Any]:
-    """Encode all texts for each PLAID index; returns what `index.json` says of them. Errors as from `write_plaid`."""
-    if not settings.plaid:
-        return {}
-    from keystone.indexing.plaid import write_plaid  # its encoders take long to import
-
-    texts = _find_texts(store, settings, folder, effort.progress)
-    for name, one in settings.plaid.items():
-        write_plaid(texts, one, folder / "plaid" / name, effort)
-    return {"plaid": {name: one.as_json() for name, one in settings.plaid.items()}}
+        for name, one in settings.plaid.items():
+            write_plaid(texts, one, folder / "plaid" / name, effort)
+    return describe_sets(settings)
 
 
 def encode_impact_sets(
     store: DocumentStore, settings: BuildSettings, folder: Path, effort: Effort
 ) -> "dict[str, RowImpacts]":
-    """Encode all documents for each set of impacts, for OpenSearch. `UserError` as from `write_impact_sets`."""
+    """Encode all documents for each set of impacts, for OpenSearch. `UserError` as from `write_sets`."""
     if not settings.impacts:
         return {}
     from keystone.indexing.impacts import RowImpacts, encode_impacts
@@ -218,9 +205,10 @@ def describe_device(settings: BuildSettings, older: Index | None = None) -> dict
     return {"device": min(devices)} if devices else {}
 
 
-def describe_impacts(settings: BuildSettings) -> dict[str, Any]:
-    """Describe the sets of impacts as `index.json` does."""
-    return {"impacts": {name: one.as_json() for name, one in settings.impacts.items()}} if settings.impacts else {}
+def describe_sets(settings: BuildSettings) -> dict[str, Any]:
+    """Describe the sets of impacts and the PLAID indexes as `index.json` does."""
+    kinds = {"impacts": settings.impacts, "plaid": settings.plaid}
+    return {kind: {name: one.as_json() for name, one in own.items()} for kind, own in kinds.items() if own}
 
 
 def _find_texts(store: DocumentStore, settings: BuildSettings, folder: Path, progress: Progress) -> "Texts":

@@ -70,9 +70,21 @@ class BuildSettings:
         return self.kinds.get(name) or Kind(self.faiss, self.recall)
 
     @property
+    def sets(self) -> dict[str, Mapping[str, Embedding | ImpactSet]]:
+        """The further sets by their kinds, which name the folders that hold them; a kind without sets is left out."""
+        kinds: dict[str, Mapping[str, Embedding | ImpactSet]] = {
+            "vectors": self.vectors, "impacts": self.impacts, "plaid": self.plaid,
+        }  # fmt: skip
+        return {kind: own for kind, own in kinds.items() if own}
+
+    @property
     def set_names(self) -> list[str]:
-        """The names of all sets: of vectors, of impacts and of PLAID."""
-        return [*self.vectors, *self.impacts, *self.plaid]
+        """The names of all sets."""
+        return [name for own in self.sets.values() for name in own]
+
+    def name_makers(self, kind: str) -> dict[str, Any]:
+        """Name, for keys, what makes each set of a kind."""
+        return {name: one.made_by for name, one in self.sets.get(kind, {}).items()}
 
     @property
     def language_field(self) -> str:

@@ -31,12 +31,10 @@ from keystone.indexing.builds.index import (
     PARTS,
     describe_device,
     describe_language,
-    list_set_folders,
     show_segments,
     sum_segments,
-    write_impact_sets,
-    write_plaid_sets,
     write_postings,
+    write_sets,
     write_vectors,
 )
 from keystone.indexing.builds.settings import DEFAULTS, BuildSettings, Kind
@@ -55,6 +53,7 @@ from keystone.indexing.store import DocumentStore, update_store
 from keystone.indexing.types import Progress, silent
 
 if TYPE_CHECKING:
+    from keystone.indexing.impacts import OlderImpacts
     from keystone.indexing.vectors.shards import Embed, Shards, Texts
 
 
@@ -95,7 +94,7 @@ def update_index(
     known = None if since is None else [sorted(since.ids), since.left_out]
     key = digest(["update", FORMAT, older.key, settings.format, settings.windows, official, inputs, removed, known])
     held = ("index.json", "numbers.npy") if older.at else PARTS
-    parts = (*held, "*.sqlite", *list_set_folders(settings))
+    parts = (*held, "*.sqlite", *settings.sets)
     changes = Changes()
     with replace_index(out, older, key, parts, settings) as (folder, engine):
         found = stage(
@@ -180,14 +179,13 @@ def _fill(
         return join_vectors(older.with_vectors(name or None), before, texts, stayed, make_new)
 
     made, _, _ = write_vectors(store, settings, folder, effort, embed, reuse)
-    if settings.impacts:
+
+    def find_older(name: str) -> "OlderImpacts | None":
         from keystone.indexing.impacts import OlderImpacts
 
-        def find_older(name: str) -> OlderImpacts | None:
-            return None if holds_beginnings(older) else OlderImpacts(older.impacts_of(name), stayed)
+        return None if holds_beginnings(older) else OlderImpacts(older.impacts_of(name), stayed)
 
-        made |= write_impact_sets(store, settings, folder, effort, find_older)
-    made |= write_plaid_sets(store, settings, folder, effort)
+    made |= write_sets(store, settings, folder, effort, find_older)
     parts = read_documents(store, new), read_documents(before, left)
     segments = change_segments(older, found, *parts) if older.segments else sum_segments(store)
     made |= describe_language(store, older.language)
