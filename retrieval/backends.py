@@ -87,6 +87,14 @@ class Backend:
     """Whether a store knows only the documents that searches with it have found."""
 
 
+_REST = Backend(
+    "keystone.indexing.attached.rest_store:RestStore",
+    "keystone.retrieval.rest:RestSearcher",
+    attach="keystone.indexing.attached.rest_store:adopt_server",
+    prefix="rest:",
+    counts_words=False,
+    grows=True,
+)
 BACKENDS = {
     "lucene": Backend(
         "keystone.indexing.store:open_store",
@@ -102,22 +110,8 @@ BACKENDS = {
         "keystone.indexing.opensearch.build:attach",
         "opensearch:",
     ),
-    "rest": Backend(
-        "keystone.indexing.attached.rest_store:RestStore",
-        "keystone.retrieval.rest:RestSearcher",
-        attach="keystone.indexing.attached.rest_store:adopt_server",
-        prefix="rest:",
-        counts_words=False,
-        grows=True,
-    ),
-    "routir": Backend(  # an index at such a server is one of the backend `rest`
-        "keystone.indexing.attached.rest_store:RestStore",
-        "keystone.retrieval.rest:RestSearcher",
-        attach="keystone.indexing.attached.rest_store:adopt_server",
-        prefix="routir:",
-        counts_words=False,
-        grows=True,
-    ),
+    "rest": _REST,
+    "routir": replace(_REST, prefix="routir:"),  # an index at such a server is one of the backend `rest`
     "pyserini": Backend(
         "keystone.indexing.attached.lucene_index:PrebuiltStore",
         "keystone.retrieval.lucene.search:open_attached",
