@@ -15,7 +15,7 @@ import numpy as np
 
 from keystone.fusion.lists import Groups, Ranked, RankedLists, gather_hits, lay_out, rank_hits
 from keystone.fusion.methods import METHODS, NORMS, RRF_K, find_impossible_setting, rrf
-from keystone.retrieval.types import Rankings, offsets_of
+from keystone.retrieval.types import Rankings, join_rankings, offsets_of
 
 T = TypeVar("T", bound=Hashable)
 
@@ -147,12 +147,7 @@ def combine_systems(
             for system, weight, least, own in zip(systems, weights, lowest, depths, strict=True)
         ]
         blocks.append(fuse(lists, Groups([ids[place] for place in places], members), settings))
-    return Rankings(
-        ids,
-        offsets_of(np.concatenate([np.empty(0, np.int64), *(np.diff(block.offsets) for block in blocks)])),
-        np.concatenate([systems[0].docs[:0], *(block.docs for block in blocks)]),
-        np.concatenate([np.empty(0), *(block.scores for block in blocks)]),
-    )
+    return join_rankings([systems[0].select([]), *blocks])
 
 
 def _scale_scores(rankings: Rankings, weight: float, lowest: float, depth: int) -> RankedLists:

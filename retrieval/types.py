@@ -195,6 +195,16 @@ def offsets_of(counts: Sequence[int] | NDArray[np.integer[Any] | np.bool_]) -> N
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
+def join_rankings(parts: Sequence[Rankings]) -> Rankings:
+    """Join the rankings of some queries and of the queries after them."""
+    return Rankings(
+        tuple(name for part in parts for name in part.query_ids),
+        offsets_of(np.concatenate([np.diff(part.offsets) for part in parts])),
+        np.concatenate([part.docs for part in parts]),
+        np.concatenate([part.scores for part in parts]),
+    )
+
+
 def ranked(
     query_ids: Sequence[str],
     docs: Sequence[NDArray[np.integer[Any]]],

@@ -9,8 +9,6 @@ from itertools import accumulate, takewhile
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
-import numpy as np
-
 from keystone.generation.context.topic import read_context
 from keystone.generation.grading.grade import FindNeighbours
 from keystone.generation.llm.model import Model
@@ -21,7 +19,7 @@ from keystone.indexing.embedder import Effort
 from keystone.indexing.vectors.of_documents import TextsOf, document_vectors, join_title_and_text
 from keystone.retrieval.backends import open_dense
 from keystone.retrieval.faiss_search import find_neighbours
-from keystone.retrieval.types import Query, Rankings, Topic, offsets_of
+from keystone.retrieval.types import Query, Rankings, Topic, join_rankings
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import RunWithModel
@@ -105,7 +103,7 @@ class Searches:
         size = len(queries) if self._is_whole else MOST_QUERIES
         starts = range(0, len(queries), max(1, size)) or [0]
         parts = await asyncio.gather(*(self._ask(job, queries[start : start + size], texts_of) for start in starts))
-        return {name: _join_rankings([part[name] for part in parts]) for name in parts[0]}
+        return {name: join_rankings([part[name] for part in parts]) for name in parts[0]}
 
     async def _ask(self, job: Job, queries: Sequence[Query], texts_of: TextsOf) -> dict[str, Rankings]:
         found: asyncio.Future[dict[str, Rankings]] = self._loop.create_future()
@@ -225,13 +223,3 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         loop.call_soon_threadsafe(call)
     except RuntimeError:
         return
-
-
-def _join_rankings(parts: Sequence[Rankings]) -> Rankings:
-    """Join the rankings of some queries and of the queries after them."""
-    return Rankings(
-        tuple(name for part in parts for name in part.query_ids),
-        offsets_of(np.concatenate([np.diff(part.offsets) for part in parts])),
-        np.concatenate([part.docs for part in parts]),
-        np.concatenate([part.scores for part in parts]),
-    )
