@@ -40,7 +40,7 @@ from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import get_queries
 from keystone.runs.pipeline.stages.rerank import list_digests
 from keystone.runs.pipeline.stages.segments import choose_depths
-from keystone.runs.pipeline.table import list_rankings, list_wanted, perform
+from keystone.runs.pipeline.table import list_rankings, list_records, perform
 from keystone.runs.pipeline.values import Artifact, MemoryValues, Values
 from keystone.runs.track_rules import set_topic_limits
 from keystone.runs.tracks.answer_files import cite_by_track_ids, get_metadata, make_answer_record
@@ -74,7 +74,8 @@ async def answer_topic(
             ranking = values.get(list_rankings(one.config).narrative_ranking)
             chosen = [depth.rows for depth in choose_depths(values, ranking)] if one.config.fusion.choice else None
             watch("run", rank_for_track(one, get_queries(values), ranking, chosen)[topic.id])
-        return replace(found, fallbacks=tuple(_list_fallbacks(values, partial(is_needed, one))))
+        records = list_records(values, partial(is_needed, one))
+        return replace(found, fallbacks=tuple(fallback for record in records for fallback in record.fallbacks))
 
     return await work_on_topic(job, model, topic, answer)
 
@@ -93,14 +94,6 @@ async def work_on_topic(job: Job, model: Model | None, topic: Topic, work: Calla
         return work(replace(one, store=renew_store(job.index, job.store)), run_with_model)
 
     return await work_in_thread(model, start)
-
-
-def _list_fallbacks(values: Values, is_needed: Callable[[StageKind], bool]) -> Iterator[Fallback]:
-    for kind, before in list_wanted(values.job.config):
-        if is_needed(kind):
-            for file in kind.records(before):
-                for record in values.get(file):
-                    yield from record.fallbacks
 
 
 def _list_best(store: Store, rankings: Rankings) -> dict[str, Hits]:

@@ -112,9 +112,9 @@ def perform(
             kind.work(Work(values, run_with_model, before, means, watch))
 
 
-def list_records(values: Values) -> list[Any]:
-    """List the records that tell in which steps of a finished run the model gave no usable reply."""
-    wanted = list_wanted(values.job.config)
+def list_records(values: Values, is_needed: Callable[[StageKind], bool] = lambda _: True) -> list[Any]:
+    """List the records that tell in which steps of a finished run, if needed, the model gave no usable reply."""
+    wanted = [own for own in list_wanted(values.job.config) if is_needed(own[0])]
     return [record for kind, before in wanted for file in kind.records(before) for record in values.get(file)]
 
 
