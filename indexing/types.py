@@ -59,6 +59,17 @@ class Span:
         return self.doc_id == other.doc_id and self.start < other.end and other.start < self.end
 
 
+def merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort stretches, and merge those that overlap or touch."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """The smallest unit that a citation can name."""

@@ -185,17 +185,6 @@ class _ChosenSpans:
             self.starts[touched], self.ends[touched], self._weight = [start], [end], weight
 
 
-def merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sort stretches, and merge those that overlap or touch."""
-    found: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        else:
-            found.append((start, end))
-    return found
-
-
 def join_spans(document: Document, spans: Sequence[tuple[int, int]], headings: Sequence[str] = ()) -> str:
     """Join the title and the stretches of the text, with a mark at each gap.
 

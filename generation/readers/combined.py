@@ -17,7 +17,6 @@ import numpy as np
 from keystone.fusion.fuse import fuse_reciprocal_ranks
 from keystone.generation.answers.sentences import read_place
 from keystone.generation.context.texts import delimit, neutralise
-from keystone.generation.context.topic import merge_spans
 from keystone.generation.llm.ask import run_together
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.readers import CHECK_COVERAGE, Coverage
@@ -34,7 +33,7 @@ from keystone.generation.readers.structure_reader import WritesFromEvidence, ord
 from keystone.generation.readers.write import cut_to_tokens, leave_out_document_numbers
 from keystone.generation.replies import read_parts
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Failure, Reply, Request, Step, Stop
-from keystone.indexing.types import Document, Span
+from keystone.indexing.types import Document, Span, merge_spans
 
 Unit = tuple[str, int]
 """A segment that evidence touches: the document's id, and the segment's number in it."""

@@ -43,7 +43,7 @@ from keystone.indexing.opensearch.index import (
 from keystone.indexing.opensearch.nodes import connect_to_all
 from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, administer, search_once, send_parts
 from keystone.indexing.store import DocumentStore, from_record
-from keystone.indexing.types import Progress, Tick, chunks, silent
+from keystone.indexing.types import Progress, Tick, chunks, merge_spans, silent
 from keystone.indexing.vectors.passages import Offsets
 from keystone.indexing.vectors.shards import Shards
 
@@ -337,13 +337,6 @@ def acknowledged(note: Path, uuid: str) -> list[Span]:
     with suppress(OSError):
         first, *lines = note.read_bytes().split(b"\n")
         if first == uuid.encode():
-            found = sorted((int(start), int(stop)) for start, stop in map(bytes.split, lines[:-1]))
-            merged: list[Span] = []
-            for start, stop in found:
-                if merged and start <= merged[-1][1]:
-                    merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
-                else:
-                    merged.append((start, stop))
-            return merged
+            return merge_spans([(int(start), int(stop)) for start, stop in map(bytes.split, lines[:-1])])
     note.write_bytes(uuid.encode() + b"\n")
     return []

@@ -16,7 +16,7 @@ import numpy as np
 
 from keystone.fusion.fuse import interleave
 from keystone.generation.context.texts import delimit
-from keystone.generation.context.topic import Sources, embed_spans, merge_spans
+from keystone.generation.context.topic import Sources, embed_spans
 from keystone.generation.llm.ask import run_together
 from keystone.generation.llm.model import Model, keep_languages
 from keystone.generation.prompts.readers import write_route
@@ -38,7 +38,7 @@ from keystone.generation.readers.structure_reader import Question, StructureRead
 from keystone.generation.types import Evidence, EvidenceSet, Failure, Step, Stop
 from keystone.indexing.structures.cached import read_section_trees
 from keystone.indexing.structures.tree import Tree, ancestors
-from keystone.indexing.types import Document, Span
+from keystone.indexing.types import Document, Span, merge_spans
 from keystone.indexing.vectors.of_segments import sentence_vectors
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.context.texts import count_tokens
-from keystone.generation.context.topic import GAP_MARK, choose_best_spans, join_spans, make_passage, merge_spans
+from keystone.generation.context.topic import GAP_MARK, choose_best_spans, join_spans, make_passage
 from keystone.indexing.corpora.segments import cut_segments
-from keystone.indexing.types import Document, Segment, Span
+from keystone.indexing.types import Document, Segment, Span, merge_spans
 
 TEXT = "".join(f"{letter * 9} " for letter in "abcdefgh")
 

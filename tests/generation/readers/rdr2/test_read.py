@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from keystone.generation.context.texts import count_tokens
-from keystone.generation.context.topic import Sources, TopicContext, merge_spans, read_context
+from keystone.generation.context.topic import Sources, TopicContext, read_context
 from keystone.generation.llm.model import InLanguage
 from keystone.generation.readers.loop import Allowance, count_prompt_tokens
 from keystone.generation.readers.rdr2.read import LEAST_COSINE, Rdr2, Site, Walk, ask_model, read_routed, walk
@@ -22,7 +22,7 @@ from keystone.generation.readers.structure_reader import list_questions
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request
 from keystone.indexing.errors import Waits
 from keystone.indexing.index import Index
-from keystone.indexing.types import Document, Segment, Span
+from keystone.indexing.types import Document, Segment, Span, merge_spans
 from keystone.indexing.vectors.embed import embed_passages
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
