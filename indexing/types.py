@@ -1,6 +1,6 @@
 """The types of a corpus: documents, segments located by character offsets, embeddings, and the document store."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 LONGEST_ID = 1000
 """The maximum number of characters of an id. URLs and paths fit; a text in the wrong column does not."""
@@ -179,6 +180,20 @@ def chunks(items: S, size: int) -> Iterator[S]:
     """Cut a sequence, a range or an array into parts of `size` items; the last one may be shorter."""
     whole: Any = items
     return (whole[start : start + size] for start in range(0, len(whole), size))
+
+
+def fill_batches(items: Iterable[T], size_of: Callable[[T], int], most: int, number: int) -> Iterator[list[T]]:
+    """Yield batches of at most `number` items, made on demand, with sizes of at most `most` in all, or one item."""
+    batch, size = list[T](), 0
+    for item in items:
+        own = size_of(item)
+        if batch and (size + own > most or len(batch) == number):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += own
+    if batch:
+        yield batch
 
 
 class Store(Protocol):

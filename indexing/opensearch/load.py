@@ -43,7 +43,7 @@ from keystone.indexing.opensearch.index import (
 from keystone.indexing.opensearch.nodes import connect_to_all
 from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, administer, search_once, send_parts
 from keystone.indexing.store import DocumentStore, from_record
-from keystone.indexing.types import Progress, Tick, chunks, merge_spans, silent
+from keystone.indexing.types import Progress, Tick, chunks, fill_batches, merge_spans, silent
 from keystone.indexing.vectors.passages import Offsets
 from keystone.indexing.vectors.shards import Shards
 
@@ -245,16 +245,8 @@ class Batch:
 
 def batches(upload: Upload, wanted: Iterable[Span]) -> Iterator[Batch]:
     """Yield the documents of the wanted rows in batches for `_bulk`, each made on demand."""
-    rows, lines, size = list[int](), list[bytes](), 0
-    for row, line in _lines(upload, wanted):
-        if rows and (size + len(line) > REQUEST_BYTES or len(rows) == REQUEST_DOCUMENTS):
-            yield Batch.of(rows, lines)
-            rows, lines, size = [], [], 0
-        rows.append(row)
-        lines.append(line)
-        size += len(line)
-    if rows:
-        yield Batch.of(rows, lines)
+    for batch in fill_batches(_lines(upload, wanted), lambda one: len(one[1]), REQUEST_BYTES, REQUEST_DOCUMENTS):
+        yield Batch.of([row for row, _ in batch], [line for _, line in batch])
 
 
 def _make_fields(upload: Upload, rows: range) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,7 @@ others. So the numbers are no longer in the order of ids. `numbers.npy` in the i
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as
 from keystone.indexing.opensearch.index import DOCID, PASSAGES, ROW, VECTOR, held_at, name_held
 from keystone.indexing.opensearch.nodes import connect_to_all
 from keystone.indexing.opensearch.requests import NODE_REQUESTS, Dialogue, Read, ask, send_parts
-from keystone.indexing.types import Tick
+from keystone.indexing.types import Tick, fill_batches
 
 REQUEST_SEARCHES, REQUEST_HITS = 64, 16_384
 """The maximum numbers of searches and of hits in one request, so that an answer stays below a megabyte."""
@@ -188,7 +188,8 @@ def search_each(
         return Read(done or None, [left] if left else [], why)
 
     dialogue = Dialogue(request_of, read, NODE_REQUESTS * len(cluster.nodes), cluster.patience)
-    for done in send_parts(cluster.nodes, _batches(searches), dialogue):
+    batches = fill_batches(range(len(searches)), lambda number: searches[number].size, REQUEST_HITS, REQUEST_SEARCHES)
+    for done in send_parts(cluster.nodes, batches, dialogue):
         tick(done)
     return [found[number] for number in range(len(searches))]
 
@@ -209,19 +210,6 @@ def _error_words(error: Any) -> str:
     said, roots = describe_error(error), error.get("root_cause") if isinstance(error, dict) else None
     root = describe_error(roots[0]) if roots else ""
     return said if root in said else f"{said}: {root}"
-
-
-def _batches(searches: Sequence[Search]) -> Iterator[list[int]]:
-    batch: list[int] = []
-    hits = 0
-    for number, search in enumerate(searches):
-        if batch and (len(batch) == REQUEST_SEARCHES or hits + search.size > REQUEST_HITS):
-            yield batch
-            batch, hits = [], 0
-        batch.append(number)
-        hits += search.size
-    if batch:
-        yield batch
 
 
 NUMBERS = "numbers.npy"
