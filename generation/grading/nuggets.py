@@ -17,6 +17,7 @@ from keystone.generation.rules.support import rate_support
 from keystone.generation.rules.words import find_terms, make_weigher
 from keystone.generation.types import Failure, Reply, Request, Support
 from keystone.indexing.errors import Unusable
+from keystone.indexing.types import chunks
 
 Importance = Literal["vital", "okay", "failed"]
 Assignment = Literal["support", "partial_support", "not_support", "failed"]
@@ -39,40 +40,38 @@ async def create_nuggets(
     The model sees `WINDOW` passages at a time with the list so far, and returns the list up to date. A request fits
     `window` tokens. If a window fails, the list stays as it is.
     """
-    windows = [passages[start : start + WINDOW] for start in range(0, len(passages), WINDOW)]
+    ask = partial(prompts.CREATE_NUGGETS.request, question=neutralise(question))
     return await _grow(
         model,
-        windows,
-        lambda shown, known: (request_nuggets(question, shown, known, window), partial(read_nuggets, known=known)),
+        list(chunks(passages, WINDOW)),
+        window,
+        lambda shown, known: (
+            ask(passages=shown, nuggets=_number(known) or "(none)"),
+            partial(read_nuggets, known=known),
+        ),
     )
 
 
 async def _grow(
     model: Model,
-    windows: Sequence[Sequence[str]],
-    ask: Callable[[Sequence[str], list[T]], tuple[Request, Callable[[Reply], list[T]]]],
+    groups: Sequence[Sequence[str]],
+    window: int,
+    ask: Callable[[str, list[T]], tuple[Request, Callable[[Reply], list[T]]]],
 ) -> tuple[list[T], list[Failure]]:
-    """Bring a list up to date by each window of passages. If a window fails, the list stays as it is."""
+    """Bring a list up to date by each group of passages. If a request fails, the list stays as it is.
+
+    Passages are cut to equal shares of `window` tokens.
+    """
     known, failures = list[T](), list[Failure]()
-    for shown in windows:
+    for passages in groups:
+        limit = share_window(window, len(passages))
+        shown = "\n\n".join(delimit(number, clip(text, limit)) for number, text in enumerate(passages, 1))
         (found,) = await ask_all(model, [ask(shown, known)])
         if isinstance(found, Failure):
             failures.append(found)
         else:
             known = found
     return known, failures
-
-
-def request_nuggets(question: str, passages: Sequence[str], nuggets: Sequence[str], window: int) -> Request:
-    """Make a request that brings a list of nuggets up to date. Passages are cut to equal shares of `window` tokens."""
-    shown = _show_passages(passages, window)
-    so_far = _number(nuggets) or "(none)"
-    return prompts.CREATE_NUGGETS.request(passages=shown, question=neutralise(question), nuggets=so_far)
-
-
-def _show_passages(passages: Sequence[str], window: int) -> str:
-    limit = share_window(window, len(passages))
-    return "\n\n".join(delimit(number, clip(text, limit)) for number, text in enumerate(passages, 1))
 
 
 def read_nuggets(reply: Reply, known: Sequence[str]) -> list[str]:
@@ -116,7 +115,7 @@ async def label_statements(
     `listed` shows them in a request, below `shown`. `purpose` is the purpose of the requests.
     """
     *given, failed = labels
-    groups = [statements[start : start + WINDOW] for start in range(0, len(statements), WINDOW)]
+    groups = list(chunks(statements, WINDOW))
     requests = []
     for group in groups:
         messages = (("system", system), ("user", shown + listed.format(nuggets=_number(group))))
@@ -156,19 +155,17 @@ async def create_criteria(
     The model sees `WINDOW` passages at a time with the criteria so far. Without passages it sees the narrative alone.
     A request fits `window` tokens. If a window fails, the criteria stay as they are.
     """
-    windows = [passages[start : start + WINDOW] for start in range(0, max(len(passages), 1), WINDOW)]
+    ask = partial(prompts.CREATE_CRITERIA.request, question=neutralise(question))
+
+    def show(known: Sequence[prompts.WrittenCriterion]) -> str:
+        return "\n".join(f"{one.weight:+d} ({one.type}) {neutralise(one.text)}" for one in known) or "(none)"
+
     return await _grow(
-        model, windows, lambda shown, known: (request_criteria(question, shown, known, window), read_criteria)
+        model,
+        list(chunks(passages, WINDOW)) or [()],
+        window,
+        lambda shown, known: (ask(passages=shown, criteria=show(known)), read_criteria),
     )
-
-
-def request_criteria(
-    question: str, passages: Sequence[str], known: Sequence[prompts.WrittenCriterion], window: int
-) -> Request:
-    """Make a request that brings criteria up to date. Passages are cut to equal shares of `window` tokens."""
-    shown = _show_passages(passages, window)
-    so_far = "\n".join(f"{one.weight:+d} ({one.type}) {neutralise(one.text)}" for one in known) or "(none)"
-    return prompts.CREATE_CRITERIA.request(passages=shown, question=neutralise(question), criteria=so_far)
 
 
 def read_criteria(reply: Reply) -> list[prompts.WrittenCriterion]:
