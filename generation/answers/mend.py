@@ -6,7 +6,6 @@ A repair changes words of a sentence. It cannot move citations, add a number or 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from keystone.generation.answers.sentences import (
     WordRange,
@@ -152,14 +151,11 @@ async def mend_answer(model: Model, narrative: str, answer: Answer, words: WordR
 
     most = max(words[1], count(answer.sentences))
 
-    def count_growth(place: int, found: Sequence[Sentence]) -> int:
-        return count_words([found[place]]) - count_words([answer.sentences[place]])
-
     def read(reply: Reply) -> tuple[Sentence, ...]:
         found = read_mended(reply, answer.sentences, faults)
         kept = list(found)
         while reply.last and count(kept) > most:  # the new texts that grow most stay out
-            place = max(faults, key=partial(count_growth, found=kept))
+            place = max(faults, key=lambda at: count_words([kept[at]]) - count_words([answer.sentences[at]]))
             kept[place] = answer.sentences[place]
         if count(kept) > most or (count(found) > most and kept == list(answer.sentences)):
             raise Unusable(f"the answer then has {count(found)} words, at most {most} are allowed")

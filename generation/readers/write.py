@@ -76,7 +76,9 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
         lost = f"{len(answer.sentences) - len(kept)} of {len(answer.sentences)} sentences exceed the track's length"
         missed.append(Fallback(task.topic.id, "limits", lost))
     if tools.settings.gaps and answer.missing:
-        answer = replace(answer, sentences=_admit_gaps(task, answer))
+        longer = (*answer.sentences, Sentence(answer.missing, ()))
+        if count_words(longer) <= task.words and len(task.cut_to_limits(longer)) == len(longer):
+            answer = replace(answer, sentences=longer)
     return replace(answer, fallbacks=(*fallbacks, *missed))
 
 
@@ -84,13 +86,6 @@ def _strip_marks(answer: Answer) -> Answer:
     """Take the marks of Markdown off all sentences, so that all answers of a run look alike."""
     plain = (replace(one, text=strip_marks(one.text)) for one in answer.sentences)
     return replace(answer, sentences=tuple(one for one in plain if one.text))
-
-
-def _admit_gaps(task: Task, answer: Answer) -> tuple[Sentence, ...]:
-    """Add the sentence about what is missing to an answer, if its limits have room for it. It cites nothing."""
-    longer = (*answer.sentences, Sentence(answer.missing, ()))
-    fits = count_words(longer) <= task.words and len(task.cut_to_limits(longer)) == len(longer)
-    return longer if fits else answer.sentences
 
 
 async def _cite_and_check(

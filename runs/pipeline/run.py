@@ -1,11 +1,10 @@
 """A run from its configuration to its files: the stages one after another, over all topics."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from keystone.indexing.io.writing import lock_folder
-from keystone.indexing.types import Progress, Tick, silent
+from keystone.indexing.types import Progress, silent
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.directory import Stage, Watch, perform_stages
 from keystone.runs.pipeline.job import open_job
@@ -30,13 +29,9 @@ def run(
 
     `UserError` if the configuration names a missing file, or if another process makes the same run.
     """
-
-    def name_run(stage: str, total: int | None) -> AbstractContextManager[Tick]:
-        return progress(f"{config.run_id}: {stage}", total)
-
     job = open_job(config, threads, progress)
     values, steps = Values(job.directory, job, lenders), StepCount()
-    watch = Watch(announce, name_run, steps.take)
+    watch = Watch(announce, lambda stage, total: progress(f"{config.run_id}: {stage}", total), steps.take)
     with lock_folder(job.directory), open_model_runner(config, job.directory, steps, retry) as run_with_model:
         stages = bind_stages(job, run_with_model)
         perform_stages(values, stages, describe_inputs(job), watch, lambda: describe_outcome(values), retry)

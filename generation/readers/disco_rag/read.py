@@ -67,12 +67,6 @@ def show_structures(blueprint: Blueprint) -> str:
     )
 
 
-def shuffle_labels(blueprint: Blueprint, seed: int) -> Blueprint:
-    """Shuffle the labels of the trees, and those of the graph (Disco-RAG, figure 4)."""
-    graph = blueprint.graph and shuffle_graph(blueprint.graph, seed)
-    return replace(blueprint, trees=shuffle_trees(blueprint.trees, seed), graph=graph)
-
-
 def list_notes(blueprint: Blueprint, plan: str, query_id: str, last: int) -> tuple[Note, ...]:
     """List a note for each tree, which the writer is not shown, and one for the writer.
 
@@ -250,7 +244,8 @@ async def read_rhetorically(tools: Tools, question: Question) -> EvidenceSet:
     graphs: list[Part[Graph]] = parts[len(trees) :]
     blueprint = Blueprint(chunks, [part.value for part in trees], graphs[0].value if graphs else None)
     if settings.perturbed:
-        blueprint = shuffle_labels(blueprint, settings.seed)
+        graph = blueprint.graph and shuffle_graph(blueprint.graph, settings.seed)
+        blueprint = replace(blueprint, trees=shuffle_trees(blueprint.trees, settings.seed), graph=graph)
     plans = await make_plans(tools.asks, question.text, blueprint, plan_share) if settings.plan else []
     plan = next((asked.found for asked in plans if isinstance(asked.found, str)), "")
     stop = _find_stop([*(part.asked for part in parts), *plans])

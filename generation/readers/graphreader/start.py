@@ -26,7 +26,7 @@ from keystone.generation.readers.graphreader.replies import PLAN_TOKENS, disarm,
 from keystone.generation.readers.loop import Allowance, Asked, ask_within, count_prompt_tokens
 from keystone.generation.readers.settings import GraphReaderSettings
 from keystone.generation.readers.structure_reader import Question
-from keystone.generation.types import Failure, Reply, Request, Step
+from keystone.generation.types import Failure, Reply, Step
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.fact_graph import (
     Fact,
@@ -147,7 +147,8 @@ async def ask_for_facts(
     """
     work, shares = [], []
     for chunk in chunks:
-        request = request_facts(chunk)
+        shown = delimit("chunk", disarm(chunk.text), disarm(chunk.document.title))
+        request = prompts.GRAPH_FACTS.request(FACTS_TOKENS, chunk=shown)
         most = 2 * count_prompt_tokens(request) + 3 * FACTS_TOKENS + REPAIR_TOKENS
         if allowance.calls < 2 or allowance.tokens < most:
             break
@@ -165,12 +166,6 @@ async def ask_for_facts(
         record_start(question, "graph_facts", chunk.id, one, said.get(chunk.number, "facts by rules"))
         for chunk, one in zip(chunks, asked, strict=False)
     ]
-
-
-def request_facts(chunk: Chunk) -> Request:
-    """Make the request for the facts of a chunk."""
-    shown = delimit("chunk", disarm(chunk.text), disarm(chunk.document.title))
-    return prompts.GRAPH_FACTS.request(FACTS_TOKENS, chunk=shown)
 
 
 def read_chunk_facts(reply: Reply, chunk: Chunk) -> list[ChunkFact]:
