@@ -47,11 +47,11 @@ def compare(name: str, topics: list[JudgedTopic]) -> str:
     """The row of a collection: set F1 of each fixed depth, of the mixture and of the calibration, and its error."""
     own: list[NDArray[np.float64] | None] = [separate_scores(one.scores) for one in topics]
     mixed = measure_cuts(topics, [100 if p is None else cut_by_f1(p) for p in own])
-    draws = [cross_calibrate(topics, seed=seed) for seed in range(DRAWS)]
-    fixed, f1 = list(draws[0].fixed.values()), np.array([one.set_f1 for one in draws])
-    errors = [float(np.mean(own)) for own in ([d.reliability.error for d in draws], [d.top_error for d in draws])]
+    draws = [cross_calibrate(topics, seed=seed)["held_out"] for seed in range(DRAWS)]
+    fixed, f1 = list(draws[0]["fixed_set_f1"].values()), np.array([one["set_f1"] for one in draws])
+    errors = [float(np.mean([one[key] for one in draws])) for key in ("calibration_error", "top_calibration_error")]
     cells = [*fixed, mixed, f1.mean(), f1.mean() - max(fixed), f1.min() - max(fixed), *errors]
-    rows = np.mean([one.rows for one in draws])
+    rows = np.mean([one["rows"] for one in draws])
     return f"| {name} | {' | '.join(f'{value:.4f}' for value in cells)} | {rows:.1f} |"
 
 

@@ -1,6 +1,6 @@
 """Calibration of probabilities on judged topics, and its test on other topics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from keystone.fusion.depth import (
-    Reliability,
     calibrate,
     cut_by_f1,
     describe_by_system,
@@ -58,23 +57,6 @@ class JudgedTopic:
         return 2 * int(kept.sum()) / (len(kept) + self.all_relevant)
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """The weights that are fitted on all topics, and what those of the other folds say about each topic."""
-
-    weights: Floats
-    probabilities: tuple[Floats, ...]
-    reliability: Reliability
-    set_f1: float
-    """The mean set F1 of topics that are cut by the probabilities of the other folds."""
-    rows: float
-    """The mean number of rows that are kept then."""
-    top_error: float
-    """The calibration error of the rows that have a chance; see `measure_top_error`."""
-    fixed: Mapping[int, float]
-    """The mean set F1 of all topics at each of `FIXED_DEPTHS`."""
-
-
 def list_judged_topics(
     ranking: Path | Run, qrels: Path, relevant_from: int = 1, skip_own: bool = False, systems: Sequence[Run] = ()
 ) -> list[JudgedTopic]:
@@ -104,10 +86,16 @@ def list_judged_topics(
     return found
 
 
-def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5, seed: int = 0) -> Calibration:
+def cross_calibrate(
+    topics: Sequence[JudgedTopic], systems: Sequence[str] = (), folds: int = 5, seed: int = 0
+) -> dict[str, Any]:
     """Fit a calibration on all topics, and test each fold by one of the other folds.
 
-    `UserError` if there are fewer topics than folds.
+    Returns what its file holds, which `fusion.depth.calibration` names. It reads the lists of `systems`. `held_out` is
+    about topics that had no part in the fit: `set_f1` is their mean set F1 if the probabilities cut them, `rows` the
+    mean number of rows that are kept then, and `fixed_set_f1` has the mean set F1 of all topics at `FIXED_DEPTHS`. The
+    top error is that of the rows that have a chance; see `measure_top_error`. `UserError` if there are fewer topics
+    than folds.
     """
     features = [one.describe() for one in topics]
     fold = draw_folds(len(topics), folds, seed)
@@ -119,22 +107,29 @@ def cross_calibrate(topics: Sequence[JudgedTopic], folds: int = 5, seed: int = 0
         )
 
     weights = [fit(fold != part) for part in range(folds)]
-    probabilities = tuple(
+    probabilities = [
         calibrate(one.scores, weights[part], one.by_system) for one, part in zip(topics, fold.tolist(), strict=True)
-    )
+    ]
     all_rows = np.concatenate(probabilities), np.concatenate([one.relevant for one in topics])
     cuts = [cut_by_f1(p) for p in probabilities]
     f1 = [one.measure_f1(cut) for one, cut in zip(topics, cuts, strict=True)]
-    fixed = {depth: float(np.mean([one.measure_f1(depth) for one in topics])) for depth in FIXED_DEPTHS}
-    return Calibration(
-        weights=fit(fold >= 0),
-        probabilities=probabilities,
-        reliability=measure_reliability(*all_rows),
-        set_f1=float(np.mean(f1)),
-        rows=float(np.mean(cuts)),
-        top_error=measure_top_error(*all_rows),
-        fixed=fixed,
-    )
+    found = measure_reliability(*all_rows)
+    curve = zip(found.rows.tolist(), found.probability.tolist(), found.relevant.tolist(), strict=True)
+    return {
+        "features": name_features(systems),
+        "weights": fit(fold >= 0).tolist(),
+        "topics": len(topics),
+        "held_out": {
+            "set_f1": float(np.mean(f1)),
+            "rows": float(np.mean(cuts)),
+            "fixed_set_f1": {
+                str(depth): float(np.mean([one.measure_f1(depth) for one in topics])) for depth in FIXED_DEPTHS
+            },
+            "calibration_error": found.error,
+            "top_calibration_error": measure_top_error(*all_rows),
+            "reliability": [{"rows": n, "probability": p, "relevant": share} for n, p, share in curve],
+        },
+    }
 
 
 def calibrate_run(
@@ -156,23 +151,4 @@ def calibrate_run(
     files = [NARRATIVE_FILE, *(list_system_files(settings) if several else ())]
     run, *systems = (convert_to_run(values.job.store, values.get(file), settings.run_id) for file in files)
     topics = list_judged_topics(run, qrels, relevant_from, skip_own, systems)
-    return describe_calibration(cross_calibrate(topics, folds), settings.list_systems() if several else ())
-
-
-def describe_calibration(found: Calibration, systems: Sequence[str] = ()) -> dict[str, Any]:
-    """Describe a calibration for its file, which `fusion.depth.calibration` names. It reads the lists of `systems`."""
-    one = found.reliability
-    curve = zip(one.rows.tolist(), one.probability.tolist(), one.relevant.tolist(), strict=True)
-    return {
-        "features": name_features(systems),
-        "weights": found.weights.tolist(),
-        "topics": len(found.probabilities),
-        "held_out": {
-            "set_f1": found.set_f1,
-            "rows": found.rows,
-            "fixed_set_f1": {str(depth): value for depth, value in found.fixed.items()},
-            "calibration_error": found.reliability.error,
-            "top_calibration_error": found.top_error,
-            "reliability": [{"rows": n, "probability": p, "relevant": share} for n, p, share in curve],
-        },
-    }
+    return cross_calibrate(topics, settings.list_systems() if several else (), folds)

@@ -7,16 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keystone.fusion.depth import FEATURES, cut_by_f1, describe_by_system
+from keystone.fusion.depth import FEATURES, calibrate, cut_by_f1, describe_by_system, fit_calibration
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.commands.tune_commands import tune
-from keystone.runs.evaluation.depth import (
-    FIXED_DEPTHS,
-    JudgedTopic,
-    cross_calibrate,
-    describe_calibration,
-    list_judged_topics,
-)
+from keystone.runs.evaluation.depth import FIXED_DEPTHS, JudgedTopic, cross_calibrate, list_judged_topics
+from keystone.runs.evaluation.tune import draw_folds
 from keystone.runs.report.plots import draw_reliability, write_figure
 from keystone.runs.report.terminal import print_reliability
 from keystone.runs.trec.types import make_run
@@ -34,17 +29,23 @@ def make_topics(seed: int, deepest: int) -> list[JudgedTopic]:
 
 def test_fixed_depths_are_measured_beside_the_chosen_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     topics = make_topics(1, 60)
-    found = cross_calibrate(topics)
+    held_out = cross_calibrate(topics)["held_out"]
+    fixed = held_out["fixed_set_f1"]
     for depth in FIXED_DEPTHS:
         expected = [2 * one.relevant[:depth].sum() / (depth + one.all_relevant) for one in topics]
-        assert found.fixed[depth] == pytest.approx(np.mean(expected))
-    cuts = [one.measure_f1(cut_by_f1(p)) for one, p in zip(topics, found.probabilities, strict=True)]
-    assert found.set_f1 == pytest.approx(np.mean(cuts))
-    assert found.set_f1 > max(found.fixed.values()) + 0.1, "the scores tell where relevance ends"
-    held_out = describe_calibration(found)["held_out"]
+        assert fixed[str(depth)] == pytest.approx(np.mean(expected))
+    fold = draw_folds(len(topics), 5)
+    cuts = []
+    for place, one in enumerate(topics):
+        others = [other for other, part in zip(topics, fold, strict=True) if part != fold[place]]
+        rows = np.concatenate([other.describe() for other in others])
+        weights = fit_calibration(rows, np.concatenate([other.relevant for other in others]))
+        cuts.append(one.measure_f1(cut_by_f1(calibrate(one.scores, weights))))
+    assert held_out["set_f1"] == pytest.approx(np.mean(cuts))
+    assert held_out["set_f1"] > max(fixed.values()) + 0.1, "the scores tell where relevance ends"
     print_reliability(held_out)
     shown = capsys.readouterr().out
-    assert f"20 {found.fixed[20]:.3f}, 50 {found.fixed[50]:.3f}" in shown
+    assert f"20 {fixed['20']:.3f}, 50 {fixed['50']:.3f}" in shown
     assert "no worse" not in shown
     write_figure(draw_reliability(held_out["reliability"]), tmp_path / "curve.svg")
     drawn = re.findall(r">([\d,]+)<", (tmp_path / "curve.svg").read_text())
@@ -61,11 +62,10 @@ def test_the_list_of_a_system_tells_what_the_fused_score_does_not() -> None:
         hits = zip(range(120), one.scores.tolist(), strict=True)
         blind.append(fused)
         seen.append(replace(fused, by_system=(describe_by_system(range(120), hits),)))
-    found = cross_calibrate(seen)
-    assert found.set_f1 > cross_calibrate(blind).set_f1 + 0.1
-    described = describe_calibration(found, ["bm25"])
-    assert described["features"] == [*FEATURES, "log rank by bm25", "score by bm25"]
-    assert len(described["weights"]) == len(described["features"])
+    found = cross_calibrate(seen, ["bm25"])
+    assert found["held_out"]["set_f1"] > cross_calibrate(blind)["held_out"]["set_f1"] + 0.1
+    assert found["features"] == [*FEATURES, "log rank by bm25", "score by bm25"]
+    assert len(found["weights"]) == len(found["features"])
 
 
 def test_judgments_of_segments_cannot_calibrate_a_ranking_of_documents(tmp_path: Path) -> None:
