@@ -187,10 +187,15 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _end(self, status: int, message: str) -> None:
-        """Send an error, unless answers are under way on the connection, and close it after them."""
-        if self._is_idle() and not self.transport.is_closing():
+        """Send an error, unless answers are under way on the connection, and close it after them.
+
+        A request whose body breaks off is not under way: it can have no answer.
+        """
+        is_idle = self._is_idle() or (self.cycle.more_body and not self.cycle.response_started and not self.pipeline)
+        if is_idle and not self.transport.is_closing():
             body = make_error(message, status).body
             self.transport.write(ERROR_HEAD % (status, PHRASES[status], len(body)) + body)
+            self.transport.close()
         self._close()
 
 
