@@ -118,11 +118,15 @@ class Served:
 
 @contextmanager
 def open_served(
-    config: RunConfig, log: CallLog, threads: int = 1, tell: Callable[[str], object] = _log.info
+    config: RunConfig,
+    log: CallLog,
+    threads: int = 1,
+    tell: Callable[[str], object] = _log.info,
+    only_bm25: bool = False,
 ) -> Iterator[Served]:
     """Open the service of a configuration, as `open_service` does, and those that take its place.
 
-    All of them share the model.
+    All of them share the model. With `only_bm25`, they open no more of an index than the search by BM25 needs.
     """
 
     def open_service_job() -> Job:
@@ -130,8 +134,8 @@ def open_served(
 
     first = [open_service_job()]
     with open_models(first[0].config, first[0].threads) as models:
-        service = make_service(first.pop(), models, log)  # nothing here keeps the files of the first index
-        served = Served(service, lambda: make_service(open_service_job(), models, log), tell)
+        service = make_service(first.pop(), models, log, only_bm25)  # nothing here keeps the files of the first index
+        served = Served(service, lambda: make_service(open_service_job(), models, log, only_bm25), tell)
         del service
         yield served
 

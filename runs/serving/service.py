@@ -226,9 +226,12 @@ def open_service(config: RunConfig, log: CallLog, threads: int = 1) -> Iterator[
         yield make_service(job, models, log)
 
 
-def make_service(job: Job, models: Models, log: CallLog) -> Service:
-    """Make the service of a job whose index is held open. `UserError` if a part of the index cannot be opened."""
-    if job.index.parts is not None:
+def make_service(job: Job, models: Models, log: CallLog, only_bm25: bool = False) -> Service:
+    """Make the service of a job whose index is held open. `UserError` if a part of the index cannot be opened.
+
+    With `only_bm25`, the parts that only other searches need are not opened.
+    """
+    if job.index.parts is not None and not only_bm25:
         _open_parts(job)
     bm25 = open_bm25(job.index, job.config.make_candidate_system().parameters, job.threads)
     log = replace(log, index_key=job.index.key)

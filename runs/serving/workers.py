@@ -260,7 +260,10 @@ def run_worker() -> None:
     task: Task = pickle.load(sys.stdin.buffer)
     channel, metrics = Channel(socket.socket(fileno=task.channel)), Metrics()
     try:
-        with end_call_log(task.log), open_served(task.config, task.log, task.threads, lambda _: None) as served:
+        with (
+            end_call_log(task.log),
+            open_served(task.config, task.log, task.threads, lambda _: None, only_bm25=True) as served,
+        ):
 
             def count() -> bytes:
                 with served.use() as service:
