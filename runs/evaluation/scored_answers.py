@@ -24,7 +24,7 @@ from keystone.runs.evaluation.rubrics import Rubric, read_rubrics, score_rubrics
 from keystone.runs.wording import plural
 
 MOST_BYTES = 10_000_000
-"""The longest first line of a file of scored answers."""
+"""The longest line of a file of scored answers by which its kind is told."""
 SCALES = (
     ("not_support", "partial_support", "support"),
     ("none", "partial", "full"),
@@ -71,38 +71,40 @@ KINDS = (
 """The kinds. The first one of whose keys the first line of a file has is its kind; the last one has any other file."""
 
 
-def read_first_line(path: Path) -> bytes:
-    """Read the first line of a file, plain or compressed, as far as `MOST_BYTES`."""
+def _read_records(path: Path) -> Iterator[dict[str, Any]]:
+    """Read the JSON object on each line of a file; empty for any other line."""
     with open_binary(path) as file:
-        return file.readline(MOST_BYTES)
-
-
-def read_first_record(path: Path) -> dict[str, Any]:
-    """Read the JSON object on the first line of a file; empty for any other file."""
-    try:
-        found = parse_json(read_first_line(path))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        for line in iter(partial(file.readline, MOST_BYTES), b""):
+            try:
+                found = parse_json(line)
+            except ValueError:
+                found = None
+            yield found if isinstance(found, dict) else {}
 
 
 def holds_answers(path: Path) -> bool:
     """Whether a file holds JSON, as answers and scored answers do, and not the rows of a run."""
-    return read_first_line(path).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+    with open_binary(path) as file:
+        return file.readline(MOST_BYTES).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
 
 
 def holds_scored_answers(path: Path) -> bool:
-    """Whether a file holds rubrics, nuggets or rated citations, by its first line, and no answers to be scored."""
-    record = read_first_record(path)
-    sentences = record.get("sentences")
-    cited = [one.get("citations") or [] for one in sentences or () if isinstance(one, dict)]
-    rated = any(isinstance(citation, dict) and "support" in citation for own in cited for citation in own)
-    return rated or any(key in record for key in ("criteria", "rubrics", "nuggets", "nugget_bank"))
+    """Whether a file holds rubrics, nuggets or rated citations, and no answers to be scored.
+
+    Its first line tells, or of answers with sentences the first one that cites something.
+    """
+    for record in _read_records(path):
+        sentences = record.get("sentences") or ()
+        cited = [own for one in sentences if isinstance(one, dict) for own in one.get("citations") or ()]
+        if cited or "sentences" not in record:
+            rated = any(isinstance(citation, dict) and "support" in citation for citation in cited)
+            return rated or any(key in record for key in ("criteria", "rubrics", "nuggets", "nugget_bank"))
+    return False
 
 
 def find_kind(paths: Sequence[Path]) -> Kind:
     """Find the kind of files. A file whose first line is no JSON has none. `UserError` for files of several kinds."""
-    records = {path: record for path in paths if (record := read_first_record(path))}
+    records = {path: record for path in paths if (record := next(_read_records(path), {}))}
     kinds = {
         path: next(one for one in KINDS if not one.keys or record.keys() & one.keys) for path, record in records.items()
     }

@@ -52,7 +52,6 @@ OKAY_WEIGHT = 0.5
 SUPPORT_CREDIT: Mapping[Support, float] = {"full": 1.0, "partial": 0.5, "none": 0.0}
 HARD_CREDIT: Mapping[Support, float] = {"full": 1.0, "partial": 0.0, "none": 0.0}
 
-
 FROM_FILES = (
     "the topics are those of these files alone, so a mean may change with a file, and a topic that nobody answered "
     "does not count: name all topics by --nuggets or --topics"
@@ -60,9 +59,14 @@ FROM_FILES = (
 
 
 def name_runs(found: Sequence[tuple[Path, T]]) -> tuple[list[T], list[str]]:
-    """Give the runs of files names of their own, as `name_apart` does; also cautions about those that shared an id."""
+    """Give the runs of files names of their own, as `name_apart` does; also cautions about those that shared an id.
+
+    Unless two files have one name, it stands without their folder, so the runs of two judges' folders have equal names.
+    """
     named = [NamedRun(o.run_id, getattr(o, "team_id", ""), unicode_name(path), o.topic_id) for path, o in found]
-    names = name_apart(named)
+    names, files = name_apart(named), {one.file: Path(one.file).name for one in named}
+    if len({*files.values()}) == len(files):
+        names = [name.replace(f"({o.file})", f"({files[o.file]})") for name, o in zip(names, named, strict=True)]
     records = [cast(T, replace(cast(Any, one), run_id=name)) for (_, one), name in zip(found, names, strict=True)]
     return records, caution_about_names(named, names)
 
@@ -98,12 +102,12 @@ def score_banks(banks: Sequence[NuggetBank], topics: Collection[str] = ()) -> li
                     f"{place}topic {bank.topic_id!r}: {one.text!r} is not assigned to an answer: "
                     "`keystone nuggets assign` makes a file that can be scored"
                 )
-    if not any(one.sub_narrative for bank in banks for one in bank.nuggets):
-        return score_runs(banks, NUGGET_MEASURES, lambda bank: score_nuggets(bank.nuggets), "nugget", topics)
-    measures = (*NUGGET_MEASURES, *COVERAGE_MEASURES)
-    return score_runs(
-        banks, measures, lambda bank: (*score_nuggets(bank.nuggets), *score_coverage(bank.nuggets)), "nugget", topics
-    )
+    covers = any(one.sub_narrative for bank in banks for one in bank.nuggets)
+
+    def score(bank: NuggetBank) -> tuple[float, ...]:
+        return score_nuggets(bank.nuggets) + score_coverage(bank.nuggets) * covers
+
+    return score_runs(banks, NUGGET_MEASURES + COVERAGE_MEASURES * covers, score, "nugget", topics)
 
 
 def read_assigned(path: Path) -> Iterator[NuggetBank]:

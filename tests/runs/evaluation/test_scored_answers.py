@@ -25,6 +25,8 @@ from keystone.runs.evaluation.scored_answers import (
 from tests.support.runs.answer_files import make_record
 from tests.support.runs.shared_task import write_scored_answers
 
+UNCITED = '{"sentences": []}\n{"sentences": [{"citations": []}]}\n'
+
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -128,6 +130,20 @@ def test_agree_reads_folders_of_labels_and_two_measures(tmp_path: Path, answers:
     assert "has no C; expected one of A, B" in str(refused.exception)
 
 
+def test_the_runs_of_teams_with_one_run_id_are_the_same_for_two_judges(tmp_path: Path, answers: Path) -> None:
+    for file in answers.glob("[mp]*/*"):
+        records = [json.loads(line) | {"run_id": "run1"} for line in file.read_text().splitlines()]
+        own = tmp_path / file.relative_to(answers)
+        own.parent.mkdir(exist_ok=True)
+        own.write_text("\n".join(map(json.dumps, records)))
+    judges = {tmp_path / kind: list_folder(tmp_path / kind) for kind in ("model", "people")}
+    names = [f"run1 ({path.name})" for path in list_folder(tmp_path / "model")]
+    judged = judge_answers([], judges)
+    assert [[one.name for one in own] for own in judged.evaluations] == [names, names]
+    assert compare_labels(*judges.values()).report()["nuggets"] == 960
+    assert int(judged.agreements[0].counts.sum()) == 960
+
+
 def test_the_fault_of_each_bad_file_is_listed(tmp_path: Path, answers: Path) -> None:
     good = answers / "model" / "teamA-run1.jsonl"
     torn, wrong = tmp_path / "torn", tmp_path / "wrong"
@@ -155,6 +171,8 @@ def test_the_fault_of_each_bad_file_is_listed(tmp_path: Path, answers: Path) -> 
             True,
             True,
         ),
+        (f'{UNCITED}{{"sentences": [{{"citations": [{{"reference": "d", "support": 1}}]}}]}}', True, True),
+        (f'{UNCITED}{{"sentences": [{{"citations": ["d"]}}]}}', False, True),
         ('{"qid": "1", "nuggets": []}', True, True),
         ('{"qid": "1", "criteria": []}', True, True),
         ("", False, False),

@@ -199,8 +199,8 @@ def test_two_runs_with_one_id_are_scored_apart_and_named(tmp_path: Path) -> None
     rows = [make_row("a", "1", "support"), make_row("a", "1", "not_support")]
     first, second = (write_rows(tmp_path / name, row) for name, row in zip("xy", rows, strict=True))
     one, other = score_answers([first, second], ["1"])
-    assert (one.name, one.mean("A")) == (f"a ({first})", 1)
-    assert (other.name, other.mean("A")) == (f"a ({second})", 0)
+    assert (one.name, one.mean("A")) == ("a (x)", 1)
+    assert (other.name, other.mean("A")) == ("a (y)", 0)
     (caution,) = one.cautions
     assert caution == f"the run id 'a' is that of several runs, which have names of their own: {first}, {second}"
     of_teams = [row | {"metadata": {"team_id": team}} for row, team in zip(rows, "st", strict=True)]
