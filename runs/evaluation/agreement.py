@@ -73,6 +73,12 @@ def count_labels(first: Ints, second: Ints) -> Agreement:
     return Agreement(tuple(grades.tolist()), counts)
 
 
+def settle_means(means: Sequence[float] | Floats) -> Floats:
+    """Round means to 12 decimals, so that equal ones differ by no error of their sums."""
+    settled: Floats = np.asarray(means, dtype=np.float64).round(12)
+    return settled
+
+
 def compute_tau(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> float:
     """Compute Kendall's tau-b between the scores of the same systems by two judges; NaN if one gives no order.
 
@@ -80,15 +86,15 @@ def compute_tau(first: Sequence[float] | Floats, second: Sequence[float] | Float
     """
     from scipy.stats import kendalltau
 
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    a, b = settle_means(first), settle_means(second)
     known = ~(np.isnan(a) | np.isnan(b))
     return float(kendalltau(a[known], b[known]).statistic) if known.sum() > 1 else float("nan")
 
 
 def rank_means(means: Sequence[float]) -> list[int]:
     """Rank the means of runs from 1, the highest first. Equal means share the first of their ranks. NaN comes last."""
-    known = [-np.inf if np.isnan(mean) else mean for mean in means]
-    return [1 + sum(other > mean for other in known) for mean in known]
+    known = np.nan_to_num(settle_means(means), nan=-np.inf)
+    return [1 + int((known > mean).sum()) for mean in known]
 
 
 def compute_plain_tau(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> float:
@@ -96,7 +102,7 @@ def compute_plain_tau(first: Sequence[float] | Floats, second: Sequence[float] |
 
     A pair that is tied in either counts as neither. NaN for fewer than two systems.
     """
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    a, b = settle_means(first), settle_means(second)
     pairs = len(a) * (len(a) - 1)
     orders = np.sign(a[:, None] - a) * np.sign(b[:, None] - b)
     return float(orders.sum() / pairs) if pairs else float("nan")
@@ -110,7 +116,7 @@ def compute_tau_ap(reference: Sequence[float] | Floats, predicted: Sequence[floa
     compared with those above its tie. If all systems are tied, it is NaN. A tie in the reference is no order. A system
     with NaN in one of the two is left out.
     """
-    ref, own = np.asarray(reference, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    ref, own = settle_means(reference), settle_means(predicted)
     known = ~(np.isnan(ref) | np.isnan(own))
     ref, own = ref[known], own[known]
     above = own[None, :] > own[:, None]

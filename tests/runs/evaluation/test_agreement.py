@@ -48,6 +48,12 @@ def test_tau_leaves_out_a_system_that_one_judge_could_not_measure() -> None:
     assert compute_tau([1, 2, np.nan, 3], [1, 3, 9, 2]) == pytest.approx(compute_tau([1, 2, 3], [1, 3, 2]))
 
 
+def test_means_that_differ_by_the_rounding_of_a_sum_are_tied() -> None:
+    means, rounded = [0.1 + 0.2, 0.3, 0.5], [1.0, 2.0, 3.0]
+    found = [compute(rounded, means) for compute in (compute_plain_tau, compute_tau, compute_tau_ap)]
+    assert found == [compute(rounded, [0.3, 0.3, 0.5]) for compute in (compute_plain_tau, compute_tau, compute_tau_ap)]
+
+
 def test_without_ties_plain_tau_is_that_of_scipy() -> None:
     draw = np.random.default_rng(5)
     for _ in range(20):
@@ -82,6 +88,7 @@ def test_tau_ap_with_ties_in_both_directions() -> None:
     [
         pytest.param([0.5, 0.3, np.nan], [1, 2, 3], id="one without a mean"),
         pytest.param([0.5, 0.5, 0.3], [1, 1, 3], id="a tie"),
+        pytest.param([0.85, 0.8500000000000001, 0.9], [2, 2, 1], id="a tie but for the rounding of a sum"),
         pytest.param([np.nan, np.nan], [1, 1], id="none with a mean"),
     ],
 )
