@@ -149,12 +149,13 @@ def fill_board(batch: "Batch", agreements: "Sequence[Agreement]", asked: Asked) 
         tables["Agreement of judges:"] = rows.list_judge_pairs(batch.judges, batch.evaluations, agreements, measure)
     if len(judges) > 1 and len(runs) > 1 and not asked.only_table:
         judged = [{one.name: one for one in own} for own in batch.evaluations]
-        found = [compare.compare_runs([own[one.name] for one in compared]) for own in judged]
+        found = [[one[measure] for one in compare.compare_runs([own[o.name] for o in compared])] for own in judged]
         later = [one.name for one in compared[1:]]
-        tables[f"Against {compared[0].name} by {measure}:"] = rows.list_conclusions(later, found, measure, judges)
+        tables[f"Against {compared[0].name} by {measure}:"] = rows.list_conclusions(later, found, judges)
     others = zip(judges[1:], batch.evaluations[1:], strict=True)
     of_later = [f"{judge}: {caution}" for judge, own in others for caution in compare.join_cautions(own)]
-    cautions = list(dict.fromkeys([*batch.cautions, *compare.collect_cautions(compared), *of_later]))
+    of_pairs = compare.caution_about_all_pairs(runs, measure) if pairs else []
+    cautions = list(dict.fromkeys([*batch.cautions, *compare.collect_cautions(compared), *of_later, *of_pairs]))
     report |= {
         "qrels": judges,
         "leaderboard": rows.make_objects(tables[""]),
@@ -211,7 +212,7 @@ def write_leaderboard(
     The first of the measures `names` ranks runs. `topics` name the topics; those of scored answers are then all topics.
     """
     from keystone.runs.evaluation.batch import evaluate_batch, name_by_tags
-    from keystone.runs.evaluation.compare import collect_cautions
+    from keystone.runs.evaluation.compare import caution_about_all_pairs, collect_cautions
     from keystone.runs.evaluation.measures import DEFAULT_MEASURES, parse_measures
     from keystone.runs.evaluation.scored_answers import score_answers
     from keystone.runs.report.html.board import About, write_board
@@ -232,8 +233,8 @@ def write_leaderboard(
         batch = name_by_tags(evaluate_batch(files, [qrels], wanted, skip_bad=skip_bad, progress=progress))
         runs, measures, faults, found = batch.evaluations[0], [str(wanted[0])], batch.faults, [*batch.cautions]
         tags = batch.tags_by_name
-    about = About(titles, faults, list(dict.fromkeys([*found, *collect_cautions(runs)])), tags)
-    write_board(out, runs, measures[0], about)
+    found += [*collect_cautions(runs), *caution_about_all_pairs(runs, measures[0])]
+    write_board(out, runs, measures[0], About(titles, faults, list(dict.fromkeys(found)), tags))
 
 
 def list_scored(paths: Sequence[Path], skip_bad: bool) -> list[Path]:

@@ -75,8 +75,7 @@ def count_labels(first: Ints, second: Ints) -> Agreement:
 
 def settle_means(means: Sequence[float] | Floats) -> Floats:
     """Round means to 12 decimals, so that equal ones differ by no error of their sums."""
-    settled: Floats = np.asarray(means, dtype=np.float64).round(12)
-    return settled
+    return np.asarray(np.round(means, 12), dtype=np.float64)
 
 
 def compute_tau(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> float:

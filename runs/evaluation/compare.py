@@ -16,7 +16,7 @@ from keystone.runs.evaluation.resample import (
     find_bootstrap_interval,
     run_randomisation_test,
 )
-from keystone.runs.trec.arrays import Floats
+from keystone.runs.trec.arrays import Flags, Floats
 from keystone.runs.trec.kernels import kernel
 from keystone.runs.wording import plural
 
@@ -114,12 +114,14 @@ def compute_t_p_value(differences: Floats) -> float:
 
 
 def join_cautions(evaluations: Sequence[Evaluation]) -> list[str]:
-    """List the cautions of runs, each once. If a caution holds for each of more than two runs, it is one line."""
+    """List the cautions of runs, each once. One of more than two runs, and of four fifths, is one line."""
     alike: dict[str, list[str]] = {}
     for caution in dict.fromkeys(caution for one in evaluations for caution in one.cautions):
         alike.setdefault(caution.partition(": ")[2] or caution, []).append(caution)
     for text, own in alike.items():
-        own[:] = [f"each of {len(own):,} runs: {text}"] if 2 < len(own) == len(evaluations) else own
+        others = [one.name for one in evaluations if not {*own} & {*one.cautions}]
+        if len(own) > max(2, 4 * len(others)):
+            own[:] = [f"each of {len(evaluations):,} runs{' but ' * bool(others)}{', '.join(others)}: {text}"]
     return [caution for own in alike.values() for caution in own]
 
 
@@ -241,21 +243,36 @@ class Pair:
     """p of the paired t-test, corrected by Holm for the number of pairs."""
 
 
-def compare_all_pairs(evaluations: Sequence[Evaluation], measure: str) -> list[Pair]:
-    """Compare each pair of runs by a measure, in order. Topics that a run could not measure are left out."""
+def take_common(evaluations: Sequence[Evaluation], measure: str) -> tuple[Flags, Floats]:
+    """Find the runs with a value by a measure, and take their values on the topics of which each of them has one."""
     values = np.stack([one.values[measure] for one in evaluations])
-    values = values[:, ~np.isnan(values).any(axis=0)]
+    scored: Flags = np.array([not np.isnan(own).all() for own in values])
+    return scored, values[scored][:, ~np.isnan(values[scored]).any(axis=0)]
+
+
+def compare_all_pairs(evaluations: Sequence[Evaluation], measure: str) -> list[Pair]:
+    """Compare each pair of runs by a measure, on the topics of both; Tukey's test has those of `take_common`."""
+    values = [one.values[measure] for one in evaluations]
+    scored, common = take_common(evaluations, measure)
+    p_tukey = np.full((len(values), len(values)), np.nan)
+    p_tukey[np.ix_(scored, scored)] = run_tukey_test(common)
     pairs = list(combinations(range(len(evaluations)), 2))
-    p_tukey = run_tukey_test(values)
     p_t = correct_by_holm([compute_t_p_value(values[i] - values[j]) for i, j in pairs])
     found = []
     for (i, j), t in zip(pairs, p_t, strict=True):
-        steps = values[i] - values[j]
+        steps = (own := values[i] - values[j])[~np.isnan(own)]
         wins, losses = int((steps > 0).sum()), int((steps < 0).sum())
         mean = float(steps.mean()) if len(steps) else float("nan")
         names = evaluations[i].name, evaluations[j].name
         found.append(Pair(*names, mean, wins, len(steps) - wins - losses, losses, float(p_tukey[i, j]), t))
     return found
+
+
+def caution_about_all_pairs(evaluations: Sequence[Evaluation], measure: str) -> list[str]:
+    """Caution about topics that Tukey's test leaves out."""
+    topics, all_topics = take_common(evaluations, measure)[1].shape[1], len(evaluations[0].topics)
+    told = f"Tukey's test counts {topics:,} of {all_topics:,} topics, those of which all runs have {measure}"
+    return [told] if topics < all_topics else []
 
 
 def run_tukey_test(values: Floats) -> Floats:
@@ -303,10 +320,10 @@ def find_letters(names: Sequence[str], pairs: Sequence[Pair]) -> dict[str, str]:
     """Find letters for runs, best first: two runs share one exactly if Tukey's test finds no difference.
 
     This is the compact letter display by insertion and absorption (Piepho, Journal of Computational and Graphical
-    Statistics 2004). NaN is no difference.
+    Statistics 2004). NaN is no difference, and a run without a value has no letter.
     """
     place = {name: number for number, name in enumerate(names)}
-    groups = [frozenset(range(len(names)))]
+    groups = [frozenset(place[n] for one in pairs if not np.isnan(one.difference) for n in (one.first, one.second))]
     for pair in pairs:
         if pair.p_tukey < LEVEL:
             i, j = place[pair.first], place[pair.second]

@@ -7,7 +7,7 @@ import numpy as np
 
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.agreement import rank_means
-from keystone.runs.evaluation.compare import LEVEL, Difference, Pair, compare_all_pairs, find_letters
+from keystone.runs.evaluation.compare import LEVEL, Difference, Pair, compare_all_pairs, find_letters, take_common
 from keystone.runs.evaluation.evaluate import Evaluation
 
 BEST = "best"
@@ -16,12 +16,8 @@ BEST = "best"
 
 def sort_runs(evaluations: Sequence[Evaluation], measure: str) -> list[Evaluation]:
     """Sort runs by the mean of a measure, best first; equal ones by name. A mean that is NaN comes last."""
-    return sorted(evaluations, key=lambda one: (-np.nan_to_num(one.mean(measure), nan=-np.inf), one.name))
-
-
-def rank_runs(evaluations: Sequence[Evaluation], measure: str) -> list[int]:
-    """Rank sorted runs from 1. Runs with the same mean share the first of their ranks."""
-    return rank_means([one.mean(measure) for one in evaluations])
+    ranked = zip(rank_means([one.mean(measure) for one in evaluations]), evaluations, strict=True)
+    return [one for _, one in sorted(ranked, key=lambda own: (own[0], own[1].name))]
 
 
 def put_first(evaluations: Sequence[Evaluation], names: Mapping[str, str], baseline: str) -> list[Evaluation]:
@@ -71,12 +67,11 @@ def list_topics(evaluations: Sequence[Evaluation], measure: str) -> list[TopicRo
 
 
 def split_variance(evaluations: Sequence[Evaluation], measure: str) -> tuple[float, float, float]:
-    """Split the sum of squares of all values as a two-way analysis of variance does. NaN if all are equal.
+    """Split the sum of squares of `take_common` as a two-way analysis of variance does. NaN if all values are equal.
 
     Returns the share between runs, that between topics, and the rest, their interaction.
     """
-    values = np.stack([one.values[measure] for one in evaluations])
-    values = values[:, ~np.isnan(values).any(axis=0)]
+    _, values = take_common(evaluations, measure)
     total = float(((values - values.mean()) ** 2).sum()) if values.size else 0.0
     if not total:
         return float("nan"), float("nan"), float("nan")
@@ -131,8 +126,8 @@ def rank_all(evaluations: Sequence[Evaluation], measure: str) -> Standings:
     letters = find_letters([one.name for one in runs], pairs)
     against = {pair.second: pair for pair in pairs[: len(runs) - 1]}
     standings = []
-    for one, rank in zip(runs, rank_runs(runs, measure), strict=True):
+    for one, rank in zip(runs, rank_means([one.mean(measure) for one in runs]), strict=True):
         pair = against.get(one.name)
-        ties = pair is None or not pair.p_tukey < LEVEL
+        ties = pair is None or not (pair.p_tukey < LEVEL or np.isnan(pair.difference))
         standings.append(Standing(one, rank, *one.interval(measure), ties, letters[one.name], pair))
     return Standings(measure, standings, list_topics(runs, measure))

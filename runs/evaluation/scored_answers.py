@@ -89,13 +89,10 @@ def holds_answers(path: Path) -> bool:
 
 
 def holds_scored_answers(path: Path) -> bool:
-    """Whether a file holds rubrics, nuggets or rated citations, and no answers to be scored.
-
-    Its first line tells, or of answers with sentences the first one that cites something.
-    """
+    """Whether a file holds rubrics, nuggets or rated citations, no answers to be scored, by its first line or rating."""
     for record in _read_records(path):
-        sentences = record.get("sentences") or ()
-        cited = [own for one in sentences if isinstance(one, dict) for own in one.get("citations") or ()]
+        parts = [one for one in record.get("sentences") or () if isinstance(one, dict)]
+        cited = [own for one in parts for own in one.get("citations") or ()]
         if cited or "sentences" not in record:
             rated = any(isinstance(citation, dict) and "support" in citation for citation in cited)
             return rated or any(key in record for key in ("criteria", "rubrics", "nuggets", "nugget_bank"))

@@ -81,9 +81,8 @@ def foresee_run(config: RunConfig, threads: int = 1, retry: bool = False) -> For
     budget, prices = (model.budget, model.prices) if model else (None, None)
     order = [stage.name for stage in stages]
     joined = sorted(join_calls(calls), key=lambda one: order.index(one.stage))
-    return Foresight(
-        str(job.directory), len(job.topics), stages, tuple(joined), reranker, prices, budget, _foresee_local_models(job)
-    )
+    local = tuple(measure_footprint(use, name) for use, name in dict.fromkeys(_list_models(job)))
+    return Foresight(str(job.directory), len(job.topics), stages, tuple(joined), reranker, prices, budget, local)
 
 
 def _bound_topics(job: Job, understood: list[UnderstoodTopic] | None) -> list[AskedTopic]:
@@ -121,11 +120,6 @@ def join_calls(calls: Sequence[Foreseen]) -> list[Foreseen]:
 
 NUMBERS = ("calls", "prompt_tokens", "completion_tokens")
 """The fields of `Usage` that can be foreseen."""
-
-
-def _foresee_local_models(job: Job) -> tuple[Footprint, ...]:
-    """Measure the models that run on this machine, without loading or fetching any. `UserError` for damaged weights."""
-    return tuple(measure_footprint(use, model) for use, model in dict.fromkeys(_list_models(job)))
 
 
 def _list_models(job: Job) -> Iterator[tuple[str, str]]:

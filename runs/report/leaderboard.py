@@ -7,7 +7,7 @@ import csv
 import io
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 
 from keystone.indexing.io.writing import write_whole
-from keystone.runs.evaluation.agreement import Agreement, compute_tau, compute_tau_ap, find_tau_interval
+from keystone.runs.evaluation.agreement import Agreement, compute_tau, compute_tau_ap, find_tau_interval, rank_means
 from keystone.runs.evaluation.batch import Batch, find_team
 from keystone.runs.evaluation.bounds import Bounds
 from keystone.runs.evaluation.compare import Difference, Pair, find_letters
@@ -25,7 +25,6 @@ from keystone.runs.evaluation.leaderboard import (
     draw_conclusion,
     keep_topics,
     list_topics,
-    rank_runs,
     split_variance,
 )
 from keystone.runs.report.say import align_columns
@@ -52,7 +51,7 @@ def list_leaderboard(runs: Sequence[Evaluation], tags: dict[str, str], measure: 
     has_teams, letter_head = all(teams), ["ties by Tukey"] if letters else []
     before = ["rank", f"run{mark_lists(runs[0])}", *["team"] * has_teams]
     rows: Rows = [[*before, *measures, *INTERVAL_HEADS, *letter_head]]
-    for rank, team, one in zip(rank_runs(runs, measure), teams, runs, strict=True):
+    for rank, team, one in zip(rank_means([one.mean(measure) for one in runs]), teams, runs, strict=True):
         numbers = [*(one.mean(name) for name in measures), *one.interval(measure)]
         own = [letters[one.name]] if letters else []
         rows.append([str(rank), one.name + mark_circle(one), *[team] * has_teams, *numbers, *own])
@@ -118,16 +117,11 @@ def list_judge_pairs(
     return rows
 
 
-def list_conclusions(
-    runs: Sequence[str], differences: Sequence[Sequence[Mapping[str, Difference]]], measure: str, judges: Sequence[str]
-) -> Rows:
-    """List what each judge says about each later run against the first one, and whether all say the same.
-
-    `differences` has those of the later runs by each judge.
-    """
+def list_conclusions(runs: Sequence[str], differences: Sequence[Sequence[Difference]], judges: Sequence[str]) -> Rows:
+    """List what each judge says about each later run, by its differences from the first, and if all say the same."""
     rows: Rows = [["run", *judges, "holds"]]
-    for number, run in enumerate(runs):
-        verdicts = [draw_conclusion(own[number][measure]) for own in differences]
+    for run, *found in zip(runs, *differences, strict=True):
+        verdicts = list(map(draw_conclusion, found))
         rows.append([run, *verdicts, "yes" if len({*verdicts}) == 1 and "-" not in verdicts else "no"])
     return rows
 
@@ -147,10 +141,8 @@ def list_differences(differences: list[dict[str, Any]]) -> Rows:
 def summarise_variance(runs: Sequence[Evaluation], measure: str) -> str:
     """Say how much of the variance of a measure lies between runs and between topics."""
     of_runs, of_topics, rest = split_variance(runs, measure)
-    return (
-        f"Of the variance of {measure}, {of_runs:.0%} lies between runs, {of_topics:.0%} between topics, "
-        f"{rest:.0%} in the rest."
-    )
+    shares = f"{of_runs:.0%} lies between runs, {of_topics:.0%} between topics, {rest:.0%} in the rest"
+    return f"Of the variance of {measure}, {shares}."
 
 
 def format_rows(rows: Rows, form: str) -> str:

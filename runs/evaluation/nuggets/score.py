@@ -59,10 +59,7 @@ FROM_FILES = (
 
 
 def name_runs(found: Sequence[tuple[Path, T]]) -> tuple[list[T], list[str]]:
-    """Give the runs of files names of their own, as `name_apart` does; also cautions about those that shared an id.
-
-    Unless two files have one name, it stands without their folder, so the runs of two judges' folders have equal names.
-    """
+    """Name runs as `name_apart` does, by files without folders if these differ; also cautions about shared ids."""
     named = [NamedRun(o.run_id, getattr(o, "team_id", ""), unicode_name(path), o.topic_id) for path, o in found]
     names, files = name_apart(named), {one.file: Path(one.file).name for one in named}
     if len({*files.values()}) == len(files):

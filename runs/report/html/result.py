@@ -12,6 +12,7 @@ import numpy as np
 from keystone.runs.evaluation.arena.tournament import Leaderboard, Standing
 from keystone.runs.evaluation.compare import Difference, compare_runs
 from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.leaderboard import sort_runs
 from keystone.runs.report.html.markup import Html, element
 from keystone.runs.report.html.measures import Measures, render_table, render_use_table
 from keystone.runs.report.html.read_run import RunView
@@ -58,14 +59,9 @@ def choose_measure(evaluations: Sequence[Evaluation]) -> str:
     return MEASURE if MEASURE in names or not names else names[0]
 
 
-def rank_runs(evaluations: Sequence[Evaluation], measure: str) -> list[Evaluation]:
-    """Rank runs by the mean of a measure, the highest first."""
-    return sorted(evaluations, key=lambda one: -one.mean(measure))
-
-
 def tell_result(evaluations: Sequence[Evaluation], measure: str) -> str:
     """Tell which run has the highest mean, and how sure its lead is over the first run and over those near it."""
-    best, *others = rank_runs(evaluations, measure)
+    best, *others = sort_runs(evaluations, measure)
     if not others:
         return _tell_alone(best, measure)
     leads = _measure_leads(best, others, measure)
@@ -245,7 +241,7 @@ def rank_values(measures: Measures) -> tuple[dict[str, Mapping[str, float]], str
     if not measures.evaluations:
         return {}, ""
     measure = choose_measure(measures.evaluations)
-    return {one.name: _list_values(one, measure) for one in rank_runs(measures.evaluations, measure)}, measure
+    return {one.name: _list_values(one, measure) for one in sort_runs(measures.evaluations, measure)}, measure
 
 
 def _list_values(one: Evaluation, measure: str) -> dict[str, float]:

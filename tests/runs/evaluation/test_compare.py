@@ -11,9 +11,19 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import ttest_rel
 
-from keystone.runs.evaluation.compare import build_report, compare_runs, correct_by_holm, join_cautions
+from keystone.runs.evaluation.compare import (
+    build_report,
+    caution_about_all_pairs,
+    compare_all_pairs,
+    compare_runs,
+    correct_by_holm,
+    find_letters,
+    join_cautions,
+)
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
+from keystone.runs.evaluation.leaderboard import split_variance
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.resample import find_bootstrap_interval, run_randomisation_test
 from keystone.runs.report.tables import format_csv, format_latex, format_markdown
@@ -119,6 +129,28 @@ def test_a_caution_of_each_run_is_listed_once() -> None:
     assert join_cautions(runs[1:]) == ["of all", "b.trec: extra: 1 of 3", "c.trec: extra: 1 of 3"]
     of_three = ["of all", "a.trec: missing: 2 of 9", *(f"{name}.trec: extra: 1 of 3" for name in said)]
     assert join_cautions([*runs, replace(runs[0], cautions=())]) == of_three
+    many = [replace(runs[1], name=name, cautions=(f"{name}.trec: extra: 1 of 3",)) for name in "abcdefghi"]
+    odd = [replace(runs[1], name=name, cautions=()) for name in "yz"]
+    assert join_cautions([*many, *odd]) == ["each of 11 runs but y, z: extra: 1 of 3"]
+
+
+def test_a_run_without_a_value_takes_no_topic_from_the_test_of_other_pairs() -> None:
+    draw, topics = np.random.default_rng(4), tuple(map(str, range(8)))
+    whole = [Evaluation(name, topics, {"A": draw.random(8) + place}) for place, name in enumerate("abc")]
+    none = Evaluation("none", topics, {"A": np.full(8, np.nan)})
+    pairs = compare_all_pairs([*whole, none], "A")
+    assert [one for one in pairs if one.second != "none"] == compare_all_pairs(whole, "A")
+    assert find_letters([*"abc", "none"], pairs) == find_letters("abc", compare_all_pairs(whole, "A")) | {"none": ""}
+    assert split_variance([*whole, none], "A") == split_variance(whole, "A")
+    assert caution_about_all_pairs([*whole, none], "A") == []
+    whole[0].values["A"][0] = whole[1].values["A"][1] = np.nan
+    first, other, last = compare_all_pairs(whole, "A")
+    own = [one.values["A"][[0, *range(2, 8)]] for one in whole[1:]]
+    assert (first.losses, other.losses, last.losses) == (6, 7, 7)
+    assert last.difference == pytest.approx(own[0].mean() - own[1].mean())
+    assert last.p_t == pytest.approx(ttest_rel(*own).pvalue)
+    (caution,) = caution_about_all_pairs(whole, "A")
+    assert caution == "Tukey's test counts 6 of 8 topics, those of which all runs have A"
 
 
 def test_tables_are_those_of_papers() -> None:

@@ -61,6 +61,7 @@ def test_a_run_and_a_topic_without_a_value_come_last() -> None:
     runs.append(Evaluation("none", TOPICS, {"nDCG@10": np.full(len(TOPICS), np.nan)}))
     found = rank_all(runs, "nDCG@10")
     assert (found.runs[-1].run.name, found.topics[-1].topic) == ("none", "100")
+    assert (found.runs[-1].ties, found.runs[-1].letters) == (False, "")
     assert "–" in render_board(found, About())
     assert draw_standings(found).axes
 
