@@ -89,7 +89,7 @@ def holds_answers(path: Path) -> bool:
 
 
 def holds_scored_answers(path: Path) -> bool:
-    """Whether a file holds rubrics, nuggets or rated citations, no answers to be scored, by its first line or rating."""
+    """Whether a file holds rubrics, nuggets or rated citations, no plain answers, by its first line or rating."""
     for record in _read_records(path):
         parts = [one for one in record.get("sentences") or () if isinstance(one, dict)]
         cited = [own for one in parts for own in one.get("citations") or ()]
