@@ -44,7 +44,7 @@ class RerankSettings(StrictSettings):
     block: int = Field(default=20, ge=2, le=1000)
     """The most documents in a block or window."""
     stride: int = Field(default=10, ge=1, le=1000)
-    """How many documents a window of `sliding` moves; below `block`."""
+    """How many documents a window of `sliding` moves; there below `block`."""
     endpoint: RerankEndpoint | None = None
     """The server that `endpoint` asks."""
     model: str | None = Field(default=None, min_length=1)
@@ -64,7 +64,7 @@ class RerankSettings(StrictSettings):
             raise ValueError(f"backend: found {self.backend!r} with the method {self.method!r}, expected 'model'")
         if self.then is not None and (self.method is None or self.then.method is None):
             raise ValueError("then: found a further reranker where a method is none, expected a method in both")
-        if self.stride >= self.block:
+        if self.method == "sliding" and self.stride >= self.block:
             raise ValueError(f"stride: found {self.stride}, expected below block, which is {self.block}")
         return self
 

@@ -1,5 +1,6 @@
 """What `keystone evaluate` does with many runs, or with several judges: a leaderboard, and what is asked beside it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.options import find_run_files
+from keystone.runs.pipeline.file_names import COSTS_FILE, STAGE_COSTS, USAGE_FILE
 from keystone.runs.report.say import say, say_result, say_warnings
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from keystone.runs.evaluation.scored_answers import Judged, LabelAgreement
     from keystone.runs.report.leaderboard import Rows
 
+BESIDE_RUNS = re.compile(rf"\.|\w+\.sqlite|({COSTS_FILE}|{STAGE_COSTS}|{USAGE_FILE})$")
+"""The names of hidden files, and of what Keystone keeps beside run directories: replies, scores and costs."""
 MOST_COMPARED = 8
 """More runs than this become a leaderboard, and are only tested if a baseline or all pairs are asked for."""
 
@@ -61,13 +65,11 @@ def read_topic_ids(given: str) -> frozenset[str]:
 
 
 def list_files(paths: Sequence[Path]) -> list[Path]:
-    """List the run files that paths name: files, run directories, and each visible file of folders but kept replies."""
-    from keystone.generation.llm.settings import REPLIES_FILE
-
+    """List the run files that paths name: files, run directories, and each file of folders but `BESIDE_RUNS`."""
     found = []
     for path in find_run_files(paths):
         inside = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-        found += [file for file in inside if file is path or not file.name.startswith((".", REPLIES_FILE))]
+        found += [file for file in inside if file is path or not BESIDE_RUNS.match(file.name)]
     if not found:
         raise UserError(f"{paths[0]}: holds no file, expected run files; name each run directory, as {paths[0]}/*/")
     return found

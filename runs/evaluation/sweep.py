@@ -23,14 +23,13 @@ from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.evaluation.tune import Setting, Tuning, cross_validate, draw_folds, parse_try
 from keystone.runs.pipeline.directory import Stage, read_entries
+from keystone.runs.pipeline.file_names import STAGE_COSTS
 from keystone.runs.pipeline.model_runner import open_model_runner, read_total_usage
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.table import find_last_ranking
 
 CONFIGURED = "configured"
 """The folder of the run as configured. The other folders have names made from their settings."""
-STAGE_COSTS = "stages.jsonl"
-"""The file of a sweep's folder with the cost of each stage that it made, a JSON object a line."""
 
 TakeMeasures = Callable[[Path, RunConfig], Evaluation]
 """Measures a run: `take_measures(directory, config)`. The configuration has the model that judges all runs alike."""

@@ -21,6 +21,12 @@ GROUNDS = "grounds.jsonl"
 CONFIG = "config.yaml"
 USE = "use.jsonl"
 """The judgments of use, which `keystone judge use` adds to a run directory."""
+USAGE_FILE = "usage.json"
+"""The file of the run directory that holds the cost of the calls."""
+COSTS_FILE = "costs.jsonl"
+"""The file of the run directory that holds the costs of single calls, if the model has a budget."""
+STAGE_COSTS = "stages.jsonl"
+"""The file of a sweep's folder with the cost of each stage that it made, a JSON object a line."""
 
 
 def name_system_file(system: str) -> str:

@@ -30,6 +30,7 @@ from keystone.indexing.errors import UserError, Waits
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.config.run_config import MISSING_MODEL, RunConfig
+from keystone.runs.pipeline.file_names import COSTS_FILE, USAGE_FILE
 
 MOST_REASONS = 5
 """How many reasons the manifest has for steps of one stage without a usable reply. Its `fallbacks` have all of them."""
@@ -95,10 +96,6 @@ def leave_uncounted(model: Model) -> Model:
 
 T = TypeVar("T")
 
-USAGE_FILE = "usage.json"
-"""The file of the run directory that holds the cost of the calls."""
-COSTS_FILE = "costs.jsonl"
-"""The file of the run directory that holds the costs of single calls, if the model has a budget."""
 RANKING_SHARE = 0.75
 """The share of a budget up to which calls for the ranking are paid, if the model writes answers after them."""
 GRADING_SHARE = 2 / 3

@@ -16,11 +16,13 @@ from keystone.indexing.types import document_id
 from keystone.retrieval.types import Query, Rankings, ranked
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.file_names import CONFIG, GRADES, KEYSTONE, NARRATIVE, QUERIES, name_system_file
+from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.ranking.fuse_narratives import fuse_each_narrative, fuse_each_query, list_topics
 from keystone.runs.report.say import align_columns
 
 QUESTION_CHARACTERS = 60
+LATER = (file_names.RERANKED, file_names.GRADED, file_names.KEYSTONE, file_names.RESEARCHED)
+"""The files of a narrative's rankings after the fusion, in the order in which a run makes them."""
 
 Hits = dict[str, list[tuple[str, float]]]
 """The (document id, score) pairs of each query, best first."""
@@ -52,8 +54,8 @@ class Explanation:
     place: int | None
     """The place in the fusion of all lists. The ranking of the run keeps the first `kept` places."""
     kept: int
-    selected: int | None
-    """The place after the selection by grades, if the run has one."""
+    later: Mapping[str, int | None]
+    """The place in each ranking after the fusion, by its file: of a reranker, of the grades, of the agent."""
     parts: tuple[QueryPart, ...]
     without_engine: Mapping[str, int | None]
     """The place without each engine. Empty for a run with one engine."""
@@ -70,11 +72,11 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
     `UserError` for a folder that is no run directory, and for a topic or a document that the run lacks. The error says
     whether the index has the document.
     """
-    config = read_config(directory / CONFIG)
-    queries = _read_queries(directory / QUERIES, topic_id)
+    config = read_config(directory / file_names.CONFIG)
+    queries = [Query(**one) for one in _find_record(directory / file_names.QUERIES, topic_id)["queries"]]
     engines = config.list_systems()
     query_ids = [query.id for query in queries]
-    stored = {engine: _read_rows(directory / name_system_file(engine), query_ids) for engine in engines}
+    stored = {engine: _read_rows(directory / file_names.name_system_file(engine), query_ids) for engine in engines}
     docs = sorted({doc for hits in stored.values() for own in hits.values() for doc, _ in own}, key=str.encode)
     lists = {engine: _rank_hits(hits, docs) for engine, hits in stored.items()}
     if doc_id not in docs:
@@ -98,13 +100,14 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
 
     everything, hybrid = range(len(queries)), fuse_each_query(config, lists)
     ranks = [_find_rank(hybrid, i, number) for i in everything]
-    shares, grades = _compute_shares(config, queries, ranks), _read_grades(directory / GRADES, topic_id, doc_id)
+    shares = _compute_shares(config, queries, ranks)
+    grades = _read_grades(directory / file_names.GRADES, topic_id, doc_id)
     return Explanation(
         topic_id,
         doc_id,
         find_place(hybrid, everything),
-        read_config(directory / CONFIG).fusion.get_depth(topic_id),
-        _find_selected_place(directory / KEYSTONE, topic_id, doc_id),
+        read_config(directory / file_names.CONFIG).fusion.get_depth(topic_id),
+        {name: _find_place_in(directory / name, topic_id, doc_id) for name in LATER if (directory / name).exists()},
         tuple(
             QueryPart(
                 query,
@@ -122,10 +125,10 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
 
 def format_explanation(found: Explanation) -> Iterator[str]:
     """Format an explanation as lines: the place, a row for each query, and the place without each engine."""
-    kept = f" ({NARRATIVE} keeps {found.kept})" if found.place and found.place > found.kept else ""
+    kept = f" ({file_names.NARRATIVE} keeps {found.kept})" if found.place and found.place > found.kept else ""
     yield f"document {found.doc_id}, topic {found.topic_id}: place {_show(found.place)} of its lists fused{kept}"
-    if found.selected:
-        yield f"after the selection by grades: place {found.selected} in {KEYSTONE}"
+    if found.later:
+        yield ", ".join(f"place {_show(place)} in {name}" for name, place in found.later.items())
     rows = [["query", *found.parts[0].ranks, "fused", "share", "grade", "without it", "question"]]
     for part in found.parts:
         share = "-" if part.share is None else f"{part.share:.0%}"
@@ -183,11 +186,6 @@ def _rank_hits(hits: Hits, docs: Sequence[str]) -> Rankings:
     return ranked(list(hits), rows, scores, max(1, len(docs)))
 
 
-def _read_queries(path: Path, topic_id: str) -> list[Query]:
-    record = _find_record(path, topic_id)
-    return [Query(**query) for query in record["queries"]]
-
-
 def _read_grades(path: Path, topic_id: str, doc_id: str) -> dict[str, float | None]:
     """Read the grade of a document for each query; empty if the run did not grade it."""
     if not path.exists():
@@ -217,9 +215,7 @@ def _find_record(path: Path, topic_id: str) -> dict[str, Any]:
     raise UserError(f"{path}: topic {topic_id} is missing")
 
 
-def _find_selected_place(path: Path, topic_id: str, doc_id: str) -> int | None:
-    if not path.exists():
-        return None
+def _find_place_in(path: Path, topic_id: str, doc_id: str) -> int | None:
     docs = [doc for doc, _ in _read_rows(path, [topic_id])[topic_id]]
     return docs.index(doc_id) + 1 if doc_id in docs else None
 

@@ -25,9 +25,9 @@ from keystone.runs.pipeline.file_names import (
     NARRATIVE,
     QUERIES,
     TRACE,
+    USAGE_FILE,
     name_system_file,
 )
-from keystone.runs.pipeline.model_runner import USAGE_FILE
 from keystone.runs.pipeline.table import find_last_ranking, list_files
 from keystone.runs.report.trace import PURPOSES, read_trace, tell_path
 from keystone.runs.track_rules import Track

@@ -112,9 +112,9 @@ def test_topics_are_read_from_any_file_of_lines(content: bytes, tmp_path: Path) 
     assert read_topic_ids(str(tmp_path / "ids")) == {"1", "22"}
 
 
-def test_kept_replies_beside_run_directories_are_no_run_file(tmp_path: Path) -> None:
+def test_kept_files_beside_run_directories_are_no_run_file(tmp_path: Path) -> None:
     (tmp_path / "rag").mkdir()
-    for name in ("replies.sqlite", "replies.sqlite-wal"):
+    for name in ("replies.sqlite", "replies.sqlite-wal", "scores.sqlite", "stages.jsonl", "usage.json", "costs.jsonl"):
         (tmp_path / name).write_bytes(b"\xff")
     with pytest.raises(UserError, match=re.escape(f"name each run directory, as {tmp_path}/*/")):
         list_files([tmp_path])

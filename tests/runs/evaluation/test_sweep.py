@@ -14,9 +14,9 @@ from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.measures import parse_measure
-from keystone.runs.evaluation.sweep import CONFIGURED, STAGE_COSTS, TakeMeasures, measure_rankings, sweep
+from keystone.runs.evaluation.sweep import CONFIGURED, TakeMeasures, measure_rankings, sweep
 from keystone.runs.pipeline.directory import MANIFEST
-from keystone.runs.pipeline.file_names import CONFIG
+from keystone.runs.pipeline.file_names import CONFIG, STAGE_COSTS
 from keystone.runs.pipeline.run import run
 from keystone.runs.report.plots import plot_costs, plot_setting
 from tests.support.runs.command_line import keystone

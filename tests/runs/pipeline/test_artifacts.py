@@ -12,8 +12,8 @@ from keystone.indexing.index import Index
 from keystone.retrieval.types import Rankings
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.directory import MANIFEST
+from keystone.runs.pipeline.file_names import USAGE_FILE
 from keystone.runs.pipeline.job import Job, open_job
-from keystone.runs.pipeline.model_runner import USAGE_FILE
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.table import bind_stages
 from keystone.runs.pipeline.values import Values

@@ -21,7 +21,7 @@ from keystone.indexing.index import Index
 from keystone.runs.config.read import PRESETS, read_config
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.sweep import measure_rankings, read_usage_cost, sweep
-from keystone.runs.pipeline.model_runner import COSTS_FILE, USAGE_FILE
+from keystone.runs.pipeline.file_names import COSTS_FILE, USAGE_FILE
 from keystone.runs.pipeline.run import run
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import validate

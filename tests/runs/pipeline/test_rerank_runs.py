@@ -269,7 +269,7 @@ def test_a_run_that_is_made_again_asks_for_no_score_twice(index: Index, tmp_path
     ("changes", "message"),
     [
         (["rerank.endpoint=null"], "rerank.method: found 'endpoint' without a server; expected its url and name"),
-        (["rerank.stride=20"], "rerank.stride: found 20, expected below block, which is 20"),
+        (["rerank.method=sliding", "rerank.stride=20"], "rerank.stride: found 20, expected below block, which is 20"),
         (["rerank.endpoint.url=nowhere"], "'nowhere': not the URL of a server"),
     ],
 )

@@ -109,6 +109,18 @@ def test_ranks_are_those_of_the_stored_lists(run: Path) -> None:
     assert f"without dense: place {found.without_engine['dense']}" in text
 
 
+def test_the_place_in_each_later_ranking_is_told(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    for name, ids in (("graded", "wasps bees"), ("keystone", "bees wasps"), ("researched", "wasps")):
+        rows = (f"0 Q0 {doc} {rank} {9 - rank} run\n" for rank, doc in enumerate(ids.split(), 1))
+        (copy / f"{name}.trec").write_text("".join(rows))
+    found = explain(copy, "0", "bees")
+    assert found.later == {"graded.trec": 2, "keystone.trec": 1, "researched.trec": None}
+    second = "place 2 in graded.trec, place 1 in keystone.trec, place - in researched.trec"
+    assert [*format_explanation(found)][1] == second
+
+
 def test_a_run_of_one_query_and_one_engine_has_nothing_to_leave_out(run: Path, index: Index) -> None:
     places: dict[str, Any] = {"index": str(index.folder), "topics": str(run.parent / "topics.jsonl")}
     one: dict[str, Any] = SETTINGS | {

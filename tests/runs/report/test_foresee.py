@@ -19,8 +19,8 @@ from keystone.indexing.index import Index
 from keystone.runs.cli.commands import run_commands
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.file_names import USAGE_FILE
 from keystone.runs.pipeline.foresight import Ask, foresee
-from keystone.runs.pipeline.model_runner import USAGE_FILE
 from keystone.runs.pipeline.run import run
 from keystone.runs.report.foresight import Foresight, foresee_run, list_foresight
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
@@ -39,7 +39,7 @@ RUNS = {
             *("queries.narrative_weight=2", "grading.narrative=true"),
         ],
     ),
-    "claims": ("listwise", ["answer.method=claims", "rerank.block=4", "rerank.stride=2"]),
+    "claims": ("listwise", ["answer.method=claims", "rerank.block=4"]),
     "sliding": ("listwise", ["rerank.method=sliding", "rerank.block=4", "rerank.stride=2", "answer.method=answers"]),
     "readers": ("escalate", ["reader={name: fused, readers: [rdr2, graphreader]}", "queries.method=rules"]),
     "escalation": ("escalate", ["model.thinking=5"]),

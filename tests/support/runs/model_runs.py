@@ -9,7 +9,7 @@ import orjson
 
 from keystone.indexing.index import Index
 from keystone.retrieval.types import Topic
-from keystone.runs.pipeline.model_runner import USAGE_FILE
+from keystone.runs.pipeline.file_names import USAGE_FILE
 from keystone.runs.tracks.validate import detect_track, validate
 from tests.support.indexes.small_corpus import TRIAL_WARNINGS
 from tests.support.processes import run_with_kills
