@@ -100,7 +100,7 @@ def perform_stages(
             remove(path)
     missing = [stage for stage in stages if not kept.keys() >= set(stage.artifacts)]
     if missing and values.lenders:
-        _write_manifest(directory, description, kept)
+        write_manifest(directory, description, kept)
         kept |= _borrow(values, missing, keys)
     for stage in stages:
         inputs = {name: kept[name]["sha256"] for name in stage.inputs}
@@ -110,7 +110,7 @@ def perform_stages(
         watch.announce(stage, reused)
         if not reused:
             kept = {name: entry for name, entry in kept.items() if name not in stage.artifacts}
-            _write_manifest(directory, description, kept)
+            write_manifest(directory, description, kept)
             for name in stage.artifacts:
                 remove(directory / name)
             with watch.progress(stage.name, None):
@@ -118,7 +118,7 @@ def perform_stages(
             for name in stage.artifacts:
                 kept[name] = {"key": keys[name], "sha256": hash_file(directory / name), "inputs": inputs}
             kept[stage.artifacts[0]].update(watch.take_facts())
-    _write_manifest(directory, {**description, **conclude()}, {name: kept[name] for name in keys})
+    write_manifest(directory, {**description, **conclude()}, {name: kept[name] for name in keys})
 
 
 def plan_stages(
@@ -204,7 +204,7 @@ def _is_kept(path: Path, entry: Any, keys: dict[str, str], name: str) -> bool:
     return known and path.is_file() and hash_file(path) == entry.get("sha256")
 
 
-def _write_manifest(directory: Path, description: dict[str, Any], artifacts: dict[str, dict[str, Any]]) -> None:
+def write_manifest(directory: Path, description: dict[str, Any], artifacts: dict[str, dict[str, Any]]) -> None:
     """Write the manifest, unless it has this content. A finished run may so be in a folder that is read-only."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     content = orjson.dumps({**description, "artifacts": artifacts}, option=options)

@@ -26,8 +26,9 @@ from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.file_names import CONFIG, EVIDENCE, GRADES
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job, place_calibration
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
+from keystone.runs.pipeline.stage import Work
 from keystone.runs.pipeline.stages.search import list_system_files
-from keystone.runs.pipeline.table import bind_stages, list_rankings, list_wanted
+from keystone.runs.pipeline.table import list_rankings, list_wanted
 from keystone.runs.pipeline.values import Values
 from keystone.runs.track_rules import TRACKS, set_topic_limits
 from keystone.runs.trec.run_files import read_run
@@ -104,16 +105,17 @@ class Remade:
 def remake(job: Job, run_with_model: RunWithModel, stored: Path, out: Path, kept: Collection[str]) -> Iterator[Remade]:
     """Make each stage again that is not in `kept`, from the stored artifacts before it; yields its artifacts."""
     values = Values(stored, job, out=out)
-    for stage in bind_stages(job, run_with_model):
+    for stage, before in list_wanted(job.config):
         if stage.name in kept:
             continue
+        names = [artifact.name for artifact in stage.makes(before)]
         try:
-            stage.make(values)
+            stage.work(Work(values, run_with_model, before))
         except (UserError, LookupError, TypeError, ValueError) as error:  # stored artifacts may contradict each other
             reason = f"cannot be made: {_describe_failure(error)}"
-            yield from (Remade(stage.name, name, reason) for name in stage.artifacts)
+            yield from (Remade(stage.name, name, reason) for name in names)
             continue
-        for name in stage.artifacts:
+        for name in names:
             difference = find_difference(out / name, stored / name)
             if name == CONFIG and difference and read_config(out / name) == read_config(stored / name):
                 difference = ""

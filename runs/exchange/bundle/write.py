@@ -39,7 +39,7 @@ from keystone.runs.exchange.bundle.parts import (
     pack,
     save_vectors,
 )
-from keystone.runs.pipeline.directory import MANIFEST, read_entries
+from keystone.runs.pipeline.directory import MANIFEST, read_entries, write_manifest
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.job import (
     ABSOLUTE_PATH,
@@ -58,8 +58,6 @@ METADATA = "ir_metadata.yaml"
 SECRET_KEYS = re.compile(r"(token|secret|password|api_?key)$", re.IGNORECASE)
 """The ends of keys whose values are secrets."""
 T = TypeVar("T")
-PATHS_OF_MODEL = ("key_file", "cache", "replies")
-"""The settings of a model that are paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ def write_bundle(directory: Path, out: Path, effort: Effort) -> Contents:
     manifest = _check_run(job, directory)
     with TemporaryDirectory() as name:
         folder = Path(name)
-        _copy_run(job, directory, folder)
+        _copy_run(job, directory, folder, manifest)
         contents = _write_parts(job, folder, effort)
         config = read_config(folder / reproduce.RUN / CONFIG)
         metadata = yaml.safe_dump(describe_run(config, manifest), sort_keys=False, allow_unicode=True)
@@ -91,7 +89,7 @@ def write_bundle(directory: Path, out: Path, effort: Effort) -> Contents:
 
 
 def _check_run(job: Job, directory: Path) -> dict[str, Any]:
-    """Check that a run is finished and belongs to its inputs; returns its manifest."""
+    """Check that a run is finished and belongs to its inputs; returns its manifest, without the folders of models."""
     entries = read_entries(directory)
     for name in list_files(job.config):
         path = directory / name
@@ -105,21 +103,21 @@ def _check_run(job: Job, directory: Path) -> dict[str, Any]:
     for path, (found, expected) in inputs.items():
         if found != expected:
             raise UserError(f"{path}: was changed since the run: found {found}, expected {expected}")
-    return manifest
+    return {**manifest, "index": shorten_paths(manifest["index"])}
 
 
-def _copy_run(job: Job, directory: Path, folder: Path) -> None:
-    """Copy the artifacts, manifest, topics and calibration, and the configuration without the folders of its paths."""
+def _copy_run(job: Job, directory: Path, folder: Path, manifest: dict[str, Any]) -> None:
+    """Copy the artifacts, topics, calibration and manifest, and the configuration without the folders of its paths."""
     run = folder / reproduce.RUN
     run.mkdir(parents=True)
-    for name in (*read_entries(directory), MANIFEST):
+    for name in manifest["artifacts"]:
         if Path(name).name != name:
             raise UserError(f"{directory / MANIFEST}: found the artifact {name!r}, expected a file of the run")
         shutil.copyfile(directory / name, run / name)
     config = _hide_folders(job.config)
-    for place, value in (("", config.model_dump(mode="json")), (MANIFEST, orjson.loads((run / MANIFEST).read_bytes()))):
-        for key, found in _find_private(value, place):
-            raise UserError(f"{key}: found {found}, which a bundle would show; expected a name")
+    for key, found in _find_private({**config.model_dump(mode="json"), MANIFEST: manifest}, ""):
+        raise UserError(f"{key}: found {found}, which a bundle would show; expected a name or a relative path")
+    write_manifest(run, manifest, manifest["artifacts"])
     if names_collection(job.config.topics):
         records = ({"id": topic.id, "narrative": topic.narrative} for topic in job.topics)
         (folder / config.topics).write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in records))
@@ -141,7 +139,7 @@ def _hide_folders(config: RunConfig) -> RunConfig:
     config = place_calibration(config, Path(reproduce.CALIBRATION))
     if config.model is None:
         return config
-    paths = {key: path and Path(path.name) for key in PATHS_OF_MODEL for path in [getattr(config.model, key)]}
+    paths = {key: path and Path(path.name) for key, path in config.model if key in ("key_file", "cache", "replies")}
     model = config.model.model_copy(update={**paths, "engine": shorten_paths(config.model.engine)})
     return config.model_copy(update={"model": model})
 

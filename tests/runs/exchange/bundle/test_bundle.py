@@ -28,25 +28,31 @@ from keystone.runs.exchange.bundle.reproduce import FACTS, Reproduction, list_ra
 from keystone.runs.exchange.bundle.write import METADATA, Contents, describe_run, write_bundle
 from keystone.runs.pipeline.run import run
 from tests.support.indexes.small_corpus import CORPUS, write_topics
+from tests.support.models.late import write_pylate
 from tests.support.models.reading_model import say
 from tests.support.mutation import mutate
 from tests.support.servers.chat import serving
 
 EFFORT = Effort(threads=2)
 KEY = "sk-a-secret-of-the-bundle"
-PRESETS = {"rules": None, "model": "keystone", "reader": "rdr2"}
+PRESETS = {"rules": None, "late": None, "model": "keystone", "reader": "rdr2"}
+LATE = "retrieval.systems={bm25: {kind: bm25}, dense: {kind: dense}, late: {kind: late, model: pylate, within: bm25}}"
 READ = {"documents.jsonl", "replies.jsonl", "vectors/vectors.npy"}
 
 
 @pytest.fixture(scope="module")
 def runs(index: Index, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run by rules, one with a model behind a server, and one with a structure-aware reader."""
+    """A run by rules, one with late interaction, one with a server, one with a structure-aware reader."""
     folder, made = tmp_path_factory.mktemp("bundled"), {}
+    write_pylate(folder / "pylate")
     topics = write_topics(folder / "topics.jsonl")
     with serving(model=say) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", KEY)
+        patch.chdir(folder)
         for name, preset in PRESETS.items():
             settings = [f"run_id={name}", f"index={index.folder}", f"topics={topics}", f"out={folder / name}"]
+            if name == "late":
+                settings.append(LATE)
             if preset:
                 settings.append(f"model={{name: plain, urls: ['{server.url}'], window: 4096, thinking: 7}}")
             made[name] = run(read_config(None, settings, preset), threads=2)
@@ -56,9 +62,11 @@ def runs(index: Index, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
 @pytest.fixture(scope="module")
 def bundles(runs: dict[str, Path]) -> dict[str, tuple[Path, Contents]]:
     made = {}
-    for name, directory in runs.items():
-        out = directory.with_name(f"{name}.zip")
-        made[name] = out, write_bundle(directory, out, EFFORT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(runs["late"].parent.parent)
+        for name, directory in runs.items():
+            out = directory.with_name(f"{name}.zip")
+            made[name] = out, write_bundle(directory, out, EFFORT)
     return made
 
 
@@ -104,7 +112,7 @@ def test_a_bundle_gives_every_artifact_without_index_model_and_network(
     assert {"hybrid.trec", "narrative.trec", "answers.jsonl"} < made.keys()
     assert ("evidence.jsonl" in made) == (name != "model")
     assert len([file for file in made if "_output_trec_rag_" in file]) == 2
-    assert ("grades.jsonl" in made) == (contents.replies > 0) == (name != "rules")
+    assert ("grades.jsonl" in made) == (contents.replies > 0) == bool(PRESETS[name])
     del made["config.yaml"]
     assert made == {file: (runs[name] / file).read_bytes() for file in made}
     assert 0 < contents.documents <= len(CORPUS)
@@ -330,15 +338,18 @@ def test_only_a_whole_run_of_the_same_inputs_is_bundled(runs: dict[str, Path], t
         topics.write_bytes(content)
     manifest = orjson.loads((runs["rules"] / "manifest.json").read_bytes())
     shutil.copytree(runs["rules"], directory, dirs_exist_ok=True)
-    for key, value, found in (("model", "/home/me/arctic", "the path /home/me/arctic"), ("api_key", "k", "a secret")):
-        shown = {
-            **manifest,
-            "index": {**manifest["index"], "embedding": {**manifest["index"]["embedding"], key: value}},
-        }
+    for key, value, found in (("file", "/home/me/file", "the path /home/me/file"), ("api_key", "k", "a secret")):
+        shown = manifest | {"topics": {**manifest["topics"], key: value}}
         (directory / "manifest.json").write_bytes(orjson.dumps(shown))
-        with pytest.raises(UserError, match=rf"manifest\.json\.index\.embedding\.{key}: found {found}, which a bundle"):
+        with pytest.raises(UserError, match=rf"manifest\.json\.topics\.{key}: found {found}, which a bundle"):
             write_bundle(directory, tmp_path / "out.zip", EFFORT)
     assert not (tmp_path / "out.zip").exists()
+    manifest["index"]["embedding"]["model"] = "/home/me/arctic"
+    (directory / "manifest.json").write_bytes(orjson.dumps(manifest))
+    write_bundle(directory, tmp_path / "out.zip", EFFORT)
+    with zipfile.ZipFile(tmp_path / "out.zip") as archive:
+        assert orjson.loads(archive.read("run/manifest.json"))["index"]["embedding"]["model"] == "arctic"
+        assert b"/home/me" not in b"".join(map(archive.read, archive.namelist()))
 
 
 @pytest.mark.slow
