@@ -215,28 +215,17 @@ def _list_csv(path: Path) -> _Means:
             yield from ((place, run, name, mean) for name, mean in row.items() if name not in _OTHER_COLUMNS)
 
 
-@dataclass(frozen=True, slots=True)
-class BoardAgreement:
-    """How far two leaderboards put the same runs in the same order by a measure."""
-
-    measure: str
-    runs: int
-    """The runs with a mean in both."""
-    tau: float
-    """Kendall's tau, to which a tie counts as neither order."""
-    tau_b: float
-    """Kendall's tau-b, corrected for ties."""
-    tau_ap: float
-    """tau_AP, with the first leaderboard as reference."""
-
-
 def list_means(evaluations: Sequence[Evaluation]) -> Board:
     """List the means of runs as a leaderboard."""
     return {name: {one.name: one.mean(name) for one in evaluations} for name in evaluations[0].values}
 
 
-def compare_boards(first: Board, second: Board) -> list[BoardAgreement]:
-    """Compare two leaderboards by each measure of both, except the share of judged documents. There may be none."""
+def compare_boards(first: Board, second: Board) -> list[dict[str, Any]]:
+    """Compare two leaderboards by each measure of both, except the share of judged documents. There may be none.
+
+    `runs` have a mean in both. A tie counts as neither order to `tau`; `tau_b` is corrected for ties; `tau_ap` has the
+    first leaderboard as reference.
+    """
     found = []
     for measure, own in first.items():
         other = second.get(measure)
@@ -244,6 +233,6 @@ def compare_boards(first: Board, second: Board) -> list[BoardAgreement]:
             continue
         pairs = [(own[run], other[run]) for run in own if run in other]
         a, b = np.array([pair for pair in pairs if not np.isnan(pair).any()], dtype=float).reshape(-1, 2).T
-        taus = compute_plain_tau(a, b), compute_tau(a, b), compute_tau_ap(a, b)
-        found.append(BoardAgreement(measure, len(a), *taus))
+        taus = {"tau": compute_plain_tau(a, b), "tau_b": compute_tau(a, b), "tau_ap": compute_tau_ap(a, b)}
+        found.append({"measure": measure, "runs": len(a), **taus})
     return found

@@ -101,7 +101,7 @@ def agree(first: Any, second: Any) -> "DataFrame":
         boards = [one.set_index("run").select_dtypes("number").to_dict() for one in (first, second)]
         skipped = {*COUNTS, *rows.INTERVAL_HEADS}
         found = compare_boards(*({key: own for key, own in one.items() if key not in skipped} for one in boards))
-        if not any(one.runs for one in found):
+        if not any(one["runs"] for one in found):
             raise UserError("agree: found no run of both by the same measure, expected the same runs")
         return DataFrame(found)
     agreement = compare_judgments(to_qrels(first), to_qrels(second))

@@ -1,15 +1,16 @@
 """A diagnosis on the terminal and as JSON: the losses of each stage, of each narrative, and one by one."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Finding, RankingWorth
+from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Finding
 from keystone.runs.report.terminal import print_columns
 from keystone.runs.wording import plural
 
 KEPT = "kept"
 
 
-def print_diagnosis(found: Diagnosis, noun: str, worth: RankingWorth | None = None) -> None:
+def print_diagnosis(found: Diagnosis, noun: str, worth: Mapping[str, Any] | None = None) -> None:
     """Print a row for each stage, and a row for each narrative. `noun` names that which was wanted."""
     topics, every = found.count_by_topic(), len(found.findings)
     rows = []
@@ -17,14 +18,14 @@ def print_diagnosis(found: Diagnosis, noun: str, worth: RankingWorth | None = No
         counts = [own[stage] for own in topics.values()]
         number = sum(counts)
         cells = f"{number:,}", f"{number / every:.1%}", str(sum(map(bool, counts))), f"{found.sum_worth(stage):.4f}"
-        gain = worth.gains.get(stage) if worth and stage else None
+        gain = worth["gains"].get(stage) if worth and stage else None
         in_measure = ["-" if gain is None else f"{gain:+.4f}"] if worth else []
         rows.append([stage or KEPT, LOSSES[stage] if stage else f"{KEPT}: this is the coverage", *cells, *in_measure])
-    head = ["stage", "loss", f"{noun}s", "share", "topics", "worth", *([worth.measure] if worth else [])]
+    head = ["stage", "loss", f"{noun}s", "share", "topics", "worth", *([worth["measure"]] if worth else [])]
     print_columns(head, rows, left=(0, 1))
     print("\nworth: the gain in coverage if these losses alone are repaired")
     if worth:
-        print(f"{worth.measure}: its gain if these documents stood by their grades; now {worth.value:.4f}")
+        print(f"{worth['measure']}: its gain if these documents stood by their grades; now {worth['value']:.4f}")
     print()
     head = ["topic", f"{noun}s", *found.stages, KEPT]
     lines = [
@@ -36,7 +37,7 @@ def print_diagnosis(found: Diagnosis, noun: str, worth: RankingWorth | None = No
         print(f"\n{plural(found.left_out, noun)} of topics that the run lacks {verb} left out")
 
 
-def describe_diagnosis(found: Diagnosis, worth: RankingWorth | None = None) -> dict[str, Any]:
+def describe_diagnosis(found: Diagnosis, worth: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Describe a diagnosis as values of JSON: the coverage, the losses of each stage, and each finding."""
     numbers = {
         stage: {"loss": LOSSES[stage], "number": number, "worth": found.sum_worth(stage)}
@@ -45,7 +46,7 @@ def describe_diagnosis(found: Diagnosis, worth: RankingWorth | None = None) -> d
     }
     return {
         "coverage": found.sum_worth(None),
-        **({"ranking": {"measure": worth.measure, "value": worth.value, "gains": worth.gains}} if worth else {}),
+        **({"ranking": worth} if worth else {}),
         "stages": numbers,
         "findings": list(map(_describe_finding, found.findings)),
     }

@@ -14,7 +14,7 @@ from keystone.retrieval.dense import DenseSystem
 from keystone.retrieval.impact import ImpactSystem
 from keystone.retrieval.late import LateSystem, PlaidSystem
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline.directory import Plan, plan_stages
+from keystone.runs.pipeline.directory import Plan, Stage, plan_stages
 from keystone.runs.pipeline.foresight import Asked, AskedTopic, Foreseen, foresee
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.pipeline.manifest import describe_inputs
@@ -34,24 +34,15 @@ from keystone.runs.wording import plural
 
 
 @dataclass(frozen=True, slots=True)
-class ForeseenStage:
-    """A stage, the fate of its artifacts, and their names."""
-
-    name: str
-    plan: Plan
-    artifacts: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Foresight:
-    """A run before it is made: its stages, and its calls by purpose, in the order of the stages.
+    """A run before it is made: its stages and their fate, and its calls by purpose, in the order of the stages.
 
     `reranker` is the cost of the servers of rerankers: requests, and the tokens of queries and passages, or None.
     """
 
     directory: str
     topics: int
-    stages: tuple[ForeseenStage, ...]
+    stages: tuple[tuple[Stage, Plan], ...]
     calls: tuple[Foreseen, ...]
     reranker: Foreseen | None
     prices: Prices | None
@@ -66,9 +57,8 @@ def foresee_run(config: RunConfig, threads: int = 1, retry: bool = False) -> For
     Its index, topics and run directory are read. `UserError` as from `pipeline.run.run`.
     """
     job = open_job(config, threads)
-    plans = plan_stages(job.directory, bind_stages(job), describe_inputs(job)["versions"], retry)
-    stages = tuple(ForeseenStage(stage.name, plan, stage.artifacts) for stage, plan in plans)
-    left = {stage.name for stage in stages if stage.plan != "kept"}
+    stages = tuple(plan_stages(job.directory, bind_stages(job), describe_inputs(job)["versions"], retry))
+    left = {stage.name for stage, plan in stages if plan != "kept"}
     understood = None if "queries" in left else Values(job.directory, job).get(QUERIES_FILE)
     asks = any(stage.asks and stage.name in left for stage, _ in list_wanted(config))
     asked = Asked(job, _bound_topics(job, understood) if asks else [])
@@ -79,7 +69,7 @@ def foresee_run(config: RunConfig, threads: int = 1, retry: bool = False) -> For
     reranker = foresee_endpoints(asked) if "rerank" in left else None
     model = config.model
     budget, prices = (model.budget, model.prices) if model else (None, None)
-    order = [stage.name for stage in stages]
+    order = [stage.name for stage, _ in stages]
     joined = sorted(join_calls(calls), key=lambda one: order.index(one.stage))
     local = tuple(measure_footprint(use, name) for use, name in dict.fromkeys(_list_models(job)))
     return Foresight(str(job.directory), len(job.topics), stages, tuple(joined), reranker, prices, budget, local)
@@ -143,9 +133,9 @@ def _list_models(job: Job) -> Iterator[tuple[str, str]]:
 def format_foresight(found: Foresight) -> Iterator[str]:
     """Format the stages with their fate, and a table of calls, tokens and cost by purpose."""
     yield f"{found.directory}: {plural(found.topics, 'topic')}; nothing is written, no model is asked"
-    width = max(len(stage.name) for stage in found.stages)
-    for stage in found.stages:
-        yield f"{stage.name:{width}}  {stage.plan}: {', '.join(stage.artifacts)}"
+    width = max(len(stage.name) for stage, _ in found.stages)
+    for stage, plan in found.stages:
+        yield f"{stage.name:{width}}  {plan}: {', '.join(stage.artifacts)}"
     if found.calls:
         yield ""
         assumed = f"without repairs, with four characters a token and {SENTENCE_WORDS} words a sentence"
@@ -196,7 +186,7 @@ def list_foresight(found: Foresight) -> dict[str, Any]:
     return {
         "directory": found.directory,
         "topics": found.topics,
-        "stages": [asdict(stage) for stage in found.stages],
+        "stages": [{"name": one.name, "plan": plan, "artifacts": one.artifacts} for one, plan in found.stages],
         **list_calls(found.calls, found.prices),
         "reranker": found.reranker
         and {"name": found.reranker.purpose, "requests": found.reranker.most.calls}

@@ -1,7 +1,7 @@
 """What judges say, on the terminal and as JSON: agreement, intervals, pools, battles, and leaderboards of these."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -15,7 +15,7 @@ from keystone.runs.wording import escape_controls, plural
 
 if TYPE_CHECKING:
     from keystone.generation.llm.usage import Prices
-    from keystone.runs.evaluation.agreement import Agreement, BoardAgreement
+    from keystone.runs.evaluation.agreement import Agreement
     from keystone.runs.evaluation.arena.tournament import Leaderboard
     from keystone.runs.evaluation.battles import Interval, Pair, Summary
     from keystone.runs.evaluation.judging.judge import Comparison
@@ -208,8 +208,8 @@ def print_agreement(first: Path, second: Path, agreement: "Agreement", noun: str
         say(f"{label}: {format_mean(kappa)}")
 
 
-def print_board_agreement(found: "Sequence[BoardAgreement]") -> None:
+def print_board_agreement(found: Sequence[Mapping[str, Any]]) -> None:
     """Print the agreement of two leaderboards by each measure."""
     rows: Rows = [["measure", "runs of both", "tau", "tau-b", "tau_AP"]]
-    rows += [[one.measure, f"{one.runs:,}", one.tau, one.tau_b, one.tau_ap] for one in found]
+    rows += [[one["measure"], f"{one['runs']:,}", one["tau"], one["tau_b"], one["tau_ap"]] for one in found]
     print_rows(rows, "text")

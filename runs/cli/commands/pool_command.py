@@ -14,7 +14,7 @@ from keystone.runs.report.say import say, say_result, say_warnings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from keystone.runs.evaluation.agreement import Agreement, Board, BoardAgreement
+    from keystone.runs.evaluation.agreement import Agreement, Board
     from keystone.runs.trec.types import Run
 
 
@@ -167,7 +167,7 @@ def agree(
 def _tell_agreement(
     paths: "Sequence[Path]",
     agreement: "Agreement | None",
-    taus: "Sequence[BoardAgreement]",
+    taus: "Sequence[dict[str, Any]]",
     json: bool,
     noun: str = "document",
 ) -> None:
@@ -175,7 +175,7 @@ def _tell_agreement(
     from keystone.runs.report.judging import list_kappas, print_agreement, print_board_agreement
 
     if json:
-        numbers: dict[str, Any] = {"measures": list(map(asdict, taus))} if taus else {}
+        numbers: dict[str, Any] = {"measures": taus} if taus else {}
         if agreement:
             counts = {"grades": agreement.grades, "counts": agreement.counts.tolist()}
             numbers = {**counts, **list_kappas(agreement), **numbers}
@@ -189,7 +189,7 @@ def _tell_agreement(
 
 def _compare_boards(
     paths: "Sequence[Path]", first: "Board", second: "Board", measures: "Sequence[str] | None"
-) -> "list[BoardAgreement]":
+) -> list[dict[str, Any]]:
     """Compare two leaderboards by each measure, or by one measure in each. `UserError` without a run of both."""
     from keystone.runs.evaluation.agreement import compare_boards
 
@@ -200,6 +200,6 @@ def _compare_boards(
         name = f"{measures[0]}, {measures[1]}"
         first, second = {name: first[measures[0]]}, {name: second[measures[1]]}
     found = compare_boards(first, second)
-    if not any(one.runs for one in found):
+    if not any(one["runs"] for one in found):
         raise UserError(f"{paths[1]}: has no run of {paths[0]} by the same measure; expected the same runs")
     return found

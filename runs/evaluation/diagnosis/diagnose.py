@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from keystone.generation.readers.write import NOTED
 from keystone.generation.rules.support import find_added, rate_support
@@ -328,20 +328,12 @@ STAGES_AFTER_RANKING: tuple[Stage, ...] = (*OF_AGENTS, "read", "used", "cited")
 """The stages that work on the documents of a ranking, and cannot change it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankingWorth:
-    """The value of a measure for the last ranking of a run, and its gain by stage."""
+def measure_worth(directory: Path, found: Diagnosis, measure: Measure) -> dict[str, Any]:
+    """Measure the last ranking of a run, and what it would gain by stage without the losses of that stage.
 
-    measure: str
-    value: float
-    gains: Mapping[Stage, float]
-
-
-def measure_worth(directory: Path, found: Diagnosis, measure: Measure) -> RankingWorth:
-    """Measure for each stage the gain if the documents that it lost stood before the first one of a lower grade.
-
-    All other documents stay in their order. Documents that are not wanted count as not relevant. `UserError` if no
-    document is relevant for the measure, and for measures of subtopics or of the number of judgments.
+    The lost documents then stand before the first one of a lower grade, and all others in their order. Documents that
+    are not wanted count as not relevant. `UserError` if no document is relevant for the measure, and for measures of
+    subtopics or of the number of judgments.
     """
     if measure.delegated or not measure.of_relevance:
         raise UserError(f"--measure {measure}: expected a measure of relevance that ranx has, such as nDCG@10")
@@ -365,7 +357,7 @@ def measure_worth(directory: Path, found: Diagnosis, measure: Measure) -> Rankin
 
     value = take_measure(None)
     gains = {stage: take_measure(stage) - value for stage in found.stages if stage not in STAGES_AFTER_RANKING}
-    return RankingWorth(str(measure), value, gains)
+    return {"measure": str(measure), "value": value, "gains": gains}
 
 
 def insert_by_grade(ranking: Sequence[str], missing: Iterable[str], grades: Mapping[str, int]) -> list[str]:

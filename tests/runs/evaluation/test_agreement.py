@@ -253,10 +253,10 @@ def test_the_runs_of_both_leaderboards_are_compared() -> None:
         {"MAP": {**FIRST, "n": 0.2}, "P@5": {"a": 1}, **shares}, {"MAP": {**SECOND, "n": nan}, **shares}
     )
     shared = [[board[run] for run in "abc"] for board in (FIRST, SECOND)]
-    assert (found.measure, found.runs) == ("MAP", 3)
-    assert found.tau_b == pytest.approx(kendalltau(*shared).statistic)
-    assert found.tau == pytest.approx((1 - 1) / 3)
-    assert found.tau_ap == pytest.approx(
+    assert (found["measure"], found["runs"]) == ("MAP", 3)
+    assert found["tau_b"] == pytest.approx(kendalltau(*shared).statistic)
+    assert found["tau"] == pytest.approx((1 - 1) / 3)
+    assert found["tau_ap"] == pytest.approx(
         2 * (0 + 1 / 2) / 2 - 1
     )  # b, a, c: of those above, a has none in order, c one of two
 

@@ -153,7 +153,7 @@ def test_whatever_tells_of_stages_follows_the_table(
     place = next(place for place, stage in enumerate(table.STAGES) if stage.name == "segments")
     monkeypatch.setattr(table, "STAGES", (*table.STAGES[:place], TRIM, *table.STAGES[place:]))
     config = configure(index, topics.parent, ["answer.documents=2", "team_id=team"])
-    before = {stage.name: stage.plan for stage in foresee_run(config).stages}
+    before = {stage.name: plan for stage, plan in foresee_run(config).stages}
     assert before["trim"] == "made"
     directory = run(config, threads=2)
     assert table.find_last_ranking(directory).name == "trimmed.trec"
@@ -164,7 +164,7 @@ def test_whatever_tells_of_stages_follows_the_table(
     steps = describe_run(config, manifest)["method"]["retrieval"]
     assert steps[-1] == {"name": "trimmed", "method": "the first two", "reranks": NARRATIVE_FILE.name}
     assert find_searching_stages(config)["trim"] == "is not recorded"
-    assert {stage.name: stage.plan for stage in foresee_run(config).stages}["trim"] == "kept"
+    assert {stage.name: plan for stage, plan in foresee_run(config).stages}["trim"] == "kept"
     assert read_view(directory, "r").remarks == ()
     shutil.copytree(directory, tmp_path / "whole")
     (directory / "trimmed.trec").unlink()

@@ -225,8 +225,8 @@ def test_every_loss_of_a_damaged_stage_is_attributed_to_it(graded: Path, tmp_pat
         if kind == "qrels":
             worth = measure_worth(directory, found, parse_measure("R@100"))
             lost = 0.5 if stage in ("corpus", "search", "systems", "queries") else 0
-            assert worth.value == 1 - lost
-            assert {one: gain for one, gain in worth.gains.items() if gain} == ({stage: lost} if lost else {})
+            assert worth["value"] == 1 - lost
+            assert {one: gain for one, gain in worth["gains"].items() if gain} == ({stage: lost} if lost else {})
 
 
 def test_answers_to_queries_are_made_from_the_documents_of_each_query(graded: Path, tmp_path: Path) -> None:
@@ -339,9 +339,9 @@ def test_a_ranking_gains_what_it_lacks_if_the_cut_documents_stood_first(index: I
     directory = make(index, tmp_path, "fusion.depth=1", "answer.documents=1")
     found = diagnose_by(directory, write_wanted(tmp_path, "qrels"))
     worth = measure_worth(directory, found, parse_measure("nDCG@10"))
-    assert 0 < worth.value < 1
-    assert worth.value + worth.gains["queries"] == pytest.approx(1)
-    assert {stage for stage, gain in worth.gains.items() if gain} == {"queries"}
+    assert 0 < worth["value"] < 1
+    assert worth["value"] + worth["gains"]["queries"] == pytest.approx(1)
+    assert {stage for stage, gain in worth["gains"].items() if gain} == {"queries"}
     for name in ("judged@10", "alpha_nDCG@10"):
         with pytest.raises(UserError, match="expected a measure of relevance that ranx has"):
             measure_worth(directory, found, parse_measure(name))
