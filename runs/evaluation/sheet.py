@@ -17,7 +17,7 @@ from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.answers.files import Submission, find_narratives, holds_texts
 from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_sets
-from keystone.runs.evaluation.arena.play import RULES, Tournament, foresee_battles, run_battles, write_arena
+from keystone.runs.evaluation.arena.play import RULES, NoVerdict, Tournament, foresee_battles, run_battles, write_arena
 from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Settings
 from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.compare import collect_cautions, join_cautions
@@ -135,8 +135,7 @@ def read_given(asked: Asked) -> Given:
     """Read all files of a sheet before anything is judged. `UserError` names the first bad one."""
     submissions = read_submissions(asked.answers)
     listed = read_topics(asked.topics) if asked.topics else []
-    told = {one.id: one.narrative for one in listed} or find_narratives(asked.answers)
-    known = told
+    known = told = {one.id: one.narrative for one in listed} or find_narratives(asked.answers)
     judged, left_out = asked.judge is not None, dict[str, str]()
     no_model = NOT_BY_RULES if asked.rules else NO_JUDGE
     if asked.nuggets is None or not judged:
@@ -262,13 +261,10 @@ def make_sheet(asked: Asked, given: Given, run_with_model: RunWithModel | None, 
     if "battles" not in left_out:
         try:
             fought = _run_battles(asked, given, run_with_model, out / "battles")
-        except UserError as error:
-            if isinstance(error, Waits) or asked.judge is None or not asked.judge.model or not asked.judge.model.budget:
-                raise
-            left_out["battles"] = str(error)
-        else:
             board, battles = fought.board, fought.judgments
             cautions += fought.cautions
+        except NoVerdict as error:
+            left_out["battles"] = str(error)
     if "ranking" not in left_out and asked.qrels is not None:
         paths = map(_find_ranking, asked.answers)
         ranked = {one.run_id: path for one, path in zip(given.submissions, paths, strict=True) if path}

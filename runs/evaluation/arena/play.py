@@ -282,6 +282,10 @@ class Tournament:
     cautions: tuple[str, ...]
 
 
+class NoVerdict(UserError):
+    """The model gave no verdict on any battle."""
+
+
 def run_battles(
     sets: Sequence[AnswerSet],
     narratives: Mapping[str, str],
@@ -293,7 +297,7 @@ def run_battles(
     """Run the battles of answers, by the model of `run_with_model`, or by rules if that is None.
 
     `folder` is where the files of the arena will be written. `UserError` if it holds those of another tournament, and
-    if the model gives no verdict at all.
+    `NoVerdict` if the model gives none at all.
     """
     shown = Shown({one.run_id: one for one in sets}, narratives, settings.repeats > 1)
     if folder is not None:
@@ -311,7 +315,7 @@ def run_battles(
         check_folder(folder, [one.task for one in judgments], shown)
     failures = [(one.task.id, one.verdict.reason) for one in judgments if isinstance(one.verdict, Failure)]
     if judgments and len(failures) == len(judgments):
-        raise UserError(f"the model gave no verdict: {failures[0][0]}: {failures[0][1]}")
+        raise NoVerdict(f"the model gave no verdict: {failures[0][0]}: {failures[0][1]}")
     board = make_leaderboard(judgments, [*shown.sets], judge_name)
     cautions = [*_caution(sets), *(f"{task_id}: no verdict: {reason}" for task_id, reason in failures)]
     return Tournament(tuple(judgments), shown, board, tuple(cautions))

@@ -265,6 +265,17 @@ def test_a_model_makes_every_column_and_is_asked_once_what_was_foreseen(
 
 
 @pytest.mark.slow
+def test_a_model_that_decides_no_battle_leaves_the_other_scores(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(model=lambda body: judge(body) if "[[Tie]]" not in json.dumps(body["messages"]) else "A.") as server:
+        score(
+            RUNS, OUT, "rag25", set=[f"model={{name: m, key_env: NO_KEY, urls: ['{server.url}']}}"], quiet=True, **GIVEN
+        )
+    assert [row["V_strict"] for row in read_sheet().values()] == [1.0, 0.0, 0.0]
+    assert "rating" not in read_sheet()["good"]
+    assert "left out: battles: the model gave no verdict: arena:good:fair:1: " in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_a_spent_budget_makes_the_sheet_of_what_was_judged_and_a_larger_one_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
