@@ -29,8 +29,8 @@ from tests.support.servers.rest import pyserini_server
 
 PASSAGES, QUERIES, HITS = 20_000, 2_000, 10
 CLIENTS, REPEATS, WARM_TURNS = 64, 3, 3
-WORKERS = 2
 """Servers run for days, so their first turns, in which Java compiles, are not measured."""
+WORKERS = 2
 NAME = "passages"
 
 

@@ -7,15 +7,17 @@ bytes that it has read, and the first process keeps it. So only the first one ha
 
 import asyncio
 import logging
+import os
 import pickle
 import re
 import signal
 import socket
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from struct import Struct
 from subprocess import DEVNULL, PIPE, Popen
@@ -31,13 +33,13 @@ from keystone.runs.serving.call_log import CallLog, end_call_log
 from keystone.runs.serving.rest.routes import needs_only_bm25
 from keystone.runs.serving.served import open_served
 from keystone.runs.serving.server.guard import Guard
-from keystone.runs.serving.server.listen import BoundedProtocol, Server, listen
+from keystone.runs.serving.server.listen import STOP_S, BoundedProtocol, Server, listen
 from keystone.runs.serving.server.metrics import Metrics
 
 READY, CONNECTION, COUNTS = b"r", b"c", b"n"
 """The kinds of messages: a worker can search; a connection, with the bytes that were read of it; counts of requests."""
-READ_BYTES, READ_CONNECTIONS = 2**18, 64
-"""The most bytes and connections that are taken from a channel at once."""
+READ_BYTES = 2**18
+"""The most bytes that are taken from a channel at once, with one connection, since Linux gives no more."""
 COUNT_S = 2.0
 """How long a worker may take to tell its counts. After that, they are left out."""
 RESTART_S = 2.0
@@ -58,13 +60,19 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         self.end = end
         self._bytes = bytearray()
-        self._connections: deque[int] = deque()
+        self._connections: deque[int | None] = deque()
+        """Connections whose messages are not whole, as file descriptors; None for one that the system has dropped."""
 
     def send(self, kind: bytes, body: bytes = b"", connection: int | None = None) -> None:
         """Send a message, and with it a connection by its file descriptor. `OSError` if it cannot be sent."""
         message = _HEAD.pack(kind, len(body)) + body
         sent = socket.send_fds(self.end, [message], [] if connection is None else [connection])
         self.end.sendall(message[sent:])
+
+    def tell(self, kind: bytes, body: bytes = b"") -> None:
+        """Send a message, unless the other process has ended."""
+        with suppress(OSError):
+            self.send(kind, body)
 
     def give(self, transport: Any, read: bytes = b"") -> bool:
         """Give a connection to the other process, with the bytes that were read of it. False if it cannot be given."""
@@ -81,22 +89,23 @@ class Channel:
 
         def read() -> None:
             try:
-                found, connections, *_ = socket.recv_fds(self.end, READ_BYTES, READ_CONNECTIONS, socket.MSG_DONTWAIT)
+                found, connections, flags, _ = socket.recv_fds(self.end, READ_BYTES, 1, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
             except OSError:
-                found, connections = b"", []
+                found, connections, flags = b"", [], 0
             self._bytes += found
-            self._connections += connections
+            self._connections += connections or ([None] if flags & socket.MSG_CTRUNC else [])
             for kind, body in self._split():
-                if kind != CONNECTION:
-                    take(kind, body, None)
-                elif self._connections:
-                    take(kind, body, socket.socket(fileno=self._connections.popleft()))
-                else:
+                connection = self._connections.popleft() if kind == CONNECTION else None
+                if kind == CONNECTION and connection is None:
                     _log.error("a connection is lost: this process may open no more files")
+                else:
+                    take(kind, body, None if connection is None else socket.socket(fileno=connection))
             if not found:
                 loop.remove_reader(self.end)
+                for left in filter(None, self._connections):
+                    os.close(left)
                 end()
 
         loop.add_reader(self.end, read)
@@ -130,8 +139,10 @@ class Worker:
     process: "Popen[bytes]"
     channel: Channel
     is_ready: bool = False
-    counts: "asyncio.Future[Any] | None" = None
-    """The counts that it was asked for, or None if it has ended instead."""
+    counts: list[Any] | None = None
+    """Its counts of requests, as `Metrics.export` gave them the last time."""
+    counted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Is set when it has told its counts, and when it has ended."""
 
 
 class PassedProtocol(asyncio.Protocol):
@@ -153,19 +164,22 @@ class Workers:
 
     def __init__(self, number: int, task: Task) -> None:
         self._task, self._turn, self._is_serving = task, 0, False
+        self._processes: list[Popen[bytes]] = []
+        self._ended_counts: list[list[Any]] = []
         self._workers = [self._start() for _ in range(number)]
 
     def _start(self) -> Worker:
         own, theirs = socket.socketpair()
         own.setblocking(False)  # a full channel must not hold up the first process
         with theirs:
-            task = replace(self._task, channel=theirs.fileno())
+            task = replace(self._task, channel=theirs.fileno(), log=replace(self._task.log, lines=[]))
             code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import run_worker; run_worker()"
             passed = [task.channel, *([task.log.descriptor] if task.log.path else [])]
             process = Popen([sys.executable, "-P", "-c", code], stdin=PIPE, stdout=DEVNULL, pass_fds=passed)
         assert process.stdin is not None
         with suppress(BrokenPipeError), process.stdin as tasks:  # if the process has ended, its channel tells
             pickle.dump(task, tasks)
+        self._processes.append(process)
         return Worker(process, Channel(own))
 
     async def open(self, server: Server) -> None:
@@ -175,7 +189,7 @@ class Workers:
         number = len(self._workers)
         while not all(worker.is_ready for worker in self._workers) and not server.should_exit:
             await asyncio.sleep(LOOK_S)
-        if len(self._workers) < number:
+        if len(self._workers) < number and not server.should_exit:
             raise UserError("--workers: a worker has ended before it could search")
         self._is_serving = True
 
@@ -185,22 +199,29 @@ class Workers:
                 server.adopt(BoundedProtocol, connection, body)
             elif kind == READY:
                 worker.is_ready = True
-            elif worker.counts is not None and not worker.counts.done():
-                worker.counts.set_result(orjson.loads(body))
+            else:
+                worker.counts = orjson.loads(body)
+                worker.counted.set()
 
         def end() -> None:
             self._workers.remove(worker)
             worker.channel.end.close()
-            code = worker.process.wait()
-            if worker.counts is not None and not worker.counts.done():
-                worker.counts.set_result(None)
+            if worker.counts is not None:
+                self._ended_counts.append([0, *worker.counts[1:]])  # no request of it is under way
+            worker.counted.set()
             if self._is_serving and not server.should_exit:
-                _log.error("a worker has ended with code %d; another one starts in %g seconds", code, RESTART_S)
+                _log.error("a worker has ended; another one starts in %g seconds", RESTART_S)
                 asyncio.get_running_loop().call_later(RESTART_S, restart)
 
         def restart() -> None:
-            if self._is_serving:
+            if not self._is_serving:
+                return
+            try:
                 self._workers.append(self._start())
+            except OSError as error:
+                _log.error("no worker starts: %s; the next try is in %g seconds", error.strerror, RESTART_S)
+                asyncio.get_running_loop().call_later(RESTART_S, restart)
+            else:
                 self._listen_to(self._workers[-1], server)
 
         worker.channel.listen(take, end)
@@ -214,38 +235,44 @@ class Workers:
         return make_own() if worker is None else PassedProtocol(worker.channel, make_own)
 
     async def ask_counts(self) -> list[Any]:
-        """Ask the workers for their counts of requests, as `Metrics.export` gives them."""
-        asked = []
-        for worker in self._workers:
-            if worker.counts is None or worker.counts.done():
-                worker.counts = asyncio.get_running_loop().create_future()
-                with suppress(OSError):
-                    worker.channel.send(COUNTS)
-            asked.append(worker.counts)
-        done = (await asyncio.wait(asked, timeout=COUNT_S))[0] if asked else set()
-        return [counts for one in done if (counts := one.result()) is not None]
+        """Ask the workers for their counts of requests. Those that do not tell them in time have the last ones."""
+        workers = list(self._workers)
+        for worker in workers:
+            worker.counted.clear()
+            worker.channel.tell(COUNTS)
+        if waits := [asyncio.create_task(worker.counted.wait()) for worker in workers]:
+            for late in (await asyncio.wait(waits, timeout=COUNT_S))[1]:
+                late.cancel()
+        return [*self._ended_counts, *(worker.counts for worker in self._workers if worker.counts is not None)]
 
     async def close(self, server: Server) -> None:
         """Let the workers end, and meanwhile answer what they give back; not if the server ends at once."""
         self._is_serving = False
         for worker in self._workers:
+            if not worker.is_ready:
+                worker.process.kill()
             with suppress(OSError):
                 worker.channel.end.shutdown(socket.SHUT_WR)
-        while self._workers and not server.force_exit:
+        until = time.monotonic() + STOP_S
+        while self._workers and not server.force_exit and time.monotonic() < until:
             await asyncio.sleep(LOOK_S)
 
     def kill(self) -> None:
         """Kill the workers that have not ended."""
         for worker in self._workers:
             worker.process.kill()
-            worker.process.wait()
+        for process in self._processes:
+            process.wait()
 
 
 @contextmanager
 def open_workers(number: int, task: Task) -> Iterator[Workers]:
-    """Start workers, and end them with the block. `UserError` if this system cannot give connections away."""
-    if not hasattr(socket, "send_fds"):
-        raise UserError(f"--workers: found {number + 1}, expected 1, since this system gives no connections away")
+    """Start workers, and end them with the block. `UserError` on other systems than Linux.
+
+    macOS may lose connections that are on their way from one process to another, and Windows gives none away.
+    """
+    if sys.platform != "linux":
+        raise UserError(f"--workers: found {number + 1}, expected 1, since only Linux gives connections away safely")
     plain = task.config.model_copy(update={"model": None, "rerank": RerankSettings()})
     workers = Workers(number, replace(task, config=plain))
     try:
@@ -256,7 +283,6 @@ def open_workers(number: int, task: Task) -> Iterator[Workers]:
 
 def run_worker() -> None:
     """Run a worker, whose `Task` stands in the standard input, until the first process ends its channel."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at a terminal reaches the first process, too
     task: Task = pickle.load(sys.stdin.buffer)
     channel, metrics = Channel(socket.socket(fileno=task.channel)), Metrics()
     try:
@@ -270,7 +296,7 @@ def run_worker() -> None:
                     return orjson.dumps(metrics.export(service))
 
             app = make_app(served, task.guard, metrics)
-            listen(app, None, lambda: channel.send(READY), FirstProcess(channel, count))
+            listen(app, None, lambda: channel.tell(READY), FirstProcess(channel, count))
     except UserError as error:
         sys.exit(f"a worker of keystone serve: {error}")
 
@@ -282,13 +308,19 @@ class FirstProcess:
         self._channel, self._count = channel, count
 
     async def open(self, server: Server) -> None:
-        """Begin to take connections. When the first process ends the channel, the server stops."""
+        """Begin to take connections. When the first process ends the channel, the server stops.
+
+        Signals do not stop it: a terminal or a supervisor sends them to the first process as well, which may still give
+        connections.
+        """
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, signal.SIG_IGN)
 
         def take(kind: bytes, body: bytes, connection: socket.socket | None) -> None:
             if connection is not None:
                 server.adopt(self.make_protocol, connection, body)
             elif kind == COUNTS:
-                self._channel.send(COUNTS, self._count())
+                self._channel.tell(COUNTS, self._count())
 
         def end() -> None:
             server.should_exit = True
@@ -318,6 +350,12 @@ class SearchProtocol(BoundedProtocol):
         self._unread += data
         self._read_on()
 
+    def on_headers_complete(self) -> None:
+        """Begin to answer. Only the last request of those that have arrived may end a connection."""
+        drains, self._drains = self._drains, self._drains and not self._unread
+        super().on_headers_complete()
+        self._drains = drains
+
     def on_response_complete(self) -> None:
         """Go on with what has followed the request."""
         super().on_response_complete()
@@ -338,6 +376,10 @@ class SearchProtocol(BoundedProtocol):
             self._left -= len(part)
             super().data_received(part)
 
+    def _close(self) -> None:
+        if self._is_idle() or not self._unread:
+            super()._close()
+
     def _give_back(self) -> None:
         """Give the connection to the first process, when the client has taken all of the reply before."""
         if self.transport.get_write_buffer_size():
@@ -356,7 +398,8 @@ def measure_request(read: bytes) -> int:
     line, _, _ = head.partition(b"\r\n")
     headers = head[len(line) :].lower() + b"\r\n"
     lengths = _LENGTH.findall(headers)
-    if not blank or len(lengths) > 1 or b"\r\ntransfer-encoding" in headers or b"\r\nexpect" in headers:
+    is_plain = b"\r\ntransfer-encoding" not in headers and b"\r\nexpect" not in headers
+    if not blank or not is_plain or len(lengths) > 1 or len(lengths) != headers.count(b"\r\ncontent-length"):
         return 0
     if not needs_only_bm25(line.decode("latin-1")):
         return 0

@@ -10,7 +10,7 @@ from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, unquote_plus
 
 import orjson
 import yaml
@@ -31,9 +31,7 @@ from keystone.runs.serving.service import MOST_HITS, Service
 N = TypeVar("N", int, float)
 LARGEST_K1 = 3.4e38
 """Lucene holds k1 as a float of 32 bits."""
-_OF_BM25 = re.compile(
-    r"(?:GET|POST) /(?:v1/(?!answers[ ?/])|api/v1\.0/)[^ ?]*(?<!/queries)(?:\?(?!.*\bmethod=).*)? HTTP/1\.1"
-)
+_LINE = re.compile(r"(?:GET|POST) (/[^ ?#]*)(?:\?([^ #]*))? HTTP/1\.1")
 LARGEST_CUT = 2**31 - 1
 """The largest `max_doc_length`. No document is longer."""
 
@@ -229,7 +227,11 @@ async def _show_paths(_request: Request) -> Response:
 
 def needs_only_bm25(line: str) -> bool:
     """Tell whether the first line of a request asks for documents, or for a search by BM25, and so needs no model."""
-    return _OF_BM25.fullmatch(unquote(line)) is not None
+    if (found := _LINE.fullmatch(line)) is None:
+        return False
+    path, names = unquote(found[1]), [unquote_plus(part.partition("=")[0]) for part in (found[2] or "").split("&")]
+    asks_model = path == "/v1/answers" or path.endswith("/queries") or "method" in names
+    return path.startswith(("/v1/", "/api/v1.0/")) and not asks_model
 
 
 class _Endpoint:

@@ -234,13 +234,16 @@ class Server(uvicorn.Server):
         if self._others is not None:
             await self._others.open(self)
         await super().startup(sockets)
-        self._announce()
+        if not self.should_exit:
+            self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End after the answers under way, and after the other processes."""
         if self._others is not None:
             for server in self.servers:
                 server.close()
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
             await self._others.close(self)
         await super().shutdown(sockets)
 

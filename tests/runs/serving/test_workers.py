@@ -53,12 +53,16 @@ NARRATIVE = b'{"narrative": "How do honey bees live?"}'
         pytest.param(make_get("/v1/a%2Fb/doc/d%23x?qid=1"), True, id="document"),
         pytest.param(make_get("/v1/indexes"), True, id="the list of indexes"),
         pytest.param(make_get("/api/v1.0/indexes/index/search?query=a"), True, id="Anserini's first server"),
-        pytest.param(make_get("/v1/index/search?query=amethod=b"), True, id="a word that ends as the parameter"),
+        pytest.param(make_get("/v1/index/search?query=amethod=b&q=method%3D"), True, id="words as the parameter"),
+        pytest.param(make_get("/v1/a%20b/doc/a%20b"), True, id="spaces"),
         pytest.param(make_get("/v1/index/search?query=a&method=dense"), False, id="another system"),
         pytest.param(make_get("/v1/index/search?query=a&met%68od=dense"), False, id="an encoded parameter"),
         pytest.param(make_get("/v1/index/queries?query=a"), False, id="queries of a narrative"),
         pytest.param(make_get("/v1/index/quer%69es?query=a"), False, id="an encoded path"),
         pytest.param(make_post("/v1/answers", b"{}"), False, id="answers"),
+        pytest.param(make_post("/v1/answers#x", b"{}"), False, id="a fragment"),
+        pytest.param(make_post("/v1/answ%65rs", b"{}"), False, id="encoded answers"),
+        pytest.param(PYSERINI.replace(b"Length: ", b"Length: " + b"0" * 16), False, id="a length of many digits"),
         pytest.param(HEALTH, False, id="health"),
         pytest.param(make_get("/"), False, id="page"),
         pytest.param(SEARCH.replace(b"GET", b"HEAD"), False, id="HEAD"),
@@ -138,6 +142,11 @@ def test_both_processes_answer_as_one_process_does(alone: Served, shared: Served
     assert [talk(shared, *parts), talk(shared, *parts)] == [expected, expected]
 
 
+def count_sockets(process: int) -> int:
+    links = (link.readlink() for link in Path(f"/proc/{process}/fd").iterdir())
+    return sum(link.name.startswith("socket:") for link in links)
+
+
 def ask(connection: HTTPConnection, target: str) -> Any:
     connection.request("GET", target)
     return orjson.loads(connection.getresponse().read())
@@ -154,7 +163,7 @@ def read_metric(served: Served, name: str) -> float:
 @pytest.mark.slow
 def test_connections_go_to_both_processes_whose_calls_are_counted_and_logged_together(shared: Served) -> None:
     count, logged = "keystone_bm25_queries_total", len(shared.log.read_bytes().splitlines())
-    before = read_metric(shared, count)
+    before, sockets = read_metric(shared, count), count_sockets(find_worker(shared))
     clients = [HTTPConnection("127.0.0.1", shared.port, timeout=LIMIT_S) for _ in range(CLIENTS)]
     for step in range(5):
         for client in clients:
@@ -162,8 +171,7 @@ def test_connections_go_to_both_processes_whose_calls_are_counted_and_logged_tog
     assert read_metric(shared, count) == before + 5 * CLIENTS
     wait_until(lambda: len(shared.log.read_bytes().splitlines()) == logged + 5 * CLIENTS, "the log")
     assert all(map(orjson.loads, shared.log.read_bytes().splitlines()))
-    sockets = [link.readlink().name for link in Path(f"/proc/{find_worker(shared)}/fd").iterdir()]
-    assert sum(name.startswith("socket:") for name in sockets) > CLIENTS // 2
+    assert count_sockets(find_worker(shared)) == sockets + CLIENTS // 2
     for client in clients:
         client.close()
 
@@ -207,18 +215,36 @@ def test_sigterm_under_load_loses_no_call_of_either_process(index: Index, tmp_pa
 
 @pytest.mark.slow
 def test_another_worker_takes_the_place_of_one_that_was_killed(index: Index, tmp_path: Path) -> None:
+    count = "keystone_bm25_queries_total"
     with keystone_server(index.folder, tmp_path, "--workers", "2") as own:
         before = find_worker(own)
+        talk(own, LAST), talk(own, LAST)
+        assert read_metric(own, count) == 2
+        os.kill(before, signal.SIGTERM)  # only the first process stops it
         os.kill(before, signal.SIGKILL)
         said = tmp_path / "errors.txt"
         wait_until(said.read_bytes, "the server to tell the end of the worker")
         for _ in range(4):
             assert b"candidates" in talk(own, LAST)
-        assert said.read_text() == "a worker has ended with code -9; another one starts in 2 seconds\n"
+        assert said.read_text() == "a worker has ended; another one starts in 2 seconds\n"
+        assert read_metric(own, count) == 6
         after = wait_until(lambda: find_worker(own), "another worker")
-        assert after != before
+        idle = [socket.create_connection(("127.0.0.1", own.port), LIMIT_S)]
+
+        def take_one_more() -> bool:
+            found = count_sockets(after)
+            idle.append(socket.create_connection(("127.0.0.1", own.port), LIMIT_S))
+            return count_sockets(after) > found
+
+        wait_until(take_one_more, "the new worker to take connections")
+        for _ in range(4):
+            assert b"candidates" in talk(own, LAST)
+        assert read_metric(own, count) == 10
+        wait_until(lambda: len(own.log.read_bytes().splitlines()) == 10, "the log")
         own.process.kill()
         wait_until(lambda: not Path(f"/proc/{after}").exists(), "the end of a worker whose first process is gone")
+        for one in idle:
+            one.close()
 
 
 @pytest.mark.slow
