@@ -10,7 +10,7 @@ from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.retrieval.types import Topic
 from keystone.runs.pipeline import file_names
-from keystone.runs.pipeline.values import Artifact, make_records_artifact
+from keystone.runs.pipeline.values import Artifact, leave_out_empty, make_records_artifact
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,7 @@ def _write_evidence(topic: Topic, found: EvidenceSet) -> dict[str, Any]:
     If the questions were checked, the record has the checks and the documents that were added.
     """
     record = {field.name: getattr(found, field.name) for field in fields(found) if field.name != "steps"}
-    optional = ("checks", "added", "fallbacks")
-    return {"topic_id": topic.id, **{key: value for key, value in record.items() if value or key not in optional}}
+    return {"topic_id": topic.id, **leave_out_empty(record, "checks", "added", "fallbacks")}
 
 
 _read_evidence = TypeAdapter(EvidenceSet).validate_python

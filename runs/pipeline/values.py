@@ -96,6 +96,11 @@ class MemoryValues(Values):
         self._kept[artifact.name] = value
 
 
+def leave_out_empty(record: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Leave out those of the named keys of a record that are empty: only some methods fill them."""
+    return {key: value for key, value in record.items() if value or key not in names}
+
+
 def make_records_artifact(
     name: str,
     kind: type[T],

@@ -16,16 +16,13 @@ from keystone.runs.pipeline.stage import Before, StageKind, Work
 from keystone.runs.pipeline.stages import gather
 from keystone.runs.pipeline.stages.answer_cost import list_answer_asks
 from keystone.runs.pipeline.stages.chosen_documents import SearchedTopic, list_chosen, list_chosen_inputs, open_task
-from keystone.runs.pipeline.values import make_records_artifact
+from keystone.runs.pipeline.values import leave_out_empty, make_records_artifact
 
 
 def _encode(answer: Answer) -> dict[str, Any]:
     """Encode an answer, without the keys that only some methods fill."""
-    record = {key: value for key, value in asdict(answer).items() if value or key not in ("checks", "missing")}
-    sentences = [
-        {key: value for key, value in one.items() if value or key != "question"} for one in record["sentences"]
-    ]
-    return {**record, "sentences": sentences}
+    record = leave_out_empty(asdict(answer), "checks", "missing")
+    return {**record, "sentences": [leave_out_empty(one, "question") for one in record["sentences"]]}
 
 
 ANSWERS_FILE = make_records_artifact(file_names.ANSWERS, Answer, _encode)

@@ -35,7 +35,7 @@ from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.pipeline.searches import NO_LOCK, SearchLock
 from keystone.runs.pipeline.stage import Before, StageKind, Work
-from keystone.runs.pipeline.values import Artifact, Values, make_rankings_artifact
+from keystone.runs.pipeline.values import Artifact, Values, leave_out_empty, make_rankings_artifact
 
 ASKS = ("queries.method", "queries.translate", "queries.passages", "retrieval.systems")
 
@@ -198,10 +198,7 @@ _read_fallbacks = TypeAdapter(tuple[Fallback, ...]).validate_python
 def _encode(one: UnderstoodTopic, method: str) -> dict[str, Any]:
     """Encode the understanding of a topic. Each query holds what its question wants."""
     understanding = {key: value for key, value in asdict(one.understanding).items() if key != "asks"}
-    queries = [
-        {key: value for key, value in asdict(query).items() if value or key not in ("passage", "ask", "translations")}
-        for query in one.queries
-    ]
+    queries = [leave_out_empty(asdict(query), "passage", "ask", "translations") for query in one.queries]
     return {"method": method, **understanding, "queries": queries, "fallbacks": list(map(asdict, one.fallbacks))}
 
 

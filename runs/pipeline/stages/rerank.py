@@ -23,7 +23,7 @@ from keystone.runs.pipeline.model_runner import describe_model
 from keystone.runs.pipeline.ranking.search import rank_by_place
 from keystone.runs.pipeline.searches import rerank_rows
 from keystone.runs.pipeline.stage import Before, StageKind, Work
-from keystone.runs.pipeline.values import Artifact, make_records_artifact, rank_topics_in
+from keystone.runs.pipeline.values import Artifact, leave_out_empty, make_records_artifact, rank_topics_in
 
 ASKS = ("rerank.method",)
 
@@ -41,14 +41,12 @@ class RerankRecord:
     """Where vLLM's engine made the scores; empty for another backend, and then left out of the file."""
 
 
-def _encode_record(record: RerankRecord) -> dict[str, Any]:
-    return {name: value for name, value in asdict(record).items() if name not in ("warning", "device") or value}
-
-
 RERANKED_FILE = rank_topics_in(file_names.RERANKED)
 KEYSTONE_FILE = rank_topics_in(file_names.KEYSTONE)
 """The ranking that grades, or a reranker after them, make of each narrative: the keystone documents first."""
-RERANKS_FILE = make_records_artifact(file_names.RERANKS, RerankRecord, _encode_record)
+RERANKS_FILE = make_records_artifact(
+    file_names.RERANKS, RerankRecord, lambda one: leave_out_empty(asdict(one), "warning", "device")
+)
 
 
 def rerank_narratives(work: Work, into: Artifact[Rankings]) -> None:
