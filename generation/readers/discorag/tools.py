@@ -7,6 +7,7 @@ reads the calls in a model's replies, and disarms words of documents that look l
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -20,7 +21,7 @@ from keystone.generation.types import Reply
 from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import Unusable
 from keystone.indexing.structures.cached import read_discourse_trees
-from keystone.indexing.structures.discourse import Related, relations_from
+from keystone.indexing.structures.discourse import relations_from
 from keystone.indexing.structures.tree import Node, Tree, ancestors, children, leaves
 from keystone.indexing.types import Document, Span
 
@@ -208,17 +209,17 @@ def move(world: World, state: State, argument: str) -> tuple[State, str]:
     return state.see([node.id, *parts]), seen
 
 
-def find_relations_from(world: World, state: State, argument: str) -> tuple[State, str]:
-    """Name the sibling of a node, that of its parent and so on, with relation and depth, nearest first."""
-    node = _read_node(world.discourse.tree, state, argument)
-    return _name_related(state, node, relations_from(world.discourse.tree, node.id))
+def find_relations(world: World, state: State, argument: str, satellites: bool = False) -> tuple[State, str]:
+    """Name the sibling of a node, that of its parent and so on, with relation and depth, nearest first.
 
-
-def find_relations_to(world: World, state: State, argument: str) -> tuple[State, str]:
-    """Name those of `find_relations_from` that are satellites: their relations point towards the node."""
+    Or only those that are `satellites`: their relations point towards the node.
+    """
     tree = world.discourse.tree
     node = _read_node(tree, state, argument)
-    return _name_related(state, node, [one for one in relations_from(tree, node.id) if _is_satellite(tree, one.id)])
+    related = [one for one in relations_from(tree, node.id) if not satellites or _is_satellite(tree, one.id)]
+    state = state.see([node.id, *(one.id for one in related)])
+    lines = [f"{one.relation}: node {one.id}; depth {one.depth}" for one in related]
+    return state, "\n".join([f"Relations of node {node.id}:" if lines else f"Node {node.id} has none.", *lines])
 
 
 def find_ancestors(world: World, state: State, argument: str) -> tuple[State, str]:
@@ -297,8 +298,8 @@ def write(world: World, state: State, argument: str) -> tuple[State, str]:
 Tool = Callable[[World, State, str], tuple[State, str]]
 TOOLS: Mapping[str, Tool] = {
     "Move": move,
-    "RelationsFrom": find_relations_from,
-    "RelationsTo": find_relations_to,
+    "RelationsFrom": find_relations,
+    "RelationsTo": partial(find_relations, satellites=True),
     "Ancestors": find_ancestors,
     "Retrieve": retrieve,
     "Text": read_text,
@@ -315,12 +316,6 @@ def _read_node(tree: Tree, state: State, argument: str) -> Node:
         met = _list_ids(state.named)
         raise Unusable(f"there is no such node: they are numbered {tree.ids[0]} to {tree.ids[-1]}; you have met {met}")
     return tree[id]
-
-
-def _name_related(state: State, node: Node, related: Sequence[Related]) -> tuple[State, str]:
-    state = state.see([node.id, *(one.id for one in related)])
-    lines = [f"{one.relation}: node {one.id}; depth {one.depth}" for one in related]
-    return state, "\n".join([f"Relations of node {node.id}:" if lines else f"Node {node.id} has none.", *lines])
 
 
 def _is_satellite(tree: Tree, id: int) -> bool:
