@@ -223,17 +223,11 @@ class Word(NamedTuple):
     end: int
 
 
-class Alignment(NamedTuple):
-    """The start of each unit in a text (None: none of its words stands there), and the words in common in percent."""
+def align_units(text: str, units: Sequence[str]) -> tuple[list[int | None], float]:
+    """Find the start of each unit in a text, and the words in common in percent.
 
-    starts: list[int | None]
-    percent: float
-
-
-def align_units(text: str, units: Sequence[str]) -> Alignment:
-    """Find the units in a text, in their order. The starts rise strictly, and the first one is 0.
-
-    Words are compared without case and punctuation. The time is linear in the length of both.
+    A start is None if no word of its unit stands there. The others rise strictly, and the first one is 0. Words are
+    compared without case and punctuation. The time is linear in the length of both.
     """
     words = _find_words(text)
     own = [(place, word.text) for place, unit in enumerate(units) for word in _find_words(unit)]
@@ -248,7 +242,7 @@ def align_units(text: str, units: Sequence[str]) -> Alignment:
         if starts[place] is None:
             starts[place] = _skip_punctuation(text, words[found - 1].end, words[found].start) if matched else 0
         at, matched = found + 1, matched + 1
-    return Alignment(starts, 200 * matched / (len(words) + len(own) or 1))
+    return starts, 200 * matched / (len(words) + len(own) or 1)
 
 
 def _find_words(text: str) -> list[Word]:
