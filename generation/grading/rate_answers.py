@@ -67,13 +67,10 @@ async def rate_answers(model: Model, rated: Sequence[RatedAnswer]) -> list[tuple
 
 def _join_pairs(found: Sequence[T | Failure]) -> list[tuple[T, T] | Failure]:
     """Join every two outcomes. The failure of one is that of both."""
-    pairs: list[tuple[T, T] | Failure] = []
-    for one, other in zip(found[::2], found[1::2], strict=True):
-        if isinstance(one, Failure):
-            pairs.append(one)
-        else:
-            pairs.append(other if isinstance(other, Failure) else (one, other))
-    return pairs
+    return [
+        one if isinstance(one, Failure) else other if isinstance(other, Failure) else (one, other)
+        for one, other in zip(found[::2], found[1::2], strict=True)
+    ]
 
 
 def request_rating(one: RatedAnswer, strict: bool) -> Request:
