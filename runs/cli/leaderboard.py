@@ -216,14 +216,15 @@ def write_leaderboard(
     from keystone.runs.evaluation.batch import evaluate_batch, name_by_tags
     from keystone.runs.evaluation.compare import caution_about_all_pairs, collect_cautions
     from keystone.runs.evaluation.measures import DEFAULT_MEASURES, parse_measures
-    from keystone.runs.evaluation.scored_answers import score_answers
+    from keystone.runs.evaluation.scored_answers import leave_out_bad, score_answers
     from keystone.runs.report.html.board import About, write_board
     from keystone.runs.trec.topics import read_topic_narratives
 
     titles = read_topic_narratives(topics) if topics else {}
-    files, faults, found, tags = list_files(paths), tuple[str, ...](), list[str](), dict[str, str]()
+    files, faults, found, tags = list_files(paths), list[str](), list[str](), dict[str, str]()
     if qrels is None:
         try:
+            files, faults = leave_out_bad(files) if skip_bad else (files, faults)
             runs = score_answers(files, titles)
         except UserError as error:
             raise UserError(f"{error}; expected --qrels with run files, or scored answers without it") from error
@@ -233,7 +234,7 @@ def write_leaderboard(
     else:
         wanted = parse_measures(names) if names else DEFAULT_MEASURES
         batch = name_by_tags(evaluate_batch(files, [qrels], wanted, skip_bad=skip_bad, progress=progress))
-        runs, measures, faults, found = batch.evaluations[0], [str(wanted[0])], batch.faults, [*batch.cautions]
+        runs, measures, faults, found = batch.evaluations[0], [str(wanted[0])], [*batch.faults], [*batch.cautions]
         tags = batch.tags_by_name
     found += [*collect_cautions(runs), *caution_about_all_pairs(runs, measures[0])]
     write_board(out, runs, measures[0], About(titles, faults, list(dict.fromkeys(found)), tags))
@@ -243,10 +244,9 @@ def list_scored(paths: Sequence[Path], skip_bad: bool) -> list[Path]:
     """List the files of scored answers. If `skip_bad`, bad ones are left out, each with a message."""
     from keystone.runs.evaluation.scored_answers import leave_out_bad
 
-    found = list_files(paths) if paths else []
-    if not found or not skip_bad:
-        return found
-    good, faults = leave_out_bad(found)
+    if not paths or not skip_bad:
+        return list_files(paths) if paths else []
+    good, faults = leave_out_bad(list_files(paths))
     for fault in faults:
         say(f"left out: {fault}", err=True)
     return good

@@ -143,7 +143,7 @@ def agree(
         raise UserError(f"--measure: found {len(measure)}, expected two measures to compare")
     if not measure and all(path.exists() and not (path / "qrels").exists() for path in paths):
         files = [list_files([path]) for path in paths]
-        if all(all(map(holds_scored_answers, own)) for own in files):
+        if all(any(map(holds_scored_answers, own)) for own in files):
             found = compare_labels(*files)
             judged = judge_answers([], dict(zip(paths, files, strict=True)))
             taus = compare_boards(*map(list_means, judged.evaluations))

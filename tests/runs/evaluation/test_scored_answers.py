@@ -130,6 +130,13 @@ def test_agree_reads_folders_of_labels_and_two_measures(tmp_path: Path, answers:
     assert "has no C; expected one of A, B" in str(refused.exception)
 
 
+def test_agree_tells_the_fault_of_a_bad_file_beside_labels(tmp_path: Path, answers: Path) -> None:
+    (tmp_path / "torn.jsonl").write_text('{"qid"')
+    (tmp_path / "whole.jsonl").write_bytes((answers / "model" / "teamA-run1.jsonl").read_bytes())
+    refused = CliRunner().invoke(app, ["agree", str(tmp_path), str(answers / "people")])
+    assert str(refused.exception).startswith(f"{tmp_path / 'torn.jsonl'}:1: not JSON")
+
+
 def test_the_runs_of_teams_with_one_run_id_are_the_same_for_two_judges(tmp_path: Path, answers: Path) -> None:
     for file in answers.glob("[mp]*/*"):
         records = [json.loads(line) | {"run_id": "run1"} for line in file.read_text().splitlines()]
@@ -157,6 +164,9 @@ def test_the_fault_of_each_bad_file_is_listed(tmp_path: Path, answers: Path) -> 
         score_answers([good])[0].mean("A")
     ]
     assert shown.stderr.count("left out: ") == 2
+    page = tmp_path / "page.html"
+    told = CliRunner().invoke(app, ["report", str(good), str(wrong), "--skip-bad", "--out", str(page)])
+    assert (told.exit_code, page.read_text().count(f"left out: {wrong}:")) == (0, 1)
     assert CliRunner().invoke(app, ["nuggets", "score", str(torn), str(wrong), "--skip-bad"]).exit_code == 1
 
 
