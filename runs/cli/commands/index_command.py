@@ -36,7 +36,7 @@ _OF_PARTS = {
 QUICKER = (
     "; quicker: --dense all instead of passages, --dense pool (only documents that runs find), --no-dense (no vectors)"
 )
-"""What a message about the time of embedding adds."""
+"""What the message about the time of the first set of vectors adds, that of `--embedding`."""
 
 
 def index(
@@ -341,14 +341,15 @@ def index(
         raise UserError("found --faiss-shard with --opensearch, which has --shards; expected one of them")
     foretold = set[str]()
     """The steps of which the time is known."""
+    in_integers = f", --embedding {LOCAL_INT8} (on the processor)" if model == MINILM else ""
+    hints = iter([QUICKER + in_integers] if has_dense else [])
 
     def foretell(forecast: Forecast) -> None:
         from keystone.indexing.vectors.shards import STEP
 
+        hint = next(hints, "") if forecast.step == STEP else ""
         if line := show_forecast(forecast):
-            is_first = forecast.step == STEP and not changes_parts
-            in_integers = f", --embedding {LOCAL_INT8} (on the processor)" if has_dense and model == MINILM else ""
-            say(f"{line}{QUICKER + in_integers if is_first else ''}", err=True)
+            say(f"{line}{hint}", err=True)
             if forecast.seconds is not None:
                 foretold.add(forecast.step)
 
