@@ -262,6 +262,7 @@ def index(
     from keystone.indexing.embedder import Forecast
     from keystone.indexing.index import SMALLEST
     from keystone.indexing.types import LOCAL_INT8, MINILM, Embedding
+    from keystone.indexing.vectors.shards import STEP
     from keystone.runs.cli import make_index
     from keystone.runs.report.terminal import progress_bars, show_forecast
 
@@ -342,11 +343,9 @@ def index(
     foretold = set[str]()
     """The steps of which the time is known."""
     in_integers = f", --embedding {LOCAL_INT8} (on the processor)" if model == MINILM else ""
-    hints = iter([QUICKER + in_integers] if has_dense else [])
+    hints = iter([QUICKER + in_integers] if settings.embedding and settings.faiss else [])
 
     def foretell(forecast: Forecast) -> None:
-        from keystone.indexing.vectors.shards import STEP
-
         hint = next(hints, "") if forecast.step == STEP else ""
         if line := show_forecast(forecast):
             say(f"{line}{hint}", err=True)
