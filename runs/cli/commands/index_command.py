@@ -262,7 +262,6 @@ def index(
     from keystone.indexing.embedder import Forecast
     from keystone.indexing.index import SMALLEST
     from keystone.indexing.types import LOCAL_INT8, MINILM, Embedding
-    from keystone.indexing.vectors.shards import STEP
     from keystone.runs.cli import make_index
     from keystone.runs.report.terminal import progress_bars, show_forecast
 
@@ -346,7 +345,7 @@ def index(
     hints = iter([QUICKER + in_integers] if settings.embedding and settings.faiss else [])
 
     def foretell(forecast: Forecast) -> None:
-        hint = next(hints, "") if forecast.step == STEP else ""
+        hint = next(hints, "")
         if line := show_forecast(forecast):
             say(f"{line}{hint}", err=True)
             if forecast.seconds is not None:
