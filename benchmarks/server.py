@@ -28,8 +28,8 @@ from tests.support.servers.keystone_server import keystone_server
 from tests.support.servers.rest import pyserini_server
 
 PASSAGES, QUERIES, HITS = 20_000, 2_000, 10
-CLIENTS, REPEATS, WARM_TURNS = 64, 3, 3
-"""Servers run for days, so their first turns, in which Java compiles, are not measured."""
+CLIENTS, REPEATS, WARM_TURNS = 64, 7, 6
+"""Servers run for days, so their first turns, in which Java compiles and each process reads its documents, do not count."""
 WORKERS = 2
 NAME = "passages"
 
