@@ -29,7 +29,7 @@ from tests.support.servers.rest import pyserini_server
 
 PASSAGES, QUERIES, HITS = 20_000, 2_000, 10
 CLIENTS, REPEATS, WARM_TURNS = 64, 7, 6
-"""Servers run for days, so their first turns, in which Java compiles and each process reads its documents, do not count."""
+"""Servers run for days. So their first turns, in which Java compiles and each process reads documents, do not count."""
 WORKERS = 2
 NAME = "passages"
 
