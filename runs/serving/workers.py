@@ -173,6 +173,7 @@ class Workers:
         own.setblocking(False)  # a full channel must not hold up the first process
         with theirs:
             task = replace(self._task, channel=theirs.fileno(), log=replace(self._task.log, lines=[]))
+            # A worker finds the modules that this process finds, and none beside the file of a user.
             code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import run_worker; run_worker()"
             passed = [task.channel, *([task.log.descriptor] if task.log.path else [])]
             process = Popen([sys.executable, "-P", "-c", code], stdin=PIPE, stdout=DEVNULL, pass_fds=passed)
