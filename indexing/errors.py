@@ -57,6 +57,10 @@ class NotWritten(UserError):
         self.path, self.reason = path, reason
 
 
+class NoVerdict(UserError):
+    """The model gave no verdict on any battle."""
+
+
 class BadRecord(UserError):
     """A record, or the rest of a file, cannot be used; `kind` is the reason in words that can be counted."""
 

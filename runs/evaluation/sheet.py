@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from keystone.generation.llm.model import Model
 from keystone.generation.types import Failure, Reply, Request
-from keystone.indexing.errors import NoCitedTexts, UserError, Waits
+from keystone.indexing.errors import NoCitedTexts, NoVerdict, UserError, Waits
 from keystone.indexing.index import open_index
 from keystone.indexing.io.writing import make_folder
 from keystone.retrieval.backends import open_store
@@ -17,7 +17,7 @@ from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.answers.files import Submission, find_narratives, holds_texts
 from keystone.runs.evaluation.arena.answers import AnswerSet, read_answer_sets
-from keystone.runs.evaluation.arena.play import RULES, NoVerdict, Tournament, foresee_battles, run_battles, write_arena
+from keystone.runs.evaluation.arena.play import RULES, Tournament, foresee_battles, run_battles, write_arena
 from keystone.runs.evaluation.arena.tournament import Judgment, Leaderboard, Settings
 from keystone.runs.evaluation.bounds import treat_otherwise
 from keystone.runs.evaluation.compare import collect_cautions, join_cautions

@@ -19,7 +19,7 @@ from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.prompts.evaluation import ARENA_NAME
 from keystone.generation.rules.answer_form import compare_coverage
 from keystone.generation.types import Failure
-from keystone.indexing.errors import UserError
+from keystone.indexing.errors import NoVerdict, UserError
 from keystone.indexing.io.reading import read_json_lines, read_text_lines
 from keystone.indexing.io.writing import make_folder, write_json_lines
 from keystone.runs.evaluation.arena.answers import AnswerSet
@@ -280,10 +280,6 @@ class Tournament:
     shown: Shown
     board: Leaderboard
     cautions: tuple[str, ...]
-
-
-class NoVerdict(UserError):
-    """The model gave no verdict on any battle."""
 
 
 def run_battles(
