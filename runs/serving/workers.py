@@ -8,7 +8,6 @@ bytes that it has read, and the first process keeps it. So only the first one ha
 import asyncio
 import logging
 import os
-import pickle
 import re
 import signal
 import socket
@@ -24,6 +23,8 @@ from subprocess import DEVNULL, PIPE, Popen
 from typing import Any, cast
 
 import orjson
+import yaml
+from pydantic import TypeAdapter
 
 from keystone.generation.rerank.settings import RerankSettings
 from keystone.indexing.errors import UserError
@@ -132,6 +133,9 @@ class Task:
     channel: int = -1
 
 
+_TASKS = TypeAdapter(Task)
+
+
 @dataclass(eq=False, slots=True)
 class Worker:
     """A worker, as the first process knows it."""
@@ -179,7 +183,7 @@ class Workers:
             process = Popen([sys.executable, "-P", "-c", code], stdin=PIPE, stdout=DEVNULL, pass_fds=passed)
         assert process.stdin is not None
         with suppress(BrokenPipeError), process.stdin as tasks:  # if the process has ended, its channel tells
-            pickle.dump(task, tasks)
+            tasks.write(yaml.safe_dump(_TASKS.dump_python(task, mode="json", exclude_unset=True)).encode())
         self._processes.append(process)
         return Worker(process, Channel(own))
 
@@ -274,8 +278,7 @@ def open_workers(number: int, task: Task) -> Iterator[Workers]:
     """
     if sys.platform != "linux":
         raise UserError(f"--workers: found {number + 1}, expected 1, since only Linux gives connections away safely")
-    plain = task.config.model_copy(update={"model": None, "rerank": RerankSettings()})
-    workers = Workers(number, replace(task, config=plain))
+    workers = Workers(number, task)
     try:
         yield workers
     finally:
@@ -283,13 +286,14 @@ def open_workers(number: int, task: Task) -> Iterator[Workers]:
 
 
 def run_worker() -> None:
-    """Run a worker, whose `Task` stands in the standard input, until the first process ends its channel."""
-    task: Task = pickle.load(sys.stdin.buffer)
+    """Run a worker, whose `Task` stands in the standard input as YAML, until the first process ends its channel."""
+    task = _TASKS.validate_python(yaml.safe_load(sys.stdin.buffer))
+    plain = task.config.model_copy(update={"model": None, "rerank": RerankSettings()})
     channel, metrics = Channel(socket.socket(fileno=task.channel)), Metrics()
     try:
         with (
             end_call_log(task.log),
-            open_served(task.config, task.log, task.threads, lambda _: None, only_bm25=True) as served,
+            open_served(plain, task.log, task.threads, lambda _: None, only_bm25=True) as served,
         ):
 
             def count() -> bytes:

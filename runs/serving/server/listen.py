@@ -218,7 +218,7 @@ class Others(Protocol):
         """Make the protocol of a new connection, from what uvicorn gives to each."""
 
     async def close(self, server: "Server") -> None:
-        """Let the other processes end. What they still give is answered."""
+        """Let the other processes end, and meanwhile answer requests on the connections that they give back."""
 
 
 class Server(uvicorn.Server):

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -44,3 +44,13 @@ def keystone_server(index: Path, folder: Path, *options: str) -> Iterator[Served
         line = within(process.stdout.readline, "keystone serve to listen").decode()  # type: ignore[union-attr]
         assert " is served at http://127.0.0.1:" in line, errors.read_text()
         yield Served(process, int(line.split("http://127.0.0.1:")[1].split(";")[0]), log)
+
+
+def find_worker(served: Served) -> int:
+    """Find the process of the only worker; 0 if the server has none."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # the process has ended
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            if parent == served.process.pid and b"run_worker" in stat.with_name("cmdline").read_bytes():
+                return int(stat.parent.name)
+    return 0

@@ -24,7 +24,7 @@ from tests.support.indexes.small_corpus import CORPUS
 from tests.support.models.plain_model import say
 from tests.support.places import ROOT
 from tests.support.servers.chat import serving
-from tests.support.servers.keystone_server import Served, keystone_server
+from tests.support.servers.keystone_server import Served, find_worker, keystone_server
 from tests.support.waiting import LIMIT_S, join
 
 TEXTS = ["honey bees in the kitchen", "ash of a volcano", "insects", "zzyzx"]
@@ -189,7 +189,8 @@ def test_health_and_metrics(served: Served) -> None:
 
 
 @pytest.mark.slow
-def test_sigterm_under_load_loses_no_accepted_call(index: Index, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [pytest.param([], id="one process"), pytest.param(["--workers", "2"], id="two")])
+def test_sigterm_under_load_loses_no_accepted_call(index: Index, tmp_path: Path, options: list[str]) -> None:
     replies: list[bytes] = []
     lost: list[str] = []
     enough = Event()
@@ -199,21 +200,24 @@ def test_sigterm_under_load_loses_no_accepted_call(index: Index, tmp_path: Path)
         try:
             connection.connect()
             for step in range(100_000):
-                connection.request("GET", f"/v1/index/search?query=bees+{number}+{step}&hits=3")
+                method = "&method=dense" if step == 20 else ""  # a worker gives such a connection back
+                connection.request("GET", f"/v1/index/search?query=bees+{number}+{step}&hits=3{method}")
                 reply = connection.getresponse()
                 replies.append(reply.read())
-                if len(replies) > 20 * CLIENTS:
+                if len(replies) > 40 * CLIENTS:
                     enough.set()
                 if reply.getheader("connection") == "close":
                     return
         except Exception as error:
             lost.append(repr(error))
 
-    with keystone_server(index.folder, tmp_path) as own:
+    with keystone_server(index.folder, tmp_path, *options) as own:
         clients = [Thread(target=ask_until_refused, args=(own.port, number)) for number in range(CLIENTS)]
         for client in clients:
             client.start()
         assert enough.wait(LIMIT_S)
+        worker = find_worker(own)
+        assert bool(worker) == bool(options)
         own.process.send_signal(signal.SIGTERM)
         for client in clients:
             join(client, "a client of a server that stops")
@@ -221,6 +225,8 @@ def test_sigterm_under_load_loses_no_accepted_call(index: Index, tmp_path: Path)
         assert lost == []
         assert all(orjson.loads(body)["candidates"] for body in replies)
         assert len(own.log.read_bytes().splitlines()) == len(replies)
+        assert not worker or not Path(f"/proc/{worker}").exists()
+        assert (tmp_path / "errors.txt").read_bytes() == b""
 
 
 @pytest.mark.slow
