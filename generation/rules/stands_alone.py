@@ -195,6 +195,8 @@ _POINTER = re.compile(r"^(?:it|they|he|she|its|their|his|her|this|these)\b", re.
 """A first word that points at the sentence before."""
 _NEAR = re.compile(r"\b(?:this|these|such(?!\s+as\b)|the\s+(?:former|latter|same))\b")
 """A word inside a sentence that points at the sentence before."""
+_SPACED_STOP = re.compile(r"\s+([.,;:!?])")
+"""A stop that stands apart from its word."""
 _FIRST_PERSON = re.compile(
     r"(?<![\w/])(?:I(?:['\u2019](?:d|ll|m|ve))?|[Mm](?:y|ine|e)|[Ww]e(?:['\u2019](?:ll|re|ve))?|[Oo]urs?|us|[Ll]et['\u2019]s)"
     r"(?![\w/])"
@@ -222,6 +224,7 @@ _INSTRUCTION = re.compile(
 
 def can_be_read(sentence: str, title: str) -> bool:
     """Return whether a sentence of a document with this title stands alone, or explains the title or an entry."""
+    sentence = _set_in_lower_case(sentence)
     return "." in sentence[-2:] and (
         stands_alone(sentence)
         or explains_entry(sentence)
@@ -298,9 +301,15 @@ def _is_explanation(text: str) -> bool:
 
 def continues(sentence: str) -> bool:
     """Return whether a sentence can be read after the one before it, to which it points by a word such as "this"."""
+    sentence = _set_in_lower_case(sentence)
     named = _POINTER.sub("Venus", _CONNECTIVE.sub("", sentence, count=1), count=1)
     plain = _NEAR.sub("the", named)
     return plain != sentence and stands_alone(f"{plain[:1].upper()}{plain[1:]}")
+
+
+def _set_in_lower_case(sentence: str) -> str:
+    """Set a sentence in capitals, as telegrams and old news have it, in lower case, so that its words can be told."""
+    return _SPACED_STOP.sub(r"\1", sentence).capitalize() if sentence.isupper() else sentence
 
 
 def _is_prose(sentence: str, least_words: int = LEAST_WORDS) -> bool:

@@ -22,7 +22,10 @@ _STOP = re.compile(r"""[.!?\u061f\u06d4\u0964\u0965]['")\]\u201d\u2019]*(?=\s)""
 """The stops of Latin, Arabic, Urdu and Indic scripts, before white space."""
 _WIDE_STOP = re.compile(r"""[\u3002\uff01\uff1f\uff61]+['")\]\u201d\u2019\u300d\u300f\uff09\u3011]*""")
 """The stops of Chinese and Japanese, which no white space follows."""
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|approx|Fig|No|Dr|Mr|Mrs|Ms|Prof|St|U\.S|[A-Z]))\.$")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|approx|Fig|No|Dr|Mr|Mrs|Ms|Prof|St|U\.S|[A-Z])|\b[A-Z]\.[A-Z] )\.$"
+)
+"""The end of an abbreviation. In texts whose stops stand apart from their words, "U.S ." is one too."""
 _NEXT = re.compile(r"""\s+(?:['"(\[\u201c\u2018*`-]*[^\sa-z'"(\[\u201c\u2018]|$)""")
 
 

@@ -303,6 +303,20 @@ def find_in(document: Document) -> list[Span]:
     return find_sentences(TopicContext({0: document}, {0: empty}, [], np.zeros((0, 2), np.float32)))
 
 
+@pytest.mark.parametrize(
+    ("sentence", "read", "goes_on"),
+    [
+        pytest.param("PREMIER ADA MOVED ALL BEES OF THE U.S . TO NEW HIVES .", True, False, id="a statement"),
+        pytest.param("BEES OF ONE HIVE CAN NEVER DANCE AT NIGHT .", True, False, id="a subject without a name"),
+        pytest.param("IN THIS CASE, BEES OF ONE HIVE CAN NEVER DANCE AT NIGHT .", False, True, id="it points back"),
+        pytest.param("A NAMED BASKET TO STORE COMBS IN AN OLD HIVE .", False, False, id="no predicate"),
+        pytest.param("BEES OF ONE HIVE CAN NEVER DANCE AT", False, False, id="no stop"),
+    ],
+)
+def test_a_sentence_in_capitals_is_told_by_its_words(sentence: str, read: bool, goes_on: bool) -> None:
+    assert (can_be_read(sentence, ""), continues(sentence)) == (read, goes_on)
+
+
 def test_headings_are_no_sentences() -> None:
     text = "# Bees are insects.\n\nHoney\n=====\n\nHoney is made from the nectar of flowers.\n\n### Wasps\n"
     document = cut_segments(Document("d", text, "Bees"))

@@ -42,6 +42,11 @@ LONG = "this line has more characters than a heading ever has"
             ["The U.S. Army et al. See Fig. 3 here.", "Then go."],
             id="abbreviations before capitals, digits",
         ),
+        pytest.param(
+            "THE U.N . MET . THE U.S. , TOO, MET THE U.S.S.R . AGAIN . PLAN B . ENDED .",
+            ["THE U.N . MET .", "THE U.S. , TOO, MET THE U.S.S.R . AGAIN .", "PLAN B .", "ENDED ."],
+            id="stops that stand apart",
+        ),
         pytest.param("It costs 3.5 euros in v2.1. Cheap.", ["It costs 3.5 euros in v2.1.", "Cheap."], id="decimals"),
         pytest.param(
             "See www.site.org. or else. 7 more.",
