@@ -134,6 +134,13 @@ def test_a_question_without_a_good_sentence_takes_none_and_a_good_one_brings_oth
     assert served == [[0, 1], []]
 
 
+def test_beyond_the_least_share_a_sentence_is_worth_nearly_as_much_as_the_best_one() -> None:
+    worth = np.array([[2.5, 1.9, 1.8, 1.75, 1.72]])
+    costs, vectors = [1] * 5, np.eye(5, dtype=np.float32)
+    assert take_turns(worth, ["a"] * 5, costs, [0], 9, vectors) == [[0, 1, 2]]
+    assert take_turns(worth[:, 1:], ["a"] * 4, costs[1:], [0], 9, vectors[1:]) == [[0, 1, 2, 3]]
+
+
 @pytest.mark.parametrize(("questions", "share"), [(1, 10), (2, 8), (3, 5), (4, 4), (5, 3), (30, 3)])
 def test_the_sentences_are_shared_among_the_questions(questions: int, share: int) -> None:
     assert count_share(questions) == share
