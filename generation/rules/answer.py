@@ -43,8 +43,8 @@ LEAST_WORTH_BESIDE = 1.5
 """The least worth of another sentence of the same document."""
 LEAST_SHARE, MOST_SHARE, MOST_SENTENCES = 3, 10, 16
 """The most sentences of all questions. A question's share of them is at least 3 and at most 10."""
-MOST_BELOW_BEST = 0.3
-"""How much less than a question's best sentence one may be worth that is taken beyond the least share."""
+LEAST_WORTH_BEYOND = 2.0
+"""The least worth of a sentence of a question that already has its least share."""
 LIKE_COSINE = 0.8
 """Above this cosine, a sentence says little more than another one."""
 SAME_WORDS_SHARE = 0.8
@@ -167,9 +167,8 @@ def take_turns(
 
     `worth` is float64[questions, sentences]. A sentence serves the question for which it is worth most. A question
     whose best sentence is worth too little takes none. Beside its best one, it takes sentences of the same document
-    that are worth less. Beyond the least share, a sentence must be worth nearly as much as the best one. Its first
-    sentence also costs its opening. By the cosines of `vectors`, it leaves out what says little more than a sentence
-    that was taken before.
+    that are worth less. Beyond the least share, a sentence must be worth more. A question's first sentence also costs
+    its opening. By the cosines of `vectors`, it leaves out what says little more than a sentence that was taken before.
     """
     served: list[list[int]] = [[] for _ in openings]
     if not worth.size:
@@ -185,7 +184,7 @@ def take_turns(
     for _ in range(count_share(len(worth))):
         for row in sorted(range(len(worth)), key=lambda row: -max((worth[row, i] for i in waiting[row]), default=0)):
             opening = 0 if served[row] else openings[row]
-            least = worth[row, served[row][0]] - MOST_BELOW_BEST if len(served[row]) >= LEAST_SHARE else 0.0
+            least = LEAST_WORTH_BEYOND if len(served[row]) >= LEAST_SHARE else LEAST_WORTH_BESIDE
             taken = [i for own in served for i in own]
             likely = (i for i in waiting[row] if worth[row, i] >= least)
             new = (i for i in likely if (vectors[taken] @ vectors[i] <= LIKE_COSINE).all())

@@ -11,8 +11,10 @@ from keystone.generation.context.topic import Sources, TopicContext, read_contex
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
 from keystone.generation.readers.write import gather_all_sentences, write_answer
 from keystone.generation.rules.answer import (
+    LEAST_SHARE,
     LEAST_WORTH,
     LEAST_WORTH_BESIDE,
+    LEAST_WORTH_BEYOND,
     MISSING,
     NOTHING,
     CandidateSentences,
@@ -134,11 +136,15 @@ def test_a_question_without_a_good_sentence_takes_none_and_a_good_one_brings_oth
     assert served == [[0, 1], []]
 
 
-def test_beyond_the_least_share_a_sentence_is_worth_nearly_as_much_as_the_best_one() -> None:
-    worth = np.array([[2.5, 1.9, 1.8, 1.75, 1.72]])
-    costs, vectors = [1] * 5, np.eye(5, dtype=np.float32)
-    assert take_turns(worth, ["a"] * 5, costs, [0], 9, vectors) == [[0, 1, 2]]
-    assert take_turns(worth[:, 1:], ["a"] * 4, costs[1:], [0], 9, vectors[1:]) == [[0, 1, 2, 3]]
+def test_a_sentence_beyond_the_least_share_is_worth_more() -> None:
+    worth = np.full((1, LEAST_SHARE + 2), LEAST_WORTH)
+    worth[0, -1] = LEAST_WORTH_BEYOND
+    places = list(range(worth.size))
+    served = take_turns(worth, ["a"] * worth.size, [1] * worth.size, [0], 9, np.eye(worth.size, dtype=np.float32))
+    assert served == [[places[-1], *places[: LEAST_SHARE - 1]]]
+    worth[:] = LEAST_WORTH_BEYOND
+    served = take_turns(worth, ["a"] * worth.size, [1] * worth.size, [0], 9, np.eye(worth.size, dtype=np.float32))
+    assert served == [places]
 
 
 @pytest.mark.parametrize(("questions", "share"), [(1, 10), (2, 8), (3, 5), (4, 4), (5, 3), (30, 3)])
