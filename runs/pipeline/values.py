@@ -91,6 +91,11 @@ class MemoryValues(Values):
         """Get a value that is held; None if it is not."""
         return self._held.get(name)
 
+    def get(self, artifact: Artifact[T]) -> T:
+        """Get the value of an artifact that a stage has put. A run directory of the same name is not read."""
+        value: T = self._renew(self._kept[artifact.name])
+        return value
+
     def put(self, artifact: Artifact[T], value: T) -> None:
         """Keep the value of an artifact."""
         self._kept[artifact.name] = value

@@ -7,14 +7,15 @@ exports them.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 from warnings import warn
 
 import numpy as np
 
-from keystone.generation.readers.settings import AnswerMethod
+from keystone.generation.readers.settings import AnswerMethod, PlainSettings
+from keystone.generation.rerank.settings import RerankSettings
 from keystone.generation.types import Answer, Fallback, Understanding
 from keystone.indexing import index as indexes
 from keystone.indexing.errors import UserError
@@ -30,19 +31,15 @@ from keystone.runs.pipeline.ranking.rank import number_documents, rank_rows
 from keystone.runs.pipeline.ranking.search import search_systems
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.stage import Before, StageKind, Work
-from keystone.runs.pipeline.stages import grades, hybrid, narrative, rounds
 from keystone.runs.pipeline.stages import queries as query_stages
-from keystone.runs.pipeline.stages import rerank as rerank_stages
-from keystone.runs.pipeline.stages import search as search_stages
-from keystone.runs.pipeline.stages.answer import ANSWERS_FILE, answer_narratives
-from keystone.runs.pipeline.stages.gather import gather_evidence
-from keystone.runs.pipeline.stages.grades import GRADED_FILE, GRADES_FILE, QRELS_FILE
+from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
+from keystone.runs.pipeline.stages.grades import GRADES_FILE, QRELS_FILE
 from keystone.runs.pipeline.stages.hybrid import HYBRID_FILE
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, UnderstoodTopic, get_queries
-from keystone.runs.pipeline.stages.rerank import KEYSTONE_FILE, RERANKED_FILE, rerank_narratives
+from keystone.runs.pipeline.stages.rerank import RERANKED_FILE, rerank_narratives
 from keystone.runs.pipeline.stages.search import choose_texts
-from keystone.runs.pipeline.table import list_rankings, perform
+from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_rankings, perform
 from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
 from keystone.runs.python.callables import Encode, Fuse, Read, Score, fuse_by, name_encoder, read_by, rerank_by
 from keystone.runs.python.checks import (
@@ -62,8 +59,6 @@ from keystone.runs.trec.doc_ids import encode_ids
 from keystone.runs.trec.types import Qrels, Run
 
 THREADS = os.cpu_count() or 1
-GRADES = (grades.STAGE, rounds.STAGE)
-RERANKS = (rerank_stages.AFTER_FUSION, rerank_stages.AFTER_GRADES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +106,7 @@ def decompose(index: Index, topics: Any, config: RunConfig | None = None) -> lis
     """
     with open_job_of(index, to_topics(topics), config) as (job, ask):
         values = MemoryValues(job)
-        _perform(values, ask, [query_stages.STAGE])
+        _make_queries(values, ask)
         return get_queries(values)
 
 
@@ -191,7 +186,7 @@ def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str
     ids = [topic.id for topic in topics]
     if other := [query.topic_id for query in queries if query.topic_id not in ids]:
         raise UserError(f"queries: found topic {other[0]!r}, expected one of the topics, such as {ids[0]!r}")
-    with open_job_of(index, topics, config) as (job, ask):
+    with open_job_of(index, topics, config.model_copy(update={"reader": PlainSettings()})) as (job, ask):
         values = MemoryValues(job)
         by_topic = {topic.id: [query for query in queries if query.topic_id == topic.id] for topic in topics}
         understood = [UnderstoodTopic(Understanding(one, ()), tuple(own)) for one, own in by_topic.items() if own]
@@ -199,10 +194,11 @@ def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str
         queries = get_queries(values)  # in the order of topics, as stages pair them with their rankings
         hybrid = fuse_each_query(config, {name: _find_rows(job, run, queries) for name, run in runs.items()})
         values.put(HYBRID_FILE, hybrid)
-        _perform(values, ask, [narrative.STAGE, *RERANKS, *GRADES])
+        perform(values, ask, lambda kind: kind.ranks_narratives is not None)
         judged = gather_qrels(values.get(QRELS_FILE))
         fallbacks = tuple(fallback for record in values.get(GRADES_FILE) for fallback in record.fallbacks)
-        return Grades(judged, convert_to_run(job.store, values.get(KEYSTONE_FILE), config.run_id), fallbacks)
+        last = values.get(list_rankings(job.config).narrative_ranking)
+        return Grades(judged, convert_to_run(job.store, last, config.run_id), fallbacks)
 
 
 def answer(
@@ -219,29 +215,28 @@ def answer(
     config = _choose_config(config)
     if reader is not None:
         check_function(reader, "reader")
+        config = config.model_copy(update={"reader": PlainSettings()})
     elif config.answer.method is None:
         raise UserError(f"answer.method: found none, expected one of {', '.join(get_args(AnswerMethod))}")
+    if ranking is not None:
+        config = config.model_copy(update={"rerank": RerankSettings()})
     with open_job_of(index, to_topics(topics), config) as (job, ask):
         values = MemoryValues(job)
-        _perform(values, ask, [query_stages.STAGE])
-        if ranking is None:
-            _perform(values, ask, [search_stages.STAGE, hybrid.STAGE, narrative.STAGE, rerank_stages.AFTER_FUSION])
-        else:
+        made = () if ranking is None else NARRATIVE_STAGES
+        if made:
+            _make_queries(values, ask)
             _share(values, ranking)
-        _perform(values, ask, GRADES)
-        if config.reranks_after("grades"):
-            if ranking is None and (reader or job.answer_settings.reads_ranking):
-                _perform(values, ask, [rerank_stages.AFTER_GRADES])
-            else:
-                values.put(KEYSTONE_FILE, values.get(GRADED_FILE))
-        work = Work(values, ask, list_rankings(job.config))
-        if reader is not None:
-            last = values.get(work.before.narrative_ranking)
-            best = [job.store.get(last.of(n)[: config.answer.documents]) for n in range(len(job.topics))]
-            return [read_by(reader, topic, own) for topic, own in zip(job.topics, best, strict=True)]
-        gather_evidence(work)
-        answer_narratives(work)
-        return values.get(ANSWERS_FILE)
+
+        def is_needed(kind: StageKind) -> bool:
+            ranks = kind in NARRATIVE_STAGES or kind.ranks_narratives is not None
+            return kind not in made and (kind.answers_need(job) if reader is None else ranks)
+
+        perform(values, ask, is_needed)
+        if reader is None:
+            return values.get(ANSWERS_FILE)
+        last = values.get(list_rankings(job.config).narrative_ranking)
+        best = [job.store.get(last.of(n)[: config.answer.documents]) for n in range(len(job.topics))]
+        return [read_by(reader, topic, own) for topic, own in zip(job.topics, best, strict=True)]
 
 
 def make_run(config: AnyPath | RunConfig | None = None, preset: str | None = None, **settings: Any) -> Path:
@@ -277,8 +272,8 @@ def open_job_of(index: Index, topics: list[Topic], config: RunConfig | None) -> 
         yield job, ask
 
 
-def _perform(values: Values, ask: RunWithModel, kinds: Sequence[StageKind]) -> None:
-    perform(values, ask, lambda kind: kind in kinds)
+def _make_queries(values: Values, ask: RunWithModel) -> None:
+    perform(values, ask, lambda kind: kind is query_stages.STAGE)
 
 
 def _share(values: Values, ranking: Any) -> None:
@@ -289,9 +284,10 @@ def _share(values: Values, ranking: Any) -> None:
         share = f"{len(lacking):,} of {len(job.topics):,} topics, such as {lacking[0]!r}"
         warn(f"ranking: lacks {share}, whose answers have no sentence", stacklevel=3)
     place = {topic.id: number for number, topic in enumerate(job.topics)}
-    values.put(HYBRID_FILE, narrative.select([place[query.topic_id] for query in get_queries(values)]))
-    for file in (NARRATIVE_FILE, RERANKED_FILE, *([] if job.config.grading.method else [KEYSTONE_FILE])):
-        values.put(file, narrative)
+    queries = get_queries(values)
+    shared = narrative.select([place[query.topic_id] for query in queries])
+    values.put(HYBRID_FILE, replace(shared, query_ids=tuple(query.id for query in queries)))
+    values.put(NARRATIVE_FILE, narrative)
 
 
 def _convert_to_run(config: RunConfig, docs: Sequence[str], found: Rankings) -> Run:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import keystone
 from keystone.generation.grading.grade import GradedTopic
 from keystone.generation.llm.replay import record_replies
 from keystone.generation.llm.settings import REPLIES_FILE
@@ -135,3 +136,11 @@ def test_answers_in_bulk_are_those_of_a_run_with_rounds(
     assert found == {
         one["metadata"]["narrative_id"]: one for one in read_lines(directory / TRACKS["rag25"].answer_file)
     }
+
+
+@pytest.mark.slow
+def test_a_ranking_of_the_caller_is_graded_in_rounds(index: Index, tmp_path: Path, server: Server) -> None:
+    config = read_config(None, list_settings(index, tmp_path, server, "grading.rounds=1"), "keystone")
+    topics = keystone.read_topics(tmp_path / "topics.jsonl")
+    found = read_run(make(index, tmp_path, server) / "narrative.trec")
+    assert [one.topic_id for one in keystone.answer(index, topics, config, found)] == [one.id for one in topics]

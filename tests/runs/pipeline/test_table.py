@@ -8,7 +8,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+import keystone
 from keystone.generation.prompts import queries, readers
+from keystone.generation.types import Answer
 from keystone.indexing.embedder import Effort
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
@@ -24,6 +26,7 @@ from keystone.runs.pipeline.job import open_job
 from keystone.runs.pipeline.model_runner import _digest_prompts
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.stage import StageKind, Work
+from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.values import rank_topics_in
 from keystone.runs.report.foresight import foresee_run
@@ -145,6 +148,26 @@ TRIM = StageKind(
 )
 
 
+def list_cited(answers: Sequence[Answer]) -> dict[str, list[tuple[str, list[str]]]]:
+    return {one.topic_id: [(own.text, list(own.citations)) for own in one.sentences] for one in answers}
+
+
+def read_cited(directory: Path) -> dict[str, list[tuple[str, list[str]]]]:
+    records = map(orjson.loads, (directory / ANSWERS_FILE.name).read_bytes().splitlines())
+    return {one["topic_id"]: [(own["text"], own["citations"]) for own in one["sentences"]] for one in records}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [[], ["reader.name=agent", "reader.hits=9"]], ids=["plain", "agent"])
+def test_python_answers_as_a_run_does_and_reads_no_run(settings: list[str], index: Index, topics: Path) -> None:
+    config = configure(index, topics.parent, settings)
+    found = list_cited(keystone.answer(index, keystone.read_topics(topics), config))
+    directory = run(config, threads=2)
+    assert found == read_cited(directory)
+    (other,) = keystone.answer(index, [keystone.Topic("9", "Which castle stands on the rock?")], config)
+    assert other.topic_id == "9"
+
+
 @pytest.mark.slow
 def test_whatever_tells_of_stages_follows_the_table(
     index: Index, topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -166,6 +189,7 @@ def test_whatever_tells_of_stages_follows_the_table(
     assert find_searching_stages(config)["trim"] == "is not recorded"
     assert {stage.name: plan for stage, plan in foresee_run(config).stages}["trim"] == "kept"
     assert read_view(directory, "r").remarks == ()
+    assert list_cited(keystone.answer(index, keystone.read_topics(topics), config)) == read_cited(directory)
     shutil.copytree(directory, tmp_path / "whole")
     (directory / "trimmed.trec").unlink()
     assert read_view(directory, "r").remarks == ("unfinished: the run has no trimmed.trec yet",)
