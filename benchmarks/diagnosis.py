@@ -27,13 +27,14 @@ from benchmarks.collections import COLLECTIONS, search_collection
 from keystone.indexing.index import open_index
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.store import build_store, open_store
-from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Stage, diagnose
+from keystone.runs.evaluation.diagnosis.diagnose import Stage, diagnose, name_losses
 from keystone.runs.evaluation.diagnosis.stored import StoredRun, open_stored_run
 from keystone.runs.evaluation.diagnosis.wanted import Wanted, list_nuggets, read_relevant_documents
 from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.pipeline.file_names import ANSWERS, CONFIG, EVIDENCE, GRADES, HYBRID, NARRATIVE, QUERIES
 from keystone.runs.trec.run_files import list_first
 
+LOSSES = name_losses()
 STAGES = tuple(LOSSES)
 MODEL = {"name": "oracle", "urls": ["http://localhost:1/v1"]}
 MOST_DOCUMENTS = 1000

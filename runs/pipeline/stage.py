@@ -4,7 +4,7 @@ A module of `pipeline/stages/` has the whole of a stage, or of two that do the s
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from keystone.retrieval.types import Rankings
@@ -102,6 +102,11 @@ class StageKind:
     """The file with the ranking of each query that the stage makes, if it makes one."""
     ranks_narratives: Callable[[RunConfig], Artifact[Rankings]] | None = None
     """The file with the ranking of each narrative that the stage makes, if it makes one."""
+    losses: Mapping[str, str] = field(default_factory=dict)
+    """What `keystone diagnose` calls the loss of documents that are too low in the ranking before it, and in its own.
+
+    Each of the two names has its words. Without them, such documents count as not selected.
+    """
     asks: tuple[str, ...] = ()
     """The settings by which the stage asks the model, as `RunConfig.list_model_steps` has them."""
     foresee: Callable[[Asked, AskedTopic], Iterable[Ask | Foreseen]] = _nothing

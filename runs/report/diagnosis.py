@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Finding
+from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis, Finding, name_losses
 from keystone.runs.report.terminal import print_columns
 from keystone.runs.wording import plural
 
@@ -13,14 +13,14 @@ KEPT = "kept"
 def print_diagnosis(found: Diagnosis, noun: str, worth: Mapping[str, Any] | None = None) -> None:
     """Print a row for each stage, and a row for each narrative. `noun` names that which was wanted."""
     topics, every = found.count_by_topic(), len(found.findings)
-    rows = []
+    rows, losses = [], name_losses()
     for stage in (*found.stages, None):
         counts = [own[stage] for own in topics.values()]
         number = sum(counts)
         cells = f"{number:,}", f"{number / every:.1%}", str(sum(map(bool, counts))), f"{found.sum_worth(stage):.4f}"
         gain = worth["gains"].get(stage) if worth and stage else None
         in_measure = ["-" if gain is None else f"{gain:+.4f}"] if worth else []
-        rows.append([stage or KEPT, LOSSES[stage] if stage else f"{KEPT}: this is the coverage", *cells, *in_measure])
+        rows.append([stage or KEPT, losses[stage] if stage else f"{KEPT}: this is the coverage", *cells, *in_measure])
     head = ["stage", "loss", f"{noun}s", "share", "topics", "worth", *([worth["measure"]] if worth else [])]
     print_columns(head, rows, left=(0, 1))
     print("\nworth: the gain in coverage if these losses alone are repaired")
@@ -39,8 +39,9 @@ def print_diagnosis(found: Diagnosis, noun: str, worth: Mapping[str, Any] | None
 
 def describe_diagnosis(found: Diagnosis, worth: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Describe a diagnosis as values of JSON: the coverage, the losses of each stage, and each finding."""
+    losses = name_losses()
     numbers = {
-        stage: {"loss": LOSSES[stage], "number": number, "worth": found.sum_worth(stage)}
+        stage: {"loss": losses[stage], "number": number, "worth": found.sum_worth(stage)}
         for stage in found.stages
         for number in [sum(one.lost == stage for one in found.findings)]
     }

@@ -121,14 +121,15 @@ def _draw_topics(axes: "Axes", found: "Standings") -> None:
 
 def draw_losses(found: "Diagnosis") -> "Figure":
     """Draw a bar for each stage: what the coverage gains if its losses alone are repaired. The last bar is kept."""
-    from keystone.runs.evaluation.diagnosis.diagnose import LOSSES
+    from keystone.runs.evaluation.diagnosis.diagnose import name_losses
 
+    losses = name_losses()
     with _open_figure(1.5) as figure:
         axes = figure.subplots()
         stages = (*found.stages, None)
         colours = [COLOURS[0]] * len(found.stages) + [COLOURS[2]]
         bars = axes.barh(
-            [LOSSES[s] if s else "kept" for s in stages], list(map(found.sum_worth, stages)), color=colours
+            [losses[s] if s else "kept" for s in stages], list(map(found.sum_worth, stages)), color=colours
         )
         axes.bar_label(bars, [f"{sum(one.lost == stage for one in found.findings):,}" for stage in stages], padding=3)
         axes.margins(x=0.1)

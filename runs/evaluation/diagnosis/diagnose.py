@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from keystone.generation.readers.write import NOTED
 from keystone.generation.rules.support import find_added, rate_support
@@ -24,11 +24,11 @@ from keystone.runs.evaluation.diagnosis.stored import StoredRun, open_stored_run
 from keystone.runs.evaluation.diagnosis.wanted import Wanted
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.evaluation.measures import Measure
+from keystone.runs.pipeline import table
 from keystone.runs.pipeline.file_names import name_system_file
 from keystone.runs.pipeline.stages.grades import RELEVANT_GRADE
 from keystone.runs.pipeline.stages.research import has_research
-from keystone.runs.pipeline.table import find_last_ranking
-from keystone.runs.trec.run_files import read_run
+from keystone.runs.trec.run_files import list_first, read_run
 from keystone.runs.trec.types import make_qrels, make_run
 
 SAID_SHARE = 0.8
@@ -130,20 +130,18 @@ def _list_sources(sentence: Sentence, documents: Mapping[str, Document]) -> Iter
             yield Span(document.id, 0, len(document.text)), document.text
 
 
-Stage = Literal[
-    "corpus", "search", "systems", "queries", "graded", "grade", "placed", "reranked", "selected", "found", "shown",
-    "noted", "read", "used", "cited",
-]  # fmt: skip
-LOSSES: Mapping[Stage, str] = {
+Stage = str
+"""The name of a stage, as far as it can lose something."""
+LOSSES_OF_RANKING: Mapping[Stage, str] = {
     "corpus": "not in the corpus",
     "search": "in no query's list",
     "systems": "cut by the fusion of systems",
     "queries": "cut by the fusion of queries",
     "graded": "not graded",
     "grade": "graded too low",
-    "placed": "ranked too low before the reranker",
-    "reranked": "put too low by the reranker",
     "selected": "not selected",
+}
+LOSSES_OF_READING: Mapping[Stage, str] = {
     "found": "found by no search of the agent",
     "shown": "found by the agent, but not read",
     "noted": "read by the agent, but not noted",
@@ -151,11 +149,15 @@ LOSSES: Mapping[Stage, str] = {
     "used": "in the evidence, but not used",
     "cited": "used, but wrongly cited",
 }
-"""The stages of a run in their order, each with the name of a loss there."""
-
-
+"""The stages that work on the documents of a ranking, and cannot change it, each with the name of a loss there."""
 OF_AGENTS: tuple[Stage, ...] = ("found", "shown", "noted")
 """The stages of research agents alone."""
+
+
+def name_losses() -> dict[Stage, str]:
+    """Name the loss at each stage, in order. The table of stages has those of what ranks narratives again."""
+    again = {stage: words for kind in table.STAGES for stage, words in kind.losses.items()}
+    return {**LOSSES_OF_RANKING, **again, **LOSSES_OF_READING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,8 @@ def diagnose(directory: Path, read_wanted: Callable[[Store], list[Wanted]]) -> D
 
 def list_stages(run: StoredRun) -> tuple[Stage, ...]:
     """List the stages of a run, in order."""
-    absent: set[Stage] = {"selected"} if run.is_reranked else {"placed", "reranked"}
+    again = run.list_ranked_again()
+    absent: set[Stage] = {"selected"} if again else set()
     if has_research(run.config):  # the agent reads what it finds, not what was selected for it
         absent.add("selected")
     else:
@@ -232,9 +235,9 @@ def list_stages(run: StoredRun) -> tuple[Stage, ...]:
         absent |= {"graded", "grade"}
     if not run.has_answers:
         absent |= {"read", "used", "cited"}
-        if not run.grades and not run.is_reranked:
+        if not run.grades:
             absent.add("selected")
-    return tuple(stage for stage in LOSSES if stage not in absent)
+    return tuple(stage for stage in (*LOSSES_OF_RANKING, *again, *LOSSES_OF_READING) if stage not in absent)
 
 
 def _find_ranks(run: StoredRun, wanted: Sequence[Wanted]) -> dict[Stage, dict[tuple[str, str], int]]:
@@ -267,17 +270,15 @@ def _find_passed(
 ) -> dict[Stage, list[bool]]:
     """Find for each stage whether it let pass each nugget or document."""
     keys = [(one.topic_id, one.doc_id) for one in wanted]
-    selected, uses = run.list_selected(), _find_all_uses(run, wanted)
-    placed = run.list_selected_before_reranker() if run.is_reranked else selected
-    is_selected = [doc_id in selected.get(topic_id, ()) for topic_id, doc_id in keys]
+    uses, most = _find_all_uses(run, wanted), run.config.answer.documents
+    chosen: dict[Stage, Mapping[str, Collection[str]]] = {"selected": run.list_selected()}
+    chosen |= {stage: list_first(run.directory / name, most) for stage, name in run.list_ranked_again().items()}
     return {
         "corpus": _find_in_corpus(run, wanted),
         **{stage: [key in found for key in keys] for stage, found in ranks.items()},
         "graded": [key in grades for key in keys],
         "grade": [grades.get(key, 0) >= RELEVANT_GRADE for key in keys],
-        "placed": [doc_id in placed.get(topic_id, ()) for topic_id, doc_id in keys],
-        "reranked": is_selected,
-        "selected": is_selected,
+        **{stage: [doc_id in own.get(topic_id, ()) for topic_id, doc_id in keys] for stage, own in chosen.items()},
         **_find_researched(run, wanted),
         "read": [use.read for use in uses],
         "used": [use.used for use in uses],
@@ -324,10 +325,6 @@ def _find_all_uses(run: StoredRun, wanted: Sequence[Wanted]) -> list[Use]:
     return found
 
 
-STAGES_AFTER_RANKING: tuple[Stage, ...] = (*OF_AGENTS, "read", "used", "cited")
-"""The stages that work on the documents of a ranking, and cannot change it."""
-
-
 def measure_worth(directory: Path, found: Diagnosis, measure: Measure) -> dict[str, Any]:
     """Measure the last ranking of a run, and what it would gain by stage without the losses of that stage.
 
@@ -340,7 +337,7 @@ def measure_worth(directory: Path, found: Diagnosis, measure: Measure) -> dict[s
     grades: dict[str, dict[str, int]] = {}
     for one in found.findings:
         grades.setdefault(one.wanted.topic_id, {})[one.wanted.doc_id] = one.wanted.grade
-    ranking = find_last_ranking(directory)
+    ranking = table.find_last_ranking(directory)
     hits, qrels = read_run(ranking).list_hits(), make_qrels(grades)
 
     def take_measure(lost: Stage | None) -> float:
@@ -356,7 +353,7 @@ def measure_worth(directory: Path, found: Diagnosis, measure: Measure) -> dict[s
         return evaluate(str(ranking), run, qrels, [measure]).mean(str(measure))
 
     value = take_measure(None)
-    gains = {stage: take_measure(stage) - value for stage in found.stages if stage not in STAGES_AFTER_RANKING}
+    gains = {stage: take_measure(stage) - value for stage in found.stages if stage not in LOSSES_OF_READING}
     return {"measure": str(measure), "value": value, "gains": gains}
 
 

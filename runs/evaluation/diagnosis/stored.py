@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,16 @@ from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.evidence_files import EVIDENCE_FILE
-from keystone.runs.pipeline.file_names import CONFIG
+from keystone.runs.pipeline.file_names import CONFIG, NARRATIVE
 from keystone.runs.pipeline.grade_files import GradeRecord, find_grades
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job
+from keystone.runs.pipeline.stages import gather
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.chosen_documents import rank_by_grade
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE
-from keystone.runs.pipeline.stages.research import RESEARCHED_FILE
 from keystone.runs.pipeline.stages.search import list_system_files
-from keystone.runs.pipeline.table import find_last_ranking, list_rankings
+from keystone.runs.pipeline.table import find_last_ranking, list_rankings, list_wanted
 from keystone.runs.pipeline.values import Artifact, Values
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.run_files import find_ranks, list_first
@@ -61,21 +62,21 @@ class StoredRun:
         method = self.config.answer.method
         return self.has_answers and method is not None and AnswerSettings(method).reads_ranking
 
-    @property
-    def is_reranked(self) -> bool:
-        """Whether a reranker makes the ranking whose first documents are read."""
-        is_read = not self.answers_queries and (not self.grades or self.reads_ranking)
-        return is_read and self.config.reranks_after("grades" if self.grades else "fusion")
+    def list_ranked_again(self) -> dict[str, str]:
+        """List the rankings that end with the one whose first documents are read, each by the name of its loss.
 
-    @property
-    def narrative_rankings(self) -> list[str]:
-        """The files with the rankings of each narrative before it is read, one after another."""
-        return [file.name for file in list_rankings(self.config).narrative_rankings if file != RESEARCHED_FILE]
-
-    def list_selected_before_reranker(self) -> dict[str, set[str]]:
-        """List the documents of each topic that would be read without the reranker."""
-        ranking = self.directory / self.narrative_rankings[-2]
-        return {topic: set(docs) for topic, docs in list_first(ranking, self.config.answer.documents).items()}
+        It is empty if no stage of the last rankings names its losses, or if grades select what is read.
+        """
+        found: dict[str, str] = {}
+        if self.answers_queries or (self.grades and not self.reads_ranking):
+            return found
+        for kind, before in takewhile(lambda own: own[0] is not gather.STAGE, list_wanted(self.config)):
+            if kind.losses and kind.ranks_narratives:
+                files = before.narrative_ranking, kind.ranks_narratives(self.config)
+                found |= zip(kind.losses, (file.name for file in files), strict=True)
+            elif kind.ranks_narratives:
+                found = {}
+        return found
 
     @property
     def query_ranking(self) -> str:
@@ -93,7 +94,7 @@ class StoredRun:
 
     def find_narrative_ranks(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], int]:
         """Find the rank of each wanted document of a topic in the ranking of its narrative, if it has one."""
-        return self._find_best(self.narrative_rankings[:1], wanted, {topic: topic for topic in wanted})
+        return self._find_best([NARRATIVE], wanted, {topic: topic for topic in wanted})
 
     def _find_best(
         self, names: Sequence[str], asked: Mapping[str, Sequence[str]], topic_of: Mapping[str, str]
@@ -149,7 +150,7 @@ def open_stored_run(directory: Path) -> StoredRun:
     job = Job(config, index, open_store(index), [], TRACKS[config.track or DEFAULT_TRACK])
     values, rankings = Values(directory, job), list_rankings(config)
     files: list[Artifact[Any]] = [QUERIES_FILE, *list_system_files(config), *rankings.query_rankings]
-    files += rankings.narrative_rankings[: 1 if config.rerank.method is None else None]
+    files += rankings.narrative_rankings[: None if any(kind.losses for kind, _ in list_wanted(config)) else 1]
     files += [] if config.grading.method is None else [GRADES_FILE]
     files += [EVIDENCE_FILE, ANSWERS_FILE] if config.has_answers else []
     for file in files:

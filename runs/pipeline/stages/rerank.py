@@ -140,6 +140,7 @@ def _make_stage(into: Artifact[Rankings]) -> StageKind:
         key=_make_key,
         work=partial(rerank_narratives, into=into),
         ranks_narratives=lambda _: into,
+        losses={"placed": "ranked too low before the reranker", "reranked": "put too low by the reranker"},
         asks=ASKS,
         foresee=_foresee,
         notes=lambda _: (RERANKS_FILE,),

@@ -1,6 +1,7 @@
 """If one stage of a run is damaged, every loss is attributed to that stage."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,6 @@ from keystone.indexing.store import build_store, open_store
 from keystone.indexing.types import Document, Span
 from keystone.runs.config.read import read_config
 from keystone.runs.evaluation.diagnosis.diagnose import (
-    LOSSES,
     OF_AGENTS,
     Diagnosis,
     Stage,
@@ -29,13 +29,18 @@ from keystone.runs.evaluation.diagnosis.diagnose import (
     insert_by_grade,
     list_stages,
     measure_worth,
+    name_losses,
     says,
 )
 from keystone.runs.evaluation.diagnosis.stored import open_stored_run
 from keystone.runs.evaluation.diagnosis.wanted import Wanted, list_nuggets, read_relevant_documents
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.nuggets.files import read_nuggets
+from keystone.runs.pipeline import table
 from keystone.runs.pipeline.run import run
+from keystone.runs.pipeline.stage import StageKind, Work
+from keystone.runs.pipeline.values import rank_topics_in
+from keystone.runs.report.diagnosis import print_diagnosis
 from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import make_run
 from tests.support.indexes.small_corpus import CORPUS, write_index_file, write_topics
@@ -219,7 +224,7 @@ def test_every_loss_of_a_damaged_stage_is_attributed_to_it(graded: Path, tmp_pat
             DAMAGES[later](directory)
     for kind in ("qrels", "nuggets"):
         found = diagnose_by(directory, write_wanted(tmp_path, kind))
-        assert found.stages == tuple(stage for stage in LOSSES if stage not in (*OF_RERANKERS, *OF_AGENTS))
+        assert found.stages == tuple(stage for stage in name_losses() if stage not in (*OF_RERANKERS, *OF_AGENTS))
         assert [one.lost for one in found.findings] == [stage, stage, None, None]
         assert (found.sum_worth(stage), found.sum_worth(None), found.left_out) == (0.5, 0.5, 1)
         if kind == "qrels":
@@ -242,7 +247,7 @@ def test_answers_to_queries_are_made_from_the_documents_of_each_query(graded: Pa
             run = open_stored_run(tmp_path / "run")
             assert run.list_selected()["1"] == selected
             absent = {"queries", *OF_RERANKERS, *OF_AGENTS}
-            assert {stage for stage in LOSSES if stage not in list_stages(run)} == absent
+            assert {stage for stage in name_losses() if stage not in list_stages(run)} == absent
 
 
 @pytest.fixture(scope="module")
@@ -267,6 +272,13 @@ def test_every_loss_of_an_agent_is_attributed_to_it(researched: Path, tmp_path: 
     assert {one.lost for one in found.findings if one.wanted.doc_id in DAMAGED} == {stage}
 
 
+def set_listwise_reranker(directory: Path) -> None:
+    config = yaml.safe_load((directory / "config.yaml").read_text())
+    config["model"] = {"name": "m", "urls": ["http://localhost:9/v1"]}
+    config["rerank"]["method"] = "listwise"
+    (directory / "config.yaml").write_text(yaml.safe_dump(config))
+
+
 def grade_nothing(record: dict[str, Any]) -> None:
     record["grades"] = [[0.0] * len(record["documents"]) for _ in record["queries"]]
 
@@ -287,13 +299,83 @@ def test_what_a_reranker_puts_too_low_is_its_loss(index: Index, tmp_path: Path, 
         ids = [*DAMAGED, *(doc for doc, _ in others)] if first else [*(doc for doc, _ in others), *DAMAGED]
         ranked = {**hits, "1": [(doc, float(len(ids) - rank)) for rank, doc in enumerate(ids)]}
         write_run(directory / f"{name}.trec", make_run("run", ranked))
-    config = yaml.safe_load((directory / "config.yaml").read_text())
-    config["model"] = {"name": "m", "urls": ["http://localhost:9/v1"]}
-    config["rerank"]["method"] = "listwise"
-    (directory / "config.yaml").write_text(yaml.safe_dump(config))
+    set_listwise_reranker(directory)
     found = diagnose_by(directory, write_wanted(tmp_path, "qrels"))
     assert found.stages == ("corpus", "search", "systems", "queries", *OF_RERANKERS, "read", "used", "cited")
     assert {one.lost for one in found.findings if one.wanted.doc_id in DAMAGED} == {lost}
+
+
+def test_a_reranker_before_an_agent_is_judged_by_its_own_ranking(researched: Path, tmp_path: Path) -> None:
+    """The ranking after the research begins with what the agent noted."""
+    directory = Path(shutil.copytree(researched, tmp_path / "run"))
+    for name, docs in (("narrative", DAMAGED), ("reranked", (OTHER, "weather")), ("researched", DAMAGED)):
+        write_run(directory / f"{name}.trec", make_run("run", {"1": [(doc, float(-n)) for n, doc in enumerate(docs)]}))
+    keep_notes(directory)
+    leave_out_of_evidence(directory)
+    leave_out_of_answer(directory)
+    set_listwise_reranker(directory)
+    found = diagnose_by(directory, write_wanted(tmp_path, "qrels"))
+    assert {one.lost for one in found.findings if one.wanted.doc_id in DAMAGED} == {"reranked"}
+
+
+CUT_FILE = rank_topics_in("cut.trec")
+
+
+def cut(work: Work) -> None:
+    """Keep the first document of each narrative."""
+    work.values.put(CUT_FILE, work.values.get(work.before.narrative_ranking).top(1))
+
+
+CUT = StageKind(
+    name="cut",
+    makes=lambda _: (CUT_FILE,),
+    reads=lambda before: (before.narrative_ranking,),
+    key=lambda job, _: [job.identity],
+    work=cut,
+    ranks_narratives=lambda _: CUT_FILE,
+    losses={"uncut": "ranked too low before the cut", "cut": "cut off"},
+)
+
+
+@pytest.mark.parametrize(
+    ("documents", "reranks", "lost"),
+    [
+        pytest.param(9, False, ["cut", "cut"], id="cut"),
+        pytest.param(1, False, ["cut", "uncut"], id="too low before"),
+        pytest.param(9, True, ["cut", "cut"], id="cut after the reranker"),
+        pytest.param(2, True, ["reranked", "reranked"], id="too low by the reranker"),
+    ],
+)
+def test_the_loss_of_a_stage_that_ranks_is_named_by_its_row_of_the_table(
+    documents: int,
+    reranks: bool,
+    lost: list[Stage],
+    index: Index,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = next(place for place, stage in enumerate(table.STAGES) if stage.name == "segments")
+    monkeypatch.setattr(table, "STAGES", (*table.STAGES[:place], CUT, *table.STAGES[place:]))
+    directory = make(index, tmp_path, f"answer.documents={documents}")
+    hits = read_run(directory / "narrative.trec").list_hits()
+    for name, docs in (("narrative", (*DAMAGED, OTHER)), ("reranked", (OTHER, "weather", *DAMAGED)), ("cut", (OTHER,))):
+        if name != "narrative" or reranks:
+            own = [(doc, float(-rank)) for rank, doc in enumerate(docs)]
+            write_run(directory / f"{name}.trec", make_run("run", {**hits, "1": own}))
+    if reranks:
+        set_listwise_reranker(directory)
+    leave_out_of_evidence(directory)
+    leave_out_of_answer(directory)
+    found = diagnose_by(directory, write_wanted(tmp_path, "qrels"))
+    again = (*(OF_RERANKERS if reranks else ()), "uncut", "cut")
+    assert found.stages == ("corpus", "search", "systems", "queries", *again, "read", "used", "cited")
+    assert [one.lost for one in found.findings if one.wanted.doc_id in DAMAGED] == lost
+    print_diagnosis(found, "document")
+    assert re.search("^cut +cut off ", capsys.readouterr().out, re.MULTILINE)
+    (directory / "cut.trec").unlink()
+    with pytest.raises(UserError, match=r"has no cut\.trec yet"):
+        open_stored_run(directory)
 
 
 @pytest.mark.parametrize(("after", "chooses"), [("fusion", False), ("grades", True)])
