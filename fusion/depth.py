@@ -93,7 +93,7 @@ def cut_by_precision(probabilities: Floats, precision: float) -> int:
 
 
 def cut_by_budget(rankings: Sequence[Floats], rows: int) -> list[int]:
-    """Share `rows` among rankings: those with the highest probabilities. Of equals, earlier rankings go first."""
+    """Share `rows` among rankings: those with the highest probabilities. Among equals, earlier rankings go first."""
     owners = np.repeat(np.arange(len(rankings)), [len(one) for one in rankings])
     first = np.argsort(-np.concatenate([np.zeros(0), *rankings]), kind="stable")[:rows]
     return [int(rows) for rows in np.bincount(owners[first], minlength=len(rankings))]

@@ -157,7 +157,7 @@ def choose_wave(
 
 
 def _find_candidates(lower: Floats, upper: Floats, k: int) -> NDArray[np.bool_]:
-    """Mark the documents that may be among the top k: bool[documents]. Of equals, the smaller number is above."""
+    """Mark the documents that may be among the top k: bool[documents]. Among equals, the smaller number is above."""
     kth = np.argsort(-lower, kind="stable")[:k][-1:]
     among: NDArray[np.bool_] = (upper > lower[kth]) | ((upper == lower[kth]) & (np.arange(len(lower)) <= kth))
     return among

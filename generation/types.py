@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, Literal, NamedTuple
 
 from keystone.indexing.types import Span
@@ -259,6 +260,10 @@ class Answer:
         number = {citation: place for place, citation in enumerate(self.list_citations(), 1)}
         marks = ("".join(f" [{number[citation]}]" for citation in sentence.citations) for sentence in self.sentences)
         return " ".join(f"{sentence.text}{own}" for sentence, own in zip(self.sentences, marks, strict=True))
+
+    def _repr_html_(self) -> str:
+        cited = "".join(f"<li>{escape(name)}</li>" for name in self.list_citations())
+        return f"<p>{escape(self.number_citations())}</p><ol>{cited}</ol>"
 
     def __str__(self) -> str:
         """Show the sentences with the numbers of their citations, then the cited ids by number."""

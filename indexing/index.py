@@ -12,7 +12,7 @@ import orjson
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.languages import DEFAULT_LANGUAGE, LANGUAGES, PIECES_PREFIX, find_code
-from keystone.indexing.types import WORDS, Embedding, label_of
+from keystone.indexing.types import WORDS, Embedding, label_of, show_as_html
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -159,6 +159,19 @@ class Index:
     """The PLAID indexes by their names."""
     parts: OpenParts | None = field(default=None, compare=False, repr=False)
     """The parts that stay open, as `hold_open` says; None if each use opens its parts."""
+
+    def __len__(self) -> int:
+        """The number of documents. `UserError` if the engine does not tell it."""
+        if self.documents is None:
+            raise UserError(f"{self.folder}: its server does not tell the number of documents")
+        return self.documents
+
+    def __bool__(self) -> bool:
+        """Return true, also for an index of unknown length."""
+        return True
+
+    def _repr_html_(self) -> str:
+        return show_as_html(repr(self))
 
     def __repr__(self) -> str:
         """Say in one line which documents the index holds, and how they can be searched."""
@@ -364,8 +377,8 @@ def _guard(index: Index) -> Iterator[None]:
     finally:
         if _key_in(index.folder) != index.key:
             raise UserError(
-                f"{index.folder}: was replaced or removed while it was in use, expected the index that was "
-                "opened: give the same command again, or open the index again"
+                f"{index.folder}: was replaced or removed while it was in use, expected the index that was opened: "
+                "give the same command again; in Python, use what update_index returned, or open the index again"
             )
 
 

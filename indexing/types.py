@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -40,6 +41,11 @@ def describe_id(name: object, longest: int = LONGEST_ID) -> str:
             return f"an id without the invisible character U+{ord(hidden):04X}"
         return f"an id of at most {longest} characters"
     return "an id without space"
+
+
+def show_as_html(text: str) -> str:
+    """Show the lines of a value in a notebook."""
+    return f"<pre>{escape(text)}</pre>"
 
 
 def document_id(segment_id: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import keystone
+from keystone.generation.types import Sentence
 from keystone.indexing.index import Index
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
@@ -23,6 +24,7 @@ from tests.support import programs
 from tests.support.indexes.small_corpus import write_topics
 from tests.support.models.plain_model import say
 from tests.support.places import ROOT
+from tests.support.runs.command_line import keystone_here
 from tests.support.servers.chat import serving
 
 NAMES = """\
@@ -120,6 +122,10 @@ def test_a_run_is_made_measured_and_judged(index: Index, topics: Path, tmp_path:
     assert keystone.read_run(tmp_path / "copy.trec").list_hits() == ranking.list_hits()
     verdict = keystone.validate(made / "rag_output_trec_rag_2025.jsonl", keystone.read_topics(topics), "rag25")
     assert not any(violation.severity == "error" for violation in verdict.violations)
+    (tmp_path / "bad.trec").write_text("<1> Q0 bees 1 0.5 r\n")
+    html = keystone.validate(tmp_path / "bad.trec", keystone.read_topics(topics), "rag25")._repr_html_()
+    assert "line 1: error: " in html
+    assert "&lt;1&gt;" in html
 
 
 @pytest.mark.slow
@@ -134,7 +140,11 @@ def test_runs_are_compared_drawn_explained_and_diagnosed(directory: Path, tmp_pa
     explained = keystone.explain(directory, "1", "bees")
     assert "bees" in str(explained).splitlines()[0]
     (tmp_path / "q.txt").write_text("1 0 bees 2\n2 0 volcano 1\n")
-    assert len(keystone.diagnose(directory, qrels=tmp_path / "q.txt").findings) == 2
+    diagnosed = keystone.diagnose(directory, qrels=tmp_path / "q.txt")
+    assert len(diagnosed.findings) == 2
+    shown = keystone_here("diagnose", directory, "--qrels", tmp_path / "q.txt")
+    assert str(diagnosed).splitlines() == shown.stdout.splitlines()
+    assert "documents" in shown.stdout
     with pytest.raises(keystone.UserError, match="diagnose: expected either qrels or nuggets"):
         keystone.diagnose(directory)
     with pytest.raises(keystone.UserError, match="runs: found dict, expected a dictionary with two runs or more"):
@@ -149,6 +159,15 @@ def test_values_print_in_a_few_lines(index: Index, directory: Path) -> None:
     assert first[1].split()[:2] == ["1", ranking.list_hits()["1"][0][0]]
     assert len(first) == 6
     assert repr(index) == f"Index({str(index.folder)!r}: 9 documents, BM25 by lucene, embeddings by all-MiniLM-L6-v2)"
+    assert len(index) == 9
+    assert "9 documents" in index._repr_html_()
+    unknown = replace(index, documents=None)
+    assert unknown
+    with pytest.raises(keystone.UserError, match="does not tell the number of documents"):
+        len(unknown)
+    sentences = Sentence("Bees <dance>.", ("a&b#1",)), Sentence("Wasps hunt.", ("c", "a&b#1"))
+    html = "<p>Bees &lt;dance&gt;. [1] Wasps hunt. [2] [1]</p><ol><li>a&amp;b#1</li><li>c</li></ol>"
+    assert keystone.Answer("1", sentences)._repr_html_() == html
 
 
 @pytest.mark.parametrize(

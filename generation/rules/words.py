@@ -75,9 +75,10 @@ _SENTENCE_END = re.compile(r"""[.!?…:;。！？।؟]['")\]’”»`*_]*\s*\Z"
 def find_quote(sentence: str, document: Document, segment_id: str) -> Span | None:
     """Find the sentence of a cited segment, or the two in a row, whose terms are closest to those of a sentence.
 
-    Close is the cosine of their terms, each weighted by its rarity in the segment. Of equal ones, the first and shorter
-    one counts. A heading is quoted with the sentence after it, or alone if the segment has no sentence. A document can
-    be a segment itself. None if the document lacks the segment, or if the segment shares no term with the sentence.
+    Closeness is the cosine of their terms, each weighted by its rarity in the segment. Ties go to one sentence before
+    two, then to the first. A heading is quoted with the sentence after it, or alone if the segment has no sentence. A
+    document can be a segment itself. None if the document lacks the segment, or if the segment shares no term with the
+    sentence.
     """
     spans = {one.id: one.span for one in document.segments}
     segment = spans.get(segment_id) or (Span(document.id, 0, len(document.text)) if segment_id == document.id else None)

@@ -173,7 +173,7 @@ def embed_shards(
 ) -> Iterator[EmbeddedShard]:
     """Embed shards by Ray, and yield them in the order in which they are done.
 
-    An error waits for the shards before its own, so that it is that of the local engine.
+    An error is raised after the shards before it, as in a local build.
     """
     ray = import_ray()
     cpus = int(ray.cluster_resources().get("CPU", 1))

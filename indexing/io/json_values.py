@@ -92,7 +92,7 @@ def check_nesting(text: bytes | str) -> None:
 
 
 def check_nesting_from(text: bytes | str, start: int) -> int:
-    """`OverNested` if the value at `start` has more than `MOST_LEVELS`; returns the end, or what no JSON holds."""
+    """`OverNested` if the value at `start` has more than `MOST_LEVELS`; returns where it ends, or stops being JSON."""
     match: Any = _IN_TEXT.match if isinstance(text, str) else _IN_BYTES.match
     levels, end = 0, start
     while True:

@@ -40,7 +40,7 @@ _COMPRESSED = re.compile(
     rb"(?P<gz>\x1f\x8b\x08)|(?P<zst>\x28\xb5\x2f\xfd)|(?P<xz>\xfd7zXZ\0)|(?P<z>\x1f\x9d\x90)"
     rb"|(?P<bz2>BZh[1-9](?:1AY&SY|\x17rE8P\x90))"
 )
-"""The beginning of a compressed file. No text in UTF-8 begins so, but for one with bzip2's mark of a block or end."""
+"""The beginning of a compressed file. No text in UTF-8 begins so, except one with bzip2's mark of a block or end."""
 
 LONGEST_LINE_BYTES = 2**28
 """The longest line that is read. The JSON of a document of 10 MB has at most a quarter of these bytes."""
@@ -275,7 +275,7 @@ def read_bytes(path: Path, limit: int = HELD_LIMIT_BYTES) -> NDArray[np.uint8]:
 
 
 def _is_utf16(beginning: bytes) -> bool:
-    """Whether a file that begins so has the mark of UTF-16, also behind that of UTF-8."""
+    """Whether a file that begins with these bytes has UTF-16's byte-order mark, even after UTF-8's."""
     return beginning.removeprefix(codecs.BOM_UTF8).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 

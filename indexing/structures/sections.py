@@ -43,7 +43,7 @@ def normal_form(heading: str) -> str:
 def place_headings(text: str, headings: Sequence[str]) -> list[Span | None]:
     """The place (start, end) of each heading in the text, None for one that is not found.
 
-    The places rise. Of all such alignments, this one has the largest sum of weights; of equal ones, the last places.
+    The places rise. Of all such alignments, this one has the largest sum of weights; among equals, the last places.
     A heading equals a line, a sentence or the last sentence of a line. The function runs in O((n + m) log m) for n
     headings and m lines. It considers at most 32 places for a heading. If there are very many headings, it considers at
     most 4.

@@ -42,7 +42,7 @@ class ServerFacts:
 
 
 def read_facts(folder: Path) -> list[ServerFacts]:
-    """Read the facts about all servers from a folder of runs. `UserError` with the line of a record that is none."""
+    """Read the facts about all servers from a folder of runs. `UserError` names the line of an invalid record."""
     path = folder / SERVERS_FILE
     names = {field.name for field in fields(ServerFacts)}
     found = []

@@ -111,9 +111,9 @@ def compute_tau_ap(reference: Sequence[float] | Floats, predicted: Sequence[floa
     """Compute tau_AP (Yilmaz, Aslam and Robertson, SIGIR 2008) of scores of the same systems; NaN for fewer than two.
 
     It is Kendall's tau with more weight on the first ranks of `predicted`: the mean, over the systems below the first
-    one, of the share of the systems above that the reference puts above, too. A system that is tied in `predicted` is
-    compared with those above its tie. If all systems are tied, it is NaN. A tie in the reference is no order. A system
-    with NaN in one of the two is left out.
+    one, of the share of the systems above it that the reference also ranks above it. A system that is tied in
+    `predicted` is compared with those above its tie. If all systems are tied, it is NaN. A tie in the reference is no
+    order. A system with NaN in one of the two is left out.
     """
     ref, own = settle_means(reference), settle_means(predicted)
     known = ~(np.isnan(ref) | np.isnan(own))
@@ -158,7 +158,7 @@ _OTHER_COLUMNS = ("rank", "run", "team", "95 % low", "95 % high", "ties by Tukey
 
 
 def read_board(path: Path) -> Board | None:
-    """Read a leaderboard; None if the file, folder or data set is none.
+    """Read a leaderboard; None if the file, folder or data set is something else.
 
     `UserError` with the line of a mean that is no number and of a run that stands there twice.
     """

@@ -21,6 +21,7 @@ import numpy as np
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import unicode_name
+from keystone.indexing.types import show_as_html
 from keystone.retrieval.types import offsets_of
 from keystone.runs.evaluation import cautions
 from keystone.runs.evaluation.circular import find_circular_rows
@@ -32,7 +33,7 @@ from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
 from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
-from keystone.runs.trec.types import Qrels, Run, make_run, pair_bounds, show_as_html
+from keystone.runs.trec.types import Qrels, Run, make_run, pair_bounds
 from keystone.runs.wording import plural
 
 LEAST_PARALLEL_TOPICS = 1_000

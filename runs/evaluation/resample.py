@@ -65,7 +65,7 @@ def draw_below(state: np.uint64, limit: np.uint64) -> np.int64:
 
 @kernel
 def _count_extreme_sums(differences: Floats, least: float, rounds: int, exact: bool, seed: int) -> int:
-    """Count the rounds whose sum is `least` or more from 0. Bit i of a round says whether difference i is added."""
+    """Count the rounds whose sum is at least `least` away from 0. Bit i of a round says if difference i is added."""
     count, state = 0, np.uint64(seed)
     for number in range(rounds):
         total, bits = 0.0, np.uint64(number)

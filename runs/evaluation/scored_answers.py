@@ -30,7 +30,7 @@ SCALES = (
     ("none", "partial", "full"),
     ("not_satisfied", "partially_satisfied", "satisfied"),
 )
-"""The labels of nuggets, citations and criteria, from the worst to the best. Any other label is none."""
+"""The labels of nuggets, citations and criteria, from the worst to the best. Any other text is not a label."""
 LABELS: Mapping[str | None, int] = {name: number for scale in SCALES for number, name in enumerate(scale)}
 Record = Any
 """A `NuggetBank`, a `CitedAnswer` or a `Rubric`."""

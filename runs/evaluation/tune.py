@@ -213,7 +213,7 @@ def perform_in_memory(job: Job, stages: Sequence[StageKind]) -> Values:
 
 
 class _Scorer:
-    """Measures the rankings of narratives. If a stage has its last key, in `keys`, it is not performed again."""
+    """Measures the rankings of narratives. A stage whose key is still the one in `keys` is not performed again."""
 
     def __init__(self, qrels: Qrels, trials: Trials, threads: int, progress: Progress) -> None:
         self._qrels, self._trials = qrels, trials

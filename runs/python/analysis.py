@@ -5,6 +5,7 @@ those of `score_nuggets`, without. `measures` are as for `evaluate`. The columns
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
@@ -27,6 +28,7 @@ from keystone.runs.python.conversions import to_qrels, to_run
 from keystone.runs.python.files import AnyPath, list_measures
 from keystone.runs.report import explain as explanation
 from keystone.runs.report import leaderboard as rows
+from keystone.runs.report.diagnosis import print_diagnosis
 from keystone.runs.report.explain import Explanation
 from keystone.runs.report.judging import list_kappas
 from keystone.runs.trec.types import Qrels, Run
@@ -38,6 +40,14 @@ if TYPE_CHECKING:
 
 COUNTS = {"rank", "wins", "ties", "losses"}
 """The columns of whole numbers, which tables have as texts."""
+
+
+class PrintedDiagnosis(Diagnosis):
+    """A diagnosis that `print` shows as `keystone diagnose` does."""
+
+    def __str__(self) -> str:
+        print_diagnosis(self, out=(out := StringIO()))
+        return out.getvalue().rstrip()
 
 
 def leaderboard(
@@ -207,13 +217,16 @@ def diagnose(
 ) -> Diagnosis:
     """Find the stage at which a finished run lost each relevant document of a file of judgments, or each nugget.
 
+    `print` shows the result as the command does.
     `UserError` unless there is one of the two files, and for a folder without a finished run.
     """
     folder = check_path(directory, "directory")
     if nuggets is not None and qrels is None:
         wanted = list_nuggets(read_nuggets(check_path(nuggets, "nuggets")))
-        return diagnosis.diagnose(folder, lambda _: wanted)
-    if qrels is None or nuggets is not None:
+        found = diagnosis.diagnose(folder, lambda _: wanted)
+    elif qrels is None or nuggets is not None:
         raise UserError("diagnose: expected either qrels or nuggets")
-    path = check_path(qrels, "qrels")
-    return diagnosis.diagnose(folder, lambda store: read_relevant_documents(path, relevant_from, store))
+    else:
+        path = check_path(qrels, "qrels")
+        found = diagnosis.diagnose(folder, lambda store: read_relevant_documents(path, relevant_from, store))
+    return PrintedDiagnosis(found.stages, found.findings, found.left_out)

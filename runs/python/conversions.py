@@ -47,7 +47,7 @@ def to_run(value: Any, tag: str | None = None) -> Run:
 
     The value is a data frame (columns `qid`, `docno`, `score`), ranx's `Run` or ir_measures' `ScoredDoc`s. It may also
     be a dictionary with the score of each document of each query. The `tag` is the run's name; None: the name that
-    a `Run` has, or `run`. `UserError` names a row that is none, and a document that a query has twice.
+    a `Run` has, or `run`. `UserError` names an invalid row, and a document that a query has twice.
     """
     if not isinstance(tag, str | None):
         raise UserError(f"tag: found {type(tag).__name__}, expected text")
@@ -69,7 +69,7 @@ def to_qrels(value: Any) -> Qrels:
 
     The value is a data frame (columns `qid`, `docno`, `label`), ranx's `Qrels`, or judgments of ir_measures or
     ir_datasets. It may also be a dictionary with the grade of each document of each topic. If `iteration` differs
-    between rows, it names subtopics. `UserError` names a row that is none, and a document with two grades; it refuses a
+    between rows, it names subtopics. `UserError` names an invalid row, and a document with two grades; it refuses a
     value without a row.
     """
     if isinstance(value, Qrels):

@@ -82,7 +82,7 @@ def evaluate(run: Any, qrels: Any, measures: Any = ()) -> Evaluation:
 
 
 def validate(path: AnyPath, topics: Any, track: str | None = None) -> Verdict:
-    """Judge a submission file by the rules of a track; None: the track of its run, else of its form.
+    """Judge a submission file by the rules of a track, by default that of its run, or else of its form.
 
     `topics` are anything that `to_topics` takes.
     """

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from io import StringIO
 from typing import Any, TypeVar
 from warnings import warn
 
@@ -32,10 +33,19 @@ from keystone.runs.python.checks import check_config, check_count, check_path, c
 from keystone.runs.python.conversions import to_qrels, to_run, to_topics
 from keystone.runs.python.files import AnyPath, list_measures
 from keystone.runs.python.steps import THREADS, open_job_of
+from keystone.runs.report.terminal import print_tuning
 from keystone.runs.trec.types import Qrels
 from keystone.runs.wording import plural
 
 T = TypeVar("T")
+
+
+class PrintedTuning(Tuning):
+    """A tuning that `print` shows as `keystone tune` does."""
+
+    def __str__(self) -> str:
+        print_tuning(self, out := StringIO())
+        return out.getvalue().rstrip()
 
 
 def tune(
@@ -52,7 +62,7 @@ def tune(
 
     `tries` has the values to try by key, such as `{"fusion.k_narrative": [10, 60]}`; None: those of the command. The
     first measure chooses. With `skip_own`, a document that has its topic's id does not count. With `weights`, only the
-    weights of the systems are chosen.
+    weights of the systems are chosen. `print` shows the result as the command does.
     """
     if weights and tries is not None:
         raise UserError("weights: found with tries, expected one of them")
@@ -65,7 +75,8 @@ def tune(
     named = add_judged_share(list_measures(measures))
     trials = Trials(check_path(qrels, "qrels"), named, attempts or None, check_count(folds, "folds", 2), skip_own)
     choose = tune_weights if weights else tuning.tune
-    return choose(check_path(config, "config"), [], trials, THREADS)
+    found = choose(check_path(config, "config"), [], trials, THREADS)
+    return PrintedTuning(found.configured, found.trials, found.held_out, found.whole, found.by_fold)
 
 
 def judge(

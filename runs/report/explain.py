@@ -30,7 +30,7 @@ Hits = dict[str, list[tuple[str, float]]]
 
 @dataclass(frozen=True, slots=True)
 class QueryPart:
-    """The part of one query in the place of a document. None stands for a place that the document has not."""
+    """The part of one query in the place of a document. A place is None where the document is not ranked."""
 
     query: Query
     ranks: Mapping[str, int | None]

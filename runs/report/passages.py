@@ -46,7 +46,7 @@ class Result:
 
 
 def choose_passage(document: Document, text: str, score: float) -> Passage:
-    """Choose the segment with most terms of a text; of equal ones, the first."""
+    """Choose the segment with most terms of a text; the first among equals."""
     wanted = find_terms(text)
     best = max(
         cut_segments(document).segments, key=lambda segment: len(wanted & find_terms(document.segment_text(segment)))

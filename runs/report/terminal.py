@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from shlex import quote
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from keystone.indexing.types import Progress, Tick, silent
 from keystone.runs.report.say import say
@@ -134,7 +134,7 @@ def _make_bars() -> "Bars":
     return Bars(*columns, console=Console(stderr=True, emoji=False), transient=True)
 
 
-def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True) -> None:
+def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True, out: TextIO | None = None) -> None:
     """Print a row for each run and a column for each measure; if `compare`, also p-values against the first run.
 
     If there are more than `MOST_COLUMNS` measures, each of them is a row.
@@ -151,16 +151,18 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
             p = run_paired_test(evaluations[0], evaluation)
             rows.append([P_VALUES, *(format_p_value(p[measure]) for measure in measures)])
     head, *others = zip(*rows, strict=True) if wide else rows
-    print_columns(head, others)
+    print_columns(head, others, out=out)
     if any(map(mark_circle, evaluations)):
-        print(f"\n{CIRCLE_TEXT}")
+        print(f"\n{CIRCLE_TEXT}", file=out)
 
 
-def print_columns(head: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[int] = (0,)) -> None:
+def print_columns(
+    head: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[int] = (0,), out: TextIO | None = None
+) -> None:
     """Print a table as wide as the terminal, or else 200 columns wide. Its texts are neither markup nor emoji.
 
-    The columns at the places `left` hold texts, the others numbers, which end together. Rows of p-values are dim. A
-    table without any head has no line of heads.
+    It goes to `out`, by default to standard output. The columns at the places `left` hold texts, the others numbers,
+    which end together. Rows of p-values are dim. A table without any head has no line of heads.
     """
     from rich.console import Console
     from rich.table import Table
@@ -170,7 +172,8 @@ def print_columns(head: Sequence[str], rows: Iterable[Sequence[str]], left: Coll
         table.add_column(escape_controls(name), overflow="fold", justify="left" if place in left else "right")
     for row in rows:
         table.add_row(*map(escape_controls, row), style="dim" if row[0] == P_VALUES else None)
-    Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False).print(table)
+    width = None if (out or sys.stdout).isatty() else 200
+    Console(file=out, width=width, markup=False, emoji=False).print(table)
 
 
 def print_topics(evaluation: "Evaluation") -> None:
@@ -231,7 +234,7 @@ def print_cautions(evaluations: "Sequence[Evaluation]", quiet: bool = False) -> 
         say(f"warning: {caution}", err=True)
 
 
-def print_tuning(tuning: "Tuning") -> None:
+def print_tuning(tuning: "Tuning", out: TextIO | None = None) -> None:
     """Print all settings, best first; then the held-out choice beside the configuration; then the recommendation."""
     first = tuning.measure
     configured = replace(tuning.configured, name="as configured")
@@ -239,29 +242,29 @@ def print_tuning(tuning: "Tuning") -> None:
         replace(evaluation, name=evaluation.name if tuning.by_fold else " ".join(setting))
         for setting, evaluation in tuning.trials.items()
     ]
-    print_evaluations(sorted([configured, *trials], key=lambda trial: -trial.mean(first)), compare=False)
-    print_choice(tuning)
+    print_evaluations(sorted([configured, *trials], key=lambda trial: -trial.mean(first)), False, out)
+    print_choice(tuning, out)
 
 
-def print_choice(tuning: "Tuning") -> None:
+def print_choice(tuning: "Tuning", out: TextIO | None = None) -> None:
     """Print the held-out choice beside the configuration, then the recommendation."""
     from keystone.runs.evaluation.compare import run_paired_test
     from keystone.runs.evaluation.tune import write_snippet
 
     first, configured = tuning.measure, replace(tuning.configured, name="as configured")
-    print()
+    print(file=out)
     whole = [replace(tuning.whole, name="whole narrative")] if tuning.whole else []
-    print_evaluations([configured, tuning.held_out, *whole])
+    print_evaluations([configured, tuning.held_out, *whole], out=out)
     for number, chosen in enumerate(tuning.by_fold, 1):
-        print(f"chosen without fold {number}: {escape_controls(chosen)}")
+        print(f"chosen without fold {number}: {escape_controls(chosen)}", file=out)
     settings = " ".join(f"--set {quote(part)}" for part in tuning.recommended) or "the settings as configured"
     if tuning.by_fold and tuning.recommended:
         settings = f"these weights, as a part of the YAML file\n\n{write_snippet(tuning.recommended)}"
     verdict = "are better" if tuning.beaten else "are not better"
     numbers = f"{first} {tuning.held_out.mean(first):.4f} against {configured.mean(first):.4f}"
     p = format_p_value(run_paired_test(configured, tuning.held_out)[first])
-    print(f"\nRecommended: {settings}")
-    print(f"On topics that had no part in the choice, chosen settings {verdict}: {numbers}, p {p}.")
+    print(f"\nRecommended: {settings}", file=out)
+    print(f"On topics that had no part in the choice, chosen settings {verdict}: {numbers}, p {p}.", file=out)
 
 
 def print_sweep(sweep: "Sweep") -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from keystone.indexing.errors import UnclearTrack, UserError
 from keystone.indexing.io.json_values import try_json
 from keystone.indexing.io.reading import COMPRESSIONS
-from keystone.indexing.types import Store, document_id
+from keystone.indexing.types import Store, document_id, show_as_html
 from keystone.retrieval.types import Topic
 from keystone.runs.track_rules import CONTRADICTED, SHARED_FORM, SUPPORTED, TRACKS, Track
 from keystone.runs.tracks.answer_files import get_metadata, list_cited_ids, list_references
@@ -48,6 +48,12 @@ class Verdict:
 
     violations: list[Violation]
     size: str
+
+    def _repr_html_(self) -> str:
+        places = (f"line {one.line}: " if one.line else "" for one in self.violations)
+        found = zip(places, self.violations, strict=True)
+        lines = (f"{place}{one.severity}: {one.message}" for place, one in found)
+        return show_as_html("\n".join([self.size, *lines]))
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
@@ -179,7 +185,7 @@ def _list_sharing(track: Track) -> list[str]:
 
 
 def _choose_form(track: Track) -> Track:
-    """Choose the track itself. If several share its form, nobody knows its limits, and the form alone counts."""
+    """Choose the track itself. If several share its form, its limits are unknown, so only the form is checked."""
     return track if _list_sharing(track) == [track.name] else SHARED_FORM
 
 

@@ -61,7 +61,7 @@ def read_marked_topics(path: Path, numbered: Sequence[tuple[int, str]]) -> Itera
 
 
 def _parse_xml(path: Path, numbered: Sequence[tuple[int, str]], text: str) -> list[RawTopic]:
-    """The topics of a file of XML, which may have several roots; `ExpatError` if it is none."""
+    """The topics of a file of XML, which may have several roots; `ExpatError` if it is not XML."""
     try:
         return _XmlTopics(path, numbered).read(text)
     except expat.ExpatError as error:
@@ -163,7 +163,7 @@ class _XmlTopics:
 
 
 def _name_field(name: str) -> str:
-    """The name of a field, without a language before it (`EN-title`); empty for an element that is none."""
+    """The name of a field, without a language before it (`EN-title`); empty for an element that is not a field."""
     bare = _LANGUAGE.sub("", name)
     return bare if bare in _FIELDS else ""
 

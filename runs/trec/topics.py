@@ -60,7 +60,7 @@ def read_json_topics(path: Path, numbered: Iterable[tuple[int, str]]) -> Iterato
     whole = _parse(text)
     whole = parse_objects(text) if whole is None else whole
     if not isinstance(whole, dict | list):
-        for number, record in read_json_lines(path, numbered=[first, *rest]):  # which names the line that is none
+        for number, record in read_json_lines(path, numbered=[first, *rest]):  # which names the line that is no object
             yield from _read_object(path, number, record)
         return
     for number, record in enumerate(whole if isinstance(whole, list) else [whole], 1):

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keystone.indexing.types import show_as_html
 from keystone.retrieval.types import offsets_of
 from keystone.runs.trec.arrays import Bytes, Flags, Ints
 from keystone.runs.trec.doc_ids import Columns, Ids, encode_ids, match_ids
@@ -258,11 +258,6 @@ class Qrels:
         rows: Flags | slice = slice(None) if least is None else self.grades >= least
         topics = np.repeat(np.array(self.query_ids, object), np.diff(self.offsets))[rows]
         return zip(topics.tolist(), self.docs[rows].decode_ids(), self.grades[rows].tolist(), strict=True)
-
-
-def show_as_html(text: str) -> str:
-    """Show the lines of a value in a notebook."""
-    return f"<pre>{escape(text)}</pre>"
 
 
 def _list_values(rows: Run | Qrels) -> tuple[object, ...]:

@@ -110,7 +110,7 @@ def _rank_segments(question: Question) -> list[tuple[float, int, Span]]:
 
 
 def _cut_overlap(span: Span, chosen: Sequence[Span]) -> tuple[int, int]:
-    """Cut off what chosen stretches hold; returns the longest part that is left, the first of equals."""
+    """Cut off what chosen stretches hold; returns the longest part that is left, the first among equals."""
     parts, at = [], span.start
     for other in sorted((one for one in chosen if one.doc_id == span.doc_id), key=lambda one: one.start):
         parts.append((at, min(other.start, span.end)))

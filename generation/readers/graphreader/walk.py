@@ -275,7 +275,7 @@ def read_move(reply: Reply, material: Material, view: View) -> Move:
 async def choose_by_rules(material: Material, rates: Mapping[str, float], state: State, view: View) -> Asked[Move]:
     """Let rules choose: the best unread chunk, then the best rated neighbour with a fact in an unread chunk.
 
-    The path ends if no such neighbour is rated above the average key. So it searches the best first.
+    The path ends if no such neighbour is rated above the average key. This is a best-first search.
     """
     if view.kind != "neighbours":
         return Asked(("", choose_default(material, view)))

@@ -129,7 +129,7 @@ async def walk(router: Router, site: Site, allowance: Allowance) -> Walk:
 
 
 def list_first_views(site: Site) -> list[View]:
-    """List the views that a walk begins with: one for each hit, those with the same content as one.
+    """List the views that a walk begins with: one for each hit; hits with the same content share one.
 
     A view without content is left out if the router could expand nothing in it.
     """

@@ -149,7 +149,7 @@ def diagnose(
     if json:
         say_result("diagnose", directory, describe_diagnosis(found, worth))
     else:
-        print_diagnosis(found, "document" if qrels else "nugget", worth)
+        print_diagnosis(found, worth)
     for path in out or []:
         if path.suffix == JSON_FORMAT:
             with write_whole(path) as file:

@@ -47,8 +47,8 @@ def evaluate_grounded(paths: Sequence[Path], judgments: Path) -> list[Evaluation
     """Measure files of grounded answers, each topic a judged answer: means over its sentences, from 0 to 1.
 
     `P` is the share of the judged documents that are right, 0 if none is judged. `R` is 1 if one of them is right.
-    `relaxed` takes partial support, too. A missing answer counts 0. `UserError` for a file that is none, and for one
-    without a judged answer.
+    `relaxed` takes partial support, too. A missing answer counts 0. `UserError` for a file that is not CSV, and for
+    one without a judged answer.
     """
     labels = _read_labels(judgments)
     return [_evaluate(path, labels, judgments) for path in paths]
@@ -83,7 +83,8 @@ def _read_labels(path: Path) -> Labels:
     try:
         heads, listed = rows.fieldnames or (), list(rows)
     except csv.Error as error:
-        raise UserError(f"{path}:{rows.line_num}: expected a CSV file, found a line that is none: {error}") from error
+        found = f"{path}:{rows.line_num}: expected a CSV file, found a line that is not CSV"
+        raise UserError(f"{found}: {error}") from error
     if missing := [name for name in COLUMNS if name not in heads]:
         found = ", ".join(heads) or "none"
         raise UserError(f"{path}:1: expected the columns {', '.join(COLUMNS)}, found {found}: {missing[0]} is missing")

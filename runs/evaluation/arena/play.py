@@ -71,8 +71,8 @@ class Shown:
 def check_folder(folder: Path, tasks: Sequence[Task], shown: Shown) -> None:
     """Check that the folder has no battles of another tournament.
 
-    `UserError` if a battle of its `tasks.jsonl` is none of `tasks`, or here one of other answers, in another order, or
-    by another prompt.
+    `UserError` if a battle of its `tasks.jsonl` is not among `tasks`, or is there one of other answers, in another
+    order, or by another prompt.
     """
     if not (folder / TASKS).exists():
         return
@@ -252,7 +252,7 @@ def read_pairwise(path: Path) -> Arena:
     try:
         heads, listed = rows.fieldnames or (), [(rows.line_num, row) for row in rows]
     except csv.Error as error:
-        raise UserError(f"{path}: expected a CSV file, found a line that is none: {error}") from error
+        raise UserError(f"{path}: expected a CSV file, found a line that is not CSV: {error}") from error
     if missing := {*PAIRWISE_COLUMNS[:2], *PAIRWISE_COLUMNS[4:7]} - {*heads}:
         raise UserError(f"{path}:1: expected a pairwise.csv, which has the columns {', '.join(sorted(missing))}")
     found = list[Judgment]()

@@ -98,7 +98,10 @@ def _create_all(
     window: int,
     run_with_model: RunWithModel,
 ) -> tuple[list[NuggetBank], list[str]]:
-    """Create the nuggets of topics from their passages by id, read with cautions. `nothing` says that none is there."""
+    """Create the nuggets of topics from their passages by id, read with cautions.
+
+    `nothing` begins the error if there are none.
+    """
     passages, cautions = read
     asked = [topic for topic in topics if passages.get(topic.id)]
     if not asked:

@@ -69,7 +69,7 @@ def name_runs(found: Sequence[tuple[Path, T]]) -> tuple[list[T], list[str]]:
 
 
 def add_cautions(evaluations: list[Evaluation], cautions: Sequence[str]) -> list[Evaluation]:
-    """Add cautions about all runs together, which the first of them bears."""
+    """Add cautions about all runs together; they are attached to the first run."""
     first, *others = evaluations
     return [replace(first, cautions=(*cautions, *first.cautions)), *others]
 

@@ -176,7 +176,7 @@ def _describe(before: Before) -> Iterator[dict[str, Any]]:
 
 
 STAGE = StageKind(
-    name="grades",
+    name="grades",  # the keys of stored runs hold this name
     wanted=lambda config: config.grading.method is not None and config.grading.rounds > 0,
     makes=lambda before: (*grades.list_grade_files(before), ROUNDS_FILE, JOINED_FILE),
     reads=grades.list_inputs,

@@ -84,7 +84,7 @@ def parse_document(found: Mapping[str, str], index: str, doc_id: str) -> dict[st
 
 
 def parse_search_body(found: Any, index: str) -> dict[str, Any]:
-    """Parse the body of a search of Pyserini 1. `UserError` for another type, and for what Lucene alone has not."""
+    """Parse the body of a search of Pyserini 1. `UserError` for another type, and for another generator of queries."""
     if not isinstance(found, dict):
         raise UserError("body: expected an object")
     query = found.get("query")

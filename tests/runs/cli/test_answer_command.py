@@ -16,6 +16,7 @@ import numpy as np
 import orjson
 import pytest
 
+from keystone.generation.prompts.grading import UMBRELA_GRID
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.embedder import Vectors
 from keystone.indexing.errors import UserError
@@ -29,6 +30,7 @@ from keystone.runs.pipeline.run import run
 from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models.plain_model import say
+from tests.support.runs.command_line import keystone_here
 from tests.support.servers.chat import serving
 
 DEADLINE_S = 240
@@ -215,6 +217,27 @@ def test_a_budget_belongs_to_the_answer_file_and_may_be_raised(index: Index, tmp
         answer(index, topics, out, *settings[:-1], f"out={tmp_path / 'anew'}", "model.budget={calls: 1}")
         assert len(server.requests) == asked + 1, "the costs of a removed file are removed"
     assert sorted(map(topic_of, answers.splitlines())) == sorted(NARRATIVES)
+
+
+@pytest.mark.slow
+def test_a_budget_that_ends_within_the_grades_leaves_a_part_for_answers_and_is_told(
+    index: Index, tmp_path: Path
+) -> None:
+    """Without a budget the command makes 25 calls, of which 15 grade."""
+    topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
+    with serving(model=say) as server:
+        model = f"model={{name: plain, urls: ['{server.url}'], window: 4096, budget: {{calls: 12}}}}"
+        changes = model, "queries.method=rules", "queries.passages=none", "grading.pool=8", f"out={tmp_path / 'out'}"
+        given = "--preset", "keystone", "--index", index.folder, "--topics", topics, "--out", out
+        shown = keystone_here("answer", *given, *(one for change in changes for one in ("--set", change)))
+        asked = [body["messages"][0]["content"] for body in server.requests]
+    assert (shown.returncode, len(asked), asked.count(UMBRELA_GRID.system)) == (0, 12, 6), "half pays for grades"
+    told = [line for line in shown.stderr.splitlines() if ": umbrela: no grade for " in line]
+    assert told
+    assert all(line.endswith(": the budget is spent, but for the part of later steps") for line in told)
+    answers = {topic_of(line): orjson.loads(line)["answer"] for line in out.read_bytes().splitlines()}
+    assert sorted(answers) == sorted(NARRATIVES)
+    assert all(answers.values())
 
 
 def test_a_file_is_not_changed_while_another_process_writes(answered: Path, index: Index, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from keystone.runs.evaluation.tune import tune as tune_files
 from keystone.runs.trec.run_files import read_qrels
 from tests.runs.evaluation.nuggets.test_nuggets_command import answer_by_server
 from tests.support.models.plain_model import say
+from tests.support.runs.command_line import keystone_here
 from tests.support.servers.chat import Server, serving
 
 MODEL = {"name": "m", "urls": ["http://127.0.0.1:9/v1"], "extra": {"temperature": 0}}
@@ -84,6 +85,9 @@ def test_tuning_finds_what_the_command_finds(index: Index, topics: Path, tmp_pat
     expected = tune_files(config, [], Trials(qrels, parse_measures(["nDCG@5"]), attempts, folds=2))
     assert [*found.trials] == [*expected.trials]
     assert found.recommended == expected.recommended
+    tried = [one for attempt in attempts for one in ("--try", attempt)]
+    shown = keystone_here("tune", config, "--qrels", qrels, *tried, "-m", "nDCG@5", "--folds", "2")
+    assert str(found).splitlines() == shown.stdout.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ def test_documents_of_an_index_are_added_replaced_and_removed(tmp_path: Path) ->
         keystone.update_index(updated, documents, delete="new")
     with pytest.raises(keystone.UserError, match=r"^delete: names all 3 documents of the index"):
         keystone.update_index(updated, delete=["0", "2", "new"], encoder=encode)
-    with pytest.raises(keystone.UserError, match="was replaced or removed"):
+    with pytest.raises(keystone.UserError, match=r"was replaced or removed.* use what update_index returned"):
         keystone.search(index, "hills")
 
 

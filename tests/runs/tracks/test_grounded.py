@@ -275,7 +275,7 @@ def test_judgments_of_another_form_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"j.csv:1: expected the columns qid, .*, found a, b"):
         evaluate_grounded([path], tmp_path / "j.csv")
     (tmp_path / "j.csv").write_text(JUDGMENTS + '116,"' + "a" * 140_000)
-    with pytest.raises(UserError, match=r"j.csv:\d+: expected a CSV file, found a line that is none: field larger"):
+    with pytest.raises(UserError, match=r"j.csv:\d+: expected a CSV file, found a line that is not CSV: field larger"):
         evaluate_grounded([path], tmp_path / "j.csv")
     (tmp_path / "j.csv").write_text(JUDGMENTS.replace("116", "7"))
     with pytest.raises(UserError, match="none of its answers has judgments"):
