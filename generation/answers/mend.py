@@ -19,6 +19,7 @@ from keystone.generation.llm.ask import ask_all
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts import answers as prompts
 from keystone.generation.replies import read_parts
+from keystone.generation.rules.support import denies
 from keystone.generation.rules.words import find_names, find_numbers, find_terms, find_word_forms
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from keystone.indexing.errors import Unusable
@@ -118,8 +119,8 @@ def request_mending(narrative: str, sentences: Sequence[Sentence], faults: Mappi
 def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int, str]) -> tuple[Sentence, ...]:
     """Read the new texts of sentences with faults. All else stays as it is. `Unusable` for no new text at all.
 
-    A new text stays out if it loses a number or a name, adds a number, has a name that no sentence of the answer has,
-    or is more than `MOST_ADDED_WORDS` longer.
+    A new text stays out if it loses a number, a name or most other terms, adds a number, has a name that no sentence of
+    the answer has, denies what the old one does not, or the reverse, or is more than `MOST_ADDED_WORDS` longer.
     """
     now, mended = list(sentences), 0
     known = find_word_forms(" ".join(sentence.text for sentence in sentences))
@@ -129,7 +130,9 @@ def read_mended(reply: Reply, sentences: Sequence[Sentence], faults: Mapping[int
             continue
         old, new = sentences[place].text, strip_marks(read_text(item.text, reply))
         longer = len(new.split()) - len(old.split())
+        terms = find_terms(old)
         kept = find_numbers(new) == find_numbers(old) and find_names(old) <= find_word_forms(new)
+        kept = kept and len(terms & find_terms(new)) >= len(terms) / 2 and denies(new) == denies(old)
         if new and kept and find_names(new) <= known and longer <= MOST_ADDED_WORDS:
             now[place], mended = replace(sentences[place], text=new), mended + 1
     if not mended:

@@ -97,11 +97,14 @@ def tidy(text: str) -> str:
 
 
 def read_text(text: str, reply: Reply) -> str:
-    """Read a sentence on one line. `Unusable` if it holds delimiters of documents, which a `last` reply loses."""
+    """Read a sentence on one line; empty if it has no letter and no digit.
+
+    `Unusable` if it holds delimiters of documents, which a `last` reply loses.
+    """
     stripped = strip_delimiters(text)
     if stripped != text and not reply.last:
         raise Unusable("a sentence holds a delimiter of documents, such as </document>")
-    return tidy(stripped)
+    return tidy(stripped) if any(map(str.isalnum, stripped)) else ""
 
 
 def read_line(reply: Reply, wanted: str) -> str:

@@ -74,13 +74,19 @@ def tells_gap(sentence: str) -> bool:
     return bool(_GAP.fullmatch(sentence.strip()))
 
 
-def denies_sources(sentence: str) -> bool:
-    """Return whether a sentence names the sources and denies something, without a number and without a contrast.
+def denies_sources(sentence: str, request: str = "") -> bool:
+    """Return whether a sentence names the sources and denies something, without a contrast or a number of its own.
 
-    It may have several clauses, so it may still say more than that the sources lack something.
+    Numbers of the `request` are none of its own. It may have several clauses, so it may still say more than that the
+    sources lack something.
     """
-    named, denied = _NAMED.search(sentence), _DENIED.search(sentence)
-    return bool(named and denied) and not find_numbers(sentence) and not _CONTRAST.search(sentence)
+    told = bool(_NAMED.search(sentence)) and denies(sentence)
+    return told and find_numbers(sentence) <= find_numbers(request) and not _CONTRAST.search(sentence)
+
+
+def denies(sentence: str) -> bool:
+    """Return whether a sentence denies something."""
+    return bool(_DENIED.search(sentence))
 
 
 def says_nothing(sentence: str) -> bool:

@@ -5,10 +5,19 @@ from collections.abc import Callable
 
 import pytest
 
-from keystone.generation.answers.answer import AnswerTask, request_check, request_whole
+from keystone.generation.answers.answer import (
+    AnswerTask,
+    request_check,
+    request_shorter,
+    request_sub_answer,
+    request_whole,
+)
+from keystone.generation.answers.cite import request_citations
+from keystone.generation.answers.claims import request_claims
 from keystone.generation.answers.mend import request_mending
-from keystone.generation.answers.sentences import Passage
-from keystone.generation.types import Request, Sentence
+from keystone.generation.answers.sentences import Passage, QueryTask
+from keystone.generation.answers.synthesise import SynthesisTask, request_edit, request_resynthesis
+from keystone.generation.types import Answer, Request, Sentence
 from keystone.retrieval.types import Ask, Query
 
 ATTACKS = (
@@ -42,6 +51,10 @@ def whole_task(attack: str, question: str = "How do bees dance?") -> AnswerTask:
     return AnswerTask("1", "How do bees dance?", passages, (5, 9), queries=(query,))
 
 
+def query_task(attack: str) -> QueryTask:
+    return QueryTask("1", "Why?", "Why?", (Passage("a", attack, attack),), attack)
+
+
 REQUESTS: dict[str, Callable[[str], Request]] = {
     "answer": lambda attack: request_whole(whole_task(attack)),
     "check": lambda attack: request_check(whole_task(attack)),
@@ -49,6 +62,14 @@ REQUESTS: dict[str, Callable[[str], Request]] = {
     "check of a hostile question": lambda attack: request_check(whole_task("Bees dance.", attack)),
     "mending": lambda attack: request_mending(
         "Why?", (Sentence(attack, ()), Sentence("It.", ())), {1: "names nothing"}
+    ),
+    "answer to a query": lambda attack: request_sub_answer(query_task(attack), "query"),
+    "claims": lambda attack: request_claims(query_task(attack)),
+    "citing": lambda attack: request_citations((Sentence(attack, ()),), (Passage("a", attack, attack),)),
+    "shortening": lambda attack: request_shorter((Sentence(attack, ()),), (1, 9)),
+    "editing": lambda attack: request_edit("Why?", (Sentence(attack, ()),), (1, 9)),
+    "joining": lambda attack: request_resynthesis(
+        SynthesisTask("1", "Why?", ("Why?",), (Answer("1", (Sentence(attack, ("a",)),)),), (1, 9))
     ),
 }
 

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from keystone.generation.answers.support import SupportMethod
 from keystone.generation.context.topic import Sources, read_context
+from keystone.generation.prompts.answers import MOST_MISSING_WORDS
 from keystone.generation.readers.reader import (
     AnswerSettings,
     Task,
@@ -214,6 +215,31 @@ def test_sentences_are_checked_against_their_segments(
         dropped == {"none": set(), "rules": {*said[1:]}.difference(gaps), "model": {FILLER}.difference(gaps)}[support]
     )
     assert len(answer.checks) == (0 if support == "none" else 3 - len(gaps))
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        pytest.param("The documents do not name a price.", True, id="a gap"),
+        pytest.param("**The documents do not name the 12 keepers.**", False, id="a number of its own"),
+        pytest.param("Buy honey at the market.", False, id="something else"),
+        pytest.param("The documents name no price, but honey is good.", False, id="a gap and something else"),
+        pytest.param(f"The documents name no price{' or age' * MOST_MISSING_WORDS}.", False, id="too long"),
+        pytest.param("****", None, id="no word"),
+        pytest.param("", None, id="nothing"),
+    ],
+)
+def test_an_answer_ends_with_what_the_documents_lack_and_with_nothing_else(
+    missing: str, told: bool | None, index: Index
+) -> None:
+    sources = Sources(index, open_store(index))
+    task = task_over(sources, sources.store.rows(["bees"]).tolist())
+    said = " ".join(CORPUS["bees"]).split(". ")[0] + "."
+    model = Scripted(by_purpose(answer=[{"answer": [{"text": said, "citations": [0]}], "missing": missing}]))
+    reader = open_reader(Tools(sources, model, AnswerSettings("whole", window=4096, gaps=True)))
+    answer = asyncio.run(reader.answer(task, asyncio.run(reader.gather(task, ((*task.context.documents,),)))))
+    assert [one.text for one in answer.sentences] == [said, missing][: 2 if told else 1]
+    assert [one.step for one in answer.fallbacks] == (["missing"] if told is False else [])
 
 
 def test_tables_name_every_method() -> None:

@@ -371,7 +371,7 @@ def test_the_loss_of_a_stage_that_ranks_is_named_by_its_row_of_the_table(
     again = (*(OF_RERANKERS if reranks else ()), "uncut", "cut")
     assert found.stages == ("corpus", "search", "systems", "queries", *again, "read", "used", "cited")
     assert [one.lost for one in found.findings if one.wanted.doc_id in DAMAGED] == lost
-    print_diagnosis(found, "document")
+    print_diagnosis(found)
     assert re.search("^cut +cut off ", capsys.readouterr().out, re.MULTILINE)
     (directory / "cut.trec").unlink()
     with pytest.raises(UserError, match=r"has no cut\.trec yet"):
