@@ -251,7 +251,7 @@ class Server(uvicorn.Server):
         """Stop; after a second signal, at once."""
         super().handle_exit(sig, frame)
         if self.force_exit:  # what breaks off then is no error
-            logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
     def adopt(self, make_protocol: Callable[..., BoundedProtocol], connection: socket.socket, given: bytes) -> None:
         """Take over a connection from another process, with the bytes of it that the process has read."""
@@ -271,7 +271,7 @@ class Server(uvicorn.Server):
 
 def make_server(app: ASGIApp, announce: Callable[[], object], others: Others | None = None) -> Server:
     """Make the server of an application. `announce` is called when it takes connections."""
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     return Server(
         uvicorn.Config(
             app,
