@@ -77,12 +77,12 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
         missed.append(Fallback(task.topic.id, "limits", lost))
     if tools.settings.gaps and answer.missing:
         told = strip_marks(answer.missing)
+        longer = (*answer.sentences, Sentence(told, ()))
         if len(told.split()) > MOST_MISSING_WORDS or not denies_sources(told, task.topic.narrative):
             why = "the sentence about what the documents lack says something else, or too much: it is left out"
-            return replace(answer, missing="", fallbacks=(*fallbacks, *missed, Fallback(task.topic.id, "missing", why)))
-        longer = (*answer.sentences, Sentence(answer.missing, ()))
-        if count_words(longer) <= task.words and len(task.cut_to_limits(longer)) == len(longer):
-            answer = replace(answer, sentences=longer)
+            answer, missed = replace(answer, missing=""), [*missed, Fallback(task.topic.id, "missing", why)]
+        elif count_words(longer) <= task.words and len(task.cut_to_limits(longer)) == len(longer):
+            answer = replace(answer, sentences=longer, missing=told)
     return replace(answer, fallbacks=(*fallbacks, *missed))
 
 

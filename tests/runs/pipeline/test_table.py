@@ -25,12 +25,11 @@ from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.job import open_job
 from keystone.runs.pipeline.model_runner import _digest_prompts
 from keystone.runs.pipeline.run import run
-from keystone.runs.pipeline.stage import StageKind, Work
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
-from keystone.runs.pipeline.values import rank_topics_in
 from keystone.runs.report.foresight import foresee_run
 from keystone.runs.report.html.read_run import read_view
+from tests.support.runs.ranking_stage import make_ranking_stage
 
 KEYS = Path(__file__).with_name("stage_keys.json")
 """A digest of the stages of each configuration: their names, files and settings, made when the table was begun."""
@@ -128,21 +127,9 @@ def test_a_prompt_counts_by_its_words_and_not_by_its_name_or_module(monkeypatch:
     assert digest_anew() != before
 
 
-TRIMMED_FILE = rank_topics_in("trimmed.trec")
-
-
-def trim(work: Work) -> None:
-    """Rank the first two documents of each narrative alone."""
-    work.values.put(TRIMMED_FILE, work.values.get(work.before.narrative_ranking).top(2))
-
-
-TRIM = StageKind(
-    name="trim",
-    makes=lambda _: (TRIMMED_FILE,),
-    reads=lambda before: (before.narrative_ranking,),
-    key=lambda job, _: [job.identity, 2],
-    work=trim,
-    ranks_narratives=lambda _: TRIMMED_FILE,
+TRIM = make_ranking_stage(
+    "trimmed",
+    2,
     why_kept=lambda _: "is not recorded",
     describe=lambda before: [{"name": "trimmed", "method": "the first two", "reranks": before.narrative_ranking.name}],
 )
@@ -177,7 +164,7 @@ def test_whatever_tells_of_stages_follows_the_table(
     monkeypatch.setattr(table, "STAGES", (*table.STAGES[:place], TRIM, *table.STAGES[place:]))
     config = configure(index, topics.parent, ["answer.documents=2", "team_id=team"])
     before = {stage.name: plan for stage, plan in foresee_run(config).stages}
-    assert before["trim"] == "made"
+    assert before["trimmed"] == "made"
     directory = run(config, threads=2)
     assert table.find_last_ranking(directory).name == "trimmed.trec"
     submitted = (directory / "r_output_trec_rag_2025.tsv").read_text().split("\n")
@@ -186,8 +173,8 @@ def test_whatever_tells_of_stages_follows_the_table(
     assert "trimmed.trec" in manifest["artifacts"]
     steps = describe_run(config, manifest)["method"]["retrieval"]
     assert steps[-1] == {"name": "trimmed", "method": "the first two", "reranks": NARRATIVE_FILE.name}
-    assert find_searching_stages(config)["trim"] == "is not recorded"
-    assert {stage.name: plan for stage, plan in foresee_run(config).stages}["trim"] == "kept"
+    assert find_searching_stages(config)["trimmed"] == "is not recorded"
+    assert {stage.name: plan for stage, plan in foresee_run(config).stages}["trimmed"] == "kept"
     assert read_view(directory, "r").remarks == ()
     assert list_cited(keystone.answer(index, keystone.read_topics(topics), config)) == read_cited(directory)
     shutil.copytree(directory, tmp_path / "whole")

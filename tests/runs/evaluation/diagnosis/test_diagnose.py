@@ -38,15 +38,15 @@ from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.pipeline import table
 from keystone.runs.pipeline.run import run
-from keystone.runs.pipeline.stage import StageKind, Work
-from keystone.runs.pipeline.values import rank_topics_in
 from keystone.runs.report.diagnosis import print_diagnosis
 from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import make_run
 from tests.support.indexes.small_corpus import CORPUS, write_index_file, write_topics
 from tests.support.runs.command_line import keystone
+from tests.support.runs.ranking_stage import make_ranking_stage
 
 SETTINGS = ["retrieval.depth=9", "fusion.depth=9", "answer.documents=9"]
+
 NUGGETS = [
     ("1", "bees", "Honey bees live in colonies of many thousand workers."),
     ("1", "beekeeping", "Mites are the worst enemy of a colony."),
@@ -318,23 +318,7 @@ def test_a_reranker_before_an_agent_is_judged_by_its_own_ranking(researched: Pat
     assert {one.lost for one in found.findings if one.wanted.doc_id in DAMAGED} == {"reranked"}
 
 
-CUT_FILE = rank_topics_in("cut.trec")
-
-
-def cut(work: Work) -> None:
-    """Keep the first document of each narrative."""
-    work.values.put(CUT_FILE, work.values.get(work.before.narrative_ranking).top(1))
-
-
-CUT = StageKind(
-    name="cut",
-    makes=lambda _: (CUT_FILE,),
-    reads=lambda before: (before.narrative_ranking,),
-    key=lambda job, _: [job.identity],
-    work=cut,
-    ranks_narratives=lambda _: CUT_FILE,
-    losses={"uncut": "ranked too low before the cut", "cut": "cut off"},
-)
+CUT = make_ranking_stage("cut", 1, losses={"uncut": "ranked too low before the cut", "cut": "cut off"})
 
 
 @pytest.mark.parametrize(
