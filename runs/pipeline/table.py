@@ -1,6 +1,6 @@
 """The table of a run's stages, in order. Whatever lists, checks, foresees, explains or reports stages reads it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,11 @@ def list_rankings(config: RunConfig) -> Before:
     """List the rankings that the stages of a configuration make."""
     *_, (stage, before) = list_wanted(config)
     return _follow(stage, before)
+
+
+def list_steps(config: RunConfig) -> list[Mapping[str, Any]]:
+    """List the steps of a configuration's ranking as the metadata tell them, each with its name."""
+    return [step for stage, before in list_wanted(config) for step in stage.describe(before)]
 
 
 def list_files(config: RunConfig, notes: bool = True) -> list[str]:

@@ -51,7 +51,7 @@ from keystone.runs.pipeline.job import (
 )
 from keystone.runs.pipeline.model_runner import allow_thoughts, open_model_runner
 from keystone.runs.pipeline.stages.config import write_config
-from keystone.runs.pipeline.table import list_files, list_wanted
+from keystone.runs.pipeline.table import list_files, list_steps
 from keystone.runs.trec.topics import hash_topics, names_collection
 
 METADATA = "ir_metadata.yaml"
@@ -242,11 +242,7 @@ def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, An
         "method": {
             "automatic": True,
             "score ties": "the document id that is first in the order of bytes",
-            "retrieval": [
-                {"method": models.get(step.get("vectors", "")), **step}
-                for stage, before in list_wanted(config)
-                for step in stage.describe(before)
-            ],
+            "retrieval": [{"method": models.get(step.get("vectors", "")), **step} for step in list_steps(config)],
         },
         "actor": {"team": config.team_id, "role": "experimenter"},
         "data": {

@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.table import list_steps
 from keystone.runs.report.html.markup import Html, element, isolate, join
 from keystone.runs.report.html.read_run import RunView
 
@@ -173,6 +174,7 @@ def _describe_search(config: RunConfig) -> str:
 SETTINGS: Sequence[tuple[str, Callable[[RunConfig], str]]] = (
     ("Queries by", lambda config: config.queries.method),
     ("Search", _describe_search),
+    ("Steps of the ranking", lambda config: " \u2192 ".join(step["name"] for step in list_steps(config))),
     ("Fusion over queries", lambda config: config.fusion.method),
     ("Grades", _describe_grading),
     ("Answers by", lambda config: str(config.answer.method or "") if config.track else ""),

@@ -29,6 +29,7 @@ from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.report.foresight import foresee_run
 from keystone.runs.report.html.read_run import read_view
+from keystone.runs.report.html.settings import render_settings
 from tests.support.runs.ranking_stage import make_ranking_stage
 
 KEYS = Path(__file__).with_name("stage_keys.json")
@@ -175,7 +176,9 @@ def test_whatever_tells_of_stages_follows_the_table(
     assert steps[-1] == {"name": "trimmed", "method": "the first two", "reranks": NARRATIVE_FILE.name}
     assert find_searching_stages(config)["trimmed"] == "is not recorded"
     assert {stage.name: plan for stage, plan in foresee_run(config).stages}["trimmed"] == "kept"
-    assert read_view(directory, "r").remarks == ()
+    view = read_view(directory, "r")
+    assert view.remarks == ()
+    assert "narrative → trimmed<" in str(render_settings([view]))
     assert list_cited(keystone.answer(index, keystone.read_topics(topics), config)) == read_cited(directory)
     shutil.copytree(directory, tmp_path / "whole")
     (directory / "trimmed.trec").unlink()

@@ -125,7 +125,7 @@ def test_the_report_opens_with_its_result_and_dots_lead_to_narratives(browser: C
     find(browser, 'nav a[href="#settings"]')[0].click()
     assert find(browser, "#settings")[0].is_displayed()
     differing = [row.text for row in find(browser, ".differing th")]
-    assert differing == [f"{name} \u2260" for name in ("Grades", "Answers by", "Reader", "Track")]
+    assert differing == [f"{name} \u2260" for name in ("Steps of the ranking", "Grades", "Answers by", "Reader", "Track")]
 
 
 def test_narratives_in_which_a_step_fell_back_are_marked(browser: Chrome, report: Path) -> None:
