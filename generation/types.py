@@ -198,6 +198,8 @@ class EvidenceSet:
     steps: tuple[Step, ...] = ()
     checks: tuple[QuestionCheck, ...] = ()
     """How far the first evidence answers each question, if that was checked."""
+    rechecks: tuple[QuestionCheck, ...] = ()
+    """The same once documents were added, if it was checked again."""
     added: tuple[str, ...] = ()
     """The ids of the documents that were searched for afterwards."""
     fallbacks: tuple[Fallback, ...] = ()
