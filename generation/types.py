@@ -198,12 +198,12 @@ class EvidenceSet:
     steps: tuple[Step, ...] = ()
     checks: tuple[QuestionCheck, ...] = ()
     """How far the first evidence answers each question, if that was checked."""
-    rechecks: tuple[QuestionCheck, ...] = ()
-    """The same once documents were added, if it was checked again."""
     added: tuple[str, ...] = ()
     """The ids of the documents that were searched for afterwards."""
     fallbacks: tuple[Fallback, ...] = ()
     """Each step of the check in which the model gave no usable reply."""
+    rechecks: tuple[QuestionCheck, ...] = ()
+    """How far the evidence answers each question once documents were added, if it was checked again."""
 
 
 MOST_CITATIONS = 3

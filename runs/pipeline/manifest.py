@@ -143,8 +143,8 @@ def _collect_facts(values: Values) -> dict[str, Any]:
 def _describe_questions(values: Values) -> dict[str, Any]:
     """Count how far documents answer the questions, and tell for each narrative what was read for each question."""
     levels, last, lines = Counter[str](), Counter[str](), dict[str, Any]()
-    evidence, answers = values.get(EVIDENCE_FILE), values.get(ANSWERS_FILE)
-    for one, own, answer in zip(values.get(QUERIES_FILE), evidence, answers, strict=True):
+    understood, evidence, answers = values.get(QUERIES_FILE), values.get(EVIDENCE_FILE), values.get(ANSWERS_FILE)
+    for one, own, answer in zip(understood, evidence, answers, strict=True):
         questions = list_read_questions(one.queries, own)
         levels.update(question.found for question in questions if question.found)
         last.update(question.level for question in questions if question.level)

@@ -44,7 +44,7 @@ def list_read_questions(queries: Sequence[Query], evidence: EvidenceSet) -> list
         checks = first.get(query.id), last.get(query.id)
         quotes = [check.quote for check in checks if check and check.quote]
         items = [one for one in evidence.items if one.query_id == query.id or any(map(one.span.overlaps, quotes))]
-        levels = (check and check.found for check in checks)
+        before, again = (check.found if check else None for check in checks)
         tokens = sum(count_tokens(one.text) for one in items)
-        found.append(ReadQuestion(query, *levels, len({one.span.doc_id for one in items}), tokens))
+        found.append(ReadQuestion(query, before, again, len({one.span.doc_id for one in items}), tokens))
     return found
