@@ -27,9 +27,9 @@ from keystone.indexing.types import Progress, silent
 from keystone.runs.pipeline.values import Artifact, Values
 
 MANIFEST = "manifest.json"
+"""The file that describes a run and its artifacts."""
 NARRATIVES = "narratives"
 """The key of the manifest under which each narrative has a line."""
-"""The file that describes a run and its artifacts."""
 
 
 @dataclass(frozen=True, slots=True)

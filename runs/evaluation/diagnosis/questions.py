@@ -119,7 +119,7 @@ def tell_losses(questions: Sequence[QuestionFinding], losses: Mapping[str, str],
     told = {
         "lost": f"lost {noun}s before the writer read them, most at {stage} ({losses[stage]})",
         "read": f"had all their {noun}s read",
-        "none": f"have no {noun} that their own searches rank highest",
+        "none": f"had no {noun} that their own searches rank highest",
     }
     share = f"{share_weight(open_ones, questions):.1%} of the weight"
     head = f"{len(open_ones):,} of {len(questions):,} questions, {share}, have no document that answers them in full"

@@ -74,7 +74,7 @@ def test_the_fates_of_open_questions_are_told_with_what_lost_most() -> None:
     assert tell_losses(QUESTIONS, LOSSES, "nugget") == [
         f"4 of 6 questions, 70.0% of the weight, {TOLD}",
         "2 of them lost nuggets before the writer read them, most at queries (cut by the fusion of queries)",
-        "1 of them have no nugget that their own searches rank highest",
+        "1 of them had no nugget that their own searches rank highest",
         "1 of them had all their nuggets read",
     ]
     assert tell_losses([QUESTIONS[2]], LOSSES, "nugget") == ["no question of 1 is open"]
@@ -141,7 +141,7 @@ def test_a_contract_is_counted_by_its_questions(plain: Path, qrels: Path, tmp_pa
     assert told.splitlines() == str(found).splitlines()
     assert f"2 of {len(found.questions)} questions" in told
     assert "1#3 unchecked, 1#1 partly" in told, "nothing was read for 1#3"
-    assert "2 of them have no relevant document that their own searches rank highest" in told
+    assert "2 of them had no relevant document that their own searches rank highest" in told
     described = json.loads(diagnose_by_command(directory, qrels, "--json"))["result"]["questions"]
     assert described["levels"]["answered"]["before"] == 0
     assert described["fates"][0] in told
