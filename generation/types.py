@@ -202,6 +202,8 @@ class EvidenceSet:
     """The ids of the documents that were searched for afterwards."""
     fallbacks: tuple[Fallback, ...] = ()
     """Each step of the check in which the model gave no usable reply."""
+    rechecks: tuple[QuestionCheck, ...] = ()
+    """How far the evidence answers each question once documents were added, if it was checked again."""
 
 
 MOST_CITATIONS = 3

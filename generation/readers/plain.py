@@ -82,7 +82,8 @@ async def fill_gaps(tools: Tools, model: Model, task: Task, rows: Sequence[int],
         whole = AnswerTask(task.topic.id, task.topic.narrative, passages, make_word_range(task.words), queries=asked)
         documents = {document.id: document for document in task.context.documents.values()}
         checks, missed = await check_evidence(model, whole, documents, [item.span for item in evidence.items])
-        evidence = replace(evidence, checks=evidence.checks or checks, fallbacks=(*evidence.fallbacks, *missed))
+        first, last = (evidence.checks, checks) if evidence.checks else (checks, ())
+        evidence = replace(evidence, checks=first, rechecks=last, fallbacks=(*evidence.fallbacks, *missed))
         added = await find_documents(tools, rows, list_searches(asked, checks))
         if not added:
             break

@@ -28,6 +28,8 @@ from keystone.runs.pipeline.values import Artifact, Values
 
 MANIFEST = "manifest.json"
 """The file that describes a run and its artifacts."""
+NARRATIVES = "narratives"
+"""The key of the manifest under which each narrative has a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +207,14 @@ def _is_kept(path: Path, entry: Any, keys: dict[str, str], name: str) -> bool:
 
 
 def write_manifest(directory: Path, description: dict[str, Any], artifacts: dict[str, dict[str, Any]]) -> None:
-    """Write the manifest, unless it has this content. A finished run may so be in a folder that is read-only."""
+    """Write the manifest, with a line for each narrative. A finished run may be in a folder that is read-only.
+
+    So nothing is written if the manifest has this content.
+    """
     options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
-    content = orjson.dumps({**description, "artifacts": artifacts}, option=options)
+    lines = {name: orjson.Fragment(orjson.dumps(own)) for name, own in description.get(NARRATIVES, {}).items()}
+    listed = {NARRATIVES: lines} if lines else {}
+    content = orjson.dumps({**description, **listed, "artifacts": artifacts}, option=options)
     with suppress(OSError):
         if (directory / MANIFEST).read_bytes() == content:
             return

@@ -27,7 +27,7 @@ def _write_evidence(topic: Topic, found: EvidenceSet) -> dict[str, Any]:
     If the questions were checked, the record has the checks and the documents that were added.
     """
     record = {field.name: getattr(found, field.name) for field in fields(found) if field.name != "steps"}
-    return {"topic_id": topic.id, **leave_out_empty(record, "checks", "added", "fallbacks")}
+    return {"topic_id": topic.id, **leave_out_empty(record, "checks", "rechecks", "added", "fallbacks")}
 
 
 _read_evidence = TypeAdapter(EvidenceSet).validate_python

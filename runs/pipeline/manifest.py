@@ -1,7 +1,7 @@
 """The manifest of a run directory, what is remarkable in it, and warnings for the user."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -20,12 +20,14 @@ from keystone.indexing.vectors.faiss_index import import_faiss
 from keystone.retrieval.search import KINDS
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.doctor.server_records import select_facts
-from keystone.runs.pipeline.directory import MANIFEST, count_steps
+from keystone.runs.pipeline.directory import MANIFEST, NARRATIVES, count_steps
 from keystone.runs.pipeline.evidence_files import EVIDENCE_FILE
 from keystone.runs.pipeline.job import Job
 from keystone.runs.pipeline.model_runner import read_cut_prompt
+from keystone.runs.pipeline.questions import ReadQuestion, list_read_questions
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
+from keystone.runs.pipeline.stages.queries import QUERIES_FILE
 from keystone.runs.pipeline.stages.rerank import RERANKS_FILE
 from keystone.runs.pipeline.stages.segments import DEPTHS_FILE, get_retrieval_file
 from keystone.runs.pipeline.table import list_records
@@ -116,13 +118,15 @@ def _count_segments(values: Values) -> dict[str, Any]:
 
 
 def _collect_facts(values: Values) -> dict[str, Any]:
-    """Collect each step without a usable reply, empty answers, and the numbers of grades and checks of support."""
+    """Collect steps without a usable reply, empty answers, gaps, and the numbers of grades and checks of support."""
     config = values.job.config
     answers = values.get(ANSWERS_FILE) if config.has_answers else []
     fallbacks = [asdict(fallback) for one in list_records(values) for fallback in one.fallbacks]
     summary: dict[str, Any] = {"fallbacks": fallbacks} if config.model or fallbacks else {}
     if empty := sum(not answer.sentences for answer in answers):
         summary["empty_answers"] = empty
+    if answers:
+        summary |= _describe_questions(values)
     if config.model is None:
         return summary
     grades = values.get(GRADES_FILE) if config.grading.method is not None else []
@@ -130,15 +134,36 @@ def _collect_facts(values: Values) -> dict[str, Any]:
         levels = Counter(check.support for check in checks)
         summary["support"] = {"checked": len(checks) - levels["unchecked"], **levels}
         summary["support"] |= Counter(check.action for check in checks)
-    evidence = values.get(EVIDENCE_FILE) if config.has_answers and config.answer.method == "whole" else []
-    if questions := Counter(check.found for one in evidence for check in one.checks):
-        added = sum(len(one.added) for one in evidence)
-        open_parts = sum(bool(answer.missing) for answer in answers)
-        summary["questions"] = {**questions, "added_documents": added, "answers_with_gaps": open_parts}
     if config.grading.method is not None:
         pairs, graded = sum(one.pairs for one in grades), sum(one.asked for one in grades)
         summary["grading"] = {"pairs": pairs, "asked": graded, "saved": round(1 - graded / pairs, 4) if pairs else 0.0}
     return summary
+
+
+def _describe_questions(values: Values) -> dict[str, Any]:
+    """Count how far documents answer the questions, and tell for each narrative what was read for each question."""
+    levels, last, lines = Counter[str](), Counter[str](), dict[str, Any]()
+    understood, evidence, answers = values.get(QUERIES_FILE), values.get(EVIDENCE_FILE), values.get(ANSWERS_FILE)
+    for one, own, answer in zip(understood, evidence, answers, strict=True):
+        questions = list_read_questions(one.queries, own)
+        levels.update(question.found for question in questions if question.found)
+        last.update(question.level for question in questions if question.level)
+        lines[answer.topic_id] = {
+            "questions": {question.query.id: _describe_question(question) for question in questions},
+            **({"added_documents": len(own.added)} if own.added else {}),
+            **({"gap": True} if answer.missing else {}),
+        }
+    counted: dict[str, Any] = {"answers_with_gaps": sum(bool(answer.missing) for answer in answers)}
+    if levels:
+        counted |= {**levels, "added_documents": sum(len(one.added) for one in evidence)}
+    if any(one.rechecks for one in evidence):
+        counted["again"] = last
+    return {"questions": counted, NARRATIVES: lines}
+
+
+def _describe_question(one: ReadQuestion) -> dict[str, Any]:
+    found = {"found": one.found, "again": one.again, "documents": one.documents, "tokens": one.tokens}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def list_remarks(directory: Path) -> Iterator[str]:
@@ -154,11 +179,13 @@ def list_remarks(directory: Path) -> Iterator[str]:
     if grading := manifest.get("grading"):
         yield f"grades: {grading['asked']} of {grading['pairs']} pairs asked, {grading['saved']:.0%} saved"
     if questions := manifest.get("questions"):
-        levels = ", ".join(f"{questions.get(name, 0)} {name}" for name in get_args(Answered))
-        yield (
-            f"questions: {levels}, before {plural(questions['added_documents'], 'document')} were searched for; "
-            f"{plural(questions['answers_with_gaps'], 'answer')} with gaps"
-        )
+        parts = [f"{plural(questions['answers_with_gaps'], 'answer')} with gaps"]
+        if again := questions.get("again"):
+            parts.insert(0, f"{_join_levels(again)}, when they were checked again")
+        if (added := questions.get("added_documents")) is not None:
+            parts.insert(0, f"{_join_levels(questions)}, before {plural(added, 'document')} were searched for")
+        if len(parts) > 1 or questions["answers_with_gaps"]:
+            yield f"questions: {'; '.join(parts)}"
     if support := manifest.get("support"):
         levels, actions = (
             ", ".join(f"{support.get(name, 0)} {name}" for name in get_args(names))
@@ -175,6 +202,10 @@ def list_remarks(directory: Path) -> Iterator[str]:
     if fallbacks := manifest.get("fallbacks"):
         counted = ", ".join(f"{step} {n}" for step, n in sorted(Counter(f["step"] for f in fallbacks).items()))
         yield f"fallbacks: {len(fallbacks)} ({counted}), listed in {directory / MANIFEST}"
+
+
+def _join_levels(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{counts.get(name, 0)} {name}" for name in get_args(Answered))
 
 
 def warn_of_idle_model(config: RunConfig) -> str:

@@ -229,4 +229,4 @@ def diagnose(
     else:
         path = check_path(qrels, "qrels")
         found = diagnosis.diagnose(folder, lambda store: read_relevant_documents(path, relevant_from, store))
-    return PrintedDiagnosis(found.stages, found.findings, found.left_out)
+    return PrintedDiagnosis(found.stages, found.findings, found.left_out, found.questions)

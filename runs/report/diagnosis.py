@@ -1,18 +1,32 @@
 """A diagnosis on the terminal and as JSON: the losses of each stage, of each narrative, and one by one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis, Finding, name_losses
+from keystone.runs.evaluation.diagnosis.questions import (
+    UNCHECKED,
+    QuestionFinding,
+    count_levels,
+    list_open,
+    share_weight,
+    tell_losses,
+)
 from keystone.runs.report.terminal import print_columns
 from keystone.runs.wording import plural
 
 KEPT = "kept"
+_NOUNS = {"nugget": "nugget", "document": "relevant document"}
+"""What a sentence calls that which the heads of columns name."""
+
+
+def _name_wanted(found: Diagnosis) -> str:
+    return "nugget" if found.findings[0].wanted.text else "document"
 
 
 def print_diagnosis(found: Diagnosis, worth: Mapping[str, Any] | None = None, out: TextIO | None = None) -> None:
     """Print a row for each stage, and a row for each narrative, to `out` or standard output."""
-    noun = "nugget" if found.findings[0].wanted.text else "document"
+    noun = _name_wanted(found)
     topics, every = found.count_by_topic(), len(found.findings)
     rows, losses = [], name_losses()
     for stage in (*found.stages, None):
@@ -37,6 +51,40 @@ def print_diagnosis(found: Diagnosis, worth: Mapping[str, Any] | None = None, ou
     if found.left_out:
         verb = "is" if found.left_out == 1 else "are"
         print(f"\n{plural(found.left_out, noun)} of topics that the run lacks {verb} left out", file=out)
+    if found.questions:
+        _print_questions(found.questions, noun, out)
+
+
+def _print_questions(questions: Sequence[QuestionFinding], noun: str, out: TextIO | None) -> None:
+    """Print a row for each level of the questions, the fates of the open ones, and a row for each narrative of them."""
+    levels = count_levels(questions)
+    again = any("before" in own for own in levels.values())
+    rows = [
+        [
+            level,
+            *([f"{own['before']:,}"] if again else []),
+            f"{own['number']:,}",
+            f"{own['number'] / len(questions):.1%}",
+            f"{own['weight']:.1%}",
+            *(f"{own[key]:,}" for key in ("unread", "wanted", "lost")),
+        ]
+        for level, own in levels.items()
+    ]
+    print(file=out)
+    before = ["before"] if again else []
+    print_columns(["answered", *before, "questions", "share", "weight", "unread", f"{noun}s", "lost"], rows, out=out)
+    print("\nanswered: by the documents of the last check; what was searched for after it does not count", file=out)
+    print("unread: nothing was shown to the writer for it", file=out)
+    print(f"{noun}s: each counts for the question whose search ranks it highest", file=out)
+    print("", *tell_losses(questions, name_losses(), _NOUNS[noun]), sep="\n", file=out)
+    lines = []
+    for topic, own in list_open(questions).items():
+        every = [one for one in questions if one.topic_id == topic]
+        named = ", ".join(f"{one.question.query.id} {one.question.level or UNCHECKED}" for one in own)
+        lines.append([topic, str(len(every)), str(len(own)), f"{share_weight(own, every):.1%}", named])
+    if lines:
+        print(file=out)
+        print_columns(["topic", "questions", "open", "weight", "the heaviest first"], lines, (0, 4), out)
 
 
 def describe_diagnosis(found: Diagnosis, worth: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -52,6 +100,31 @@ def describe_diagnosis(found: Diagnosis, worth: Mapping[str, Any] | None = None)
         **({"ranking": worth} if worth else {}),
         "stages": numbers,
         "findings": list(map(_describe_finding, found.findings)),
+        **({"questions": _describe_questions(found)} if found.questions else {}),
+    }
+
+
+def _describe_questions(found: Diagnosis) -> dict[str, Any]:
+    return {
+        "fates": tell_losses(found.questions, name_losses(), _NOUNS[_name_wanted(found)]),
+        "levels": count_levels(found.questions),
+        "findings": [
+            {
+                "topic_id": one.topic_id,
+                "id": asked.query.id,
+                "question": asked.query.question,
+                "weight": asked.weight,
+                "found": asked.found,
+                "again": asked.again,
+                "open": one.is_open,
+                "documents": asked.documents,
+                "tokens": asked.tokens,
+                "lost": one.lost,
+                KEPT: one.losses.get(None, 0),
+            }
+            for one in found.questions
+            for asked in [one.question]
+        ],
     }
 
 

@@ -20,6 +20,7 @@ from keystone.generation.types import Answer, EvidenceSet, Sentence
 from keystone.indexing.corpora.languages import differ_in_language
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Document, Span, Store, document_id
+from keystone.runs.evaluation.diagnosis.questions import QuestionFinding, find_questions
 from keystone.runs.evaluation.diagnosis.stored import StoredRun, open_stored_run
 from keystone.runs.evaluation.diagnosis.wanted import Wanted
 from keystone.runs.evaluation.evaluate import evaluate
@@ -183,6 +184,8 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     left_out: int = 0
     """The number of nuggets or documents of other topics."""
+    questions: tuple[QuestionFinding, ...] = ()
+    """What became of the questions, if a contract has asked them and the run answers."""
 
     def sum_worth(self, lost: Stage | None) -> float:
         """Sum what the coverage gains if all losses at a stage alone are repaired. None: the coverage itself."""
@@ -208,7 +211,11 @@ def diagnose(directory: Path, read_wanted: Callable[[Store], list[Wanted]]) -> D
     if not wanted:
         ids = f"its topics look like {next(iter(run.queries))!r}" + (f", not {every[0].topic_id!r}" if every else "")
         raise UserError(f"{directory}: found no nugget or relevant document of a topic of the run: {ids}")
-    stages, ranks, grades = list_stages(run), _find_ranks(run, wanted), _find_best_grades(run)
+    docs: dict[str, list[str]] = {}
+    for topic_id, doc_id in dict.fromkeys((one.topic_id, one.doc_id) for one in wanted):
+        docs.setdefault(topic_id, []).append(doc_id)
+    searched = run.find_query_ranks(list(map(name_system_file, run.config.list_systems())), docs)
+    stages, ranks, grades = list_stages(run), _find_ranks(run, docs, searched), _find_best_grades(run)
     passed = _find_passed(run, wanted, ranks, grades)
     counts = Counter(one.topic_id for one in wanted)
     findings = []
@@ -218,7 +225,8 @@ def diagnose(directory: Path, read_wanted: Callable[[Store], list[Wanted]]) -> D
         lost = stages[last + 1] if last + 1 < len(stages) else None
         own = {stage: found[key] for stage, found in ranks.items() if key in found}
         findings.append(Finding(one, lost, 1 / counts[one.topic_id] / len(counts), own, grades.get(key)))
-    return Diagnosis(stages, tuple(findings), len(every) - len(wanted))
+    questions = find_questions(run, stages, [(one.wanted, one.lost) for one in findings], searched)
+    return Diagnosis(stages, tuple(findings), len(every) - len(wanted), questions)
 
 
 def list_stages(run: StoredRun) -> tuple[Stage, ...]:
@@ -240,14 +248,21 @@ def list_stages(run: StoredRun) -> tuple[Stage, ...]:
     return tuple(stage for stage in (*LOSSES_OF_RANKING, *again, *LOSSES_OF_READING) if stage not in absent)
 
 
-def _find_ranks(run: StoredRun, wanted: Sequence[Wanted]) -> dict[Stage, dict[tuple[str, str], int]]:
-    docs: dict[str, list[str]] = {}
-    for topic_id, doc_id in dict.fromkeys((one.topic_id, one.doc_id) for one in wanted):
-        docs.setdefault(topic_id, []).append(doc_id)
-    lists = list(map(name_system_file, run.config.list_systems()))
+def _find_ranks(
+    run: StoredRun, docs: Mapping[str, Sequence[str]], searched: Mapping[str, Mapping[str, int]]
+) -> dict[Stage, dict[tuple[str, str], int]]:
+    """Find the best rank of each document of a topic, over its queries. `searched` has its ranks for each query."""
+
+    def fold(found: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
+        best: dict[tuple[str, str], int] = {}
+        for topic_id in docs:
+            for doc_id, rank in (pair for query in run.queries[topic_id] for pair in found[query.id].items()):
+                best[topic_id, doc_id] = min(rank, best.get((topic_id, doc_id), rank))
+        return best
+
     return {
-        "search": run.find_best_ranks(lists, docs),
-        "systems": run.find_best_ranks([run.query_ranking], docs),
+        "search": fold(searched),
+        "systems": fold(run.find_query_ranks([run.query_ranking], docs)),
         "queries": run.find_narrative_ranks(docs),
     }
 

@@ -83,29 +83,27 @@ class StoredRun:
         """The file with the last ranking of each query."""
         return list_rankings(self.config).query_ranking.name
 
-    def find_best_ranks(self, names: Sequence[str], wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], int]:
-        """Find the best rank of each wanted document, over its topic's queries, in these run files.
+    def find_query_ranks(self, names: Sequence[str], wanted: Mapping[str, Sequence[str]]) -> dict[str, dict[str, int]]:
+        """Find the best rank of each wanted document, for each query of its topic, in these run files.
 
-        A document that no list has is left out.
+        A document that no list of the query has is left out.
         """
         asked = {query.id: docs for topic, docs in wanted.items() for query in self.queries[topic]}
-        topic_of = {query.id: query.topic_id for own in self.queries.values() for query in own}
-        return self._find_best(names, asked, topic_of)
+        return self._find_best(names, asked)
 
     def find_narrative_ranks(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], int]:
         """Find the rank of each wanted document of a topic in the ranking of its narrative, if it has one."""
-        return self._find_best([NARRATIVE], wanted, {topic: topic for topic in wanted})
+        found = self._find_best([NARRATIVE], wanted)
+        return {(topic, doc_id): rank for topic, own in found.items() for doc_id, rank in own.items()}
 
-    def _find_best(
-        self, names: Sequence[str], asked: Mapping[str, Sequence[str]], topic_of: Mapping[str, str]
-    ) -> dict[tuple[str, str], int]:
-        best: dict[tuple[str, str], int] = {}
+    def _find_best(self, names: Sequence[str], asked: Mapping[str, Sequence[str]]) -> dict[str, dict[str, int]]:
+        best: dict[str, dict[str, int]] = {name: {} for name in asked}
         for name in names:
-            for query_id, ranks in find_ranks(self.directory / name, asked).items():
-                for doc_id, rank in zip(asked[query_id], ranks, strict=True):
-                    key = topic_of[query_id], doc_id
-                    if rank and rank <= best.get(key, rank):
-                        best[key] = rank
+            for asked_id, ranks in find_ranks(self.directory / name, asked).items():
+                own = best[asked_id]
+                for doc_id, rank in zip(asked[asked_id], ranks, strict=True):
+                    if rank and rank <= own.get(doc_id, rank):
+                        own[doc_id] = rank
         return best
 
     def list_selected(self) -> dict[str, set[str]]:

@@ -8,6 +8,7 @@ import pytest
 
 from keystone.indexing.index import Index
 from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.manifest import list_remarks
 from keystone.runs.pipeline.run import run
 from keystone.runs.pipeline.stages.chosen_documents import rank_by_grade
 from keystone.runs.track_rules import TRACKS
@@ -103,14 +104,22 @@ def test_open_questions_are_searched_again_and_gaps_admitted(
         made = keystone(*arguments, "--set", f"answer.gaps={gaps}")
         assert made.returncode == 0, made.stderr
     folder = tmp_path / "out/keystone"
+    assert "".join(list_remarks(folder)).count("when they were checked again") == (rounds > 1)
+    manifest = orjson.loads((folder / "manifest.json").read_bytes())
     for evidence in read_lines(folder / "evidence.jsonl"):
         shown = {item["span"]["doc_id"] for item in evidence["items"]}
         added = set(evidence.get("added", ()))
         assert added <= shown
         assert len(shown) == 1 + len(added)
         assert bool(added) is bool(evidence.get("checks")) is (rounds > 0)
-        for check in evidence.get("checks", ()):
+        assert bool(evidence.get("rechecks")) is (rounds > 1)
+        for check in (*evidence.get("checks", ()), *evidence.get("rechecks", ())):
             assert check["found"] == "not" or check["quote"]["doc_id"] in shown
+        told = manifest["narratives"][evidence["topic_id"]]
+        assert told.get("added_documents", 0) == len(added)
+        for kind, key in (("checks", "found"), ("rechecks", "again")):
+            levels = {check["query_id"]: check["found"] for check in evidence.get(kind, ())}
+            assert {name: own[key] for name, own in told["questions"].items() if key in own} == levels
     for answer in read_lines(folder / "answers.jsonl"):
         *sentences, last = answer["sentences"]
         assert all(sentence["citations"] for sentence in sentences)
