@@ -224,18 +224,23 @@ def show_whole_documents(context: TopicContext, rows: Sequence[int], tokens: int
 
     A document of at most `LONG_TOKENS`, or of 1 / `LONG_SHARE` of these tokens, is shown whole. A longer one is
     shown by its best stretches in that room. So is the first document that does not fit into what is left, unless
-    that is less than `LEAST_DOCUMENT_TOKENS`. Those after it are left out.
+    that is less than `LEAST_DOCUMENT_TOKENS`. Those after it are left out. The room that then is left goes to the
+    longer documents, in their order, so that the first of them may be whole as well.
     """
-    shown: list[Evidence] = []
     limit, left = max(tokens // LONG_SHARE, LONG_TOKENS), tokens
+    costs, rooms = dict[int, int](), dict[int, int]()
     for row in rows:
         if left < LEAST_DOCUMENT_TOKENS:
             break
-        cost = count_tokens(context.documents[row].contents)
-        room = min(limit, left)
-        whole = cost <= room
-        shown += _show_document(context, row, slice(None), room) if whole else _show_stretches(context, row, room)
-        left -= min(cost, room)
+        costs[row] = count_tokens(context.documents[row].contents)
+        rooms[row] = min(costs[row], limit, left)
+        left -= rooms[row]
+    shown: list[Evidence] = []
+    for row, room in rooms.items():
+        limit = min(costs[row], room + left)
+        left -= limit - room
+        whole = limit == costs[row]
+        shown += _show_document(context, row, slice(None), limit) if whole else _show_stretches(context, row, limit)
     return shown
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import (
+    LONG_TOKENS,
     TopicContext,
     keep_closest_segments,
     keep_language,
@@ -64,6 +65,22 @@ def test_the_first_document_without_room_is_shown_by_its_best_segments_and_the_l
     assert {item.span.doc_id for item in rest} == {"swarms"}
     assert 0 < sum(count_tokens(item.text) for item in rest) <= 100
     assert all(item.text in context.documents[2].text for item in rest)
+
+
+BOOKS = [make_document(name, [f"{text} Part {n} of {name}." for n, text in enumerate(LONG * 8)]) for name in ("a", "b")]
+
+
+@pytest.mark.parametrize(("spare", "whole"), [(0, ["a", "b"]), (-10, ["a"]), (-1850, [])])
+def test_room_that_is_left_goes_to_the_longer_documents_in_their_order(spare: int, whole: list[str]) -> None:
+    context = make_context(BOOKS)
+    costs = {row: count_tokens(document.contents) for row, document in context.documents.items()}
+    assert costs[2] > LONG_TOKENS
+    tokens = sum(costs.values()) + spare
+    shown = show_whole_documents(context, [2, 0, 3, 1], tokens)
+    assert list(dict.fromkeys(item.span.doc_id for item in shown)) == ["a", "bees", "b", "ants"]
+    texts = {document.text for document in BOOKS}
+    assert [item.span.doc_id for item in shown if item.text in texts] == whole
+    assert 0.8 * tokens < sum(count_tokens(item.text) for item in shown) <= tokens
 
 
 @pytest.mark.parametrize(
