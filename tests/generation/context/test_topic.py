@@ -1,5 +1,6 @@
 """The documents of a topic: their closest segments, those shown whole, and those in the language of the answer."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from keystone.generation.context.topic import (
     skip_blank,
 )
 from keystone.indexing.store import DocumentStore, build_store
-from keystone.indexing.types import Document
+from keystone.indexing.types import Document, Segment, Span
 from tests.support.structures.topic_segments import ANTS, BEES, make_context, make_document, toward
 
 
@@ -81,6 +82,15 @@ def test_room_that_is_left_goes_to_the_longer_documents_in_their_order(spare: in
     texts = {document.text for document in BOOKS}
     assert [item.span.doc_id for item in shown if item.text in texts] == whole
     assert 0.8 * tokens < sum(count_tokens(item.text) for item in shown) <= tokens
+
+
+def test_a_segment_that_is_too_long_is_cut_after_a_sentence() -> None:
+    document = make_document("swarms", LONG)
+    document = replace(document, segments=(Segment("swarms#0", Span("swarms", 0, len(document.text))),))
+    (first,) = show_documents(make_context((document,)), [2], slice(None), 100)
+    assert first.text == " ".join(LONG[:6])
+    (first,) = show_documents(make_context((make_document("swarms", ["Swarm " * 99]),)), [2], slice(None), 100)
+    assert 90 < count_tokens(first.text) <= 100
 
 
 @pytest.mark.parametrize(
