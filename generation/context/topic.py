@@ -1,29 +1,25 @@
 """The documents of a topic with the vectors of their segments, and the stretches of them that a model is shown.
 
 Whole documents can be longer than a model's window. The stretches are segments, or whole blocks with the headings that
-they stand under. A block is a paragraph, a list, a table or a piece of code. No stretch of blocks begins or ends within
-one. Only a block that is too long for its room is shown by its lines.
+they stand under. No stretch of blocks begins or ends within one, unless the block is too long for its room.
 """
 
-import math
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import NamedTuple
 
 import numpy as np
 
 from keystone.fusion.closest import choose_closest_segments
+from keystone.generation.context.blocks import GAP_MARK, Stretch, count_stretch, list_blocks, touches
 from keystone.generation.context.texts import clip, convert_weight, count_tokens, weigh_prefixes
 from keystone.generation.types import Evidence
 from keystone.indexing.corpora.languages import guess_language
+from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.embedder import Vectors
 from keystone.indexing.index import Index
-from keystone.indexing.structures.markup import detect_format
-from keystone.indexing.structures.sections import section_tree
-from keystone.indexing.structures.tree import ancestors
 from keystone.indexing.types import Document, Embedding, Span, Store
 from keystone.indexing.vectors.embed import embed_queries
 from keystone.indexing.vectors.of_segments import segment_vectors, sentence_vectors
@@ -122,8 +118,6 @@ SEGMENTS_PER_QUERY = 3
 """The segments that each query chooses, unless the caller says otherwise."""
 PASSAGE_TOKENS = 2000
 """The most tokens of a passage, unless the caller says otherwise."""
-GAP_MARK = "\n[...]\n"
-"""The text between two stretches of a document."""
 
 
 def make_passage(
@@ -212,7 +206,8 @@ def show_documents(context: TopicContext, rows: Sequence[int], queries: slice, t
 
     `queries` selects those of `context` that rate segments. All stretches together have at most `tokens` tokens. If
     there are too many documents for `LEAST_DOCUMENT_TOKENS` each, the last ones are left out. A segment that is longer
-    than its document's share is cut. A context that is not `whole` shows segments only.
+    than its document's share is cut after a sentence, or within its first one if that alone is longer. A context that
+    is not `whole` shows segments only.
     """
     rows = rows[: max(1, tokens // LEAST_DOCUMENT_TOKENS)]
     limit = tokens // max(len(rows), 1)
@@ -224,18 +219,23 @@ def show_whole_documents(context: TopicContext, rows: Sequence[int], tokens: int
 
     A document of at most `LONG_TOKENS`, or of 1 / `LONG_SHARE` of these tokens, is shown whole. A longer one is
     shown by its best stretches in that room. So is the first document that does not fit into what is left, unless
-    that is less than `LEAST_DOCUMENT_TOKENS`. Those after it are left out.
+    that is less than `LEAST_DOCUMENT_TOKENS`. Those after it are left out. The room that then is left goes to the
+    longer documents, in their order, so that the first of them may be whole as well.
     """
-    shown: list[Evidence] = []
     limit, left = max(tokens // LONG_SHARE, LONG_TOKENS), tokens
+    costs, rooms = dict[int, int](), dict[int, int]()
     for row in rows:
         if left < LEAST_DOCUMENT_TOKENS:
             break
-        cost = count_tokens(context.documents[row].contents)
-        room = min(limit, left)
-        whole = cost <= room
-        shown += _show_document(context, row, slice(None), room) if whole else _show_stretches(context, row, room)
-        left -= min(cost, room)
+        costs[row] = count_tokens(context.documents[row].contents)
+        rooms[row] = min(costs[row], limit, left)
+        left -= rooms[row]
+    shown: list[Evidence] = []
+    for row, room in rooms.items():
+        limit = min(costs[row], room + left)
+        left -= limit - room
+        whole = limit == costs[row]
+        shown += _show_document(context, row, slice(None), limit) if whole else _show_stretches(context, row, limit)
     return shown
 
 
@@ -247,8 +247,8 @@ def _show_stretches(context: TopicContext, row: int, limit: int) -> list[Evidenc
     query = context.queries[int(cosines.max(axis=1).argmax())]
     best = float(cosines.max())
     return [
-        Evidence(Span(document.id, start, end), document.text[start:end], best, query.id, heading)
-        for start, end, heading in stretches
+        Evidence(Span(document.id, one.start, one.end), document.text[one.start : one.end], best, query.id, one.above)
+        for one in stretches
     ]
 
 
@@ -261,18 +261,14 @@ def _show_document(context: TopicContext, row: int, queries: slice, limit: int) 
         if spans and count_tokens(join_spans(document, spans)) > limit:
             start, end = spans[0]
             room = max(0, limit - count_tokens(document.title) - 1)
-            spans = [(start, start + len(clip(document.text[start:end], room)))]
+            length = len(clip(document.text[start:end], room))
+            stops = [stop for _, stop in split_sentences(document.text[start:end]) if stop <= length]
+            spans = [(start, start + (stops[-1] if stops else length))]
     query = context.queries[queries][int(cosines.max(axis=1).argmax())]
     return [
         Evidence(Span(document.id, start, end), document.text[start:end], float(cosines.max()), query.id)
         for start, end in spans
     ]
-
-
-_PART = re.compile(r"[ \t]*(?:[-*+\u2022\u00b7]\s|\(?(?:\d{1,3}|[a-z])[.)]\s|[|+]|>>>|\.\.\.|\$ )|(?: {4}|\t)\s*\S")
-"""The beginning of an item of a list, a row of a table, or a line of code."""
-
-_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 
 
 class PlacedSegments:
@@ -296,51 +292,6 @@ class PlacedSegments:
         return sorted(self._numbers[place] for place in places if self._ends[place] > start)
 
 
-class Stretch(NamedTuple):
-    """A stretch of a document's text, `text[start:end]`, and the headings above it, outermost first."""
-
-    start: int
-    end: int
-    heading: str = ""
-
-
-def list_blocks(document: Document, tokens: float = math.inf) -> list[Stretch]:
-    """List the blocks of a document in order: paragraphs, and lists, tables and code as a whole.
-
-    Lines without a blank line between them are one block. So are items, rows or lines of code that follow each other. A
-    block goes on after a colon. Each line is a block where they would have more than `tokens` tokens together.
-    """
-    text = document.text
-    tree = section_tree(document, detect_format(document))
-    found: list[Stretch] = []
-    lines: list[list[Stretch]] = []
-    for node in tree.nodes:
-        if node.kind != "content" or node.start == node.end:
-            continue
-        heading = " > ".join(one.label for one in reversed(ancestors(tree, node.id)) if one.parent is not None)
-        if found and heading == found[-1].heading and _belongs(text, found[-1], node.start):
-            found[-1] = found[-1]._replace(end=node.end)
-        else:
-            found.append(Stretch(node.start, node.end, heading))
-            lines.append([])
-        lines[-1].append(Stretch(node.start, node.end, heading))
-    blocks = zip(found, lines, strict=True)
-    return [one for block, own in blocks for one in ([block] if _count_block(text, block) <= tokens else own)]
-
-
-def _count_block(text: str, block: Stretch) -> int:
-    """Count the tokens of a block as it is shown, with its headings."""
-    return count_tokens(f"{block.heading}\n{text[block.start : block.end]}\n[...]\n")
-
-
-def _belongs(text: str, before: Stretch, start: int) -> bool:
-    """Whether a line that begins at `start` goes on with the block before it."""
-    gap, line = text[before.end : start], text[text.rfind("\n", 0, start) + 1 : start + 8]
-    last = text[max(text.rfind("\n", 0, before.end) + 1, before.start) : before.end]
-    both_parts = bool(_PART.match(line) and _PART.match(last))
-    return not _BLANK_LINE.search(gap) or both_parts or last.endswith(":")
-
-
 def choose_stretches(document: Document, cosines: Vectors, tokens: int) -> list[Stretch]:
     """Choose the blocks of a document for several queries, within `tokens` tokens with their headings and the title.
 
@@ -348,8 +299,8 @@ def choose_stretches(document: Document, cosines: Vectors, tokens: int) -> list[
     query comes first, then the second best of each. Ties go to the closer block, then to the earlier one. A block that
     does not fit any more is left out. Blocks under the same heading that touch become one stretch.
 
-    Each line of a block that exceeds the room, or `LONG_TOKENS` if those are more, is a block of its own. Where that
-    fills less than half of a smaller room, so is each line of a block that exceeds the room.
+    A block that exceeds the room, or `LONG_TOKENS` if those are more, is cut into pieces, each a block of its own.
+    Where that fills less than half of a smaller room, so is a block that exceeds the room.
     """
     room = tokens - count_tokens(document.title)
     placed = PlacedSegments(document)
@@ -362,7 +313,7 @@ def choose_stretches(document: Document, cosines: Vectors, tokens: int) -> list[
         places = np.argsort(np.argsort(-rows, axis=1, kind="stable"), axis=1).min(axis=0)
         chosen, left = set[int](), room
         for place in sorted(range(len(blocks)), key=lambda n: (places[n], -rows[:, n].max(), n)):
-            cost = _count_block(document.text, blocks[place])
+            cost = _count_added(document.text, blocks, chosen, place)
             if cost <= left:
                 chosen.add(place)
                 left -= cost
@@ -371,8 +322,20 @@ def choose_stretches(document: Document, cosines: Vectors, tokens: int) -> list[
     found: list[Stretch] = []
     for place in sorted(chosen):
         block = blocks[place]
-        if found and place - 1 in chosen and found[-1].heading == block.heading:
+        if found and place - 1 in chosen and touches(found[-1], block):
             found[-1] = found[-1]._replace(end=block.end)
         else:
             found.append(block)
     return found
+
+
+def _count_added(text: str, blocks: Sequence[Stretch], chosen: AbstractSet[int], place: int) -> int:
+    """Count the tokens that a block adds to the chosen ones. A piece that touches them needs nothing above it."""
+    block, alone = blocks[place], count_stretch(text, blocks[place])
+    before = place - 1 in chosen and touches(blocks[place - 1], block)
+    after = place + 1 in chosen and touches(block, blocks[place + 1])
+    if not before and not after:
+        return alone
+    start = blocks[place - 1].end if before else block.start
+    joined = count_tokens(text[start : blocks[place + 1].start if after else block.end])
+    return max(alone, joined) if block.head is None else joined

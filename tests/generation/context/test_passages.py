@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keystone.generation.context.blocks import GAP_MARK
 from keystone.generation.context.texts import count_tokens
-from keystone.generation.context.topic import GAP_MARK, choose_best_spans, join_spans, make_passage
+from keystone.generation.context.topic import choose_best_spans, join_spans, make_passage
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.types import Document, Segment, Span, merge_spans
 

@@ -1,12 +1,15 @@
 """Stretches of long documents: whole blocks under their headings, within the room that there is."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keystone.generation.context.blocks import list_blocks
 from keystone.generation.context.texts import count_tokens
-from keystone.generation.context.topic import LONG_TOKENS, PlacedSegments, choose_stretches, list_blocks
+from keystone.generation.context.topic import LONG_TOKENS, PlacedSegments, choose_stretches, join_spans
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.types import Document, Segment, Span
 
@@ -73,6 +76,97 @@ def test_a_room_too_small_for_the_best_block_shows_its_lines(best: int) -> None:
     cosines[:, best] = 1
     found = choose_stretches(document, cosines, 200)
     assert sum(count_tokens(document.text[one.start : one.end]) for one in found) > 100
+
+
+PARTS = {
+    "list": ("", "- item {n} is of wax. It is old,\n  and soft.", "\n", ""),
+    "loose list": ("", "{n}. item {n} is of wax.", "\n\n", ""),
+    "table": ("| queen | what she does |\n|---|---|\n", "| {n} | Queen {n} lays eggs. She rests. |", "\n", ""),
+    "grid": ("+---+---+\n| a | b |\n+===+===+\n", "| {n} | Queen {n}. |\n|   | Eggs. |\n+---+---+", "\n", ""),
+    "fence": ("```\n", "- egg: 'Wait. Rest. {n}'\n- if egg_{n}:\n    hatch()", "\n\n", "\n```"),
+    "indented code": ("", "    egg_{n} = lay('Wait. Rest. {n}')\n    hatch(egg_{n})", "\n\n", ""),
+    "paragraph": ("", "Bee {n} dances for food.", " ", ""),
+}
+"""Kinds of blocks in Markdown: what opens them, their parts, what stands between these, and what closes them."""
+
+
+def make_block(kind: str, count: int) -> str:
+    opening, part, between, closing = PARTS[kind]
+    return f"{opening}{between.join(part.format(n=n) for n in range(count))}{closing}".strip()
+
+
+BLOCKS = st.lists(st.tuples(st.sampled_from(sorted(PARTS)), st.integers(1, 120)), min_size=1, max_size=5)
+
+
+@given(BLOCKS, st.integers(100, 3000), st.integers(0, 99))
+def test_stretches_begin_and_end_with_blocks_or_with_parts_of_those_that_are_too_long(
+    kinds: list[tuple[str, int]], tokens: int, seed: int
+) -> None:
+    blocks = [make_block(*kind) for kind in kinds]
+    text = "\n\n".join(f"## Hive {number}\n\n{block}" for number, block in enumerate(blocks))
+    document = cut_segments(Document("d", text, "Title"))
+    cosines = np.random.default_rng(seed).random((2, len(document.segments)), np.float32)
+    found = choose_stretches(document, cosines, tokens)
+    shown = join_spans(document, [(one.start, one.end) for one in found], [one.above for one in found])
+    assert count_tokens(shown) <= tokens
+    for one in found:
+        place = int(one.heading.removeprefix("Hive "))
+        (kind, _), block = kinds[place], blocks[place]
+        stretch = text[one.start : one.end]
+        assert stretch in block
+        if stretch != block:
+            assert count_tokens(f"{one.heading}\n{block}\n[...]\n") > tokens - count_tokens("Title")
+            opening, part, _, closing = (re.escape(piece.strip()).replace(r"\{n\}", r"\d+") for piece in PARTS[kind])
+            assert re.fullmatch(rf"({opening}\s+)?{part}(\s+{part})*(\s+{closing})?", stretch.strip())
+            if kind in ("table", "grid"):
+                assert stretch.startswith(PARTS[kind][0]) != (one.head == PARTS[kind][0].rstrip())
+
+
+def show(text: str, tokens: int) -> list[str]:
+    """Show the best stretches of a text, all of whose segments are equally close."""
+    document = cut_segments(Document("d", text))
+    found = choose_stretches(document, np.ones((1, len(document.segments)), np.float32), tokens)
+    return [text[one.start : one.end] for one in found]
+
+
+def test_a_long_table_fills_its_room_whatever_its_head() -> None:
+    rows = "\n".join(f"| {n} | Queen {n} lays eggs. |" for n in range(300))
+    for words in (2, 100):
+        (shown,) = show(f"|{'queen ' * words}|\n|---|\n{rows}", 400)
+        assert 300 < count_tokens(shown) <= 400
+    (shown,) = show(f"|{'queen ' * 400}|\n|---|\n{rows}", 400)
+    assert shown.startswith("| 1 | Queen 1 ")
+
+
+def test_a_long_sentence_is_cut_only_if_it_alone_is_too_long() -> None:
+    sentences = [f"Bee {n} dances{' and flies' * 200}." for n in range(12)]
+    (shown,) = show(" ".join(sentences), LONG_TOKENS)
+    assert shown == " ".join(sentences[:3])
+    shown = "".join(show(" ".join(sentences), 300))
+    assert 200 < count_tokens(shown) <= 300
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Bees\n\n- nectar\n  - of lime\n\n- pollen",
+        "== Bees ==\n* nectar\n** of lime\n* pollen",
+        "# Bees\n\n1. nectar\n\n2. pollen",
+        "Bees\n\n```\nfly()\n\nland()\n```",
+    ],
+)
+def test_a_list_keeps_its_first_mark_and_a_fence_its_blank_lines(text: str) -> None:
+    *_, (start, end, heading, _) = list_blocks(
+        Document("d", text, headings="" if "#" in text or "=" in text else "Bees")
+    )
+    assert (text[start:end], heading) == (text.partition("\n")[2].strip(), "Bees")
+
+
+def test_hidden_text_between_two_blocks_does_not_exceed_the_room() -> None:
+    hidden = f"<script>{'bees() ' * 400}</script>"
+    document = cut_segments(Document("d", f"<h1>Bees</h1><p>Bees dance.</p>{hidden}<p>Bees fly.</p>"))
+    found = choose_stretches(document, np.ones((1, len(document.segments)), np.float32), 100)
+    assert [document.text[one.start : one.end] for one in found] == ["Bees dance.", "Bees fly."]
 
 
 PLACES = st.tuples(st.integers(0, 20), st.integers(0, 8))

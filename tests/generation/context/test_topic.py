@@ -1,5 +1,6 @@
 """The documents of a topic: their closest segments, those shown whole, and those in the language of the answer."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from keystone.generation.context.texts import count_tokens
 from keystone.generation.context.topic import (
+    LONG_TOKENS,
     TopicContext,
     keep_closest_segments,
     keep_language,
@@ -15,7 +17,7 @@ from keystone.generation.context.topic import (
     skip_blank,
 )
 from keystone.indexing.store import DocumentStore, build_store
-from keystone.indexing.types import Document
+from keystone.indexing.types import Document, Segment, Span
 from tests.support.structures.topic_segments import ANTS, BEES, make_context, make_document, toward
 
 
@@ -64,6 +66,31 @@ def test_the_first_document_without_room_is_shown_by_its_best_segments_and_the_l
     assert {item.span.doc_id for item in rest} == {"swarms"}
     assert 0 < sum(count_tokens(item.text) for item in rest) <= 100
     assert all(item.text in context.documents[2].text for item in rest)
+
+
+BOOKS = [make_document(name, [f"{text} Part {n} of {name}." for n, text in enumerate(LONG * 8)]) for name in ("a", "b")]
+
+
+@pytest.mark.parametrize(("spare", "whole"), [(0, ["a", "b"]), (-10, ["a"]), (-1850, [])])
+def test_room_that_is_left_goes_to_the_longer_documents_in_their_order(spare: int, whole: list[str]) -> None:
+    context = make_context(BOOKS)
+    costs = {row: count_tokens(document.contents) for row, document in context.documents.items()}
+    assert costs[2] > LONG_TOKENS
+    tokens = sum(costs.values()) + spare
+    shown = show_whole_documents(context, [2, 0, 3, 1], tokens)
+    assert list(dict.fromkeys(item.span.doc_id for item in shown)) == ["a", "bees", "b", "ants"]
+    texts = {document.text for document in BOOKS}
+    assert [item.span.doc_id for item in shown if item.text in texts] == whole
+    assert 0.8 * tokens < sum(count_tokens(item.text) for item in shown) <= tokens
+
+
+def test_a_segment_that_is_too_long_is_cut_after_a_sentence() -> None:
+    document = make_document("swarms", LONG)
+    document = replace(document, segments=(Segment("swarms#0", Span("swarms", 0, len(document.text))),))
+    (first,) = show_documents(make_context((document,)), [2], slice(None), 100)
+    assert first.text == " ".join(LONG[:6])
+    (first,) = show_documents(make_context((make_document("swarms", ["Swarm " * 99]),)), [2], slice(None), 100)
+    assert 90 < count_tokens(first.text) <= 100
 
 
 @pytest.mark.parametrize(
