@@ -1,7 +1,7 @@
 """The rules of the tracks as data: forms of topics, names of files and keys, limits, forms of ids and of citations.
 
-Keystone reads topics, and writes, judges, repairs and converts submissions by them. A package adds a track of its own
-by an entry point.
+Keystone uses them to read topics, and to write, judge, repair and convert submissions. A package can add a track of its
+own through an entry point.
 
 Sources: the guidelines of TREC RAG 2024 (v1.0), 2025 (v2.0) and 2026 (v0.6), and hltcoe/rag-run-validator for the
 format that RAGTIME, DRAGUN and BioGen share.
@@ -27,7 +27,7 @@ CitationForm = Literal["positions", "ids", "scores"]
 """A list of 0-based positions in the references, a list of ids, or an object from id to score."""
 
 IntegerMeaning = Literal["positions", "ids"]
-"""What an integer means as a citation: a position in the references, or the id of its digits."""
+"""What an integer means as a citation: a position in the references, or the id with these digits."""
 
 Aggregator = Literal["AND", "OR"]
 """Whether an answer should give all gold answers of a nugget's question, or any one."""
@@ -52,9 +52,9 @@ OPTIONS: Mapping[KeyContent, str] = {
 
 
 UNKEYED_RULES = ("chooses_depth", "request", "nugget_run_id_length", "runs")
-"""The rules of `Track` that change no result that is kept: the keys of results lack them."""
+"""The rules of `Track` that change no stored result, so that the keys of results leave them out."""
 LATER_RULES = ("telling_ids", "language", "grounds", "task_key")
-"""The rules of `Track` that came after results were stored. At their defaults the keys of results lack them."""
+"""The rules of `Track` that were added after results were stored. At their defaults the keys leave them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +68,16 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class RequestForm:
-    """The form of topics in several parts, which one narrative joins by blank lines, in this order."""
+    """The form of topics in several parts. Blank lines join the parts into one narrative, in this order."""
 
     parts: tuple[str, ...]
     required: tuple[str, ...]
-    """The parts that a topic of this form has. It has at least two in all."""
+    """The parts that a topic of this form must have. It has at least two parts in all."""
     ids: tuple[str, ...] = ()
     """The keys under which the programs of the track read the id of a topic, beyond its own."""
 
     def find_parts(self, record: Mapping[str, Any]) -> tuple[str, ...]:
-        """Find the parts of a record that hold a text. Empty if it is no topic of this form."""
+        """Find the parts of a record that hold a text; empty if it is no topic of this form."""
         filled = {key for key, value in record.items() if isinstance(value, str) and value.strip()}
         found = tuple(key for key in self.parts if key in filled)
         return found if len(found) > 1 and filled.issuperset(self.required) else ()
@@ -131,20 +131,20 @@ class Track:
     cited: int | None = None
     """The most citations of a sentence."""
     one_form: Literal["file", "answer"] | None = None
-    """What may hold citations of one form only: a whole file, or each answer. None: both may mix them."""
+    """Where all citations must have one form: in a whole file, or in each answer. None: forms may be mixed."""
     uncited: bool = True
     """Whether references may include ids that no sentence cites."""
     listed: Literal["required", "advised", "optional"] = "required"
     """Whether an answer must list its references. Without a list, each citation by id stands for itself."""
     strict_ids: bool = False
-    """Whether each reference must be an id of the corpus. Otherwise a file may have only ids of another corpus."""
+    """Whether each reference must be an id of the corpus. Otherwise all ids of a file may be of another corpus."""
     telling_ids: bool = True
     """Whether an id of the corpus tells the track. PMIDs are plain numbers, as other corpora have them."""
     run_id_length: int | None = None
     """The most characters of a run id, which then has only letters, digits, `-`, `_`, `.`, and no `.` first."""
     has_gate: bool = False
-    """Whether `auto-judge-report verify` has rules for the track. `keystone.runs.tracks.check_answers` then holds what
-    the organisers' program reads, too."""
+    """Whether `auto-judge-report verify` has rules for the track. `keystone.runs.tracks.check_answers` then also checks
+    the keys that this program reads."""
     accepted: tuple[str, ...] = ()
     """The kinds of violations that this track's organisers accept: they are warnings."""
     length_key: str | None = None
@@ -160,7 +160,7 @@ class Track:
     runs: int | None = None
     """The most runs of a team, each with a run id of its own."""
     grounds: bool = False
-    """Whether the topics are the sentences of given answers, for which documents that support or contradict are found.
+    """Whether the topics are the sentences of given answers, and a run finds documents that support or contradict each.
     `keystone.runs.tracks.grounded` has the form of such answers."""
     topic_limit: str | None = None
     """The key under which the topics file gives the length limit of a topic."""
@@ -169,7 +169,7 @@ class Track:
     topic_form: str | None = None
     """A regular expression for topic ids, if they distinguish the track from others."""
     guessed: bool = False
-    """Whether only the form of a file, which several tracks share, led to these rules."""
+    """Whether these rules were chosen only by the form of a file, which several tracks share."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """The length limits of single topics, by id. `set_topic_limits` sets them."""
 
@@ -215,7 +215,7 @@ class Track:
         return most is None or (len(run_id) <= most and bool(RUN_ID.fullmatch(run_id)))
 
     def describe_run_ids(self) -> str:
-        """Describe the run ids that the track takes, after "expected"."""
+        """Describe the run ids that the track takes, in words that follow "expected"."""
         return f"at most {self.run_id_length} letters, digits, '-', '_' and '.', not beginning with '.'"
 
     def limit(self, topic_id: str) -> int | None:
@@ -402,7 +402,7 @@ TRACKS = OpenTable("keystone.tracks", Track, _OWN)
 """
 
 SHARED_FORM = replace(_RESPONSES, guessed=True, listed="advised", accepted=_BIOGEN.accepted)
-"""The rules of a file of that form whose track nobody knows: what one of the tracks takes is no error."""
+"""The rules for a file of that form whose track is unknown: what any of the tracks accepts is no error."""
 
 
 def find_request(record: Mapping[str, Any]) -> tuple[RequestForm, tuple[str, ...]] | None:

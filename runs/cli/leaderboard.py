@@ -1,4 +1,4 @@
-"""What `keystone evaluate` does with many runs, or with several judges: a leaderboard, and what is asked beside it."""
+"""What `keystone evaluate` makes of many runs, or of several judges: a leaderboard, and tables that options add."""
 
 import re
 from collections.abc import Sequence
@@ -211,7 +211,7 @@ def write_leaderboard(
 ) -> None:
     """Write the report of many runs to one HTML file: of run files by judgments, or else of scored answers.
 
-    The first of the measures `names` ranks runs. `topics` name the topics; those of scored answers are then all topics.
+    The first of the measures `names` ranks runs. `topics` has the narratives; scored answers count all of them.
     """
     from keystone.runs.evaluation.batch import evaluate_batch, name_by_tags
     from keystone.runs.evaluation.compare import caution_about_all_pairs, collect_cautions
@@ -241,7 +241,7 @@ def write_leaderboard(
 
 
 def list_scored(paths: Sequence[Path], skip_bad: bool) -> list[Path]:
-    """List the files of scored answers. If `skip_bad`, bad ones are left out, each with a message."""
+    """List the files of scored answers. With `skip_bad`, bad ones are left out, each with a message."""
     from keystone.runs.evaluation.scored_answers import leave_out_bad
 
     if not paths or not skip_bad:
@@ -264,9 +264,9 @@ def show_scores(
     json: bool,
     quiet: bool,
 ) -> None:
-    """Print the scores of answers, and write them to `out`: each topic and the means, or a leaderboard if asked for.
+    """Print the scores of answers, and write them to `out`: each topic and the means, or a leaderboard.
 
-    Many runs, several judges and the options of a leaderboard make one. `agreement` with another judge comes with it.
+    Many runs, several judges or an option for leaderboards ask for one. `agreement`, with another judge, is added.
     """
     from keystone.runs.evaluation.compare import build_report
     from keystone.runs.report.tables import TABLES

@@ -47,9 +47,9 @@ app = typer.Typer(
 GRACE_S = 1.0
 """After an interrupt, Keystone waits this long for a command to end by itself."""
 NEW_OBJECTS = 10_000
-"""The new objects after which Python looks for garbage. With its 700, a tenth of the time of imports goes into that."""
+"""After this many new objects, Python looks for garbage. Its default of 700 takes a tenth of the time of imports."""
 IDLE_SPINS = "20"
-"""The threads of OpenBLAS, which nothing may ever use, wait busily for 2^20 cycles instead of 2^26, once they start."""
+"""Once the threads of OpenBLAS start, they wait busily for 2^20 cycles, not 2^26. Often nothing ever uses them."""
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """Errors of a disk that is full or read-only."""
 
@@ -79,9 +79,9 @@ def report_interrupt() -> None:
 
 
 def _start_lightly() -> None:
-    """Spare the process what only costs time: a third of the processor time of a short command."""
+    """Spare the process work of no use: a third of the processor time of a short command."""
     gc.set_threshold(NEW_OBJECTS)
-    atexit.register(gc.freeze)  # the end of the process looks for no garbage
+    atexit.register(gc.freeze)  # so that the process looks for no garbage as it ends
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them reads the files of all packages
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", IDLE_SPINS)  # before numpy is imported
 

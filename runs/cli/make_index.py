@@ -1,4 +1,4 @@
-"""`keystone index` besides a build: its sets by name, an index that is searched in place, structures, and watching."""
+"""What `keystone index` does besides builds: sets by name, indexes searched in place, structures, and watching."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ def target_of(place: str | None, shards: int, replicas: int) -> "Target | None":
 def parse_vectors(given: Sequence[str], main: Embedding, note: Callable[[str], None]) -> dict[str, Embedding]:
     """Parse the values of `--vectors`, each `NAME=MODEL`, `NAME=MODEL@URL` or `NAME={key: value, ...}`, by name.
 
-    `main` and `note` are those of `settle_vectors`. `UserError` as from there, and for anything else.
+    `main` and `note` go to `settle_vectors`. `UserError` as from there, and for a value of another form.
     """
     if not given:
         return {}
@@ -162,7 +162,7 @@ def make_structures(index: Index, kinds: Sequence[str], threads: int, progress: 
 
 
 QUIET_MS, MOST_MS = 500, 5_000
-"""An update begins when nothing has changed for so long, or so long after the first change at the latest."""
+"""An update begins after `QUIET_MS` without a change, or `MOST_MS` after the first change at the latest."""
 LOOK_MS = 500
 """The pause between two looks whether another file or folder has taken the place of a corpus."""
 
@@ -170,8 +170,9 @@ LOOK_MS = 500
 def keep_updated(corpora: Sequence[Path], update: Callable[[Reading], Reading], quiet: bool) -> None:
     """Update an index, and again after each burst of changes of its corpora. An interrupt ends the process with 0.
 
-    `update` gets what the updates before have read, and returns that with what it has read. `UserError` of the first
-    update, and for a corpus that is no file or folder. Those of later updates are told, and the index stays as it is.
+    `update` gets what the updates before have read, and returns that with what it has read. `UserError` from the
+    first update, and for a corpus that is no file or folder. After an error of a later update, which is printed, the
+    index stays as it is.
     """
     for path in corpora:
         if not path.exists():
@@ -195,7 +196,7 @@ def keep_updated(corpora: Sequence[Path], update: Callable[[Reading], Reading], 
 def watch_bursts(paths: Sequence[Path]) -> Iterator[None]:
     """Yield when files and folders begin to be watched, and then after each burst of changes in them.
 
-    If another file or folder takes the place of one, or it is missing for a while, watching begins anew.
+    If a file or folder is replaced, or is missing for a while, watching begins anew.
     """
     from watchfiles import watch
 
@@ -216,7 +217,7 @@ def watch_bursts(paths: Sequence[Path]) -> Iterator[None]:
 
 
 def _identify(path: Path) -> tuple[int, int] | None:
-    """Identify a file or folder, None for one that is missing."""
+    """Identify a file or folder; None if it is missing."""
     try:
         state = path.stat()
     except OSError:

@@ -1,7 +1,7 @@
 """Options that several commands have, with their completion, and what commands do with them before they begin.
 
-They check that no output is an input, and read the configuration of their model. For an option of another tool, a
-command says what to type.
+They check that no output is an input, and read the configuration of their model. If the user types an option of
+another tool, the error says what to type here.
 """
 
 import os
@@ -259,7 +259,7 @@ class Command(TyperCommand):
     """A command of the table. Its error for an option of another tool says what to type."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments. Wrong usage is an option of another tool, too."""
+        """Parse the arguments. For an option of another tool, fail with advice."""
         known = {name for parameter in self.params for name in (*parameter.opts, *parameter.secondary_opts)}
         typed = {arg.partition("=")[0] for arg in args} - known
         found = [item for item in OF_OTHER_TOOLS.get(self.name or "", {}).items() if item[0] in typed]

@@ -26,7 +26,7 @@ class Command:
     """A command or a group of commands, its module in `commands/`, and the words by which somebody might look for it.
 
     The module has a function, or a `typer.Typer`, of the command's name. `more` has the words for a part of the
-    command: those for `keystone validate --fix` stand at `--fix`.
+    command: those for `keystone validate --fix` are under `--fix`.
     """
 
     name: str
@@ -138,7 +138,7 @@ def list_words() -> Iterator[tuple[str, str]]:
 def suggest(word: str) -> list[str]:
     """Suggest calls for a word that is no command, the best one first.
 
-    A known word leads to its command. Any other word leads to commands that are spelt alike, or else to words.
+    A known word leads to its command. Any other word leads to commands, or else to words, that are spelt alike.
     """
     calls = dict(list_words())
     typed = word.lower()
@@ -202,7 +202,7 @@ class Commands(TyperGroup):
         return build_command(cmd_name) if cmd_name in list_names() else None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments of all commands. But for `evaluate`, only the last of several `--qrels` would count.
+        """Parse the arguments of all commands. Several `--qrels` are an error, but for `evaluate`.
 
         Three commands wrote JSON by `--json FILE`, and still do. If an argument is a name of the hub, Keystone fetches
         the data set, unless the command asks the hub itself.

@@ -94,9 +94,9 @@ def read_preset(name: str) -> dict[str, Any]:
 def make_config(
     config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path | None
 ) -> RunConfig:
-    """Make the configuration of answers to topics (`-`: standard input) over an index. No override may name these.
+    """Make the configuration of answers to topics (`-`: standard input) over an index. No override may set either.
 
-    Without an index, that of the YAML file is meant, and the folder `index` if the file names none.
+    Without `index`, the index is the one that the YAML file names, or else the folder `index`.
     """
     for override in overrides:
         if (key := override.partition("=")[0]) in ("index", "topics"):
@@ -134,7 +134,7 @@ def _format_error(message: str, key: str, override: str, source: str) -> str:
 
 
 def _find_file(path: Path) -> Path:
-    """Find the one YAML file of a folder; a path of no folder is returned. `UserError` for none and for several."""
+    """Find the one YAML file of a folder; return any other path. `UserError` for a folder with none or several."""
     if not path.is_dir():
         return path
     found = sorted(path.glob("*.yaml"))
@@ -254,7 +254,7 @@ def _explain(item: Any) -> str:
 
 
 def _find_model(location: tuple[str | int, ...]) -> type[BaseModel]:
-    """Find the model that has a key. After the key `reader`, the location names the reader; a system's has its kind."""
+    """Find the model that has a key. Its location names the reader after the key `reader`, and the kind of a system."""
     if location[:1] == ("reader",):
         return READERS[str(location[1])].settings
     if location[:2] == ("retrieval", "systems"):

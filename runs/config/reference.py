@@ -1,8 +1,8 @@
 """The page docs/config.md, made from the models of the configuration: a section for each model, a row for each key.
 
-The meaning in a row is the first sentence below the key in the code. What further sentences say there, the page of the
-subject tells users. After a change of a model, `python -m keystone.runs.config.reference` writes the page again, and
-the table of readers on docs/papers.md.
+The meaning in a row is the first sentence below the key in the code. The page about the subject tells users what
+further sentences say there. After a change of a model, `python -m keystone.runs.config.reference` writes the page
+again, and the table of readers on docs/papers.md.
 """
 
 import ast

@@ -32,7 +32,7 @@ MISSING_MODEL = "model: missing; expected a language model, with its name and ur
 
 
 def chooses_depth(track: Any) -> bool:
-    """Tell whether a track has the depth of each narrative chosen, unless a configuration gives one."""
+    """Tell whether a run for a track chooses the depth of each narrative, unless its configuration gives one."""
     return isinstance(track, str) and track in TRACKS and TRACKS[track].chooses_depth
 
 
@@ -72,7 +72,7 @@ class RunConfig(StrictSettings):
     @model_validator(mode="before")
     @classmethod
     def _choose_depth(cls, value: Any) -> Any:
-        """Let the depth be chosen if the track asks for that and the configuration gives none.
+        """Make the run choose depths if the track asks for that and the configuration gives none.
 
         A chosen depth without a number of its own has at most `retrieval.depth` rows.
         """
@@ -179,7 +179,7 @@ class RunConfig(StrictSettings):
 
     @property
     def has_default_choice(self) -> bool:
-        """Whether the depth of each narrative is chosen as the track has it by default."""
+        """Whether the depth of each narrative is chosen by the default settings of the track."""
         most = min(self.retrieval.depth, MOST_CHOSEN_ROWS)
         return chooses_depth(self.track) and (self.fusion.choice, self.fusion.depth) == (ChosenDepth(), most)
 
@@ -196,7 +196,7 @@ class RunConfig(StrictSettings):
     def first_stage(self) -> Literal["rrf", "scores"]:
         """How the systems of a query are fused: as `fusion.systems` says, or by default.
 
-        By default, given runs are fused by their ranks, and so is a system whose lowest score nobody knows.
+        By default, given runs are fused by their ranks, and so is a system whose lowest score is unknown.
         """
         by_rank = self.retrieval.runs or any(math.isnan(one.lowest) for one in self.make_systems().values())
         return self.fusion.systems or ("rrf" if by_rank else "scores")
@@ -224,7 +224,7 @@ class RunConfig(StrictSettings):
         return [*self.make_systems(), *self.list_given_systems()]
 
     def make_systems(self) -> dict[str, System]:
-        """Make the systems that search each query, by name. In the short form, those for its passage are last."""
+        """Make the systems that search each query, by name. In the short form, systems for its passage come last."""
         return self.retrieval.make_systems() | {
             name: self.retrieval.make_system(name) for name in self._list_short_passage_systems()
         }
@@ -249,7 +249,7 @@ class RunConfig(StrictSettings):
         return [name for name, system in self.make_systems().items() if system.reads == "passage"]
 
     def _list_short_passage_systems(self) -> list[ShortName]:
-        """List those that `queries.passages` adds, each beside the system of `retrieval` that searches as it does."""
+        """List the systems that `queries.passages` adds, if `retrieval` has the system that searches the same way."""
         engines: dict[ShortName, ShortName] = {"hyde": "dense", "query2doc": "bm25"}
         return [
             system

@@ -35,7 +35,7 @@ MOST_DEPTH = 100_000
 
 
 def _load_depths(value: Any) -> Any:
-    """Load the depths of a file, a topic id and a number on each line. Any other value is kept, with ids as text.
+    """Load depths from a file with a topic id and a number on each line. Any other value is kept, with ids as text.
 
     `UserError` with file and line for another line.
     """
@@ -55,7 +55,7 @@ def _load_depths(value: Any) -> Any:
 
 
 class ChosenDepth(StrictSettings):
-    """How the rows of each narrative are chosen, of the first `fusion.depth` documents of its ranking."""
+    """How the rows of each narrative are chosen from the first `fusion.depth` documents of its ranking."""
 
     choose: Literal["threshold", "expected"] = "expected"
     """The rows that are kept: those of the best expected F1, or those with a probability of `threshold` or more."""
@@ -168,7 +168,7 @@ class Retrieval(StrictSettings):
     """If true, the model summarises documents of more than 8,000 tokens before a run embeds them, with `--dense pool`
     (paper)."""
     best_passages: int = Field(default=5, ge=1, le=1000)
-    """The number of a document's best [passages](index.md#passages-of-long-documents) whose mean its dense score has.
+    """The number of a document's best [passages](index.md#passages-of-long-documents) whose mean is its dense score.
     With 1 it is the best passage (MaxP)."""
     first_passage_weight: float = Field(default=0.5, ge=0, le=1)
     """The weight of a document's first passage in its dense score. The mean of the best passages has the rest."""
@@ -374,10 +374,10 @@ class Answer(StrictSettings):
     """
 
     method: Annotated[AnswerMethod | None, NoneNamed(*get_args(AnswerMethod), "none")] = "rules"
-    """How an answer is [made](methods.md#answers); `none` submits rankings only. The other methods ask the model.
+    """How an answer is [made](methods.md#answers); `none` submits rankings only. All others but `rules` ask the model.
     `retrieval` makes one answer from all selected documents, and `whole` one from the first documents of the last
     ranking, shown whole. `answers` joins an answer to each query. `claims` writes prose from claims whose quotes are
-    found. `none` submits rankings only."""
+    found."""
     documents: int = Field(default=20, ge=1, le=100_000)
     """How many documents an answer is made from, with `answers` and `claims` for each query."""
     words: int | None = Field(default=None, ge=1, le=100_000)
@@ -392,8 +392,8 @@ class Answer(StrictSettings):
     support: Literal["none", "rules", "model"] = "rules"
     """How a sentence by the model is [checked](methods.md#citations-and-support) against its segments (paper: `none`).
     Without full support, other segments are sought. `rules` compare numbers, names and rare words, and drop a sentence
-    without support. `model` asks the model, which also puts right the facts that no segment bears out. Of the
-    answer's own verdicts it asks only that their facts are there. `none` checks nothing (paper)."""
+    without support. `model` asks the model, which also puts right the facts that no segment bears out. It
+    checks only the facts behind a sentence that weighs or advises. `none` checks nothing (paper)."""
     rounds: int = Field(default=1, ge=0, le=2)
     """With `whole`, how many times the model checks which questions the documents leave open, and Keystone searches
     for these again."""

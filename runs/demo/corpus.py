@@ -64,7 +64,7 @@ def write_corpus(path: Path) -> None:
 
 
 def read_pages(archive: Path) -> Iterator[dict[str, str]]:
-    """The documents of the archive in the order of their pages, with the keys of a JSONL corpus."""
+    """Yield the documents of the archive in the order of their pages, with the keys of a JSONL corpus."""
     with tarfile.open(archive, "r|gz") as members:
         sources = {
             found[1]: content.read().decode("utf-8")
@@ -78,14 +78,14 @@ def read_pages(archive: Path) -> Iterator[dict[str, str]]:
 
 
 def read_labels(name: str, source: str) -> Iterator[tuple[str, str]]:
-    """The title of a page, and of each labelled section: what references without a text of their own show."""
+    """Read the titles of a page and of its labelled sections, which references without a text of their own show."""
     yield f"/{name}", plain(source.strip().split("\n", 2)[1], {}).replace("`", "")
     for found in re.finditer(r"^\.\. _([^:\n]+):\n+(?:\.\. .*\n+)*(\S.*)\n([=\-~^])\3{2,}$", source, re.MULTILINE):
         yield found[1], plain(found[2], {}).replace("`", "")
 
 
 def read_sections(source: str, titles: dict[str, str]) -> Section:
-    """The tree of sections of a page. The kinds of underlines rank in the order in which they appear."""
+    """Read the tree of sections of a page. The kinds of underlines rank in the order in which they appear."""
     lines = source.expandtabs(8).split("\n")
     root = Section(0, "", [], [])
     path, ranks, start = [root], ["the page"], 0
@@ -118,7 +118,7 @@ def read_sections(source: str, titles: dict[str, str]) -> Section:
 
 
 def render(lines: list[str], titles: dict[str, str], indent: str = "") -> Iterator[str]:
-    """Blocks of readable text of reStructuredText lines: paragraphs on one line each, code as it is."""
+    """Render lines of reStructuredText as blocks of readable text: each paragraph on one line, code as it is."""
     at = 0
     while at < len(lines):
         line = lines[at]
@@ -148,7 +148,7 @@ def render(lines: list[str], titles: dict[str, str], indent: str = "") -> Iterat
 
 
 def take_deeper(lines: list[str], at: int, depth: int) -> tuple[list[str], int]:
-    """The lines from `at` on that are indented by more than `depth`, and where they end."""
+    """Take the lines from `at` on that are indented by more than `depth`; returns them and where they end."""
     end = at
     while end < len(lines) and (not lines[end].strip() or len(lines[end]) - len(lines[end].lstrip()) > depth):
         end += 1
@@ -156,12 +156,12 @@ def take_deeper(lines: list[str], at: int, depth: int) -> tuple[list[str], int]:
 
 
 def dedent(lines: Iterable[str]) -> str:
-    """Lines without their common indentation, and without empty lines at both ends."""
+    """Join lines, without their common indentation and without empty lines at both ends."""
     return textwrap.dedent("\n".join(lines)).strip("\n").rstrip()
 
 
 def render_directive(name: str, argument: str, body: list[str], titles: dict[str, str], indent: str) -> Iterator[str]:
-    """Blocks of a directive: code stays, boxes keep their text after a label, options and furniture go."""
+    """Render the blocks of a directive: code stays, boxes keep their text after a label, options and furniture go."""
     if name in DROPPED or name in NAMED:
         return
     while body and (re.match(r"\s+:[\w-]+:", body[0]) or (body[0].strip() and name not in BOXES | LABELS.keys())):
@@ -185,7 +185,7 @@ def render_directive(name: str, argument: str, body: list[str], titles: dict[str
 
 
 def join_lines(chunk: list[str], titles: dict[str, str]) -> str:
-    """A paragraph, a list or a definition: a new line only where an item or another indentation begins."""
+    """Join the lines of a paragraph, list or definition. A line begins only with an item or another indentation."""
     rows: list[str] = []
     edge = -1
     for line in chunk:
@@ -200,7 +200,7 @@ def join_lines(chunk: list[str], titles: dict[str, str]) -> str:
 
 
 def plain(text: str, titles: dict[str, str]) -> str:
-    """A line without roles, links and double backquotes: a name stays in single ones."""
+    """Drop roles, links and double backquotes from a line. A name stays in single backquotes."""
 
     def show_role(found: re.Match[str]) -> str:
         role, body = found[1], found[2]
@@ -236,7 +236,7 @@ class Piece:
 
 
 def cut_page(name: str, page: Section) -> Iterator[dict[str, str]]:
-    """The documents of a page: its sections, cut where they are too long, joined where they are too short."""
+    """Yield the documents of a page: its sections, cut where they are too long, joined where they are too short."""
     pieces: list[Piece] = []
     for piece in cut_section(page, ()):
         small = bool(pieces) and min(piece.size, pieces[-1].size) < FEW_CHARACTERS
@@ -264,7 +264,7 @@ def cut_page(name: str, page: Section) -> Iterator[dict[str, str]]:
 
 
 def cut_section(section: Section, above: tuple[str, ...]) -> Iterator[Piece]:
-    """The section as one piece if it is short enough; else its own blocks, then each section inside it."""
+    """Yield the section as one piece if it is short enough; else its own blocks, then each section inside it."""
     path = (*above, section.title)
     whole = Piece(path, list(list_parts(section)))
     if whole.size <= MOST_CHARACTERS:
@@ -284,7 +284,7 @@ def cut_section(section: Section, above: tuple[str, ...]) -> Iterator[Piece]:
 
 
 def list_parts(section: Section) -> Iterator[tuple[str, str]]:
-    """The headings and texts of the section and all sections inside it, in the order of the page."""
+    """Yield the headings and texts of the section and all sections inside it, in the order of the page."""
     yield section.title, "\n\n".join(section.blocks)
     for inner in section.inner:
         yield from list_parts(inner)

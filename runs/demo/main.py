@@ -1,6 +1,7 @@
 """The demo: it makes the corpus and its index, then four runs, compares them, and shows them.
 
-That of a research agent researches one narrative by recorded replies, and shows its path and its answer.
+With `--agent`, a research agent researches one narrative from recorded replies instead. The demo then shows its path
+and its answer.
 """
 
 import json
@@ -52,7 +53,7 @@ MEASURES = ("nDCG@10", "nDCG@30", "R@30", "MAP@30", "MRR", "judged@10")
 MODEL = "reader-1"
 """The name under which the replies in `replies.jsonl.zst` were recorded."""
 PRICES = {"prompt": 0.4, "completion": 1.6}
-"""Prices of a small hosted model, in US dollars for a million tokens: an example for the column of prices."""
+"""Prices of a small hosted model, in US dollars per million tokens: an example for the column of prices."""
 TOLD_TOPIC_ID = "8"
 """The narrative that the demo tells in the terminal."""
 MODEL_RUN = "keystone"
@@ -144,7 +145,7 @@ def make_index(out: Path, threads: int, progress: Progress) -> Index:
 def judge_answers(folders: Sequence[Path], config: RunConfig) -> dict[str, str]:
     """Judge the answers of the runs by the questions of `keystone`; returns what each answers, by the run's name.
 
-    It is empty if a run is missing.
+    The result is empty if a run is missing.
     """
     if not folders or folders[-1].name != MODEL_RUN:
         return {}
@@ -197,7 +198,7 @@ PRESET = "agent-light"
 def run_agent_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     """Make the demo's index in `out` unless it exists, and let the agent research one narrative.
 
-    Returns a function that prints its path and its answer. `NotRecorded` if a request has no recorded reply.
+    Returns a function that prints the agent's path and answer. `NotRecorded` if a request has no recorded reply.
     `UserError` if `out` cannot be written, or if the corpus cannot be fetched.
     """
     index = make_index(out, threads, progress)

@@ -118,8 +118,8 @@ def check_addresses(urls: int, addresses: Sequence[str]) -> Iterator[Finding]:
         yield Finding(
             "note",
             "nodes",
-            f"the URL names one of {len(addresses)}: {', '.join(sorted(addresses))}. If it is no proxy before them, "
-            f"name all, with commas, or set {SNIFF}=true, so that a run goes on without one",
+            f"the URL names one of {len(addresses)}: {', '.join(sorted(addresses))}. Unless it is a proxy for "
+            f"all, name all, with commas, or set {SNIFF}=true. A run then goes on when one fails",
         )
 
 
@@ -143,7 +143,7 @@ def check_analyzer(texts: Sequence[tuple[list[str], list[str]]]) -> Finding:
             return Finding(
                 "problem", "analyzer", f"{found_stem}: load the index again with keystone index --opensearch"
             )
-    return Finding("ok", "analyzer", "stems as Anserini's")
+    return Finding("ok", "analyzer", "the same stems as Anserini's")
 
 
 def check_health(status: str, unassigned: int) -> Finding:

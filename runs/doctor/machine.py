@@ -140,7 +140,7 @@ def _list_unmet_requirements() -> list[str]:
 def _list_shadowed_packages() -> list[str]:
     others = {*importlib.metadata.packages_distributions().get("keystone", ())} - {OWN}
     return [
-        f"{owner} also ships a package 'keystone': uninstall it, or use an environment of its own"
+        f"{owner} also ships a package 'keystone': uninstall it, or install Keystone in another environment"
         for owner in sorted(others)
     ]
 
@@ -225,18 +225,18 @@ def _check_models(index: Index, languages: str) -> Iterator[Finding]:
 
 
 SENTENCE = "The students of the northern valley study wild bees, their 12 species and the flowers that they visit. "
-"""A sentence of 18 words, of which the measured texts are made."""
+"""A sentence of 18 words, from which the measured texts are made."""
 TEXT = SENTENCE * 10
 """A measured text, of 180 words, as many as a passage of a web page."""
 BATCH_TEXTS = 16
-"""The texts of a call, for each core."""
+"""How many texts a call embeds for each core."""
 MEASURED_S = 1.0
-"""The time for which embeddings are measured."""
+"""How long embeddings are measured."""
 CORPUS_DOCUMENTS = 1_000_000
 
 
 INDEXED_TEXTS = 4_000
-"""The texts of which an index is built."""
+"""How many texts the index that is measured has."""
 
 
 def measure_speeds() -> Iterator[Finding]:
@@ -250,7 +250,7 @@ def measure_speeds() -> Iterator[Finding]:
 
 
 def _measure_indexing() -> tuple[float, str]:
-    """Build an index of Lucene and its postings twice, once to warm up; returns texts a second and what they are."""
+    """Build a Lucene index and its postings twice, once to warm up; returns texts a second and their description."""
     from keystone.indexing.lucene.postings import write_postings
     from keystone.indexing.lucene.write import build_lucene
 
@@ -266,7 +266,7 @@ def _measure_indexing() -> tuple[float, str]:
 
 
 def _measure_embedding() -> tuple[float, str]:
-    """Embed texts for a while; returns vectors a second and what they are."""
+    """Embed texts for a while; returns vectors a second and their description."""
     from keystone.indexing.encoders.dense import open_encoder
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

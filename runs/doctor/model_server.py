@@ -1,4 +1,4 @@
-"""A probe of a server of a language model: are its replies the same again, and which fields does it take?
+"""A probe of a language model's server: does it repeat its replies, and which fields of requests does it accept?
 
 Each probe is a few requests to the server, without cache: 27 at most, and all but two of them short.
 """
@@ -51,10 +51,10 @@ HOSTS = (
          "set provider: {require_parameters: true} in model.extra, or some of its providers ignore schemas"),
     Host("Ollama", r":11434(/|$)", ("library",),
          "longer prompts than its window are cut in silence: raise num_ctx, or set model.window"),
-    Host("llama.cpp", r"", ("llamacpp",), "the window (-c) is shared among the requests at one time (-np)"),
+    Host("llama.cpp", r"", ("llamacpp",), "all requests under way (-np) share the window (-c)"),
     Host("SGLang", r":30000(/|$)", ("sglang",), "takes JSON schemas by its grammar backend"),
     Host("LM Studio", r":1234(/|$)", ("organization_owner",),
-         "answers few requests at one time: set model.concurrency, and load the model with a large enough window"),
+         "answers few requests at the same time: set model.concurrency, and load the model with a large enough window"),
     Host("vLLM", r"", ("vllm",), "takes JSON schemas, seeds and log-probabilities"),
 )  # fmt: skip
 """The known hosts. The first one that fits counts; owners are asked before URLs."""
@@ -63,7 +63,7 @@ HOSTS = (
 def name_host(url: str, owners: Iterable[str] = ()) -> Host | None:
     """Name the host of a base URL; None for an unknown one.
 
-    A host is told by its URL, or by the owner that its list of models names (`owned_by` in `GET /models`).
+    A host is recognised by its URL, or by the owner that its list of models names (`owned_by` in `GET /models`).
     """
     listed = {owner.casefold() for owner in owners}
     by_owner = (host for host in HOSTS if listed & set(host.owners))
@@ -72,16 +72,16 @@ def name_host(url: str, owners: Iterable[str] = ()) -> Host | None:
 
 
 BATCH_REQUESTS = 16
-"""The requests at one time of the probe of a batch."""
+"""How many requests the probe of a batch sends at the same time."""
 CALL_TIMEOUT_S = 120.0
 PATIENCE_S = 5.0
 """How long the probe tries a server that cannot be reached, or is busy."""
 LISTING_TIMEOUT_S = 30.0
 PROSE_TOKENS = 64
 LONG_PROMPTS = (12_000, 48_000)
-"""The characters of two prompts whose counts of tokens show a window that the server does not tell."""
+"""The lengths of two prompts in characters. Their counts of tokens show a window that the server does not tell."""
 LEAST_SHARE = 0.9
-"""If a prompt has a smaller share of the tokens that its length lets expect, its server has cut it."""
+"""If a server counts a smaller share of the tokens that are expected for a prompt, it has cut the prompt."""
 
 QUESTION = "How do honey bees tell each other where flowers are?"
 BETTER = "A worker that has found flowers dances on the comb. The angle of her dance tells other bees the direction."
@@ -99,7 +99,7 @@ class Probe:
 
 
 def probe_model_server(url: str, name: str | None = None, key_env: str | None = None) -> Probe:
-    """Probe a model of a server at a base URL. Without a name, the server must list one model alone.
+    """Probe a model of a server at a base URL. Without a name, the server must list exactly one model.
 
     `UserError` if the server cannot be reached, refuses the key, or does not answer a plain request.
     """
@@ -166,7 +166,7 @@ async def _probe(settings: ModelSettings, listed_window: int | None) -> Probe:
 
 
 async def _probe_repeats(backend: Endpoints) -> tuple[list[Finding], bool | None, bool | None]:
-    """Send a request cold, warm, alone, and among others at one time. `UserError` if the first one fails."""
+    """Send a request cold, warm, and among others at the same time. `UserError` if the first one fails."""
     nonce = uuid4().hex  # so that no cache of the server has the prompt
     request = _ask_prose(f"{nonce} {QUESTION}")
     began = time.perf_counter()
@@ -185,7 +185,7 @@ async def _probe_repeats(backend: Endpoints) -> tuple[list[Finding], bool | None
     findings = [
         Finding("ok", "reply", said),
         _describe_sameness("warm", same_when_warm, "the same request again"),
-        _describe_sameness("batch", same_in_batch, f"the same request among {BATCH_REQUESTS} at one time"),
+        _describe_sameness("batch", same_in_batch, f"the same request among {BATCH_REQUESTS} at the same time"),
     ]
     if failed:
         findings.append(Finding("problem", "batch", f"{len(failed)} of {BATCH_REQUESTS} requests failed: {failed[0]}"))
@@ -226,18 +226,18 @@ async def _probe_pair(backend: Endpoints) -> tuple[Finding, PairOrder]:
 
 
 async def _probe_schema(backend: Endpoints) -> Finding:
-    """Ask for a grade with a JSON schema. A note if the reply does not keep to it, or comes without."""
+    """Ask for a grade with a JSON schema. A note if the reply does not follow it, or the server refuses it."""
     outcome = (await backend.answer(request_grades([QUESTION], BETTER, "pointwise"))).outcome
     if isinstance(outcome, Failure):
         return Finding("note", "JSON schema", outcome.reason)
     if any("schema" in note for note in backend.notes):
-        return Finding("note", "JSON schema", "not taken; replies are asked for without, and repaired")
+        return Finding("note", "JSON schema", "refused; requests go without it, and replies are repaired")
     try:
         value = parse_json(outcome.text)
         read_grades(outcome, ["grade"])
     except (ValueError, Unusable) as error:
-        return Finding("note", "JSON schema", f"a reply does not keep to it: {error}")
-    return Finding("ok", "JSON schema", f"a reply keeps to it: {orjson.dumps(value).decode()}")
+        return Finding("note", "JSON schema", f"a reply does not follow it: {error}")
+    return Finding("ok", "JSON schema", f"a reply follows it: {orjson.dumps(value).decode()}")
 
 
 async def _probe_logprobs(backend: Endpoints) -> Finding:
@@ -266,7 +266,7 @@ async def _count_long_prompts(backend: Endpoints) -> tuple[int, int]:
 
 
 def find_cut(counts: tuple[int, int]) -> int | None:
-    """Find the window to which a server cuts prompts, from the tokens of the two long ones. None if it cuts neither."""
+    """Find the window to which a server cuts prompts, from the tokens of the two long ones; None if it cuts neither."""
     short, long = counts
     expected = short * LONG_PROMPTS[1] / LONG_PROMPTS[0]
     return long if LEAST_TOKENS <= long < LEAST_SHARE * expected else None

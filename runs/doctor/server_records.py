@@ -29,12 +29,12 @@ class ServerFacts:
     model: str
     date: str
     same_when_warm: bool | None
-    """Whether the second reply to a request has the text of the first."""
+    """Whether the second reply to a request has the same text as the first."""
     same_in_batch: bool | None
-    """Whether the reply among others at one time has the text of the reply alone."""
+    """Whether a reply has the same text when the server answers other requests at the same time."""
     pair: PairOrder
     schema: bool
-    """Whether a reply keeps to a JSON schema."""
+    """Whether a reply follows a JSON schema."""
     logprobs: bool
     window: int | None
     """The tokens of a prompt and its reply together."""

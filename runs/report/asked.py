@@ -14,7 +14,7 @@ from keystone.runs.report.passages import Result
 from keystone.runs.wording import escape_controls
 
 INDENT = 5
-"""The columns before what a source says."""
+"""The columns before the text of a source."""
 
 
 def list_quotes(answer: Answer, result: Result, store: Store) -> list[list[str]]:

@@ -151,7 +151,7 @@ def format_foresight(found: Foresight) -> Iterator[str]:
 
 
 def format_calls(calls: Sequence[Foreseen], prices: Prices | None, assumed: str) -> Iterator[str]:
-    """Format a table of what calls can cost at most, and a line of what they likely cost, if that is `assumed`."""
+    """Format a table of what calls can cost at most, and a line of what they likely cost, as far as `assumed` holds."""
     rows = [(one.stage, one.purpose, one.most) for one in calls]
     rows.append(("total", "", sum((one.most for one in calls), Usage())))
     head = ["stage", "purpose", "calls at most", "prompt tokens", "reply tokens", *(["dollars"] if prices else [])]

@@ -181,7 +181,7 @@ def print_pool(found: "PoolStatistics") -> None:
 
 
 def print_left_out(found: "Sequence[LeftOutRun]", measure: str) -> None:
-    """Print each run before and after the judgments are taken away that only its team brought."""
+    """Print the figures of each run with and without the judgments that only its team brought."""
     rows: Rows = [["team", "run", "judgments", "mean", "without", "rank", "without", "tau-b of all runs"]]
     for one in found:
         ranks = str(one.rank), str(one.rank_without)

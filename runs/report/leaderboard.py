@@ -1,6 +1,6 @@
 """Leaderboards, tables by topic, pairs of runs and judges as plain rows, and their printing in each form.
 
-A score sheet is such a table, too, and the files `sheet.csv` and `sheet.json`.
+A score sheet is such a table, too. It is also written as `sheet.csv` and `sheet.json`.
 """
 
 import csv
@@ -118,7 +118,7 @@ def list_judge_pairs(
 
 
 def list_conclusions(runs: Sequence[str], differences: Sequence[Sequence[Difference]], judges: Sequence[str]) -> Rows:
-    """List what each judge says about each later run, by its differences from the first, and if all say the same."""
+    """List what each judge says about each later run, by its differences from the first, and whether all agree."""
     rows: Rows = [["run", *judges, "holds"]]
     for run, *found in zip(runs, *differences, strict=True):
         verdicts = list(map(draw_conclusion, found))
@@ -193,7 +193,7 @@ RAGDOLL_NAMES = {
     "losses": "losses",
     "ties": "ties",
 }
-"""The names of columns in the track's evaluator, RAGDoll at 1f06719, which has no others of the sheet."""
+"""The columns of the sheet that the track's evaluator, RAGDoll at 1f06719, has, too, with its names for them."""
 
 
 def list_rows(rows: "Sequence[Row]") -> Rows:
@@ -206,7 +206,7 @@ def list_rows(rows: "Sequence[Row]") -> Rows:
 
 
 def describe_sheet(sheet: "Sheet") -> dict[str, Any]:
-    """List a sheet as values of JSON. A score that a run lacks is null."""
+    """Describe a sheet as values of JSON. A score that a run lacks is null."""
     return {"runs": sheet.rows, "left_out": sheet.left_out, "warnings": sheet.cautions}
 
 

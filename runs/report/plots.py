@@ -44,7 +44,7 @@ ROW_INCHES, BOARD_ROW_INCHES = 0.19, 0.3
 
 @contextmanager
 def _open_figure(panels: float, height_inches: float = HEIGHT_INCHES) -> "Iterator[Figure]":
-    """Open an empty figure that is as wide as so many panels. It is drawn in our style."""
+    """Open an empty figure in our style, as wide as this many panels."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -160,7 +160,7 @@ def draw_leaderboard(board: "Leaderboard") -> "Figure":
 def draw_settings(
     lines: "Mapping[str, Mapping[Any, Evaluation]]", values: Sequence[Any], key: str, measure: str
 ) -> "Figure":
-    """Draw a measure against the values of a setting, with 95 % intervals. Each line holds other settings equal.
+    """Draw a measure against the values of a setting, with 95 % intervals. On each line, the other settings are equal.
 
     `lines` maps the name of a line to its evaluations by value. `values` are in the order in which they are drawn.
     """
@@ -191,7 +191,7 @@ def draw_costs(evaluations: "Sequence[Evaluation]", costs: Sequence[float], unit
 def draw_reliability(bins: Sequence[Mapping[str, float]]) -> "Figure":
     """Draw the share of relevant rows against their mean probability, with the number of rows of each bin.
 
-    A bin has `rows`, `probability` and `relevant`. Of a reliable calibration, all points are on the diagonal.
+    A bin has `rows`, `probability` and `relevant`. If a calibration is reliable, all points are on the diagonal.
     """
     with _open_panel("mean probability of rows", "share of relevant rows") as (figure, axes):
         axes.plot([0, 1], [0, 1], color=COLOURS[-1], linestyle=LINES[2])
@@ -244,7 +244,7 @@ def _draw_points(
 
 
 def write_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure as the ending of `path` says. The file appears when it is whole."""
+    """Write a figure in the format that the ending of `path` names. The file appears when it is whole."""
     from matplotlib import rc_context
 
     with rc_context(STYLE), write_whole(path) as out:

@@ -286,7 +286,7 @@ def print_sweep(sweep: "Sweep") -> None:
 def print_reliability(held_out: Mapping[str, Any]) -> None:
     """Print how reliable the probabilities of a calibration are on topics that it was not fitted on.
 
-    The set F1 of fixed depths follows, and says whether a chosen one pays.
+    The set F1 of fixed depths follows, and shows whether chosen depths are better.
     """
     from keystone.fusion.depth import LEAST_TOP_PROBABILITY
 

@@ -101,7 +101,7 @@ def _tell_fault(error: KeyError | ValidationError) -> str:
 
 
 def format_trace(steps: Sequence[TopicStep], topic: str | None = None, brief: bool = False) -> Iterator[str]:
-    """Format the steps of all topics or of one, `brief` without shown documents. `UserError` for an unknown topic."""
+    """Format the steps of all topics or of one; if `brief`, without documents. `UserError` for an unknown topic."""
     known = dict.fromkeys(one.topic_id for one in steps)
     if topic is not None and topic not in known:
         why = f", expected one of {', '.join(known)}" if known else ", which is empty"

@@ -21,11 +21,11 @@ R = TypeVar("R")
 
 
 class Batches(Generic[T, R]):
-    """Work on requests in batches, one batch at a time and in a thread of its own.
+    """Work on requests in batches, one batch at a time, in a separate thread.
 
     `work` returns one result for each request of a batch, in order. If it raises an error, each request is worked on
-    alone, so that only those that cause an error get it. A batch has at most `most` requests, and `lock` is held
-    meanwhile. Only one event loop may ask.
+    alone, so that only those that cause an error get it. A batch has at most `most` requests. `lock` is held while a
+    batch runs. Only one event loop may ask.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Batches(Generic[T, R]):
         """The numbers of all requests and of all batches so far."""
 
     def count_on(self, before: "Batches[T, R]") -> None:
-        """Add the numbers of other batches, whose requests count as requests to these."""
+        """Add the counts of other batches, as if their requests had come to these."""
         self.requests, self.batches = self.requests + before.requests, self.batches + before.batches
 
     async def ask(self, request: T) -> R:
@@ -86,7 +86,7 @@ MOST_SEARCHERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query, its depth, the parameters of BM25, and the language of the documents; None stands for all."""
+    """A query, its depth, the parameters of BM25, and the language of the documents; None: all languages."""
 
     text: str
     depth: int
@@ -96,7 +96,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Bm25Batches:
-    """The BM25 search of an index. `default` holds for requests that name no parameters."""
+    """The BM25 search of an index. `default` applies to requests that name no parameters."""
 
     default: Bm25
     batches: Batches[Asked, Hits]

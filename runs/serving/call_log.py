@@ -25,7 +25,7 @@ RETRY_S = 5.0
 MOST_WAITING = 10_000
 """The most lines that wait for the file. Keystone drops the lines of further calls."""
 FIRST_BYTES = b'{"time":'
-"""The beginning of each line, by which a torn line is known."""
+"""The beginning of each line, by which a torn line is recognised."""
 
 _log = logging.getLogger(__name__)
 
@@ -70,9 +70,10 @@ class CallLog:
 
 @contextmanager
 def open_call_log(path: Path | None, index_key: str, settings_key: str) -> Iterator[CallLog]:
-    """Open the log to add lines at its end. `NotWritten` if the file cannot be written. None logs nothing.
+    """Open the log to add lines at its end. `NotWritten` if the file cannot be written.
 
-    A last line of the log that a stopped server has torn is cut off, so that no later line continues it.
+    Without a path, nothing is logged. A last line that a stopped server has torn is cut off, so that no later line
+    continues it.
     """
     if path is None:
         yield CallLog(None, index_key, settings_key)
@@ -92,7 +93,7 @@ def open_call_log(path: Path | None, index_key: str, settings_key: str) -> Itera
 
 @contextmanager
 def end_call_log(log: CallLog) -> Iterator[CallLog]:
-    """Write the lines that wait at the end of a block. `NotWritten` if the file cannot be written."""
+    """At the end of a block, write the lines that wait. `NotWritten` if the file cannot be written."""
     try:
         yield log
     finally:
@@ -106,7 +107,7 @@ def end_call_log(log: CallLog) -> Iterator[CallLog]:
 def log_call(log: CallLog, call: Call, reply: Reply) -> None:
     """Add the line of one call, with the hash of the reply's bytes. The running event loop writes it in its next round.
 
-    So calls that are answered together are written together.
+    In this way, calls that are answered together are written together.
     """
     if log.path is None:
         return
@@ -140,7 +141,7 @@ def _try_to_write(log: CallLog) -> None:
 
 
 def _write_lines(log: CallLog) -> None:
-    """Write the lines that wait. `OSError` if the file takes only a part of them; the rest waits further."""
+    """Write the lines that wait. `OSError` if the file takes only a part of them; the rest keeps waiting."""
     waiting = memoryview(b"".join(log.lines))
     try:
         while waiting:
@@ -150,7 +151,7 @@ def _write_lines(log: CallLog) -> None:
 
 
 def _end_last_line(path: Path, descriptor: int) -> None:
-    """Cut off a torn last line, and end a whole one, or text of another origin, that has no end."""
+    """Cut off a torn last line. If a whole one, or text of another origin, lacks its line end, add it."""
     if not (size := path.stat().st_size):
         return
     with path.open("rb") as file, mmap(file.fileno(), size, access=ACCESS_READ) as text:

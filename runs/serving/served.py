@@ -1,4 +1,4 @@
-"""The service of the moment: when its folder holds another index, new requests get that one, in one step.
+"""The current service: when its folder gets another index, new requests get that one, in one step.
 
 Requests under way finish on the service that they began with. Its files are closed soon after the last of them.
 """
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Served:
-    """A service that others replace while requests use it. Only one event loop may use it.
+    """A service that another one can replace while requests use it. Only one event loop may use it.
 
     `open_next` opens the service of the index that the folder holds by now. `tell` gets a sentence about each change.
     """
@@ -41,11 +41,11 @@ class Served:
         self._uses = Counter[Service]()
         self._has_left = False
         self.changes = 0
-        """How often another service took the place of one."""
+        """How often a service was replaced."""
 
     @contextmanager
     def use(self) -> Iterator[Service]:
-        """Use the service of the moment in a block, at whose end it still has all its files."""
+        """Use the current service in a block. It has all its files until the block ends."""
         service = self._service
         self._uses[service] += 1
         try:
@@ -56,7 +56,7 @@ class Served:
 
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[None]:
-        """Look at the folder during a block, and go over to each other index that it holds."""
+        """Watch the folder during a block, and go over to each new index in it."""
         looking = asyncio.create_task(self._look_again())
         looking.add_done_callback(_tell_fault)
         try:
@@ -74,11 +74,11 @@ class Served:
                 await self._go_over(found)
             if self._has_left:
                 self._has_left = False
-                await asyncio.to_thread(gc.collect)  # what refers to itself would keep the files for a while
+                await asyncio.to_thread(gc.collect)  # else objects that refer to each other keep them
             await asyncio.sleep(LOOK_S)
 
     async def _go_over(self, found: tuple[int, ...] | None) -> None:
-        """Go over to the index in the folder, unless it is that of the service. After an error, the service stays."""
+        """Go over to the index in the folder, unless the service has it already. After an error, the service stays."""
         folder, before = self._service.index.folder, self._service.index
         opening = asyncio.create_task(asyncio.to_thread(self._open_if_other))
         try:
@@ -88,11 +88,11 @@ class Served:
             raise
         except UserError as error:
             if await asyncio.to_thread(_identify, folder) == found:  # else there is a newer one
-                _log.error("%s; the index %s is served further", error, before.key)
+                _log.error("%s; the index %s is still served", error, before.key)
             return
         except (OSError, MemoryError) as error:
             why = str(error) or type(error).__name__
-            _log.error("%s cannot be opened: %s; the index %s is served further", folder, why, before.key)
+            _log.error("%s cannot be opened: %s; the index %s is still served", folder, why, before.key)
             return
         if service is not None:
             self._replace(service)
@@ -141,13 +141,13 @@ def open_served(
 
 
 def _tell_fault(looking: "asyncio.Task[None]") -> None:
-    """Tell an error that ends the looking, which leaves the index as it is."""
+    """Log an error that ends the watch of the folder. The index then stays as it is."""
     if not looking.cancelled() and (error := looking.exception()):
-        _log.critical("no further index is taken until the server starts anew", exc_info=error)
+        _log.critical("no other index is taken until the server restarts", exc_info=error)
 
 
 def _identify(folder: Path) -> tuple[int, ...] | None:
-    """Identify the description in a folder: another one differs in its file or its time. None if there is none."""
+    """Identify the description in a folder: another one differs in its file or its time. None without a description."""
     try:
         found = (folder / "index.json").stat()
     except OSError:

@@ -75,7 +75,7 @@ class Engine:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     async def rank(self, query: Query, method: str, depth: int) -> Hits:
-        """Rank documents for a query, to this depth as `_bound` has it: by one system, or by all for `hybrid`."""
+        """Rank documents for a query by one system, or by all for `hybrid`. `_bound` limits the depth."""
         batches, depth = self.systems.get(method, self.hybrid), self._bound(depth)
         if depth <= self.job.config.retrieval.depth:
             return await batches.ask(query)
@@ -89,9 +89,9 @@ class Engine:
     async def perform(
         self, topic: Topic, stages: Sequence[StageKind], take: Callable[[Values], T], depth: int = 1
     ) -> T:
-        """Perform stages for a narrative, with rankings of at least `depth` as `_bound` has it.
+        """Perform stages for a narrative, with rankings of at least `depth`, which `_bound` limits.
 
-        Returns what `take` takes of their values.
+        Returns what `take` takes from their values.
         """
 
         def work(job: Job, run_with_model: RunWithModel) -> T:
@@ -103,7 +103,7 @@ class Engine:
         return await work_on_topic(job, self.model, topic, work)
 
     def _bound(self, depth: int) -> int:
-        """Bound the depth of a request by `retrieval.depth` if systems rank candidates, which may be embedded then."""
+        """Bound the depth of a request by `retrieval.depth` if systems rank candidates, which it may have to embed."""
         return min(depth, self.job.config.retrieval.depth) if self.job.ranks_candidates else depth
 
 
@@ -195,7 +195,7 @@ class Service:
     engine: Engine
     log: CallLog
     apps: dict[str, ASGIApp] = field(default_factory=dict)
-    """What a server made of this service, by name."""
+    """The applications that a server made from this service, by name."""
 
     @property
     def name(self) -> str:

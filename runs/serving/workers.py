@@ -42,7 +42,7 @@ READY, CONNECTION, COUNTS = b"r", b"c", b"n"
 READ_BYTES = 2**18
 """The most bytes that are taken from a channel at once, with one connection, since Linux gives no more."""
 COUNT_S = 2.0
-"""How long a worker may take to tell its counts. After that, they are left out."""
+"""How long a worker may take to tell its counts. After that, its last ones are used."""
 RESTART_S = 2.0
 """The pause before another worker starts in place of one that has ended."""
 LOOK_S = 0.02
@@ -144,7 +144,7 @@ class Worker:
     channel: Channel
     is_ready: bool = False
     counts: list[Any] | None = None
-    """Its counts of requests, as `Metrics.export` gave them the last time."""
+    """Its counts of requests, as `Metrics.export` last gave them."""
     counted: asyncio.Event = field(default_factory=asyncio.Event)
     """Is set when it has told its counts, and when it has ended."""
 
@@ -240,7 +240,7 @@ class Workers:
         return make_own() if worker is None else PassedProtocol(worker.channel, make_own)
 
     async def ask_counts(self) -> list[Any]:
-        """Ask the workers for their counts of requests. Those that do not tell them in time have the last ones."""
+        """Ask the workers for their counts of requests. If one does not tell them in time, its last ones are used."""
         workers = list(self._workers)
         for worker in workers:
             worker.counted.clear()
@@ -251,7 +251,7 @@ class Workers:
         return [*self._ended_counts, *(worker.counts for worker in self._workers if worker.counts is not None)]
 
     async def close(self, server: Server) -> None:
-        """Let the workers end, and meanwhile answer what they give back; not if the server ends at once."""
+        """Let the workers end, and meanwhile answer what they give back, unless the server ends at once."""
         self._is_serving = False
         for worker in self._workers:
             if not worker.is_ready:
@@ -286,7 +286,7 @@ def open_workers(number: int, task: Task) -> Iterator[Workers]:
 
 
 def run_worker() -> None:
-    """Run a worker, whose `Task` stands in the standard input as YAML, until the first process ends its channel."""
+    """Run a worker until the first process ends its channel. Standard input has its `Task` as YAML."""
     task = _TASKS.validate_python(yaml.safe_load(sys.stdin.buffer))
     plain = task.config.model_copy(update={"model": None, "rerank": RerankSettings()})
     channel, metrics = Channel(socket.socket(fileno=task.channel)), Metrics()
@@ -397,7 +397,7 @@ class SearchProtocol(BoundedProtocol):
 def measure_request(read: bytes) -> int:
     """Measure the bytes of the first request that a connection begins with; 0 if a worker cannot answer it.
 
-    A worker cannot tell as long as the head is not whole, nor the length of a body that comes in chunks.
+    A worker cannot answer a request before its head is whole, or one whose body comes in chunks.
     """
     head, blank, _ = read.partition(b"\r\n\r\n")
     line, _, _ = head.partition(b"\r\n")

@@ -47,8 +47,8 @@ def map_citations(
 ) -> dict[str | int, str]:
     """Map each possible citation (a position in the references, or a reference itself) to the id that it names.
 
-    A reference that is a number counts as the id of its digits. Of what an integer may mean, the first one counts that
-    names a reference.
+    A reference that is a number counts as the id with its digits. If an integer may mean several things, the first of
+    them that names a reference counts.
     """
     ids = [str(reference) if is_integer(reference) else reference for reference in references]
     by_place: dict[str | int, str] = {place: name for place, name in enumerate(ids) if isinstance(name, str)}
@@ -60,7 +60,7 @@ def map_citations(
 
 
 def list_references(record: Mapping[str, Any], track: Track) -> Any:
-    """List the references of an answer. If it has none, and the track does not require them, these are its cited ids.
+    """List the references of an answer. If it has none, and the track does not require them, list its cited ids.
 
     In a valid answer the result is a list.
     """
@@ -78,7 +78,7 @@ def list_cited_ids(record: Mapping[str, Any], track: Track) -> list[str]:
 
 
 def list_citations(answer: Any, kind: UnionType | type = list | dict) -> list[Any]:
-    """List the citations of each sentence of an answer that are of a kind. In a valid answer all are."""
+    """List the citations of each sentence of an answer that are of a kind. In a valid answer, all citations are."""
     sentences = [one for one in answer if isinstance(one, dict)] if isinstance(answer, list) else []
     return [one["citations"] for one in sentences if isinstance(one.get("citations"), kind)]
 
@@ -99,7 +99,7 @@ def find_citation_form(citation: Any) -> CitationForm:
 
 
 def sort_citations(citations: Any) -> list[Any]:
-    """Sort the citations of a sentence, best first: a list stays as it is, an object from id to score goes by score."""
+    """Sort the citations of a sentence, best first. A list stays as it is. An object is sorted by its scores."""
     if isinstance(citations, dict):
         return sorted(citations, key=lambda name: -citations[name] if is_score(citations[name]) else 0)
     return list(citations)
@@ -118,8 +118,8 @@ def get_metadata(record: dict[str, Any], track: Track) -> Any:
 def cut_to_limits(topic_id: str, sentences: Sequence[Sentence], track: Track) -> list[Sentence]:
     """Cut an answer to the track's limits: its length, citations of a sentence, and references of an answer.
 
-    Sentences without text are dropped, and whole sentences are cut from the end. A citation of one reference too many
-    is dropped.
+    Sentences without text are dropped, and whole sentences are cut from the end. A citation is dropped if its
+    reference is one too many.
     """
     filled = [sentence for sentence in sentences if sentence.text.strip()]
     filled = filled[: count_fitting_sentences([sentence.text for sentence in filled], topic_id, track)]

@@ -1,7 +1,7 @@
 """Checks of an answer file: of each object and its sentences, and of the file: one answer for each topic, one run.
 
-The module lists keys that no track asks for, but that the organisers' program reads: it refuses an answer with another
-value there. Source: `autojudge_base.report` of autojudge-base 1.0.0. Any other key may have any value.
+The module lists keys that no track asks for, but that the organisers' program reads: it refuses an answer with a value
+of another type there. Source: `autojudge_base.report` of autojudge-base 1.0.0. Any other key may have any value.
 """
 
 import unicodedata
@@ -208,7 +208,7 @@ def _check_references(references: list[Any], track: Track) -> Iterator[Violation
 def _check_sentences(record: dict[str, Any], names: Citable, track: Track, limit: int | None) -> Iterator[Violation]:
     """Find the violations of the sentences of an object. `names` maps citations to the ids in its references.
 
-    `limit` is the most that the sentences may measure; None: there is none.
+    `limit` is the most that the sentences may measure; None: any length.
     """
     answer = record[track.sentences]
     if not answer:

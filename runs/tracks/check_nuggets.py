@@ -1,4 +1,4 @@
-"""Checks and repairs of files of nuggets, of which each line has the questions and answers for a topic.
+"""Checks and repairs of files of nuggets. Each line of such a file has the questions and answers for a topic.
 
 Source: the guidelines of RAGTIME 2026, task 3, as autojudge-base 1.0.0 has them (`ragtime26_nugget_data`).
 """

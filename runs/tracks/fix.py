@@ -242,14 +242,14 @@ def _fix_metadata(metadata: dict[str, Any], track: Track, topics: Mapping[str, s
 
 
 def fix_ids(metadata: dict[str, Any], track: Track) -> list[str]:
-    """Make text of ids that are numbers, in place. Returns a message for each."""
+    """Turn ids that are numbers into text, in place. Returns a message for each."""
     keys = [one.name for one in track.keys if one.holds in ID_CONTENTS and is_integer(metadata.get(one.name))]
     metadata |= {key: str(metadata[key]) for key in keys}
     return [f"{key}: a number is now text" for key in keys]
 
 
 def _normalise_words(text: str) -> list[str]:
-    """Split a text into words, apart from case and compatible forms of letters."""
+    """Split a text into words, without differences of case and of compatible forms of letters."""
     return unicodedata.normalize("NFKC", text).casefold().split()
 
 

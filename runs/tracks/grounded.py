@@ -39,7 +39,7 @@ class Grounds(NamedTuple):
 def make_grounded_records(
     topics: Sequence[Topic], grounds: Mapping[str, Grounds], track: Track, author: Author
 ) -> list[dict[str, Any]]:
-    """Make the objects of the file, one for each answer in the order of the topics, which are its sentences."""
+    """Make the objects of the file, one for each answer. The topics are the sentences of the answers, in order."""
     found: dict[str, dict[str, Any]] = {}
     for topic in topics:
         answer_id, existing = str(topic.record.get(track.topic_key, topic.id)), topic.record.get(EXISTING)

@@ -93,10 +93,10 @@ def judge(path: Path, track: Track, topics: Sequence[Topic]) -> Verdict:
 
 
 def check_runs(path: Path, track: Track, seen: dict[tuple[str, bool], dict[str, Path]]) -> Iterator[Violation]:
-    """Find whether the run of a file is another file's, or one too many, where the track limits the number of runs.
+    """If the track limits the number of runs, find whether another file has this one's run, or it is one too many.
 
-    The run ids of a team begin alike there. `seen` holds the files judged so far by track, by whether they hold
-    answers, and by run id. It gets this one.
+    The run ids of a team should begin alike on such a track. `seen` has the files judged so far, by track, by whether
+    they hold answers, and by run id. This file is added.
     """
     if track.runs is None:
         return

@@ -82,7 +82,7 @@ def _list_lines(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _read_array(path: Path, numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The objects of a file that is one JSON array, with their numbers instead of those of lines."""
+    """Yield the objects of a file that is one JSON array, with their numbers in place of line numbers."""
     try:
         records = parse_json("\n".join(line for _, line in numbered))
     except ValueError as error:
@@ -109,7 +109,7 @@ def _render(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Callable[[int]
 
 
 def _spell(value: Any) -> str:
-    """A value as it stands in a column; empty for null, lists and objects."""
+    """Spell a value for a column; empty for null, lists and objects."""
     return str(value).strip() if isinstance(value, str | int | float) else ""
 
 
@@ -132,7 +132,7 @@ def read_queries(path: Path) -> Iterator[tuple[int, Any, str, Mapping[str, Any]]
 
 
 def _encode(value: Any) -> Any:
-    """A value of the package as one of JSON: its records become objects, as the subtopics of a query do."""
+    """Turn a value of the package into JSON. Records, such as the subtopics of a query, become objects."""
     if hasattr(value, "_asdict"):
         return {key: _encode(own) for key, own in value._asdict().items()}
     return [_encode(own) for own in value] if isinstance(value, list | tuple) else value

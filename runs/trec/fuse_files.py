@@ -47,7 +47,7 @@ def fuse_files(
 
 
 def _check_options(paths: Sequence[Path], tag: str, settings: FusionSettings, weights: Sequence[float]) -> None:
-    """Raise `UserError` for the first option that cannot be."""
+    """Raise `UserError` for the first option with an impossible value."""
     if len(weights) != len(paths):
         found = f"found {plural(len(weights), 'number')} for {plural(len(paths), 'run')}"
         raise UserError(f"--weights: {found}, expected one number for each run")

@@ -1,7 +1,7 @@
 """Topics in the markup of TREC, CLEF and other campaigns: XML by a parser of XML, and TREC's old `<top>` files.
 
-Old files have no end tags, and many `<top>` side by side, so that they are no XML. Any other file must be XML. A bare
-`&` and the entities of HTML are read there, too.
+Old files are not XML: they have no end tags, and several `<top>` side by side. Any other file must be XML, but may
+have a bare `&` and the entities of HTML.
 """
 
 import html
@@ -49,7 +49,7 @@ _REFERENCE = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9a-f]{1,6}
 
 
 def read_marked_topics(path: Path, numbered: Sequence[tuple[int, str]]) -> Iterator[RawTopic]:
-    """The topics of a file that begins with a tag, from its lines. `UserError` with file and line for a bad one."""
+    """Yield the topics of a file that begins with a tag, from its lines. `UserError` with place for a bad one."""
     text = "\n".join(line.replace("\r", " ") for _, line in numbered)  # which the parser would count as an end of line
     try:
         yield from _parse_xml(path, numbered, text)
@@ -61,7 +61,7 @@ def read_marked_topics(path: Path, numbered: Sequence[tuple[int, str]]) -> Itera
 
 
 def _parse_xml(path: Path, numbered: Sequence[tuple[int, str]], text: str) -> list[RawTopic]:
-    """The topics of a file of XML, which may have several roots; `ExpatError` if it is not XML."""
+    """Parse the topics of a file of XML, which may have several roots. `ExpatError` if it is not XML."""
     try:
         return _XmlTopics(path, numbered).read(text)
     except expat.ExpatError as error:
@@ -74,7 +74,7 @@ def _parse_xml(path: Path, numbered: Sequence[tuple[int, str]], text: str) -> li
 
 
 def _resolve(reference: re.Match[str]) -> str:
-    """An entity of HTML as a character, and an `&` that opens no entity as one of XML."""
+    """Turn an entity of HTML into a character, and an `&` that opens no entity into an entity of XML."""
     found = html.unescape(reference[0])
     return found if found != reference[0] else f"&amp;{reference[1] or ''}"
 
@@ -146,7 +146,7 @@ class _XmlTopics:
             self._add(html.unescape(f"&{name};"))
 
     def _make(self) -> RawTopic:
-        """The topic; if it has none of the fields of a narrative, all its texts are the narrative."""
+        """Make the topic. If it has none of the fields of a narrative, all its texts are the narrative."""
         if self._id is not None:
             self._fields.setdefault("num", self._id)
         if self._fields.keys() <= _ID_NAMES:
@@ -163,7 +163,7 @@ class _XmlTopics:
 
 
 def _name_field(name: str) -> str:
-    """The name of a field, without a language before it (`EN-title`); empty for an element that is not a field."""
+    """Return the name of a field, without a language before it (`EN-title`); empty for any other element."""
     bare = _LANGUAGE.sub("", name)
     return bare if bare in _FIELDS else ""
 

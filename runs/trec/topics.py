@@ -45,9 +45,9 @@ TRANSLATED_KEYS = ("topic_title", "topic_description", "topic_narrative")
 
 
 def read_json_topics(path: Path, numbered: Iterable[tuple[int, str]]) -> Iterator[RawTopic]:
-    """The topics of a file that begins with `{` or `[`. `UserError` with the place of an object that is no topic.
+    """Yield the topics of a file that begins with `{` or `[`. `UserError` with the place of an object that is no topic.
 
-    A file of an object a line is read line by line, any other one as a whole.
+    A file with an object on each line is read line by line, any other file as a whole.
     """
     lines = iter(numbered)
     first = next(lines)
@@ -68,7 +68,7 @@ def read_json_topics(path: Path, numbered: Iterable[tuple[int, str]]) -> Iterato
 
 
 def make_raw_topic(path: Path, place: int | str, record: Mapping[str, Any]) -> RawTopic:
-    """The topic of a record, by its names. `UserError` if it has no id or no narrative."""
+    """Make the topic of a record. `UserError` if it has no id or no narrative."""
     id_key, text_key = find_field(record, ID_KEYS), find_field(record, NARRATIVE_KEYS)
     if id_key is None or text_key is None:
         raise UserError(
@@ -83,7 +83,7 @@ def make_raw_topic(path: Path, place: int | str, record: Mapping[str, Any]) -> R
 
 
 def name_place(name: Path | str, place: int | str) -> str:
-    """A place in a file for messages: a line, or the words for another place."""
+    """Name a place in a file for messages: a line, or the words for another place."""
     return f"{name}:{place}" if isinstance(place, int) else f"{name}: {place}"
 
 
@@ -115,7 +115,7 @@ def _read_object(path: Path, place: int | str, record: Any) -> Iterator[RawTopic
 
 
 def _read_turns(path: Path, place: int | str, topic_id: str, turns: list[Any]) -> Iterator[RawTopic]:
-    """Each turn of the user as a topic with the id `CONVERSATION_TURN`, as in the judgments of CAsT and iKAT."""
+    """Yield each turn of the user as a topic with the id `CONVERSATION_TURN`, as in the judgments of CAsT and iKAT."""
     for number, turn in enumerate(turns, 1):
         where = f"{place if isinstance(place, str) else f'line {place}'}, turn {number}"
         if not isinstance(turn, dict):
@@ -134,7 +134,7 @@ def _read_turns(path: Path, place: int | str, topic_id: str, turns: list[Any]) -
 def _read_sentences(
     path: Path, place: int | str, track: Track, answer_id: str, record: Mapping[str, Any]
 ) -> Iterator[RawTopic]:
-    """Each sentence of a given answer as a topic with the id `ANSWER-NUMBER`, from 1."""
+    """Yield each sentence of a given answer as a topic with the id `ANSWER-NUMBER`, from 1."""
     described = {**record, **record["metadata"]} if isinstance(record.get("metadata"), dict) else record
     for number, one in enumerate(record[track.sentences], 1):
         where = f"{place if isinstance(place, str) else f'line {place}'}, sentence {number}"
@@ -147,7 +147,7 @@ def _read_sentences(
 
 
 def _choose_language(topics: Any) -> Any:
-    """The English one of the same topic in several languages; without it the first one."""
+    """Choose the English version of a topic in several languages, or else the first one."""
     found = [one for one in topics if isinstance(one, dict)] if isinstance(topics, list) else []
     return next((one for one in found if one.get("lang") == "eng"), found[0] if found else None)
 
@@ -179,7 +179,7 @@ def names_collection(path: Path) -> bool:
 
 
 def hash_topics(path: Path, topics: Iterable[Topic]) -> str:
-    """The SHA-256 of a file of topics. For a collection it is that of the ids and narratives read from it."""
+    """Hash a file of topics by SHA-256, or for a collection, the ids and narratives read from it."""
     return digest([[topic.id, topic.narrative] for topic in topics]) if names_collection(path) else hash_file(path)
 
 
@@ -246,7 +246,7 @@ def _read_raw_topics(path: Path, live: bool) -> Iterator[RawTopic]:
 
 
 def _list_request_keys() -> list[str]:
-    """The keys of the tracks' topics in several parts, and of their limits."""
+    """List the keys of the tracks' topics in several parts, and of their limits."""
     keys = [(*(track.request.parts if track.request else ()), track.topic_limit) for track in TRACKS.values()]
     return [key for own in keys for key in own if key]
 

@@ -448,7 +448,7 @@ def test_the_doctor_knows_the_cluster_and_the_index(server: Cluster, loaded: Loa
         f"OpenSearch: {server.version}",
         "note     heap: node-1: 0.5 GiB",
         "ok       k-NN: installed",
-        "ok       analyzer: stems as Anserini's",
+        "ok       analyzer: the same stems as Anserini's",
         "ok       shards: green",
         f"ok       documents: {len(CORPUS)}",
         "ok       copies: 0 besides the primary shards",

@@ -83,7 +83,7 @@ def push(
     path: Annotated[Path, typer.Argument(help="The folder of an index or a run, or a file such as a bundle.")],
     repository: Annotated[str, typer.Argument(metavar="USER/NAME", help="The data set of the hub.")],
     public: Annotated[bool, typer.Option("--public", help="Make a new data set public, not private.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be sent, and ask nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be sent, and contact nobody.")] = False,
     json: Json = False,
     _quiet: Quiet = False,
 ) -> None:

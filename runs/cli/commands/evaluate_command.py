@@ -268,7 +268,7 @@ def score(
     set: Overrides = None,
     budget: BudgetLimits = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print calls, tokens and cost at most. Write nothing and ask no model.")
+        bool, typer.Option("--dry-run", help="Print the most calls, tokens and cost. Write nothing and ask no model.")
     ] = False,
     json: Json = False,
     quiet: Quiet = False,

@@ -77,7 +77,7 @@ def validate(
         typer.Option(help="The track whose rules apply, such as rag26.", show_default="detected for each file"),
     ] = None,
     index: Annotated[
-        Path | None, typer.Option(help="An index of the track's corpus, in which each ranked or cited id must be.")
+        Path | None, typer.Option(help="An index of the track's corpus, which must have each ranked or cited id.")
     ] = None,
     fix: Annotated[Path | None, typer.Option(help="Write the repaired file here and judge it. Takes one FILE.")] = None,
     json: Json = False,

@@ -28,7 +28,7 @@ _OF_UPDATES = {
     "update", "delete", "watch", "out", "format", "extract", "segments", "windows", "engine", "structures", "strict",
     "json", "threads", "quiet",
 }  # fmt: skip
-"""The parameters of an update. All others are settled by the index."""
+"""The parameters of an update. The index settles all others."""
 _OF_PARTS = {
     "add", "drop", "vectors", "impacts", "plaid", "faiss", "recall", "out", "engine", "json", "threads", "quiet",
 }  # fmt: skip
@@ -36,7 +36,7 @@ _OF_PARTS = {
 QUICKER = (
     "; quicker: --dense all instead of passages, --dense pool (only documents that runs find), --no-dense (no vectors)"
 )
-"""What the message about the time of the first set of vectors adds, that of `--embedding`."""
+"""The end of the message about the time of the first set of vectors, that of `--embedding`."""
 
 
 def index(
@@ -70,8 +70,8 @@ def index(
         bool,
         typer.Option(
             "--watch",
-            help="With --update: update again whenever the corpus changes, until Ctrl-C. A document whose file or "
-            "record goes meanwhile is removed; for one that went before, give --delete.",
+            help="With --update: update again whenever the corpus changes, until Ctrl-C. A document is removed when "
+            "its file or record disappears; for one that disappeared before, give --delete.",
         ),
     ] = False,
     add: Annotated[
@@ -85,7 +85,7 @@ def index(
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
     extract: Annotated[
         Literal["main", "all"],
-        typer.Option(help="What to index of a page of HTML: main leaves out navigation, menus and notices."),
+        typer.Option(help="What to index of an HTML page: main leaves out navigation, menus and notices."),
     ] = "main",
     language: Annotated[
         str,
@@ -126,7 +126,7 @@ def index(
     embedding: Annotated[
         str,
         typer.Option(
-            help="The embedding model: the embedded one, all-MiniLM-L6-v2-int8 for the same in integers, the folder of "
+            help="The embedding model: the default one, all-MiniLM-L6-v2-int8 for the same in integers, the folder of "
             "a checkpoint, or a name of the hub."
         ),
     ] = "all-MiniLM-L6-v2",
@@ -202,7 +202,7 @@ def index(
     recall: Annotated[
         float | None,
         typer.Option(
-            help="The share of the exact 10 nearest vectors that searches shall find, such as .99: chooses the search "
+            help="The share of the exact 10 nearest vectors that searches should find, such as .99: chooses the search "
             "parameters, and the smallest kind of FAISS index if --faiss names none.",
             show_default="measured, not chosen",
         ),
@@ -300,7 +300,7 @@ def index(
         model = settle_embedding(given, [name for name, text in prefixes.items() if text is not None], warn)
     numbers = itertools.count(1)
     told_before, told = set[str](), set[str]()
-    """The bad records that the last update and this one have told; those that stay are told once."""
+    """The bad records that the last update and this one reported. A record that stays bad is reported once."""
     shown: Mapping[str, int] = {}
     """The records that were left out when the last update was shown."""
 
@@ -340,7 +340,7 @@ def index(
     if settings.opensearch and settings.faiss_shard and not searched_in_place:
         raise UserError("found --faiss-shard with --opensearch, which has --shards; expected one of them")
     foretold = set[str]()
-    """The steps of which the time is known."""
+    """The steps whose time a message has foretold."""
     in_integers = f", --embedding {LOCAL_INT8} (on the processor)" if model == MINILM else ""
     hints = iter([QUICKER + in_integers] if settings.embedding and settings.faiss else [])
 

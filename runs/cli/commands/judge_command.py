@@ -70,7 +70,7 @@ def battles(
     config: Annotated[Path | None, typer.Option(help="A YAML file, as for run, whose model judges.")] = None,
     set: Overrides = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print battles, calls, tokens and cost at most. Ask no model.")
+        bool, typer.Option("--dry-run", help="Print the most battles, calls, tokens and cost. Ask no model.")
     ] = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -147,7 +147,7 @@ def battles(
 
 
 class JudgeCommands(TyperGroup):
-    """The kinds of judgments. Where none is named, as in `keystone judge RUN...`, it is the `default`."""
+    """The kinds of judgments. If the arguments name none, as in `keystone judge RUN...`, the kind is `default`."""
 
     default = "runs"
 
@@ -261,7 +261,7 @@ def use(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Judge of what use answers are: which questions they answer, and which sentences help.
+    """Judge how useful answers are: which questions they answer, and which sentences help.
 
     Example: keystone judge use out/my-run --config model.yaml
     """

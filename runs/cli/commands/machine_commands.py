@@ -46,7 +46,7 @@ def doctor(
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Probe the server of a language model at this base URL, by about 25 requests."
+            metavar="URL", help="Probe the server of a language model at this base URL, with about 25 requests."
         ),
     ] = None,
     name: Annotated[

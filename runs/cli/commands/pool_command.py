@@ -190,7 +190,7 @@ def _tell_agreement(
 def _compare_boards(
     paths: "Sequence[Path]", first: "Board", second: "Board", measures: "Sequence[str] | None"
 ) -> list[dict[str, Any]]:
-    """Compare two leaderboards by each measure, or by one measure in each. `UserError` without a run of both."""
+    """Compare two leaderboards by each measure, or by one measure in each. `UserError` if they share no run."""
     from keystone.runs.evaluation.agreement import compare_boards
 
     if measures:

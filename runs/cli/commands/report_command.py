@@ -101,7 +101,7 @@ def diagnose(
     relevant_from: RelevantFrom = 1,
     measure: Annotated[
         str | None,
-        typer.Option("--measure", "-m", help="A measure of rankings, such as nDCG@10, for the worth by --qrels."),
+        typer.Option("--measure", "-m", help="With --qrels, also show the losses in this measure, such as nDCG@10."),
     ] = None,
     out: Annotated[
         list[Path] | None,

@@ -139,7 +139,7 @@ def score(
 
     judges = rubrics or []
     if not files and (len(judges) < 2 or tables is not None):
-        raise UserError("expected files of graded rubrics, or without --tables --rubrics with those of several judges")
+        raise UserError("expected files of graded rubrics, or --rubrics with those of several judges and no --tables")
     check_outputs([*(files or []), *judges], {"--out": out, "--tables": tables})
     scored = list_scored(files or [], skip_bad)
     judged = judge_answers(scored, {path: list_files([path]) for path in judges})

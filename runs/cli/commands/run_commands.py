@@ -63,7 +63,7 @@ def run(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Print the stages, calls, tokens and cost at most. Write nothing and ask no model."
+            "--dry-run", help="Print the stages, and the most calls, tokens and cost. Write nothing and ask no model."
         ),
     ] = False,
     retry_unusable: Annotated[

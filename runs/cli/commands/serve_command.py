@@ -32,10 +32,10 @@ def serve(
         bool, typer.Option("--stdio", help="Serve one agent by MCP over standard input and output, and bind no port.")
     ] = False,
     reply_seconds: Annotated[
-        float, typer.Option(min=0.1, help="How long a request may take to the beginning of its reply.")
+        float, typer.Option(min=0.1, help="How long a request may wait until its reply begins.")
     ] = REPLY_S,
     workers: Annotated[
-        int, typer.Option(min=1, help="Processes that answer searches by BM25; the first one answers all else, too.")
+        int, typer.Option(min=1, help="Processes that answer searches by BM25; the first one answers all else.")
     ] = 1,
     threads: Threads = CORES,
     quiet: Quiet = False,
@@ -88,7 +88,7 @@ def serve(
 
 
 def replay(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="A log of calls, which `keystone serve --log` wrote.")],
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="A log of calls, written by `keystone serve --log`.")],
     folder: IndexFolder,
     config: Annotated[Path | None, typer.Option(help="A YAML file, as for serve.")] = None,
     preset: Annotated[str | None, typer.Option(help="A preset, as for serve.")] = None,

@@ -36,24 +36,24 @@ def element(tag: str, *children: str | int, **attributes: str | int | bool | Non
 
 
 def join(*children: str | int) -> Html:
-    """Join pieces of HTML, and texts as markup."""
+    """Join pieces of HTML and texts, which are escaped."""
     return Html("".join(child if isinstance(child, Html) else _escape(child) for child in children))
 
 
 def isolate(text: str, tag: str = "bdi", **attributes: str | int | bool | None) -> Html:
-    """Make an element of a foreign text, whose direction of writing its own letters decide."""
+    """Make an element of a foreign text. The letters of the text decide its direction of writing."""
     return element(tag, text, dir=None if tag == "bdi" else "auto", **attributes)
 
 
 def render_numbers(columns: Sequence[str], rows: Iterable[Html], name: str) -> Html:
-    """Render a table of numbers that scrolls by itself, with the names of its columns and with a name for readers."""
+    """Render a table of numbers that scrolls by itself, with the names of its columns and a name for screen readers."""
     head = element("thead", element("tr", *(element("th", column, scope="col") for column in columns)))
     table = element("table", head, element("tbody", *rows), class_="numbers")
     return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=name)
 
 
 def embed_numbers(value: Any, **attributes: str | int | bool | None) -> Html:
-    """Embed lists of numbers as JSON for the page's script. `TypeError` for a text, which belongs into an element."""
+    """Embed lists of numbers as JSON for the page's script. `TypeError` for a text, which belongs in an element."""
     if _holds_text(value):
         raise TypeError("expected only numbers to embed, found a text")
     return element(
@@ -66,7 +66,7 @@ def _holds_text(value: Any) -> bool:
 
 
 def _escape(text: str | int) -> str:
-    """Escape a text. Characters that a browser would obey, or drop, become Python's escapes."""
+    """Escape a text. Control characters and the like become Python's escapes."""
     shown = _OBEYED.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text).replace("\r\n", "\n"))
     return escape(shown)
 

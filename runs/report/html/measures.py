@@ -36,7 +36,7 @@ COSTS = {
 }
 """The columns of costs: their headings, and the description of a run."""
 NO_COST = ("0", "0.00")
-"""If all runs have such a cost, as with recorded replies, its column is left out."""
+"""If all runs have one of these costs, as with recorded replies, the column is left out."""
 NOTE = (
     "Means over the judged narratives, with 95 % intervals by bootstrap over narratives. "
     "p: paired randomisation test against the first run, corrected by Holm for the number of runs."

@@ -162,7 +162,7 @@ def _render_title(title: str, id: str) -> tuple[Html, ...]:
 def _list_numbers(document: PlacedDocument, judged: int | None) -> Iterator[int]:
     """List the numbers of a document: three ranks and the judged grade, then for each query a grade and ranks.
 
-    A grade is 0 if there is none, else 1 more than itself, or than ten times itself if a model gave it.
+    0 means that there is no grade. Any other number is 1 more than the grade, or than ten times the grade of a model.
     """
     yield from (document.last, document.fused, document.chosen, 0 if judged is None else max(judged, 0) + 1)
     for place in document.places:

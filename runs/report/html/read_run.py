@@ -112,7 +112,7 @@ class TopicView:
 class RunView:
     """A run: its settings, its manifest, its usage by purpose, remarks on it, and its narratives by id.
 
-    An answer file has no settings, an empty manifest and no usage. `made_from` holds the versions of packages, and
+    An answer file has no settings, an empty manifest and no usage. `made_from` has the versions of packages, and
     digests of the index and the topics.
     """
 
@@ -221,7 +221,7 @@ def _get_documents(store: Store | None, ids: list[str]) -> dict[str, Document]:
 
 
 def read_answer_view(path: Path, label: str) -> RunView:
-    """Read an answer file of any track, plain or compressed. The references of an answer stand for its ranking.
+    """Read an answer file of any track, plain or compressed. The references of an answer serve as its ranking.
 
     `UserError` for a file that is no answer file.
     """

@@ -25,7 +25,7 @@ MEASURE = "nDCG@10"
 LIKELY_BY_CHANCE = 0.05
 """The least p of a difference that chance explains as well."""
 FEWEST_NARRATIVES = 6
-"""Who wins all of fewer narratives may have won them by chance (p of a sign test above .05)."""
+"""A run that wins all of fewer narratives may have won by chance (a sign test has p above .05)."""
 FIRST_DOCUMENTS = 10
 """How many first documents of two rankings are compared if there are no judgments."""
 
@@ -71,7 +71,7 @@ def tell_result(evaluations: Sequence[Evaluation], measure: str) -> str:
     if not near:
         return f"{best.name} leads with {measure} {mean}: {first}."
     names, numbers = _join([lead.over for lead in near]), "; ".join(map(str, near))
-    sentence = f"{best.name} has the highest {measure}, {mean}, but one cannot tell it apart from {names}: {numbers}."
+    sentence = f"{best.name} has the highest {measure}, {mean}, but it cannot be told apart from {names}: {numbers}."
     return f"{sentence} It is ahead of {first.over}: {first}." if first.is_sure else sentence
 
 
@@ -290,7 +290,7 @@ def _draw_shared(views: Sequence[RunView], topic_ids: Sequence[str]) -> Html:
 
 
 BINS = 50
-"""Dots whose values fall into the same of these parts of the axis are stacked."""
+"""The number of parts of the axis. Dots whose values fall into the same part are stacked."""
 STACK_PIXELS = 46
 BASE_PIXELS = 52
 DOT_PIXELS = 9

@@ -53,7 +53,7 @@ def render_leaderboard(board: Leaderboard | None, labels: Sequence[str] = ()) ->
 
 
 def _choose_ticks(rows: Sequence[Row]) -> list[float]:
-    """Choose round ticks, the fewest that hold all ratings and intervals."""
+    """Choose round ticks, the fewest that span all ratings and intervals."""
     values = [value for row in rows for value in (row.mean, row.low, row.high) if not math.isnan(value)]
     least, most = min(values, default=1000.0), max(values, default=1000.0)
     step = next((one for one in STEPS if math.ceil(most / one) - math.floor(least / one) < MOST_TICKS), STEPS[-1])
@@ -75,7 +75,7 @@ def write_report(
 ) -> None:
     """Write the report of run directories and answer files to one HTML file, with measures if there are judgments.
 
-    `notes` are remarks that stand below the result, and `board` is that of battles. `UserError` for a folder without a
+    `notes` are remarks below the result, and `board` is the leaderboard of battles. `UserError` for a folder without a
     run, and as from `take_measures`.
     """
     labels = [run.resolve().name for run in runs]

@@ -117,7 +117,8 @@ def score_session(found: Mapping[Stage, Found], judged: Judged) -> list[Score]:
     """Score each stage of a session by its documents and by its segments.
 
     A document is relevant if it is judged so, or holds a nugget. A judged segment is relevant by its id. A segment is
-    relevant to a nugget if it shares a character with the nugget's place; without a place, if it is of its document.
+    relevant to a nugget if it shares a character with the nugget's place. If the nugget has no place, every segment of
+    its document is relevant.
     """
     scores = []
     for stage, own in found.items():
@@ -174,7 +175,7 @@ def _cut_documents(doc_ids: Iterable[str], store: Store) -> dict[str, Document]:
 
 
 def _find(segment_id: str, documents: Mapping[str, Document]) -> Span:
-    """Find the place of a segment. A segment that the documents lack is an empty stretch, which nothing finds."""
+    """Find the place of a segment. A segment that the documents lack gets an empty stretch, which matches nothing."""
     doc_id = document_id(segment_id)
     own = documents[doc_id].segments if doc_id in documents else ()
     return next((part.span for part in own if part.id == segment_id), Span(doc_id, 0, 0))

@@ -1,7 +1,7 @@
 """The MCP server: it lists the tools, checks the arguments of each call, performs and logs it, and replies.
 
-Over standard input, the input may end before the calls in it are answered, as that of a file does. The library cancels
-open calls when its input ends. So its input ends here only when all of them are answered.
+Standard input may end before the calls in it are answered, for example if it is a file. The library cancels open calls
+when its input ends. So this module ends the library's input only when all of them are answered.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 async def perform(service: Service, call: Call) -> Reply:
-    """Perform a call whose arguments nobody has checked. An error is a short reply with the status of HTTP for it.
+    """Perform a call whose arguments nobody has checked. An error becomes a short reply with the fitting HTTP status.
 
     The agent is told how to correct an error that it caused. A bug is logged with its traceback, and the agent is told
     only the name of the exception.
@@ -136,12 +136,12 @@ PATH = "/mcp"
 
 
 def open_front(service: Service) -> Front:
-    """Open the MCP front of a service. Its calls come by the sessions of `open_sessions`, which outlast a service."""
+    """Open the MCP front of a service. Its calls come through the sessions of `open_sessions`, which outlast it."""
     return Front([], partial(perform, service))
 
 
 def open_sessions(served: Served) -> tuple[Route, Callable[[], AbstractAsyncContextManager[None]]]:
-    """Open MCP over streamable HTTP; returns its route, and what has to be open as long as the server runs.
+    """Open MCP over streamable HTTP; returns its route, and a context that must be open as long as the server runs.
 
     A GET would open a stream of messages that the server begins. It begins none, so GET is refused. Replies are JSON:
     the library would break off a stream of events when the server is asked to stop.
@@ -153,7 +153,7 @@ def open_sessions(served: Served) -> tuple[Route, Callable[[], AbstractAsyncCont
 class _Endpoint:
     """The application of the path. If an agent without a session closes its request, the work for it ends.
 
-    With JSON replies, the library does not end it. An agent with a session may leave, and cancels by a message.
+    With JSON replies, the library would not end it. An agent with a session may leave: it cancels calls by a message.
     """
 
     def __init__(self, app: ASGIApp) -> None:

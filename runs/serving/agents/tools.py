@@ -64,7 +64,7 @@ def fit_items(
 
 
 def _find_most(fits: Callable[[int], bool], most: int) -> int:
-    """Find a count that fits, 0 to `most`: `most` if it fits, and else by bisection one whose successor does not."""
+    """Find a count from 0 to `most` that fits: `most`, or else by bisection one whose successor does not fit."""
     if fits(most):
         return most
     low, high = 0, most
@@ -77,7 +77,7 @@ def _find_most(fits: Callable[[int], bool], most: int) -> int:
 MOST_RESULTS = 100
 """The most results of a reply."""
 DEEPEST_RANK = 1000
-"""The lowest rank at which a reply can begin."""
+"""The deepest rank at which a reply can begin."""
 MOST_TITLE_CHARACTERS = 300
 """Longer titles and addresses are cut, so that they leave room for the text."""
 AGAIN = "Call the tool again with the same arguments and"
@@ -169,7 +169,7 @@ async def search(service: Service, asked: Search) -> Reply:
 
 
 async def fetch_document(service: Service, asked: Fetch) -> Reply:
-    """Show a document, or the part of it that fits. A part counts as read by its segments."""
+    """Show a document, or the part of it that fits. Of a part, the log names the segments."""
     document = await serving.fetch_document(service, asked.id)
     body, end = _fit_text(make_passage(document), asked)
     if (asked.start, end) == (0, len(document.text)):

@@ -84,7 +84,7 @@ def _open_reading(service: Service) -> Callable[[Sequence[Sequence[str]]], list[
 
 
 def _make_raw(document: Document) -> str:
-    """Make the JSON that stands for a document of an index of Keystone's own. A segment's text is under `segment`."""
+    """Make the JSON for a document of an index that Keystone made. A segment's text is under `segment`."""
     is_segment = [segment.id for segment in document.segments] == [document.id]
     fields = {name: getattr(document, name) for name in ("title", "url", "headings", "language")}
     record = {"id": document.id, **{key: value for key, value in fields.items() if value}}
@@ -92,7 +92,7 @@ def _make_raw(document: Document) -> str:
 
 
 def make_segment_raw(document: Document, segment_id: str) -> str | None:
-    """Make the JSON that stands for a segment of a document; None if the document lacks it."""
+    """Make the JSON for a segment of a document; None if the document lacks it."""
     for segment in document.segments:
         if segment.id == segment_id:
             text = document.segment_text(segment)
@@ -110,7 +110,7 @@ def parse_payload(raw: str) -> Any:
 
 
 def parse_object(raw: str) -> dict[str, Any]:
-    """Parse a stored document as an object without its id. Any other value stands under `contents`."""
+    """Parse a stored document as an object without its id. Any other value is put under `contents`."""
     parsed = _parse(raw)
     return parsed if isinstance(parsed, dict) else {"contents": parsed if isinstance(parsed, str) else raw}
 

@@ -39,7 +39,7 @@ LARGEST_CUT = 2**31 - 1
 def parse_search(found: Mapping[str, str], index: str, methods: Sequence[str] = ("bm25",)) -> dict[str, Any]:
     """Parse the parameters of a search of Pyserini 2, and `feedback`, `language` and `method`, one of `methods`.
 
-    `UserError` as its server refuses them.
+    `UserError` for values that its server refuses, too.
     """
     query = found.get("query", "")
     if not query.strip():
@@ -77,7 +77,7 @@ def parse_first_search(found: Mapping[str, str], index: str) -> dict[str, Any]:
 
 
 def parse_document(found: Mapping[str, str], index: str, doc_id: str) -> dict[str, Any]:
-    """Parse the parameters of a request for a document of Pyserini 2. `UserError` as its server refuses them."""
+    """Parse the parameters of a request for a document of Pyserini 2. `UserError` where its server refuses them."""
     if not doc_id.strip():
         raise UserError("Path parameter 'docid' is required")
     return {"index": index, "docid": doc_id, **_parse_form(found)}
@@ -328,7 +328,7 @@ class _Endpoint:
 def _list_names(service: Service) -> frozenset[str]:
     """List the names of the index: the paths of its folder and of the index that the folder was made over.
 
-    Every end of a path is a name. So a path works as it was given, wherever the server was started.
+    Every end of a path is a name. So a path works as the user gave it, wherever the server was started.
     """
     folder, at = service.index.folder, service.index.at
     paths = [folder.absolute(), folder.resolve(), *(Path(at[key]) for key in ("index", "name") if at.get(key))]

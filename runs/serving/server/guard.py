@@ -28,7 +28,7 @@ TOKEN_VARIABLES = ("KEYSTONE_API_TOKEN", "PYSERINI_API_TOKEN", "CASTORINI_API_TO
 OTHER_SITES = (b"cross-site", b"same-site")
 """The header `Sec-Fetch-Site` by which a browser tells that another page asks. A call may cost its owner money."""
 OPEN_PATHS = frozenset({"/", "/health", "/openapi.yaml", "/openapi.json", "/docs"})
-"""The paths that need no token. They hold nothing of the index, and the page asks its reader for the token."""
+"""The paths that need no token. They show nothing of the index, and the page asks its reader for the token."""
 RETRY_AFTER_S = 1
 DRAINED_BYTES = 2**24
 """The most bytes that are read and dropped after an error. A client that still sends its body then reads the error."""
@@ -51,7 +51,7 @@ class Guard:
     body_s: float = 10.0
     """How long the body of a request may take."""
     reply_s: float = REPLY_S
-    """How long the beginning of a reply may take."""
+    """How long a request may wait until its reply begins."""
 
 
 def choose_guard(host: str, reply_s: float = REPLY_S) -> Guard:
@@ -166,7 +166,7 @@ class GuardedApp:
             await send({"type": "http.response.body"})
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        """Raise `_Refusal` for a request that may not ask, or has come at a bad time."""
+        """Raise `_Refusal` for a request that is not allowed, or exceeds a limit."""
         guard = self._guard
         if guard.token is None:
             name = headers.get(b"host", b"")

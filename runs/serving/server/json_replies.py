@@ -41,7 +41,7 @@ async def run_until_left(request: Request, work: Coroutine[Any, Any, T]) -> T | 
 
 @contextmanager
 def start(work: Coroutine[Any, Any, T]) -> Iterator["asyncio.Task[T]"]:
-    """Start work, which is cancelled if it has not ended with the block."""
+    """Start work, and cancel it if it has not ended when the block ends."""
     task = asyncio.create_task(work)
     try:
         yield task

@@ -26,7 +26,7 @@ HEAD_BYTES, HEAD_S = 2**16, 10.0
 TOO_LONG = f"head: found more than {HEAD_BYTES} bytes"
 KEEP_ALIVE_S = 75
 READ_S = 60.0
-"""How long a client may take nothing of a reply that waits for it."""
+"""How long a client may read nothing of a reply that waits for it."""
 MOST_CONNECTIONS = 1024
 DRAIN_S = 0.5
 """How long an idle connection stays open after SIGTERM."""
@@ -52,7 +52,7 @@ class PipelineFlow(FlowControl):
 class ReplyTransport:
     """The transport of one reply, which writes the head and the beginning of the body together.
 
-    A call of the system for each would take a tenth of the time of a search. A head without a body goes alone, in the
+    A system call for each would take a tenth of the time of a search. A head without a body goes alone, in the
     next round of the event loop.
     """
 
@@ -160,7 +160,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._end(431 if is_long else 400, TOO_LONG if is_long else msg)
 
     def _watch_reader(self, before: int | None = None) -> None:
-        """Break the connection off if no byte is written to it any more, and the client has taken none for `READ_S`."""
+        """Break off the connection if no more bytes are written to it and the client has read none for `READ_S`."""
         if self._read_timer is not None:
             self._read_timer.cancel()
         left = self.transport.get_write_buffer_size()

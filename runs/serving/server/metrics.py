@@ -97,7 +97,7 @@ def make_routes(served: Served, metrics: Metrics) -> list[Route]:
 
 
 def _format_service(index: Index, queries: int, batches: int, changes: int) -> Iterator[str]:
-    """Format the searches by BM25, which index is served, and how often another one took the place of one."""
+    """Format the searches by BM25, which index is served, and how often it was replaced."""
     documents = "NaN" if index.documents is None else index.documents
     for name, kind, help, value in (
         ("bm25_queries_total", "counter", "Queries searched by BM25.", ("", queries)),
@@ -110,7 +110,7 @@ def _format_service(index: Index, queries: int, batches: int, changes: int) -> I
 
 
 def _format(name: str, kind: str, help: str, values: Iterable[tuple[str, object]]) -> Iterator[str]:
-    """Format a metric. Each of its values comes after what follows the name, such as its labels."""
+    """Format a metric. Each value comes with what follows the name, such as its labels."""
     yield f"# HELP {name} {help}"
     yield f"# TYPE {name} {kind}"
     yield from (f"{name}{labels} {value}" for labels, value in values)

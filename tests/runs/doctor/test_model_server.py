@@ -110,15 +110,15 @@ def ignore_schemas(body: dict[str, Any]) -> Any:
     ("model", "parts", "subject", "message"),
     [
         pytest.param(drift, {}, "warm", "the same request again: another reply", id="warm differs"),
-        pytest.param(drift, {}, "batch", f"among {BATCH_REQUESTS} at one time: another reply", id="batch differs"),
+        pytest.param(drift, {}, "batch", f"among {BATCH_REQUESTS} at the same time: another reply", id="batch differs"),
         pytest.param(rank_first_shown, {}, "pair", "first in 1 of 2 orders", id="prefers the first place"),
         pytest.param(ignore_schemas, {}, "pair", "no ranking of two passages", id="no ranking"),
-        pytest.param(ignore_schemas, {}, "JSON schema", "does not keep to it", id="schema ignored"),
+        pytest.param(ignore_schemas, {}, "JSON schema", "does not follow it", id="schema ignored"),
         pytest.param(
             say,
             {"refuse": lambda body, _: "response_format is not supported" if "response_format" in body else ""},
             "JSON schema",
-            "not taken; replies are asked for without",
+            "refused; requests go without it",
             id="schema refused",
         ),
         pytest.param(

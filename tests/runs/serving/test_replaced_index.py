@@ -288,7 +288,7 @@ def test_an_index_that_cannot_be_opened_leaves_the_older_one_and_the_next_one_is
         said = tmp_path / "errors.txt"
         wait_until(said.read_text, "the server to refuse the index")
         assert said.read_text().startswith(f"{folder / 'store'}: not a whole document store: build the index again: ")
-        assert said.read_text().endswith(f"; the index {index.key} is served further\n")
+        assert said.read_text().endswith(f"; the index {index.key} is still served\n")
         assert ask() == (index.key, "0")
         shutil.rmtree(folder)
         assert ask() == (index.key, "0")

@@ -17,7 +17,7 @@ const byId = (id) => document.getElementById(id);
 /** Functions that make the text of the tip about an element. */
 const told = new WeakMap();
 
-/** Makes an element a stop of the arrow keys, about which the tip tells when a reader points at it or comes to it. */
+/** Makes an element a stop of the arrow keys. When a reader points at it or comes to it, the tip tells about it. */
 function addStop(made, tell) {
   told.set(made, tell);
   made.classList.add("stop");

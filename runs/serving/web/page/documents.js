@@ -12,7 +12,7 @@ const known = {
 };
 
 const OBEYED = /[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g;
-/** Shows characters that a browser would obey, or drop, as escapes. */
+/** Shows control characters and overrides of the direction of writing as escapes. */
 const clean = (text) => text.replace(/\r\n/g, "\n").replace(OBEYED, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
 const isolate = (text) => make("bdi", {}, clean(text));
 

@@ -8,11 +8,11 @@ const STEPS = new Map([
 const TICK_MS = 100;
 
 /**
- * The state of the steps: the one that goes on, and when it began by the clock of this page; the server's seconds at the
+ * The state of the steps: the one under way, and when it began by the clock of this page; the server's seconds at the
  * end of the last step, and at the last sentence.
  */
 const steps = { items: new Map(), current: "", began: 0, ticking: 0, last: 0, spoken: 0 };
-/** The means to stop the request that goes on, or null. */
+/** The means to stop the request under way, or null. */
 let running = null;
 
 const tellSeconds = (seconds) => `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;

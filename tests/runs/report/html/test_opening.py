@@ -58,7 +58,7 @@ UNSURE = [0.10, -0.10, 0.02, -0.01, 0.03, -0.02, 0.05, -0.04]
         ),
         pytest.param(
             {"a": LOW, "b": shifted(UNSURE)},
-            r"b has the highest nDCG@10, 0\.48, but one cannot tell it apart from a: \+0\.00 over a "
+            r"b has the highest nDCG@10, 0\.48, but it cannot be told apart from a: \+0\.00 over a "
             r"\(95 % interval \u22120\.0\d to \+0\.0\d\), better in 4 of 8 narratives\.",
             id="chance",
         ),
@@ -68,22 +68,22 @@ UNSURE = [0.10, -0.10, 0.02, -0.01, 0.03, -0.02, 0.05, -0.04]
                 "b": shifted(SURE),
                 "c": shifted([gain + more for gain, more in zip(SURE, UNSURE, strict=True)]),
             },
-            r"c has the highest .*, but one cannot tell it apart from b: .*\. It is ahead of a: \+0\.23 over a .*\.",
+            r"c has the highest .*, but it cannot be told apart from b: .*\. It is ahead of a: \+0\.23 over a .*\.",
             id="two runs near each other, ahead of the first",
         ),
         pytest.param(
             {"a": LOW, "b": LOW},
-            r"a has the highest nDCG@10, 0\.47, but one cannot tell it apart from b: \+0\.00 .*better in 0 of 8 .*\.",
+            r"a has the highest nDCG@10, 0\.47, but it cannot be told apart from b: \+0\.00 .*better in 0 of 8 .*\.",
             id="equal values",
         ),
         pytest.param(
             {"a": [0.1, 0.2, 0.3], "b": [0.7, 0.8, 0.9]},
-            r"b has the highest nDCG@10, 0\.80, but one cannot tell it apart from a: \+0\.60 .*better in 3 of 3 .*\.",
+            r"b has the highest nDCG@10, 0\.80, but it cannot be told apart from a: \+0\.60 .*better in 3 of 3 .*\.",
             id="too few topics for a test",
         ),
         pytest.param(
             {"a": [0.5], "b": [0.75]},
-            r"b has the highest nDCG@10, 0\.75, but one cannot tell it apart from a: "
+            r"b has the highest nDCG@10, 0\.75, but it cannot be told apart from a: "
             r"\+0\.25 over a, better in 1 of 1 narrative\.",
             id="one topic",
         ),

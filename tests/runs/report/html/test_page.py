@@ -111,7 +111,7 @@ def test_hostile_texts_are_shown_and_nothing_is_obeyed_or_requested(browser: Chr
 def test_the_report_opens_with_its_result_and_dots_lead_to_narratives(browser: Chrome, report: Path) -> None:
     open_page(browser, report)
     first = browser.execute_script("return document.querySelector('main').innerText")
-    assert first.startswith("second has the highest nDCG@10, 0.72, but one cannot tell it apart from first: +0.40 over")
+    assert first.startswith("second has the highest nDCG@10, 0.72, but it cannot be told apart from first: +0.40 over")
     assert not find(browser, "#settings")[0].is_displayed()
     dots = find(browser, ".picture .dot")
     assert len(dots) == 4
@@ -125,7 +125,9 @@ def test_the_report_opens_with_its_result_and_dots_lead_to_narratives(browser: C
     find(browser, 'nav a[href="#settings"]')[0].click()
     assert find(browser, "#settings")[0].is_displayed()
     differing = [row.text for row in find(browser, ".differing th")]
-    assert differing == [f"{name} \u2260" for name in ("Steps of the ranking", "Grades", "Answers by", "Reader", "Track")]
+    assert differing == [
+        f"{name} \u2260" for name in ("Steps of the ranking", "Grades", "Answers by", "Reader", "Track")
+    ]
 
 
 def test_narratives_in_which_a_step_fell_back_are_marked(browser: Chrome, report: Path) -> None:
