@@ -205,7 +205,7 @@ def _is_kept(path: Path, entry: Any, keys: dict[str, str], name: str) -> bool:
 
 
 def write_manifest(directory: Path, description: dict[str, Any], artifacts: dict[str, dict[str, Any]]) -> None:
-    """Write the manifest, unless it has this content. A finished run may so be in a folder that is read-only."""
+    """Write the manifest, unless it has this content already. A finished run may therefore be in a read-only folder."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     content = orjson.dumps({**description, "artifacts": artifacts}, option=options)
     with suppress(OSError):
