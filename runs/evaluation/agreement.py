@@ -37,7 +37,7 @@ class Agreement:
     def compute_kappa(self, weights: Weights = "none") -> float:
         """Compute Cohen's kappa (Educational and Psychological Measurement 1960); NaN if chance alone agrees.
 
-        Weighted, a disagreement counts by the distance of its grades, or by the square of that distance (Cohen,
+        With `weights`, a disagreement counts by the distance of its grades, or by the square of that distance (Cohen,
         Psychological Bulletin 1968). The distance is that of places in the order of `grades`.
         """
         total = int(self.counts.sum())
@@ -58,7 +58,7 @@ class Agreement:
 
 
 def compare_judgments(first: Qrels, second: Qrels) -> Agreement:
-    """Count the grades of all documents that both have judged for a topic. There may be none."""
+    """Count the grades of all documents that both have judged for a topic. There may be no such document."""
     topics = sorted(set(first.query_ids) & set(second.query_ids))
     first, second = first.select(topics), second.select(topics)
     _, places = match_ids(first.docs, pair_bounds(first.offsets), second.docs, pair_bounds(second.offsets))
@@ -74,7 +74,7 @@ def count_labels(first: Ints, second: Ints) -> Agreement:
 
 
 def settle_means(means: Sequence[float] | Floats) -> Floats:
-    """Round means to 12 decimals, so that equal ones differ by no error of their sums."""
+    """Round means to 12 decimals, so that errors of their sums do not make equal ones differ."""
     return np.asarray(np.round(means, 12), dtype=np.float64)
 
 
@@ -110,10 +110,10 @@ def compute_plain_tau(first: Sequence[float] | Floats, second: Sequence[float] |
 def compute_tau_ap(reference: Sequence[float] | Floats, predicted: Sequence[float] | Floats) -> float:
     """Compute tau_AP (Yilmaz, Aslam and Robertson, SIGIR 2008) of scores of the same systems; NaN for fewer than two.
 
-    It is Kendall's tau with more weight on the first ranks of `predicted`: the mean, over the systems below the first
-    one, of the share of the systems above it that the reference also ranks above it. A system that is tied in
-    `predicted` is compared with those above its tie. If all systems are tied, it is NaN. A tie in the reference is no
-    order. A system with NaN in one of the two is left out.
+    It is Kendall's tau with more weight on the first ranks of `predicted`. Each system below the first has the share of
+    the systems above it that the reference also ranks above it. Twice the mean of these shares, minus 1, is tau_AP. A
+    system that is tied in `predicted` is compared with those above its tie. If all systems are tied, it is NaN. A tie
+    in the reference counts as the wrong order. A system with NaN in one of the two is left out.
     """
     ref, own = settle_means(reference), settle_means(predicted)
     known = ~(np.isnan(ref) | np.isnan(own))
@@ -160,7 +160,7 @@ _OTHER_COLUMNS = ("rank", "run", "team", "95 % low", "95 % high", "ties by Tukey
 def read_board(path: Path) -> Board | None:
     """Read a leaderboard; None if the file, folder or data set is something else.
 
-    `UserError` with the line of a mean that is no number and of a run that stands there twice.
+    `UserError` with the line of a mean that is no number and of a run that occurs twice.
     """
     if is_data_set(path) or find_folder(path):
         return None
@@ -221,10 +221,10 @@ def list_means(evaluations: Sequence[Evaluation]) -> Board:
 
 
 def compare_boards(first: Board, second: Board) -> list[dict[str, Any]]:
-    """Compare two leaderboards by each measure of both, except the share of judged documents. There may be none.
+    """Compare two leaderboards by each measure of both, except the share of judged documents. The result may be empty.
 
-    `runs` have a mean in both. A tie counts as neither order to `tau`; `tau_b` is corrected for ties; `tau_ap` has the
-    first leaderboard as reference.
+    `runs` counts the runs with a mean in both. A tie counts as neither order to `tau`; `tau_b` is corrected for ties;
+    `tau_ap` has the first leaderboard as reference.
     """
     found = []
     for measure, own in first.items():

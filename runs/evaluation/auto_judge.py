@@ -27,7 +27,7 @@ PREFERENCE = "preference"
 """The share of a run's battles on a topic that it won. A tie counts a half."""
 SETTINGS = ("track", "judge", "rubrics", "nuggets", "rules")
 FRAMEWORK_SETTINGS = ("filebase", "outdir", "qrels", "corpus")
-"""What every class gets: the beginning of the names of files, their folder, and two that this judge does not read."""
+"""The settings that every class gets: how names of files begin, their folder, and two that this judge does not read."""
 
 
 class KeystoneJudge:
@@ -95,7 +95,7 @@ def list_values(
 ) -> dict[str, dict[tuple[str, str], float]]:
     """List the values of a sheet by measure, then by run and topic.
 
-    A value that is NaN becomes the mean of the run, which stays that of the sheet. If all are NaN, they are left out.
+    A value that is NaN becomes the mean of the run, so that the sheet's mean stays. If all are NaN, they are left out.
     """
     values: dict[str, dict[tuple[str, str], float]] = {}
     for part, evaluations in sheet.evaluations.items():

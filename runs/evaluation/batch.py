@@ -1,4 +1,4 @@
-"""Many run files at once: all are checked, in threads; every fault is listed; and copies are found among all pairs."""
+"""Many run files together: threads check all of them, every fault is listed, and copies are found among all pairs."""
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ class Cut:
     topics: Set[str] = frozenset()
     """Keep these topics; all, if it is empty."""
     depth: int = 0
-    """Keep this many rows of each topic, in trec_eval's order, as its -M; all, if it is 0."""
+    """Keep this many rows of each topic, in trec_eval's order, like its -M; all, if it is 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Batch:
     cautions: tuple[str, ...]
     """About tags, and about copies."""
     bounds: tuple[Bounds, ...] = ()
-    """Of each run by the first file of judgments, if they were asked for."""
+    """The bounds of each run by the first file of judgments, if they were asked for."""
 
     @property
     def tags_by_name(self) -> dict[str, str]:
@@ -152,7 +152,7 @@ def _take_topics(path: Path, run: Run, topics: Set[str]) -> Run:
 
 
 def find_other_tag(run: Run) -> tuple[str, int] | None:
-    """Find the first tag in a run file that is not that of its first row, and its line; None if there is none."""
+    """Find the first tag in a run file that differs from that of its first row, and its line; None if all agree."""
     data, rows = run.docs.data.tobytes(), int(np.count_nonzero(run.docs.data == LF))
     if rows in (data.count(gap + run.tag.encode() + end) for gap in (b" ", b"\t") for end in (b"\n", b"\r\n")):
         return None
@@ -211,8 +211,8 @@ def _caution_about_copies(evaluations: Sequence[Evaluation], heads: Sequence[_He
 def compute_rbo(first: _Head, second: _Head, p: float = COPY_PERSISTENCE) -> float:
     """Compute the mean over topics of extrapolated RBO (Webber, Moffat and Zobel, TOIS 2010, equation 23).
 
-    Both are int32[topics, ranks], with -1 after the last document. To lists of unequal length only the shorter counts.
-    A topic that both lack does not count; one that one lacks counts 0.
+    Both are int32[topics, ranks], with -1 after the last document. Of two lists of unequal length, only the ranks of
+    the shorter one count. A topic that both lack does not count; a topic that one lacks counts 0.
     """
     values = np.empty(len(first))
     _fill_rbo(np.ascontiguousarray(first), np.ascontiguousarray(second), p, values)

@@ -1,4 +1,4 @@
-"""Battles of answers: which of two a model prefers, narrative by narrative in both orders, and what comes of it."""
+"""Battles of answers: which of two a model prefers, narrative by narrative in both orders, and the outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Fight:
     topic_id: str
     battles: BothOrders | None
     outcome: float | None
-    """1 if the first file won, 0 if the second one did, 0.5 for a tie. None: an order has no verdict."""
+    """1 if the first file won, 0 if the second one did, 0.5 for a tie. None: a verdict is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def judge_pair(
 
 
 def _name(first: Submission, second: Submission) -> tuple[str, str]:
-    """Name two files by their runs, or by their paths if these have one name."""
+    """Name two files by their runs, or by their paths if both runs have the same name."""
     if first.run_id and second.run_id and first.run_id != second.run_id:
         return first.run_id, second.run_id
     return first.name, second.name
@@ -136,7 +136,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What comes of the battles of a pair, for its first file. Intervals of 95 % are by bootstrap over narratives.
+    """The outcome of the battles of a pair, for its first file. Intervals of 95 % are by bootstrap over narratives.
 
     Numbers that cannot be computed, such as marks of answers that nobody saw, are NaN.
     """

@@ -15,9 +15,9 @@ from keystone.runs.trec.types import Qrels, Run, pair_bounds, sort_qrels
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The means of a run by measure: with unjudged documents as not relevant, and with its own as relevant.
+    """The means of a run by measure: with its unjudged documents as not relevant, and as relevant.
 
-    For measures that only look at the run, such as P, RR, Success and RBP, the two hold the true mean between them. The
+    For measures that only look at the run, such as P, RR, Success and RBP, the true mean lies between the two. The
     ideal of nDCG, AP and R has more documents in the second case, so there it is no limit.
     """
 
@@ -31,9 +31,9 @@ class Bounds:
 def bound_measures(evaluation: Evaluation, run: Run, qrels: Qrels, measures: Sequence[Measure]) -> Bounds:
     """Measure a run a second time, with its documents without a judgment as relevant.
 
-    Such a document gets the lowest grade that the measures count as relevant. If measures differ in it, the highest of
-    these grades. The residual of RBP is that of Moffat and Zobel (TOIS 2008). Condensed lists are
-    measured whole for both means.
+    Such a document gets the lowest grade that the measures count as relevant, or the highest of these grades if the
+    measures differ. The residual of RBP is that of Moffat and Zobel (TOIS 2008). Condensed lists are measured whole for
+    both means.
     """
     grade = max((measure.relevant_from for measure in measures if measure.of_relevance), default=1)
     topics = sorted(qrels.query_ids)

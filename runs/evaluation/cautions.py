@@ -73,7 +73,7 @@ def caution_about_order(name: str, run: Run) -> list[str]:
 
 
 def caution_about_sets(name: str, measures: Iterable[str]) -> list[str]:
-    """Caution about measures of sets, for a ranking of which the run submits only chosen rows."""
+    """Caution about measures of sets, for a ranking from which the run submits only chosen rows."""
     sets = ", ".join(measure for measure in measures if measure.startswith("Set"))
     return [f"{name}: {sets} of all rows, of which the run submits some; measure the file it submits"] if sets else []
 

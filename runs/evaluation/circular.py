@@ -2,7 +2,7 @@
 
 Grades that selected a run's documents must not silently judge that run. The manifest of a run directory says which
 files were made with or after its grades. The grades are in its `grades.qrels`, whose second column names the model. So
-a line there is recognised in any file of judgments. The record of `keystone judge` names the model, too: its judgments
+its lines are recognised in any file of judgments. The record of `keystone judge` names the model, too: its judgments
 count as the grades of that model.
 """
 
@@ -36,7 +36,7 @@ class PooledRun:
     file: str
     sha256: str
     circular_rows: int
-    """The rows that are judged by the model whose grades selected the documents of the run."""
+    """How many rows are judged by the model whose grades selected the documents of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def find_shaping_grades(run: Path, qrels: Path) -> Path | None:
 
 
 def find_circular_rows(path: Path, run: Run, qrels: Path) -> tuple[int, Path]:
-    """Count the rows of a run that are judged by grades that selected its documents; returns the file that tells it.
+    """Count the rows of a run judged by grades that selected its documents; also returns the file that shows it.
 
     A copy of a run is known by the record of judgments, if the run was pooled for them.
     """

@@ -21,14 +21,14 @@ from keystone.runs.trec.kernels import kernel
 from keystone.runs.wording import plural
 
 CONSTANT_SHARE = 10 * np.finfo(np.float64).eps
-"""If the standard error of differences is a smaller share of them, they are constant, as in R's t.test."""
+"""If the standard error of differences is less than this share of them, they are constant, as in R's t.test."""
 
 LEVEL = 0.05
-"""The p-value below which two runs differ."""
+"""The p-value below which two runs count as different."""
 JUDGED_GAP = 0.2
-"""The difference of two runs' judged@10 from which a warning says so."""
+"""If the judged@10 of two runs differ by more than this, a warning says so."""
 TURN = 0.01
-"""The least difference of two runs for which a warning says that it has another sign by another treatment."""
+"""A warning says that a treatment turns a comparison only if the difference is at least this before or after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def compute_t_p_value(differences: Floats) -> float:
 
 
 def join_cautions(evaluations: Sequence[Evaluation]) -> list[str]:
-    """List the cautions of runs, each once. One of more than two runs, and of four fifths, is one line."""
+    """List the cautions of runs, each once. A caution of more than two runs, and of over four fifths, is one line."""
     alike: dict[str, list[str]] = {}
     for caution in dict.fromkeys(caution for one in evaluations for caution in one.cautions):
         alike.setdefault(caution.partition(": ")[2] or caution, []).append(caution)
@@ -158,7 +158,7 @@ def _caution_about_depth(evaluations: Sequence[Evaluation]) -> list[str]:
 
 
 def _list_turns(first: Evaluation, other: Evaluation) -> list[str]:
-    """List by which measures the better of two runs is the other one, by each treatment of unjudged documents."""
+    """List the measures by which another treatment of unjudged documents makes the other of two runs the better one."""
     found = []
     for treatment in dict.fromkeys([*first.other_means, *other.other_means]):
         turned = []
@@ -190,7 +190,7 @@ def _caution_about_pools(evaluations: Sequence[Evaluation]) -> list[str]:
 def build_report(evaluations: Sequence[Evaluation], tested: bool = True) -> dict[str, Any]:
     """Build the JSON report: means, counts and values by topic, comparisons with the first run, and cautions.
 
-    `paired_t_test` holds the p-values before the correction that those in `differences` have. NaN marks a missing
+    `paired_t_test` holds the p-values without correction; those in `differences` are corrected. NaN marks a missing
     number; orjson writes it as null. Unless `tested`, there are neither comparisons nor intervals.
     """
     others = evaluations[1:] if tested else []
@@ -244,14 +244,14 @@ class Pair:
 
 
 def take_common(evaluations: Sequence[Evaluation], measure: str) -> tuple[Flags, Floats]:
-    """Find the runs with a value by a measure, and take their values on the topics of which each of them has one."""
+    """Find the runs with a value by a measure, and take their values on the topics where each of them has one."""
     values = np.stack([one.values[measure] for one in evaluations])
     scored: Flags = np.array([not np.isnan(own).all() for own in values])
     return scored, values[scored][:, ~np.isnan(values[scored]).any(axis=0)]
 
 
 def compare_all_pairs(evaluations: Sequence[Evaluation], measure: str) -> list[Pair]:
-    """Compare each pair of runs by a measure, on the topics of both; Tukey's test has those of `take_common`."""
+    """Compare each pair of runs by a measure, on the topics of both; Tukey's test takes those of `take_common`."""
     values = [one.values[measure] for one in evaluations]
     scored, common = take_common(evaluations, measure)
     p_tukey = np.full((len(values), len(values)), np.nan)
@@ -317,7 +317,7 @@ def _fill_ranges(values: Floats, seed: int, row: Floats, sums: Floats, ranges: F
 
 
 def find_letters(names: Sequence[str], pairs: Sequence[Pair]) -> dict[str, str]:
-    """Find letters for runs, best first: two runs share one exactly if Tukey's test finds no difference.
+    """Find letters for runs, best first: two runs share a letter exactly if Tukey's test finds no difference.
 
     This is the compact letter display by insertion and absorption (Piepho, Journal of Computational and Graphical
     Statistics 2004). NaN is no difference, and a run without a value has no letter.

@@ -1,10 +1,10 @@
-"""Measures by the names of `ir_measures`, each by itself, so that none depends on which others are asked.
+"""Measures by the names of `ir_measures`, each by itself, so that no measure depends on the others.
 
-Keystone computes those that `measures` defines, and those of diversity, and the packages behind `ir_measures` the rest.
-They get numbers for ids and 1 for relevant grades, so no form of an id and no grade can mislead them.
+Keystone computes those that `measures` defines, and those of diversity. The packages behind `ir_measures` compute the
+rest. They get numbers for ids and 1 for relevant grades, so no form of an id and no grade can mislead them.
 
 The measures of diversity look at the subtopics of a topic, by the definitions of TREC's ndeval. They depend on no id:
-where ndeval orders equal documents of the ideal ranking by their ids, the overlaps of their subtopics decide.
+ndeval orders equal documents of the ideal ranking by id; here, the overlaps of their subtopics decide.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +57,7 @@ def measure_by_name(places: Ints, offsets: Ints, qrels: Qrels, measures: Sequenc
 def measure_by_function(
     function: Callable[[GradedTopic], float], places: Ints, offsets: Ints, qrels: Qrels, measure: Measure
 ) -> Floats:
-    """Measure a run as `measure_by_name` does, by a function of one topic that another package adds: float64[topics].
+    """Measure a run as `measure_by_name` does, by another package's function of one topic: float64[topics].
 
     `keystone.runs.evaluation.measures.Family` says what the function gets.
     """
@@ -121,7 +121,7 @@ def _ask_ir_measures(asked: Any, rankings: dict[str, dict[str, float]], qrels: Q
 def _list_judgments(offsets: Ints, grades: Ints) -> dict[str, dict[str, int]]:
     """List the grades of each topic by its number, for documents by their positions.
 
-    If all grades of a topic are negative, they become 0, because trec_eval would read memory that it never wrote.
+    If all grades of a topic are negative, they become 0, or else trec_eval would read memory that it never wrote.
     """
     best = np.maximum.reduceat(grades, offsets[:-1])
     lifted = np.where(np.repeat(best, np.diff(offsets)) < 0, 0, grades).tolist()
@@ -145,7 +145,7 @@ EQUAL = 1 - 1e-12
 
 
 def list_subtopic_flags(qrels: Qrels, grade: int) -> Iterator[Flags]:
-    """For each topic, list which documents are relevant to which subtopics from a grade on: bool[judged, subtopics].
+    """List for each topic which documents are relevant, from a grade on, to which subtopics: bool[judged, subtopics].
 
     Subtopics without a relevant document are left out. Judgments without subtopics are of one subtopic.
     """
@@ -191,7 +191,7 @@ def measure_topic(asked: Any, judged: Flags, ranked: Flags) -> float:
 
 
 def _find_gains(found: Flags, alpha: float) -> Floats:
-    """Find the gain of each row: each time that a subtopic was seen before takes the share alpha of its gain."""
+    """Find the gain of each row: each time that a subtopic was seen before lowers its gain by the share alpha."""
     seen: Ints = np.cumsum(found, axis=0) - found
     return np.asarray(((1 - alpha) ** seen * found).sum(axis=1), dtype=np.float64)
 
@@ -205,7 +205,7 @@ def _discount(asked: Any, gains: Floats) -> Floats:
 
 
 def _find_ideal_gains(judged: Flags, alpha: float, depth: int) -> Floats:
-    """Find the gains of the best ranking, as far as taking the document of the highest gain each time finds it."""
+    """Find the gains of the ideal ranking, greedily: the document with the highest gain comes next."""
     kinds, counts = np.unique(judged[judged.any(axis=1)], axis=0, return_counts=True)
     order = np.argsort(_number_by_overlaps(kinds, counts.tolist()), kind="stable")
     kinds, counts = kinds[order], counts[order]
@@ -221,7 +221,7 @@ def _find_ideal_gains(judged: Flags, alpha: float, depth: int) -> Floats:
 
 
 def _number_by_overlaps(kinds: Flags, counts: Sequence[int]) -> list[int]:
-    """Number kinds of documents by the subtopics that they share, whatever the names of both; rarer subtopics first.
+    """Number kinds of documents by the subtopics that they share, whatever the names of both; rarer kinds first.
 
     Two kinds differ if their counts do, or if they share subtopics with kinds that differ (colour refinement).
     """

@@ -32,12 +32,12 @@ from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_ru
 from keystone.runs.trec.types import Run
 
 FIXED_DEPTHS = (5, 10, 20, 50, 100)
-"""The depths that a chosen one is compared with."""
+"""The fixed depths with which a chosen depth is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedTopic:
-    """The scores of a topic's ranking (float64[rows]), which of its rows are relevant, and all that are relevant.
+    """The scores of a topic's ranking (float64[rows]), which of its rows are relevant, and the number of relevant ones.
 
     `by_system` describes the rows by the list of each system, if there are several.
     """
@@ -62,7 +62,7 @@ def list_judged_topics(
 ) -> list[JudgedTopic]:
     """List the topics of a ranking that have a relevant document. `UserError` if none has, or none of them is ranked.
 
-    `systems` are the runs of several systems, with a list for each topic; no single one, which tells nothing more.
+    `systems` are the runs of several systems, with a list for each topic. A single run would tell nothing more.
     """
     judged, run = read_qrels(qrels), read_run(ranking) if isinstance(ranking, Path) else ranking
     if skip_own:
@@ -89,12 +89,12 @@ def list_judged_topics(
 def cross_calibrate(
     topics: Sequence[JudgedTopic], systems: Sequence[str] = (), folds: int = 5, seed: int = 0
 ) -> dict[str, Any]:
-    """Fit a calibration on all topics, and test each fold by one of the other folds.
+    """Fit a calibration on all topics, and test each fold with a fit on the other folds.
 
     Returns what its file holds, which `fusion.depth.calibration` names. It reads the lists of `systems`. `held_out` is
     about topics that had no part in the fit: `set_f1` is their mean set F1 if the probabilities cut them, `rows` the
-    mean number of rows that are kept then, and `fixed_set_f1` has the mean set F1 of all topics at `FIXED_DEPTHS`. The
-    top error is that of the rows that have a chance; see `measure_top_error`. `UserError` if there are fewer topics
+    mean number of rows that are then kept, and `fixed_set_f1` has the mean set F1 of all topics at `FIXED_DEPTHS`. The
+    top error is the error on rows that have a chance; see `measure_top_error`. `UserError` if there are fewer topics
     than folds.
     """
     features = [one.describe() for one in topics]

@@ -47,9 +47,9 @@ _METRICS: dict[str, ModuleType] = {}
 def open_metrics(topics: int) -> Iterator[Any]:
     """Open `ranx.metrics` alone, for this number of topics. While it is open, an empty package stands in for `ranx`.
 
-    To import all of ranx takes seconds and 100 MB, for plots and data frames that no measure needs. Numba imports a
+    Importing all of ranx takes seconds and 100 MB, for plots and data frames that no measure needs. Numba imports a
     function's module anew when it loads its compiled code, so measures are computed while it is open. Afterwards no
-    trace of it is left, so a later `import ranx` is whole. Numba gets the same setting as by ranx. Fewer topics than
+    trace of it is left, so a later `import ranx` is whole. Numba gets the same setting as from ranx. Fewer topics than
     `LEAST_PARALLEL_TOPICS` are measured by a single thread.
     """
     import numba
@@ -162,7 +162,7 @@ class Evaluation:
         )
 
     def mean(self, measure: str) -> float:
-        """The mean over measured topics; NaN if there is none. A topic that the run lacks counts 0 (trec_eval -c).
+        """The mean over measured topics; NaN without any. A topic that the run lacks counts 0 (trec_eval -c).
 
         For `gm_map`, whose values are logarithms, it is the geometric mean.
         """
@@ -182,7 +182,7 @@ def evaluate(
 ) -> Evaluation:
     """Measure a run in trec_eval's order on each judged topic. A topic without a relevant document counts 0.
 
-    `judged@k` is the share of the first k documents that have a grade; if a topic has fewer, the share of those. If
+    `judged@k` is the share of the first k documents that have a grade; if a topic has fewer, the share of these. If
     `condensed`, the other measures see only documents with a grade of 0 or more (Sakai, SIGIR 2007; trec_eval -J).
     `UserError` if no topic has a relevant document for any of the measures.
     """
@@ -273,7 +273,7 @@ def _arrange_for_ranx(places: Ints, offsets: Ints, qrels: Qrels) -> Iterator[tup
 
 
 def _take_first_rows(offsets: Ints, own: Ints, counts: Ints) -> Ints:
-    """Take the first `counts` rows of some topics, as far as they have them; -1 fills up: int64[topics, rows]."""
+    """Take the first `counts` rows of some topics, as far as they have them, filled up with -1: int64[topics, rows]."""
     columns = np.arange(counts[own].max())
     rows = offsets[own][:, None] + columns
     return np.where(rows < np.minimum(offsets[own] + counts[own], offsets[own + 1])[:, None], rows, -1)

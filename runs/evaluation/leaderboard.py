@@ -11,11 +11,11 @@ from keystone.runs.evaluation.compare import LEVEL, Difference, Pair, compare_al
 from keystone.runs.evaluation.evaluate import Evaluation
 
 BEST = "best"
-"""The name of a baseline that stands for the run with the highest mean."""
+"""The name that makes the run with the highest mean the baseline."""
 
 
 def sort_runs(evaluations: Sequence[Evaluation], measure: str) -> list[Evaluation]:
-    """Sort runs by the mean of a measure, best first; equal ones by name. A mean that is NaN comes last."""
+    """Sort runs by the mean of a measure, best first, and equal runs by name. A mean that is NaN comes last."""
     ranked = zip(rank_means([one.mean(measure) for one in evaluations]), evaluations, strict=True)
     return [one for _, one in sorted(ranked, key=lambda own: (own[0], own[1].name))]
 
@@ -23,7 +23,7 @@ def sort_runs(evaluations: Sequence[Evaluation], measure: str) -> list[Evaluatio
 def put_first(evaluations: Sequence[Evaluation], names: Mapping[str, str], baseline: str) -> list[Evaluation]:
     """Put the run that later ones are compared with first. `names` gives runs by file and by tag.
 
-    `baseline` is `best`, the first of sorted runs, or one of those names. `UserError` for another one.
+    `baseline` is `best`, for the first of sorted runs, or one of those names. `UserError` for any other.
     """
     if baseline == BEST:
         return list(evaluations)
@@ -69,7 +69,7 @@ def list_topics(evaluations: Sequence[Evaluation], measure: str) -> list[TopicRo
 def split_variance(evaluations: Sequence[Evaluation], measure: str) -> tuple[float, float, float]:
     """Split the sum of squares of `take_common` as a two-way analysis of variance does. NaN if all values are equal.
 
-    Returns the share between runs, that between topics, and the rest, their interaction.
+    Returns the share between runs, the share between topics, and the rest, their interaction.
     """
     _, values = take_common(evaluations, measure)
     total = float(((values - values.mean()) ** 2).sum()) if values.size else 0.0
@@ -88,7 +88,7 @@ def keep_topics(evaluations: Sequence[Evaluation], measure: str, topics: Sequenc
 
 
 def draw_conclusion(difference: Difference) -> str:
-    """Draw a conclusion about a later run: `better`, `worse` or `no difference`; `-` without a test."""
+    """Draw a conclusion about a later run: `better`, `worse` or `no difference`; `-` if there was no test."""
     if np.isnan(difference.p_randomisation):
         return "-"
     if difference.p_randomisation >= LEVEL:

@@ -1,4 +1,4 @@
-"""Measures and their names: a family, the lowest relevant grade, and a cutoff; and those that have a definition here.
+"""Measures and their names: a family, the lowest relevant grade, and a cutoff. Some measures are defined here.
 
 Keystone prints the names of `ir_measures`, such as `nDCG@10`, `R(rel=2)@100` and `MAP`, and also reads those of
 trec_eval and ranx. nDCG takes grades as gains. The binary families count a document as relevant from grade 1 on, or
@@ -49,9 +49,9 @@ def measure_by_definition(asked: Any, topic: GradedTopic) -> float:
 
 
 def compute_best_f1(topic: GradedTopic) -> float:
-    """Compute the set F1 of a ranking that is cut where it is best; grades are 1 for relevant documents. 0 if none is.
+    """Compute the set F1 of a ranking that is cut where it is best; 0 if no document is relevant.
 
-    The difference from `SetF` is what the choice of the depth loses.
+    Grades are 1 for relevant documents. The difference from `SetF` is what the choice of the depth loses.
     """
     found = np.cumsum(topic.ranked > 0)
     rows = np.arange(1, len(found) + 1) + np.count_nonzero(topic.judged > 0)
@@ -75,7 +75,7 @@ def _compute_exponential_ndcg(asked: Any, topic: GradedTopic) -> Any:
 
 
 def _compute_accuracy(asked: Any, topic: GradedTopic) -> Any:
-    """Compute the share of pairs of a relevant and another row in which the relevant one is first.
+    """Compute the share of pairs of a relevant row and another row in which the relevant row is first.
 
     Without any relevant row it is 0; if all rows are relevant, no pair is in the wrong order, and it is 1.
     """
@@ -126,8 +126,8 @@ class Family:
     """A family of measures. `function` is the name of a function in `ranx.metrics`, or a function of one topic.
 
     The function gets the grades of the topic, whose ranking is cut to the measure's cutoff. A document without a
-    judgment has a negative grade. Unless `of_grades`, 1 stands for each grade from the lowest relevant one on, and 0
-    for each below it. The function returns a number, or NaN if the topic has none.
+    judgment has a negative grade. Unless `of_grades`, each grade from the lowest relevant one on is 1, and each
+    lower one is 0. The function returns a number, or NaN if the topic has none.
     """
 
     function: str | Callable[[GradedTopic], float] = ""
@@ -139,13 +139,13 @@ class Family:
 GEOMETRIC = "gm_map"
 """The family of the geometric mean of AP, as in trec_eval: the value of a topic is the natural logarithm of its AP."""
 LEAST_AP = 1e-5
-"""The AP below which the geometric mean takes this one (Robertson, SIGIR 2006; trec_eval)."""
+"""The geometric mean takes any lower AP as this (Robertson, SIGIR 2006; trec_eval)."""
 UNAVAILABLE = ("infndcg", "inf_ndcg", "statap", "stat_ap", "statmap", "xinfap")
 """The lower-case names of measures of sampled judgments that no Python package computes."""
 
 
 def is_geometric(measure: str) -> bool:
-    """Whether a measure's mean is the geometric one, by its name."""
+    """Tell by a measure's name whether its mean is the geometric one."""
     return measure.startswith(GEOMETRIC)
 
 
@@ -193,7 +193,7 @@ SUBTOPIC_FAMILIES = (
 )  # fmt: skip
 """The families of `ir_measures` that look at subtopics."""
 FAMILIES_OF_TREC_EVAL = ("P", "recall", "map_cut", "ndcg_cut")
-"""Names that stand for a measure at several cutoffs in trec_eval."""
+"""The names of trec_eval that stand for a measure at several cutoffs."""
 DEEPEST_CUTOFF = 1_000_000
 """The deepest cutoff of a measure of `ir_measures`, some of which look at each rank down to it."""
 _FORM = re.compile(
@@ -334,14 +334,14 @@ def _read_trec_eval_name(name: str) -> list[str]:
             found = list(map(repr, parse_trec_measure(name)))
         except ValueError:
             return []
-    return found if found != ["NumQ"] or name == "num_q" else []  # of groups for other judgments, it knows no more
+    return found if found != ["NumQ"] or name == "num_q" else []  # for groups of other judgments, it knows only this
 
 
 def read_ir_measure(name: str) -> Any:
     """The measure of `ir_measures` with a name of the form `Measure(k1=v1, k2=v2)@cutoff`.
 
     `ir_measures` 0.4 reads such names by classes that Python 3.14 no longer has. `ValueError` if the name has another
-    form, `NameError` if there is no such measure, `TypeError` if a key is no text.
+    form, `NameError` if there is no such measure, `TypeError` if a key is not a text.
     """
     from ir_measures.measures import registry
 
@@ -403,11 +403,11 @@ DEFAULT_MEASURES = tuple(
 
 
 JUDGED_SHARE_RANKS = 10
-"""The ranks of the share of judged documents, if no measure has a cutoff."""
+"""The cutoff of the share of judged documents, if no measure has one."""
 
 
 def add_judged_share(measures: Sequence[Measure]) -> tuple[Measure, ...]:
-    """Add judged@k, with the cutoff of the first measure that has one, unless they have such a share."""
+    """Add judged@k, with the cutoff of the first measure that has one, unless the measures include such a share."""
     if any(measure.family.lower() == "judged" for measure in measures):
         return tuple(measures)
     cutoff = next((measure.cutoff for measure in measures if measure.cutoff), JUDGED_SHARE_RANKS)

@@ -60,13 +60,13 @@ def join_teams(marks: Flags, teams: Sequence[str]) -> dict[str, Flags]:
 
 
 def find_unique(marks: Mapping[str, Flags]) -> dict[str, Flags]:
-    """Find the documents that only one has: bool[documents] by its name."""
+    """Find the documents that only one run or team has: bool[documents] by its name."""
     counts = np.sum([*marks.values()], axis=0)
     return {name: own & (counts == 1) for name, own in marks.items()}
 
 
 def compute_overlaps(marks: Flags) -> Floats:
-    """Compute Jaccard's overlap of each two runs, of all documents of either those of both: float64[runs, runs].
+    """Compute Jaccard's overlap of each pair of runs: the share of their documents that both have: float64[runs, runs].
 
     It is NaN for two runs without a marked document.
     """
@@ -87,7 +87,7 @@ class PooledRun:
     unique: int
     """The documents that no other run brought."""
     overlap: float
-    """The mean overlap with the other runs, as of `compute_overlaps`; NaN if there is none."""
+    """The mean overlap with the other runs, by `compute_overlaps`; NaN if there is no other run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +103,14 @@ class PooledTeam:
 
 @dataclass(frozen=True, slots=True)
 class PoolStatistics:
-    """Statistics of a pool; all of them count the documents that are left to be judged."""
+    """Statistics of a pool. All of them count only the documents that are left to be judged."""
 
     topics: dict[str, int]
     """The number of documents of each topic."""
     runs: list[PooledRun]
     teams: list[PooledTeam]
     overlaps: list[list[float]]
-    """The overlap of each two runs, in the order of `runs`."""
+    """The overlap of each pair of runs, in the order of `runs`."""
 
 
 def describe_pool(

@@ -26,7 +26,7 @@ class Baseline(BaseModel):
 
     name: str
     expected: Mapping[str, Mapping[str, float | None]]
-    """Measure -> figure, by the judgments; None if no figure was published."""
+    """Judgments -> measure -> figure; None if no figure was published."""
     source: str
     preset: str = ""
     settings: Sequence[str] = ()
@@ -57,7 +57,7 @@ def read_baselines() -> Mapping[str, TrackBaselines]:
 
 
 MOST_DIFFERENCE = 0.001
-"""The most by which a figure may differ from the published one. Ties in another order change the fourth decimal."""
+"""The most that a figure may differ from the published one. Ties in another order change the fourth decimal."""
 CACHE = Path("~/.cache/pyserini")
 
 
@@ -65,8 +65,8 @@ CACHE = Path("~/.cache/pyserini")
 class Places:
     """Where the inputs of baselines are, and the folder for what is made.
 
-    `indexes` has, by the name of a prebuilt index, a folder of Lucene's or of Keystone's. `data` has topics and
-    judgments, under the names by which they were published.
+    `indexes` maps the name of a prebuilt index to a folder with an index of Lucene or of Keystone. `data` has topics
+    and judgments, under the names by which they were published.
     """
 
     out: Path
@@ -104,7 +104,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a baseline is made: the steps that make its ranking, and a step by the judgments that measure it."""
+    """How a baseline is made: the steps that make its ranking, and for each judgments, the step that measures it."""
 
     baseline: Baseline
     made_by: Sequence[Step]
@@ -119,7 +119,7 @@ class Plan:
 
     @property
     def lacks(self) -> list[str]:
-        """What this machine lacks for one step or another, or the reason why Keystone does not make the baseline."""
+        """What this machine lacks for the steps, and the reason if Keystone does not make the baseline."""
         left_out = [self.baseline.left_out] if self.baseline.left_out else []
         return left_out + list(dict.fromkeys(one.lacks for one in self.steps if one.lacks))
 
@@ -130,7 +130,7 @@ class Plan:
         return judged and not any(one.lacks for one in self.made_by)
 
     def list_figures(self) -> list[Figure]:
-        """List published figures, beside those of files of figures that exist. `UserError` for a damaged one."""
+        """List published figures, beside those from existing files of figures. `UserError` for a damaged file."""
         found = {name: _read_means(path) for name, path in self.scores.items() if path.is_file()}
         return [
             Figure(judgments, measure, expected, found.get(judgments, {}).get(measure))
@@ -140,7 +140,7 @@ class Plan:
 
 
 def plan_track(track: str, places: Places) -> list[Plan]:
-    """Plan all baselines of a track. `UserError` for an unknown track, and for an index of no baseline."""
+    """Plan all baselines of a track. `UserError` for an unknown track, and for an index that no baseline uses."""
     known = read_baselines()
     if track not in known:
         raise UserError(f"{track}: has no published baselines; expected one of {', '.join(known)}")
@@ -209,9 +209,9 @@ def _plan(track: str, baseline: Baseline, own: TrackBaselines, places: Places) -
 
 
 def _find_file(folder: Path, pattern: str) -> tuple[str, str]:
-    """Find a file by its published name at any depth of a folder; returns it, and what is lacking without it."""
+    """Find a file by its published name at any depth of a folder; returns it, or else what is lacking."""
     found = min(folder.rglob(pattern), default=None)
-    lacks = f"found no {pattern} in {folder}; expected --data with the folder of it"
+    lacks = f"found no {pattern} in {folder}; expected --data with its folder"
     return str(found or pattern), "" if found else lacks
 
 

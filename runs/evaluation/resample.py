@@ -6,7 +6,7 @@ from keystone.runs.trec.arrays import Floats
 from keystone.runs.trec.kernels import kernel
 
 EXACT_TOPICS = 16
-"""Up to this number of topics, a randomisation test counts all assignments of signs."""
+"""Up to this number of topics, a randomisation test tries all assignments of signs."""
 ASSIGNMENTS = 100_000
 """The number of random assignments for more topics. The smallest possible p is then 0.00001."""
 RESAMPLES = 10_000

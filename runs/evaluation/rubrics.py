@@ -1,4 +1,4 @@
-"""Rubrics: their files, rows of ResearchRubrics and of RAGDoll; making them, grading answers by them, and the scores.
+"""Rubrics: their files, in the forms of ResearchRubrics and RAGDoll, their creation, grades of answers, and scores.
 
 Sources: trec-rag-data at 1de1b22 (`rubrics` with `criterion`, `weight`, `axis`); castorini/RAGDoll at 1f06719
 (`criteria` with `text`, `type`, `tier`, `weight`, `source_nugget`, and once graded also `verdict`).
@@ -45,7 +45,7 @@ ABOUT_KEYS = ("domain", "conceptual_breadth", "logical_nesting", "exploration")
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """A sentence about answers with its weight. A negative weight names a fault. None: nobody gave a verdict."""
+    """A sentence about answers with its weight. A negative weight marks a fault. `verdict` is None until given."""
 
     text: str
     weight: float
@@ -177,7 +177,7 @@ FORMS: Mapping[str, Callable[[Rubric], dict[str, Any]]] = {
 
 
 def write_rubrics(path: Path, rubrics: Iterable[Rubric], form: str = "ragdoll") -> None:
-    """Write one rubric a line in one of `FORMS`. The file appears when it is whole."""
+    """Write one rubric per line in one of `FORMS`. The file appears when it is whole."""
     write_json_lines(path, map(FORMS[form], rubrics))
 
 
@@ -221,8 +221,9 @@ def assign_rubrics(
 ) -> tuple[list[Rubric], list[str]]:
     """Grade the answers of files or run directories by the rubrics of their topics; also cautions about topics.
 
-    Without a runner, rules grade: see `grade_by_rules`. A missing answer is not graded. `name` is that of the rubrics
-    in messages. `UserError` without a model, for rubrics that have runs, and for a file without one of their topics.
+    Without a runner, rules grade: see `grade_by_rules`. A missing answer is not graded. `name` is the name of the
+    rubrics in messages. `UserError` without a model, for rubrics that have runs, and for a file with none of their
+    topics.
     """
     from keystone.runs.evaluation.nuggets.judge import check_topics, read_submissions
     from keystone.runs.pipeline.model_runner import ask_model
@@ -277,10 +278,10 @@ def score_rubrics(graded: Sequence[Rubric], topics: Collection[str] = ()) -> "li
 
 
 def score_criteria(criteria: Sequence[Criterion]) -> tuple[float, float]:
-    """Score the criteria of an answer with three grades, and with two, where a part counts nothing.
+    """Score the criteria of an answer with three grades, and with two, where partial satisfaction counts nothing.
 
-    A score is sum(weight * credit) / sum(positive weights). It is below 0 if the faults outweigh the rest. NaN without
-    a positive weight, and if a verdict failed. Source: castorini/RAGDoll at 1f06719; ResearchRubrics.
+    A score is sum(weight * credit) / sum(positive weights). It is below 0 if the faults outweigh the rest. It is NaN
+    without a positive weight, and if a verdict failed. Source: castorini/RAGDoll at 1f06719; ResearchRubrics.
     """
     whole = fsum(one.weight for one in criteria if one.weight > 0)
     if not whole or any(one.verdict == "failed" for one in criteria):
@@ -291,7 +292,7 @@ def score_criteria(criteria: Sequence[Criterion]) -> tuple[float, float]:
 
 
 def fails(criterion: Criterion) -> bool:
-    """Return whether an answer fails a criterion: it does not meet all of it, or has some of a fault."""
+    """Return whether an answer fails a criterion: it does not fully meet it, or has at least a part of a fault."""
     credit = CREDIT.get(criterion.verdict, 0.0)
     return credit > 0 if criterion.weight < 0 else credit < 1
 

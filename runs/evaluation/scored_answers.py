@@ -24,13 +24,13 @@ from keystone.runs.evaluation.rubrics import Rubric, read_rubrics, score_rubrics
 from keystone.runs.wording import plural
 
 MOST_BYTES = 10_000_000
-"""The longest line of a file of scored answers by which its kind is told."""
+"""How many bytes of a line of scored answers are read to tell their kind."""
 SCALES = (
     ("not_support", "partial_support", "support"),
     ("none", "partial", "full"),
     ("not_satisfied", "partially_satisfied", "satisfied"),
 )
-"""The labels of nuggets, citations and criteria, from the worst to the best. Any other text is not a label."""
+"""The labels of nuggets, citations and criteria, from the worst to the best. No other text is a label."""
 LABELS: Mapping[str | None, int] = {name: number for scale in SCALES for number, name in enumerate(scale)}
 Record = Any
 """A `NuggetBank`, a `CitedAnswer` or a `Rubric`."""
@@ -68,7 +68,7 @@ KINDS = (
     Kind("citation", "citations", ("sentences",), read_cited_answers, _list_citations, score_cited),
     Kind("nugget", "nuggets", (), lambda path: list(read_assigned(path)), _list_nuggets, score_banks),
 )
-"""The kinds. The first one of whose keys the first line of a file has is its kind; the last one has any other file."""
+"""The kinds. A file is of the first kind that shares a key with the file's first line, or else of the last kind."""
 
 
 def _read_records(path: Path) -> Iterator[dict[str, Any]]:
@@ -89,7 +89,7 @@ def holds_answers(path: Path) -> bool:
 
 
 def holds_scored_answers(path: Path) -> bool:
-    """Whether a file holds rubrics, nuggets or rated citations, no plain answers, by its first line or rating."""
+    """Tell by its first line or rating whether a file holds rubrics, nuggets or rated citations, not plain answers."""
     for record in _read_records(path):
         parts = [one for one in record.get("sentences") or () if isinstance(one, dict)]
         cited = [own for one in parts for own in one.get("citations") or ()]
@@ -112,7 +112,7 @@ def find_kind(paths: Sequence[Path]) -> Kind:
 
 
 def read_all(paths: Sequence[Path], kind: Kind) -> list[tuple[Path, Record]]:
-    """Read all files, and give each record its file. `UserError` has the fault of each bad file."""
+    """Read all files, and give each record its file. `UserError` lists the fault of each bad file."""
     good, faults = _read_each_file(paths, kind)
     if faults:
         raise UserError("\n".join(faults))
@@ -131,7 +131,7 @@ def _read_each_file(paths: Sequence[Path], kind: Kind) -> tuple[dict[Path, Seque
 
 
 def leave_out_bad(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """Leave out the files that cannot be read, and return their faults. `UserError` has all if no file can be read."""
+    """Leave out the files that cannot be read, and return their faults. `UserError` lists them if no file is left."""
     good, faults = _read_each_file(paths, find_kind(paths))
     if not good:
         raise UserError("\n".join(faults))
@@ -146,7 +146,7 @@ def read_scored(paths: Sequence[Path], kind: Kind) -> tuple[list[Record], list[s
 def score_answers(paths: Sequence[Path], topics: Collection[str] = ()) -> list[Evaluation]:
     """Score the runs of files of one kind on these topics, as `keystone nuggets score` and `rubrics score` do.
 
-    `UserError` as there, and for files of several kinds.
+    `UserError` as from those commands, and for files of several kinds.
     """
     kind = find_kind(paths)
     records, cautions = read_scored(paths, kind)
@@ -155,7 +155,7 @@ def score_answers(paths: Sequence[Path], topics: Collection[str] = ()) -> list[E
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The same runs by several judges, and the agreement of each two judges on the labels of the same items."""
+    """The same runs by several judges, and the agreement of each pair of judges on the labels of the same items."""
 
     judges: tuple[Path, ...]
     evaluations: tuple[list[Evaluation], ...]
@@ -173,9 +173,9 @@ def judge_answers(
 ) -> Judged:
     """Score files of one kind by one judge, or by several, each with files of items, which may be labelled.
 
-    A judge's labelled items are scored themselves. A judge of plain items has the answers of `paths` with these items.
-    The topics are those of `topics`, or else of the judge's plain items. `UserError` as from `score_answers`, and for
-    one judge without `paths`.
+    A judge's labelled items are scored as they are. If a judge has plain items, the answers of `paths` with these items
+    are scored. The topics are `topics`, or else those of the judge's plain items. `UserError` as from `score_answers`,
+    and for one judge without `paths`.
     """
     kind = find_kind(paths or [file for own in judges.values() for file in own])
     if kind.score is score_cited:
@@ -223,7 +223,7 @@ def _share_out(
 
 
 def label_items(records: Sequence[Record], kind: Kind) -> Iterator[tuple[tuple[str, str, str], int]]:
-    """Label the items of each run and topic by numbers, the better, the higher."""
+    """Label the items of each run and topic by numbers; a better label has a higher number."""
     for one in records:
         for name, label in kind.list_items(one):
             if label in LABELS:
@@ -276,8 +276,8 @@ class LabelAgreement:
 def compare_labels(paths: Sequence[Path], others: Sequence[Path]) -> LabelAgreement:
     """Compare the labels of files with those of another judge's files, item by item.
 
-    An item is the same if run, topic and text are, or place and cited id of a citation. `UserError` if no item has a
-    label in both.
+    Two items are the same if run, topic and text are the same; for citations, run, topic, place and cited id.
+    `UserError` if no item has a label in both.
     """
     kind = find_kind([*paths, *others])
     ours, theirs = (dict(label_items(read_scored(own, kind)[0], kind)) for own in (paths, others))

@@ -36,7 +36,7 @@ from keystone.runs.trec.run_files import read_qrels, read_unsorted_run
 from keystone.runs.trec.topics import read_topics
 
 Row = dict[str, str | int | float | None]
-"""A run's row by the heads of the columns. None: the run has no such number."""
+"""A run's row by the heads of the columns. None: the run lacks this number."""
 
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "nuggets": {"V_strict": "V_strict", "A_strict": "A_strict"},
@@ -57,7 +57,7 @@ def join_scores(
 ) -> list[Row]:
     """Join the means of evaluations, by the part of the sheet, and the ratings of a tournament to a row for each run.
 
-    The names of evaluations are the ids of runs. `entries` are the beginnings of the rows, in their order, each with
+    The names of evaluations are the ids of runs. `entries` are the first columns of the rows, in their order, each with
     its `run`. All rows have the same columns.
     """
     rows = [{**one} for one in entries]
@@ -92,7 +92,7 @@ class Asked:
     """What a sheet is made from: answer files or run directories, the rules of a track, and what judges them.
 
     Answer files may hold rows of RAGDoll, which have no citations. `judge` is the configuration whose model judges.
-    Without one, `rules` grade rubrics and battles, if they may.
+    If it is None and `rules` is true, rules judge rubrics and battles.
     """
 
     answers: Sequence[Path]
@@ -286,7 +286,7 @@ def _run_battles(asked: Asked, given: Given, run_with_model: RunWithModel | None
 
 
 def _list_entries(asked: Asked, given: Given) -> Iterator[Row]:
-    """List the runs with the number of answers, and of errors of validation; None if the form is that of no track."""
+    """List the runs with their numbers of answers and of errors of validation; None if no track has such files."""
     track = set_topic_limits(asked.track, given.topics)
     for one, path in zip(given.submissions, asked.answers, strict=True):
         errors = None
@@ -297,7 +297,7 @@ def _list_entries(asked: Asked, given: Given) -> Iterator[Row]:
 
 
 class _Noting:
-    """A model that notes each request, and answers none."""
+    """A model that notes all requests, and answers none of them."""
 
     name = "noting"
 
@@ -319,8 +319,8 @@ class _Noting:
 def foresee_sheet(asked: Asked, given: Given) -> tuple[list[Foreseen], dict[str, str]]:
     """Foresee the calls of each part at most, as if no reply were kept, and the reason for each part without calls.
 
-    `UserError` for what stops the sheet, too. The requests are those of `make_sheet`, noted in place of being sent.
-    None asks about the reply to another.
+    `UserError` for what also stops the sheet. The requests are those of `make_sheet`, noted in place of being sent.
+    No request depends on the reply to another.
     """
     if asked.judge is None or asked.judge.model is None:
         return [], {**given.left_out}

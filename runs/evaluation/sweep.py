@@ -37,7 +37,7 @@ TakeMeasures = Callable[[Path, RunConfig], Evaluation]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of stages. A kept reply of the model counts as a call without tokens; `seconds` are of the clock."""
+    """The cost of stages. A kept reply of the model counts as a call without tokens; `seconds` are clock time."""
 
     calls: int = 0
     tokens: int = 0
@@ -77,8 +77,8 @@ def sweep(
     `tries` are settings, each `key=[value, ...]`. Cross-validation divides the topics into `folds` parts.
 
     A stage is made once for all runs in which its inputs are the same. An interrupted sweep continues. Its runs share
-    the replies of the model with those of `out`. `UserError` if the first measure is taken on no topic, for fewer
-    judged topics than folds, and for a budget.
+    the replies of the model with the runs in `out`. `UserError` if the first measure has no value for any topic, for
+    fewer judged topics than folds, and for a budget.
     """
     plain = read_config(config, list(overrides))
     others = {one: read_config(config, [*overrides, *one]) for one in product(*map(parse_try, tries))}
@@ -110,13 +110,13 @@ def sweep(
 
 
 def measure_rankings(qrels: Path, measures: Sequence[Measure], skip_own: bool = False) -> TakeMeasures:
-    """Make the measuring of a run by the last ranking of documents; see `evaluate_files`."""
+    """Make the function that measures a run by its last ranking of documents; see `evaluate_files`."""
     measure = partial(evaluate_files, qrels_path=qrels, measures=measures, skip_own=skip_own, add=treat_otherwise)
     return lambda directory, _config: measure([find_last_ranking(directory)])[0]
 
 
 def measure_answers(references: Path, names: Sequence[str]) -> TakeMeasures:
-    """Make the measuring of a run by its answers; see `evaluate_answer_files`."""
+    """Make the function that measures a run by its answers; see `evaluate_answer_files`."""
 
     def take_measures(directory: Path, config: RunConfig) -> Evaluation:
         with open_model_runner(config, None) as run_with_model:
@@ -143,14 +143,14 @@ def _make_run(config: RunConfig, folder: Path, threads: int) -> Path:
         with (folder / STAGE_COSTS).open("ab", buffering=0) as out:
             for (name, start), (_, end) in pairwise(begun):
                 if name in entries:
-                    # another model begins anew
+                    # the cost of another model is counted anew
                     known = start if start.calls <= end.calls else Cost(seconds=start.seconds)
                     spent = end.calls - known.calls, end.tokens - known.tokens, end.seconds - known.seconds
                     append(out, b"\n" + orjson.dumps([entries[name]["key"], *spent]))
 
 
 def read_usage_cost(directory: Path) -> Cost:
-    """Read the cost of the calls of a run from `usage.json`. A run that asked no model has none."""
+    """Read the cost of the calls of a run from `usage.json`. A run that asked no model has no cost."""
     total = read_total_usage(directory)
     if not total:
         return Cost()
@@ -159,7 +159,7 @@ def read_usage_cost(directory: Path) -> Cost:
 
 
 def read_cost(directory: Path) -> Cost:
-    """Read the cost of a run: in a sweep that of all of its stages, by their keys, else from `usage.json`."""
+    """Read the cost of a run: in a sweep, the sum over its stages by their keys; else the cost in `usage.json`."""
     path = directory.resolve().parent.parent / STAGE_COSTS
     if not path.exists():
         return read_usage_cost(directory)

@@ -34,7 +34,7 @@ BASELINE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null",
 """The baseline: the whole narrative as one query."""
 
 RANKINGS_ALONE = ("answer.method=none", "ranking=documents")
-"""The overrides by which a configuration ranks documents, as deep as its track has it, and answers nothing."""
+"""The overrides that let a configuration rank documents, as deep as its track wants, and answer nothing."""
 
 Setting = tuple[str, ...]
 """Overrides of a configuration, each `key=value`."""
@@ -51,7 +51,7 @@ class Tuning:
     whole: Evaluation | None = None
     """The whole narrative as one query."""
     by_fold: tuple[str, ...] = ()
-    """If weights were chosen: what was chosen for each fold, in a line."""
+    """If weights were chosen: the choice for each fold, in a line."""
 
     @property
     def measure(self) -> str:
@@ -65,20 +65,20 @@ class Tuning:
 
     @property
     def compared(self) -> list[Evaluation]:
-        """The configuration, and the recommended setting if that is another."""
+        """The configuration, and the recommended setting if it differs."""
         chosen = self.recommended
         others = [replace(self.trials[chosen], name=" ".join(chosen))] if chosen else []
         return [replace(self.configured, name="as configured"), *others]
 
     @property
     def recommended(self) -> Setting:
-        """The best setting on all topics. If the configuration is not beaten, no setting: `()`."""
+        """The best setting on all topics. It is `()`, no setting, if the configuration is not beaten."""
         candidates = {(): self.configured, **self.trials} if self.beaten else {(): self.configured}
         return max(candidates, key=lambda setting: candidates[setting].mean(self.measure))
 
 
 def describe_tuning(tuning: Tuning) -> dict[str, object]:
-    """Describe the means of all settings and the choice for JSON. No setting stands for the configuration."""
+    """Describe the means of all settings and the choice for JSON. An empty setting is the configuration."""
     evaluations = {(): tuning.configured, **tuning.trials}
     return {
         "trials": [{"settings": setting, "means": list_means(one)} for setting, one in evaluations.items()],
@@ -108,7 +108,7 @@ def list_means(evaluation: Evaluation) -> dict[str, float]:
 class Trials:
     """The settings to try, and how they are measured.
 
-    `tries` are `key=[value, ...]`; None stands for `list_default_tries`. `measures` are computed on the topics of the
+    `tries` are `key=[value, ...]`; None: those of `list_default_tries`. `measures` are computed on the topics of the
     `qrels` file; the first of them chooses. Cross-validation divides the topics into `folds` parts. With `skip_own`,
     a document that has its topic's id does not count.
     """
@@ -127,7 +127,7 @@ def tune(
 
     `held_out` is an estimate for new topics. Each fold is measured with the setting (or the configuration) that has the
     best mean of the first measure on the other folds. A caution of the configuration counts settings that change
-    nothing up to `narrative.trec`. `UserError` if no topic is judged, if no judged topic has a relevant document, if no
+    no file up to `narrative.trec`. `UserError` if no topic is judged, if no judged topic has a relevant document, if no
     ranking has a judged document, for fewer topics than folds, and for a choice of rows among the tries.
     """
     judged = read_qrels(trials.qrels)
@@ -163,7 +163,7 @@ def check_topics(job: Job, qrels: Qrels) -> None:
 
 
 def check_configured(trials: Trials, *found: Evaluation) -> None:
-    """Raise `UserError` if the first measure is nowhere measured, or if nothing that these rank is judged."""
+    """Raise `UserError` if the first measure has no value, or if no document that these rank is judged."""
     if np.isnan(found[0].mean(str(trials.measures[0]))):
         raise UserError(
             f"{trials.qrels}: no judged topic has a relevant document for {trials.measures[0]}, "
@@ -177,7 +177,7 @@ def check_configured(trials: Trials, *found: Evaluation) -> None:
 
 
 def caution_about_later_steps(config: RunConfig, configured: Evaluation) -> Evaluation:
-    """Add cautions if the run makes another ranking of the measured one, or submits only chosen rows of it."""
+    """Add cautions if the run makes another ranking from the measured one, or submits only chosen rows of it."""
     found = caution_about_sets("as configured", configured) if config.fusion.choice else []
     last = list_rankings(config).narrative_rankings[-1]
     if last != NARRATIVE_FILE:
@@ -188,7 +188,7 @@ def caution_about_later_steps(config: RunConfig, configured: Evaluation) -> Eval
 def list_default_tries(config: RunConfig) -> list[str]:
     """List the settings that are tried if the user names none, each `key=[value, ...]`.
 
-    They are settings that the configuration reads. `UserError` if the configuration makes one query a topic.
+    The configuration reads these settings. `UserError` if it makes only one query for each topic.
     """
     own = QUERY_METHODS[config.queries.method].tuned
     if own is None:

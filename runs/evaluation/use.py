@@ -1,4 +1,4 @@
-"""What use answers are to whoever asked: the files of judgments, and the measures of these."""
+"""What use answers are to whoever asked: the files of judgments, and measures of the judgments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -43,7 +43,7 @@ def name_use_file(path: Path) -> Path:
 
 
 def write_use_records(path: Path, records: Sequence[UseRecord]) -> None:
-    """Write one judgment a line. The file appears when it is whole."""
+    """Write one judgment per line. The file appears when it is whole."""
     write_json_lines(path, map(_encode, records))
 
 
@@ -58,9 +58,9 @@ def _encode(one: UseRecord) -> dict[str, Any]:
 
 
 def read_use_records(path: Path) -> dict[str, UseRecord] | None:
-    """Read the judgments of a run directory or answer file by topic; None without any.
+    """Read the judgments of a run directory or answer file by topic; None if there are none.
 
-    `UserError` with file and line for a damaged one.
+    `UserError` with file and line for a damaged judgment.
     """
     file = name_use_file(path)
     if not file.is_file():
@@ -101,10 +101,10 @@ CREDIT: Mapping[str, float] = {"yes": 1.0, "partly": 0.5, "no": 0.0}
 
 
 def measure_use(use: Use) -> tuple[float, ...]:
-    """Measure an answer: its mark; shares of questions answered, partly, and not; of sentences of no use; gaps; lead.
+    """Measure an answer: mark; shares of questions answered, partly, not; of sentences of no use; gaps admitted; lead.
 
-    The share of gaps admitted is that of the questions that are not answered in full. It is NaN if there is none, and
-    the share of sentences of no use is NaN without a sentence.
+    The share of gaps admitted counts the questions that are not answered in full. It is NaN if there is no such
+    question, and the share of sentences of no use is NaN without a sentence.
     """
     answered: list[str] = [one.answered for one in use.questions]
     left = [one.open for one in use.questions if one.answered != "yes"]

@@ -50,7 +50,7 @@ FACTORS = (0, 0.1, 0.2, 0.4, 0.7, 1, 1.5, 2.5, 5)
 LEAST_GAIN = 0.001
 """A weight changes only if the mean of the measure rises by more than this, since smaller gains are chance."""
 DIGITS = 3
-"""The digits of a weight."""
+"""How many decimals a weight has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Weigher:
         self._first: dict[Choice, Floats] = {}
 
     def __call__(self, choice: Choice | None) -> Evaluation:
-        """Measure a choice on all judged topics. None is the configuration as it is."""
+        """Measure a choice on all judged topics. None: the configuration as it is."""
         return self._measure(choice, self._trials.measures)
 
     def score(self, choice: Choice, topics: Flags) -> float:
@@ -89,7 +89,7 @@ class Weigher:
         return evaluate(config.run_id if choice is None else self.describe(choice), run, self._qrels, measures)
 
     def _lay_over(self, choice: Choice) -> RunConfig:
-        """Lay a choice over the configuration, which is then what `set` makes of it."""
+        """Lay a choice over the configuration, as the setting from `set` does."""
         weighed = zip(self.config.make_systems().items(), choice.weights, strict=True)
         systems = {name: system.model_copy(update={"weight": weight}) for (name, system), weight in weighed if weight}
         sections = {
@@ -99,7 +99,7 @@ class Weigher:
         return self.config.model_copy(update=sections)
 
     def settle(self, method: str, weights: Sequence[float]) -> Choice:
-        """Settle on weights whose sum is 1. Beside given runs, whose weight is 1, they stay as they are."""
+        """Scale weights to a sum of 1. Beside given runs, whose weight is 1, they stay as they are."""
         whole = 1 if self.config.retrieval.runs else sum(weights)
         return Choice(method, tuple(round(weight / whole, DIGITS) for weight in weights))
 
@@ -128,7 +128,7 @@ def _search(job: Job) -> tuple[Sequence[Query], Mapping[str, Rankings]]:
 
 
 def _describe_system(own: Mapping[str, Any], section: Mapping[str, Any], weight: float) -> dict[str, Any]:
-    """Describe a system as in the long form, without what it takes from `retrieval` and without its defaults."""
+    """Describe a system in the long form, without its defaults and what it takes from `retrieval`."""
     default = {key: field.default for key, field in KINDS[own["kind"]].model_fields.items()}
     set_by_itself = {key: value for key, value in own.items() if value != section.get(key, default[key])}
     return {"kind": own["kind"]} | set_by_itself | {"weight": weight}
@@ -139,8 +139,8 @@ def tune_weights(
 ) -> Tuning:
     """Choose the weights of the systems of a run by coordinate ascent on its judged topics. Nothing is written.
 
-    `held_out` measures each fold with what the ascent chooses on the other folds. `UserError` as `tune`, and if there
-    are fewer than two systems or if `queries.passages` adds systems.
+    `held_out` measures each fold with what the ascent chooses on the other folds. `UserError` as from `tune`, and if
+    there are fewer than two systems or if `queries.passages` adds systems.
     """
     measure = open_weigher(config, overrides, trials, threads, progress)
     configured = caution_about_later_steps(measure.config, measure(None))
@@ -157,7 +157,7 @@ def tune_weights(
 def open_weigher(
     config: Path, overrides: Sequence[str], trials: Trials, threads: int = 1, progress: Progress = silent
 ) -> Weigher:
-    """Read a configuration and search its topics by each of its systems. `UserError` as `tune_weights`."""
+    """Read a configuration and search its topics by each of its systems. `UserError` as from `tune_weights`."""
     as_it_is, qrels = read_config(config, [*overrides, *RANKINGS_ALONE]), read_qrels(trials.qrels)
     if as_it_is.queries.passages is not None:
         raise UserError(
@@ -176,7 +176,7 @@ def ascend(measure: Weigher, topics: Flags) -> Choice:
 
     One weight after another becomes the best multiple of the others' mean, until none changes (Metzler and Croft,
     Information Retrieval 2007, section 5.3). The ascent begins at the configured weights, or at equal ones if these
-    are better. Unless the configuration names `fusion.systems`, it goes by scores and by RRF, and the better counts.
+    are better. Unless the configuration names `fusion.systems`, it fuses by scores and by RRF, and the better counts.
     """
 
     def score(choice: Choice) -> float:

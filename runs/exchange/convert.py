@@ -270,7 +270,7 @@ DERIVED = "Keystone makes requests from answers or nuggets, and nothing else fro
 
 
 def derive(content: Handover, source: Kind, target: Kind) -> tuple[Handover | None, Counter[str]]:
-    """Derive content of another kind, and count the values that are lost by that. None if that is impossible.
+    """Derive content of another kind, and count the values that this loses. None if it is impossible.
 
     An answer becomes a request for its query, with its references as candidates. Nuggets become a request with the
     documents that state them, each with the grade 1 for its nuggets.
@@ -301,7 +301,7 @@ def _request_nuggets(bank: NuggetBank) -> Request:
 
 
 def describe(losses: Losses, kinds: Iterable[str] = ("dropped", "changed", "added")) -> list[str]:
-    """Describe the losses of each kind in a line, with the number of values of each field. No line without losses.
+    """Describe each kind of losses in a line, with the number of values of each field. A kind without any has no line.
 
     A field to which one value was added everywhere is described with that value.
     """
@@ -315,25 +315,25 @@ def describe(losses: Losses, kinds: Iterable[str] = ("dropped", "changed", "adde
 
 
 SHOWN_LINES = 1000
-"""The lines of a run that are looked at."""
+"""How many lines of a run are looked at to recognise it."""
 GRADES = frozenset(map(str, range(-2, 6)))
 ITERATIONS = frozenset(("0", "1", "Q0"))
-"""Second columns of judgments without nuggets. Any other word is one as well if all rows have it, as a judge's name."""
+"""The second columns of judgments without nuggets. A word that all rows have counts as well, such as a judge's name."""
 
 
 def recognise(path: Path) -> Form:
-    """Recognise the form of a file. `UserError` if it has none that is known, or if several forms are possible."""
+    """Recognise the form of a file. `UserError` if no known form fits, or if several do."""
     if names_collection(path):
-        raise UserError(f"{path}: holds topics and qrels; name one of them by --from")
+        raise UserError(f"{path}: holds topics and qrels; name one of them with --from")
     line = next((line for _, line in read_text_lines(path) if line.strip() and not line.startswith("#")), None)
     if line is None:
-        raise UserError(f"{path}: holds no line; name the form by --from")
+        raise UserError(f"{path}: holds no line; name the form with --from")
     if line.lstrip()[:1] in ("{", "["):
         record = next(record for _, record in read_records(path))
         form = _recognise_record(record)
         if form is None:
             keys = ", ".join(record) or "none"
-            raise UserError(f"{path}: no form is known by the keys {keys}; name the form by --from, see --forms")
+            raise UserError(f"{path}: no known form has the keys {keys}; name the form with --from, see --forms")
         return form
     if names_columns(line):
         return FORMS["qrels"]
@@ -375,6 +375,6 @@ def _recognise_columns(path: Path) -> str:
             return "leaderboard"
         if {grade.removesuffix(".0") for grade in fourth} <= GRADES and (second <= ITERATIONS or len(second) == 1):
             return "qrels"
-        raise UserError(f"{path}: is nugget-qrels, leaderboard or ir-measures; name the form by --from")
+        raise UserError(f"{path}: is nugget-qrels, leaderboard or ir-measures; name the form with --from")
     found = ", ".join(map(str, sorted(widths)))
-    raise UserError(f"{path}: no form is known by lines of {found} columns; name the form by --from, see --forms")
+    raise UserError(f"{path}: no known form has lines of {found} columns; name the form with --from, see --forms")

@@ -1,6 +1,6 @@
 """Answers to any number of narratives over an index, and their file. Each is written as soon as it is made.
 
-Each narrative takes the stages of a run that it needs, over values in memory, beside other narratives.
+Each narrative goes through the stages of a run that it needs, with values in memory, while others do the same.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ from keystone.runs.trec.topics import read_topics, stream_topics
 
 T = TypeVar("T")
 WATCHED_HITS = 100
-"""The most documents of a ranking that a watcher is told."""
+"""The most documents of a ranking that a watcher is told of."""
 
 
 async def answer_topic(
@@ -56,8 +56,8 @@ async def answer_topic(
 ) -> Answer:
     """Answer one topic. The answer holds the fallbacks of all steps.
 
-    `watch` is told each step as it is made, in a thread. If there is one, the ranking is made to its end, also where
-    the answer does not need that.
+    `watch` is told of each step as it is made, in a thread. If it is given, the ranking is finished even where the
+    answer does not need it.
     """
 
     def is_needed(one: Job, kind: StageKind) -> bool:
@@ -138,7 +138,7 @@ REMEDY = "name another file with --out, or remove this one to make all its answe
 
 @dataclass(frozen=True, slots=True)
 class AnswerFile:
-    """A file to which answers are appended, each on disk before the next, or standard output.
+    """A file to which answers are appended, or standard output. Each answer is on disk before the next one.
 
     Beside a file `NAME` there is the note `.NAME.made`. Its first line holds the settings. Each further line holds a
     topic and the digest of its narrative, and is written before the topic's answer. Under a budget, `.NAME.costs` has
@@ -179,8 +179,8 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
     """Open the file of a job's answers, or standard output if `out` is None.
 
     The file is locked first, so that no other process appends to it. If it holds answers of another run, other settings
-    or another index, `UserError` names the file and the line. Only then is a last line removed that was cut off.
-    Without a file, the costs of an earlier one are removed.
+    or another index, `UserError` names the file and the line. Only then is a cut-off last line removed.
+    If the file is new, the costs of an earlier one are removed.
     """
     if out is None:
         yield AnswerFile(None, sys.stdout.buffer)
@@ -200,7 +200,7 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
         answered = [_read_answered_topic(out, number, line, job) for number, line in enumerate(whole, start=1)]
         if cut and (not cut.startswith(b"{") or (not whole and not cut.startswith(FIRST_LINE_STARTS))):
             raise UserError(
-                f"{out}:{len(whole) + 1}: found no answer of a run of ours, expected a new file or one of this run"
+                f"{out}:{len(whole) + 1}: found no answer that Keystone wrote, expected a new file or one of this run"
             )
         beside = out.with_name(f".{out.name}.made")
         digests = {topic: narrative for topic, narrative in answered if narrative is not None}
@@ -411,7 +411,7 @@ class ArrivingTopics:
         Thread(target=read, daemon=True).start()
 
     async def take(self) -> Topic | None:
-        """Take the next topic; None if there is none left."""
+        """Take the next topic; None if no topic is left."""
         topic = await self._topics.get()
         self._room.release()
         if topic is None:

@@ -207,9 +207,9 @@ def _is_kept(path: Path, entry: Any, keys: dict[str, str], name: str) -> bool:
 
 
 def write_manifest(directory: Path, description: dict[str, Any], artifacts: dict[str, dict[str, Any]]) -> None:
-    """Write the manifest, with a line for each narrative. A finished run may be in a folder that is read-only.
+    """Write the manifest, with a line for each narrative, unless it has this content already.
 
-    So nothing is written if the manifest has this content.
+    A finished run may therefore be in a read-only folder.
     """
     options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     lines = {name: orjson.Fragment(orjson.dumps(own)) for name, own in description.get(NARRATIVES, {}).items()}

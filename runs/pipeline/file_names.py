@@ -1,4 +1,4 @@
-"""The names of the files of a run directory, for programs that only look for them. The stages say what they hold."""
+"""The names of the files of a run directory, for programs that only look for them. The stages say what they contain."""
 
 QUERIES = "queries.jsonl"
 SUMMARIES = "summaries.jsonl"
@@ -26,7 +26,7 @@ USAGE_FILE = "usage.json"
 COSTS_FILE = "costs.jsonl"
 """The file of the run directory that holds the costs of single calls, if the model has a budget."""
 STAGE_COSTS = "stages.jsonl"
-"""The file of a sweep's folder with the cost of each stage that it made, a JSON object a line."""
+"""The file in a sweep's folder with the cost of each stage that the sweep made, one JSON object per line."""
 
 
 def name_system_file(system: str) -> str:

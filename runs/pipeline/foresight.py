@@ -11,10 +11,10 @@ from keystone.retrieval.types import Topic
 from keystone.runs.pipeline.job import Job
 
 REPAIR_TOKENS = 1000
-"""More tokens than a repair says besides the reply that it repeats."""
+"""An upper bound on the tokens of a repair besides the reply that it repeats."""
 
 UNKNOWN_DOCUMENTS = 10**12
-"""The documents of an index whose engine does not tell their number."""
+"""The number of documents that is assumed if an index's engine does not tell it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,9 @@ class Asked:
 class Ask:
     """At most `number` requests like `request`, which is made without the documents and texts that it will show.
 
-    `shown` are the characters of those in all requests together, and `replied` the tokens that all replies together may
-    have besides `max_tokens`. `likely` are the requests for sentences of the usual length; None: the same.
+    `shown` is the number of characters of these texts in all requests together. `replied` is the number of tokens that
+    all replies together may have beyond `max_tokens`. `likely` has the requests if sentences have the usual length;
+    None: the same.
     """
 
     stage: str
@@ -75,8 +76,8 @@ class Foreseen:
 def foresee(ask: Ask, model: ModelSettings) -> Foreseen:
     """Foresee the cost of requests.
 
-    At most, each is asked a second time, for a repair (`keystone.generation.llm.ask.request_repair`). A prompt then
-    has a token for each character, and fills the model's window at most. Likely, a token has four characters.
+    `most` assumes that each request is followed by a repair (`keystone.generation.llm.ask.request_repair`). It counts
+    each character as a token, up to the model's window. `likely` assumes four characters per token.
     """
     room, thinking = ask.number * model.window, ask.number * model.thinking
     prompt, reply = _count_tokens(ask, model)

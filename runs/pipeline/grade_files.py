@@ -108,7 +108,7 @@ def read_judgments(path: Path) -> list[Judgment]:
 
 
 def gather_qrels(judgments: list[Judgment]) -> Qrels:
-    """Gather judgments by topic or query, as a file of them is read."""
+    """Gather judgments by topic or query, as reading their file does."""
     grades: dict[str, dict[str, int]] = {}
     for one in judgments:
         grades.setdefault(one.query_id, {})[one.doc_id] = one.grade

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from keystone.runs.trec.run_files import GivenRun
 
 WORD_CHARACTERS = 6
-"""The characters of a word with the space after it, about."""
+"""About how many characters a word has, with the space after it."""
 TOPICS_AT_ONCE = 64
 """How many topics use the model at one time."""
 DEFAULT_TRACK = "rag25"
-"""If a run names no track, the limits of this one hold."""
+"""If a run names no track, the limits of this one apply."""
 ABSOLUTE_PATH = re.compile(r"/|~[\w.-]*/|~$")
 """The beginning of an absolute path, or of one in a user's folder."""
 
@@ -100,7 +100,8 @@ class Job:
     def get_word_limit(self, topic: Topic) -> int:
         """Get the most words of the answer to a topic.
 
-        A limit in characters is converted. It then decides alone, unless the configuration gives a number of words.
+        A limit in characters is converted, and replaces the track's number of words. A number in the configuration
+        still counts.
         """
         limit, unit = self.track.limit(topic.id), self.track.length.unit
         if limit is None:
@@ -227,7 +228,7 @@ def read_given_runs(config: RunConfig, store: Store, topics: Sequence[Topic]) ->
 
 
 def _check_paths(config: RunConfig, reads_topics: bool) -> None:
-    """Raise `UserError` for a path without a file or folder. For a relative path, the message names its start."""
+    """Raise `UserError` for a path without a file or folder. The message says where a relative path starts."""
     paths: dict[str, Path | None] = {"index": config.index}
     if reads_topics:
         from keystone.runs.trec.topics import names_collection

@@ -33,7 +33,7 @@ from keystone.runs.config.run_config import MISSING_MODEL, RunConfig
 from keystone.runs.pipeline.file_names import COSTS_FILE, USAGE_FILE
 
 MOST_REASONS = 5
-"""How many reasons the manifest has for steps of one stage without a usable reply. Its `fallbacks` have all of them."""
+"""How many reasons the manifest lists for a stage's steps without a usable reply. The `fallbacks` have all reasons."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class StepCount:
     """The steps that asked the model, and the reasons why some of them have no usable reply."""
 
     outcomes: dict[str, tuple[str, bool]] = field(default_factory=dict)
-    """The last outcome of each step: why it has no usable reply, if so, and whether that was cut at `max_tokens`."""
+    """The last outcome of each step: why it has no usable reply (or empty), and whether it was cut at `max_tokens`."""
 
     def note(self, key: str, refusal: str, cut: bool) -> None:
         """Note the outcome of a step by the key of its first request. A repeated step counts once."""
@@ -85,7 +85,7 @@ class RunModel:
 
 
 def allow_thoughts(request: Request, tokens: int) -> Request:
-    """Allow so many tokens more for thoughts before a reply, and twice as many if the first reply was cut."""
+    """Allow `tokens` more tokens for thoughts before a reply, and twice as many if the first reply was cut."""
     return replace(request, max_tokens=request.max_tokens + tokens * (2 if request.doubled else 1))
 
 
@@ -127,8 +127,8 @@ def ask_model(run_with_model: RunWithModel, work: Callable[[Model], Awaitable[T]
 def describe_model(config: RunConfig, asks: Collection[str] | None = None) -> Any:
     """Describe the model for the key of a stage: the settings that change its replies, and a digest of the prompts.
 
-    `asks` are the settings by which the stage asks the model; if the configuration sets none of them so, the
-    description is None. Without `asks`, the stage always asks.
+    `asks` names the settings that can make the stage ask the model. If none of them does, the description is None.
+    Without `asks`, the stage always asks.
     """
     if config.model is None or (asks is not None and not {*asks} & {*config.list_model_steps()}):
         return None

@@ -33,7 +33,7 @@ NO_LOCK: SearchLock = nullcontext()
 
 
 def open_neighbours(job: Job) -> FindNeighbours:
-    """Open the search of the nearest documents. It opens the vectors of the index when they are needed first."""
+    """Open the search of the nearest documents. It opens the vectors of the index when they are first needed."""
     number, lock = job.config.grading.neighbours, Lock()
     open_once = cache(partial(open_dense, job.index, job.config.retrieval.faiss))
 
@@ -80,8 +80,8 @@ class Searches:
     """Searches for topics that come one by one. The queries that wait are searched in batches.
 
     A batch has at most `MOST_QUERIES` queries, so that a long narrative lets others search between its batches.
-    In a candidate pool, each topic is searched alone, and over a REST server with its own store. So its answer does not
-    depend on other topics.
+    If a system ranks a pool of candidates, or the index is on a REST server, each topic is searched alone. On a REST
+    server, each also has its own store. So an answer does not depend on other topics.
     """
 
     def __init__(self, job: Job, rerank: Rerank | None = None) -> None:
@@ -91,7 +91,7 @@ class Searches:
         self.java = asyncio.Lock()
         """Held by the caller of Java. Only one thread at a time may call it."""
         self._is_whole = job.ranks_candidates or job.index.documents is None
-        """Whether a topic's queries are searched at once, because rows of several searches do not compare."""
+        """Whether a topic's queries are searched in one batch, because rows of several searches do not compare."""
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[Job, Sequence[Query], TextsOf, asyncio.Future[dict[str, Rankings]]]] = []
         self._running: asyncio.Task[None] | None = None

@@ -30,7 +30,7 @@ Watch = Callable[[Step, Any], None]
 
 
 def tell_nobody(_step: Step, _value: Any) -> None:
-    """Be told a step, and do nothing."""
+    """Ignore a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Before:
 class Work:
     """What a stage works with: the values of the run, its model, and the configuration at this stage.
 
-    `means` are how it searches. `watch` is told the steps of an answer that no artifact has.
+    `means` says how the stage searches. `watch` is told of the steps of an answer that no artifact has.
     """
 
     values: Values
@@ -103,19 +103,19 @@ class StageKind:
     ranks_narratives: Callable[[RunConfig], Artifact[Rankings]] | None = None
     """The file with the ranking of each narrative that the stage makes, if it makes one."""
     losses: Mapping[str, str] = field(default_factory=dict)
-    """What `keystone diagnose` calls the loss of documents that are too low in the ranking before it, and in its own.
+    """The words of `keystone diagnose` for two losses, by name; if there are none, the documents count as not selected.
 
-    Each of the two names has its words. Without them, such documents count as not selected.
+    In the first loss, documents are too low in the ranking before the stage; in the second, in the stage's ranking.
     """
     asks: tuple[str, ...] = ()
     """The settings by which the stage asks the model, as `RunConfig.list_model_steps` has them."""
     foresee: Callable[[Asked, AskedTopic], Iterable[Ask | Foreseen]] = _nothing
-    """The calls of the stage that a topic may cost."""
+    """The calls that the stage may make for a topic."""
     records: Callable[[Before], tuple[Artifact[list[Any]], ...]] = _nothing
     """The artifacts whose records tell in which steps the model gave no usable reply."""
     why_kept: Callable[[RunConfig], str] = lambda _: ""
     """Why no bundle can make the stage again; empty if it can."""
     describe: Callable[[Before], Iterable[Mapping[str, Any]]] = _nothing
-    """The steps of the ranking that the metadata of a run tells of."""
+    """The steps of the ranking that the metadata of a run describe."""
     notes: Callable[[Before], tuple[Artifact[Any], ...]] = _nothing
     """Those of the files that only tell how the stage was made."""

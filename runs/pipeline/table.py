@@ -51,7 +51,7 @@ STAGES: Sequence[StageKind] = (
 )
 """All stages that a run may have, in their order."""
 NARRATIVE_STAGES = (queries.STAGE, search.STAGE, hybrid.STAGE, narrative.STAGE)
-"""Those up to the first ranking of the narratives."""
+"""The stages up to the first ranking of the narratives."""
 
 
 def list_wanted(config: RunConfig) -> Iterator[tuple[StageKind, Before]]:
@@ -77,7 +77,7 @@ def list_rankings(config: RunConfig) -> Before:
 
 
 def list_steps(config: RunConfig) -> list[Mapping[str, Any]]:
-    """List the steps of a configuration's ranking as the metadata tell them, each with its name."""
+    """List the steps of a configuration's ranking as the metadata describe them, each with its name."""
     return [step for stage, before in list_wanted(config) for step in stage.describe(before)]
 
 
@@ -111,14 +111,14 @@ def perform(
     means: Means = ALONE,
     watch: Watch = tell_nobody,
 ) -> None:
-    """Perform those of the stages that a job's configuration wants and that are needed, in their order."""
+    """Perform the stages that a job's configuration wants and that are needed, in their order."""
     for kind, before in list_wanted(values.job.config):
         if is_needed(kind):
             kind.work(Work(values, run_with_model, before, means, watch))
 
 
 def list_records(values: Values, is_needed: Callable[[StageKind], bool] = lambda _: True) -> list[Any]:
-    """List the records that tell in which steps of a finished run, if needed, the model gave no usable reply."""
+    """List the records of a finished run's needed stages that tell where the model gave no usable reply."""
     wanted = [own for own in list_wanted(values.job.config) if is_needed(own[0])]
     return [record for kind, before in wanted for file in kind.records(before) for record in values.get(file)]
 

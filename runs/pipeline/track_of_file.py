@@ -11,7 +11,7 @@ from keystone.runs.tracks.validate import detect_track, find_tracks_by_name
 
 
 def find_track(path: Path, option: str) -> Track:
-    """Find the track of a file: that of the run in whose directory it is submitted, else as `detect_track` does.
+    """Find the track of a file: that of the run whose directory it is in, or else the one that `detect_track` finds.
 
     If neither finds one, the error advises the option by which a user can name the track.
     """

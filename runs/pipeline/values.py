@@ -36,7 +36,7 @@ class Artifact(Generic[T]):
 
     @property
     def stem(self) -> str:
-        """The name of the ranking that the file holds: its own without the ending."""
+        """The name of the ranking that the file holds: the file's name without its ending."""
         return self.name.removesuffix(".trec")
 
 
@@ -59,17 +59,17 @@ class Values:
         return value
 
     def _renew(self, value: Any) -> Any:
-        """Give rankings the newest rows, since a search of a REST server may give their documents others."""
+        """Give rankings the newest rows, since a search of a REST server may give their documents other rows."""
         return renew_rows(self.job.index, self.job.store, value) if isinstance(value, Rankings) else value
 
     def put(self, artifact: Artifact[T], value: T) -> None:
-        """Write the value of an artifact, and keep it. Values that are written elsewhere are not read from again."""
+        """Write the value of an artifact, and keep it. A value that goes to another folder is not kept."""
         artifact.write(self._out / artifact.name, value, self)
         if self._out == self.directory:
             self._kept[artifact.name] = value
 
     def hold(self, name: str, value: Any) -> None:
-        """Hold a value that is no artifact for a later stage. A run directory holds none: all topics are too many."""
+        """Hold a value that is no artifact for a later stage. A run directory holds none, to save memory."""
 
     def get_held(self, _name: str) -> Any | None:
         """Get a value that is held; None if it is not."""
@@ -112,7 +112,7 @@ def make_records_artifact(
     encode: Callable[[T], dict[str, Any]] = asdict,  # type: ignore[assignment]
     decode: Callable[[dict[str, Any]], T] | None = None,
 ) -> Artifact[list[T]]:
-    """Make the artifact of a file with one JSON object a line, which has the fields of the data class `kind`."""
+    """Make the artifact of a file with one JSON object per line, which has the fields of the data class `kind`."""
     decode_one = decode or TypeAdapter(kind).validate_python
     return Artifact(
         name,

@@ -1,7 +1,8 @@
 """The organiser's tables as data frames, by the functions of `keystone evaluate`, `pool` and `agree`.
 
-`runs` are runs by name, each anything that `to_run` takes, with `qrels`; or evaluations of the same topics, such as
-those of `score_nuggets`, without. `measures` are as for `evaluate`. The columns are those of the commands' CSV.
+`runs` are runs by name, each anything that `to_run` takes, and need `qrels`. They may also be evaluations of the same
+topics, such as those of `score_nuggets`, without `qrels`. `measures` are as for `evaluate`. The columns are those of
+the commands' CSV.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +56,7 @@ def leaderboard(
 ) -> "DataFrame":
     """Rank runs by `sort`, or by the first measure: rank, run, team, means, and the interval of that measure.
 
-    With `pairs`, the last column has letters of what ties with what by randomised Tukey HSD.
+    With `pairs`, the last column has letters: runs that share one tie by randomised Tukey HSD.
     """
     found, measure = _measure(runs, qrels, measures, sort)
     compared = compare_all_pairs(found, measure) if pairs and len(found) > 1 else []

@@ -1,4 +1,4 @@
-"""Functions of the caller's as parts of Keystone: an encoder of texts, a reranker, a reader and a method of fusion.
+"""The caller's functions as parts of Keystone: an encoder of texts, a reranker, a reader and a method of fusion.
 
 `keystone.index`, `rerank`, `answer` and `fuse` take one each. What a function returns is checked here, and what it
 raises reaches the caller as it is.
@@ -30,7 +30,7 @@ Read = Callable[[str, list[Document]], str | Sequence[tuple[str, Sequence[str]]]
 """Answers a narrative from documents, best first: a text, or the sentences, each with the ids that it cites."""
 
 PROBE = "Keystone"
-"""The text by whose vector an index knows its encoder again."""
+"""The text whose vector shows an index whether an encoder is its own."""
 MOST_SAMPLES = 8
 """How many texts, the probe and then the first ones, another function of the same name embeds for comparison."""
 MOST_APART = 0.1
@@ -87,9 +87,9 @@ class FunctionEmbedder:
 
 
 def name_encoder(encode: Encode) -> Embedding:
-    """Make a function the model of an embedding. Its name has the function's, and tells functions apart by a vector.
+    """Make a function the model of an embedding, named after the function and a vector that tells functions apart.
 
-    `UserError` if the name is that of a function that this process used before, and that has other vectors.
+    `UserError` if a function that this process used before has the same name and other vectors.
     """
     embedder = FunctionEmbedder(encode)
     name = getattr(encode, "__qualname__", type(encode).__qualname__)
@@ -107,8 +107,8 @@ def name_encoder(encode: Encode) -> Embedding:
 def rerank_by(score: Score, store: Store, topics: Sequence[Topic], run: Run, depth: int, tag: str) -> Run:
     """Rank the first `depth` documents of each topic again by a function; the others follow. Ties stay as they were.
 
-    A score is the number of documents from one to the end. `UserError` unless each text has a finite score, and for a
-    document that the store lacks.
+    A document scores the number of documents from it to the end. `UserError` unless each text has a finite score, and
+    for a document that the store lacks.
     """
     check_function(score, "reranker")
     check_ranked([run], [topic.id for topic in topics], "ranking")

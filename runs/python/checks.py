@@ -89,8 +89,8 @@ def _merge(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 def lower_depths(below: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Lower the depths that cannot exceed a given one: `retrieval.depth`, `fusion.depth`, `answer.documents`.
 
-    A depth that is given itself stays, and one that the track has chosen is still chosen. `below` are the settings that
-    these are laid over. Returns the lowered depths alone, the last first, so that none exceeds another on the way.
+    A depth that `settings` give stays, and one that the track chooses is still chosen. `below` are the settings that
+    `settings` are laid over. Returns only the lowered depths, the last first, so that none exceeds another on the way.
     """
     lowered, limit = dict[str, Any](), None
     track = settings.get("track", below.get("track", RunConfig.model_fields["track"].default))
@@ -116,7 +116,7 @@ def lower_depths(below: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[
 def _list_overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """List settings as `read_config` takes them: `retrieval={"depth": 5}` becomes `retrieval.depth=5`.
 
-    A mapping one of whose keys such a path cannot name, as `a.b`, is one value. It replaces the mapping below it.
+    If such a path cannot name a key of a mapping, such as `a.b`, the mapping is one value. It replaces the one below.
     """
     for key, value in settings.items():
         if isinstance(value, Mapping) and value and all(re.fullmatch("[^.=]+", str(inner)) for inner in value):
@@ -155,7 +155,7 @@ def check_index(value: Any) -> Index:
 
 
 def check_function(value: Any, name: str) -> None:
-    """`UserError` for a value that cannot be called, such as the name of a method."""
+    """Raise `UserError` for a value that cannot be called, such as the name of a method."""
     if not callable(value):
         raise UserError(f"{name}: found {value!r:.100}, expected a function")
 
@@ -196,14 +196,14 @@ def check_queries(value: Any) -> list[Query]:
 
 
 def check_id(value: Any, name: str) -> None:
-    """`UserError` for an id that no TREC file can hold."""
+    """Raise `UserError` for an id that no TREC file can hold."""
     if not isinstance(value, str) or not is_id(value):
         expected = describe_id(value).removesuffix(" or a whole number")
         raise UserError(f"{name}: found the id {value!r}, expected {expected}")
 
 
 def check_ids(value: Any, name: str) -> list[str]:
-    """Return a list of ids, of which one may stand alone. `UserError` for an id that is no text."""
+    """Return a list of ids; a single id may be given alone. `UserError` for an id that is no text."""
     ids = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
     for one in (one for one in ids if not isinstance(one, str)):
         check_id(one, name)
@@ -211,13 +211,13 @@ def check_ids(value: Any, name: str) -> list[str]:
 
 
 def check_distinct(ids: Sequence[str], name: str) -> None:
-    """`UserError` for an id that occurs twice."""
+    """Raise `UserError` for an id that occurs twice."""
     if twice := [one for one, times in Counter(ids).items() if times > 1]:
         raise UserError(f"{name}: found the id {twice[0]!r} twice, expected an id of its own for each query")
 
 
 def check_ranked(runs: Sequence[Run], ids: Sequence[str], name: str) -> None:
-    """`UserError` if none of the runs has a query or topic of these ids, so that nothing could be made of them."""
+    """Raise `UserError` if none of the runs has a query or topic of these ids, so that it is of no use."""
     ranked = [one for run in runs for one in run.query_ids]
     if not set(ids) & set(ranked):
         found = f"rankings of other ids, such as {ranked[0]!r}" if ranked else "no ranking"

@@ -1,6 +1,6 @@
-"""Runs, judgments and topics of pandas, ranx, ir_measures and ir_datasets as Keystone's, and Keystone's as theirs.
+"""Conversion of runs, judgments and topics between Keystone and pandas, ranx, ir_measures and ir_datasets.
 
-The library that made a value is told by its shape, so none of them is imported here.
+The shape of a value tells which library made it, so no library is imported to read one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ SCORE_NAMES = ("score",)
 SUBTOPIC_NAME = "iteration"
 
 MOST_GRADE = 2**53
-"""The highest grade, and with a minus the lowest: files of judgments hold no higher ones."""
+"""The highest grade that files of judgments hold. The lowest is its negative."""
 
 Row = tuple[Any, Any, Any, Any]
 """A query, a document, its score or grade, and the subtopic."""
@@ -197,7 +197,7 @@ def _grade(value: Any, row: int, refuse: Refuse) -> int:
 
 
 def _number(value: Any) -> int | float | None:
-    """The number of a value; None for another value, and for one that is not finite or that no float can hold."""
+    """Return a value if it is a finite number that a float can hold; else None."""
     if isinstance(value, np.generic):
         value = value.item()
     try:

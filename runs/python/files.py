@@ -65,7 +65,7 @@ def write_qrels(path: AnyPath, qrels: Any) -> None:
 
 
 def list_measures(value: Any) -> tuple[Measure, ...]:
-    """Parse measures by their names, or those of ir_measures; one may stand alone. `UserError` for an unknown one."""
+    """Parse measures by name, or ir_measures' own; a single one may be given alone. `UserError` for an unknown one."""
     many = isinstance(value, Iterable) and not isinstance(value, str)
     return parse_measures(map(str, value if many else [value]))
 

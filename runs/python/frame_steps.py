@@ -148,7 +148,7 @@ def _list_queries(frame: Any) -> list[Query]:
     queries = [Query(*row) for row in own[columns].itertuples(index=False, name=None)]
     if "qtranslations" not in frame.columns:
         return queries
-    given = ((pairs if isinstance(pairs, Iterable) else ()) for pairs in own["qtranslations"])  # NaN stands for none
+    given = ((pairs if isinstance(pairs, Iterable) else ()) for pairs in own["qtranslations"])  # NaN means none
     return [replace(one, translations=tuple(pairs)) for one, pairs in zip(queries, given, strict=True)]
 
 

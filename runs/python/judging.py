@@ -127,7 +127,7 @@ def judge_battles(
     """Judge answers of several runs against each other, as `keystone judge battles` does; returns the leaderboard.
 
     `answers` are files or run directories. The model of `config` judges, or rules if it is None. `topics` are the
-    narratives that the files do not tell. Warnings name missing answers, and battles without a verdict. `UserError` for
+    narratives that the files lack. Warnings name missing answers, and battles without a verdict. `UserError` for
     repeats with a fixed temperature or seed.
     """
     repeats = check_count(repeats, "repeats")

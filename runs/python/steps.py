@@ -74,12 +74,12 @@ class Grades:
 
 
 def configure(preset: str | RunConfig | None = None, **settings: Any) -> RunConfig:
-    """Make a configuration: the settings of a preset or of a configuration, and these over them, named as in YAML.
+    """Make a configuration: lay `settings`, named as in YAML, over a preset or another configuration.
 
     `configure("keystone", model={"name": "m", "urls": ["http://localhost:8000/v1"]}, retrieval={"depth": 100})`.
-    `fusion.depth` and `answer.documents` follow a smaller `retrieval.depth`, unless they are given, too. A choice of
-    depths that equals the default of a track leaves with the track. If `run_id`, `index` or `topics` is missing, a name
-    stands for it: only `make_run` reads them. `UserError` names a setting that cannot be.
+    `fusion.depth` and `answer.documents` follow a smaller `retrieval.depth`, unless they are given, too. A change of
+    track drops a choice of depths that is the old track's default. If `run_id`, `index` or `topics` is missing, it gets
+    a placeholder, since only `make_run` reads them. `UserError` names an impossible setting.
     """
     if isinstance(preset, RunConfig):
         return change_settings(preset, settings)

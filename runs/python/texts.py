@@ -83,7 +83,7 @@ def index(documents: Any, folder: AnyPath | None = None, *, dense: bool = True, 
 
     The documents are texts, whose ids are their places from 0, or (id, text) pairs, a dictionary from id to text,
     dictionaries with `id`, `text` and perhaps `title`, `url` and `headings`, or a data frame with such columns. An
-    iterator is read once. The index lies in `folder`; without one it lasts as long as the process. A function
+    iterator is read once. The index is kept in `folder`; without one it lasts as long as the process. A function
     `encoder` embeds texts in place of the model that comes with Keystone: it returns a vector for each text of a list,
     and `open_index` takes it again for an index in a folder.
 
@@ -141,7 +141,7 @@ def change_parts(
     the keys `model`, `url`, `window`, `query_prefix`, `passage_prefix`, `key_env` and `dimensions`. All other parts
     stay as they are. `index` itself cannot be used any more.
 
-    A warning names a model of unknown prefixes. `UserError` as from the command, and if nothing is to change.
+    A warning names a model whose prefixes are unknown. `UserError` as from the command, and if nothing is to change.
     """
     dropped, note = check_ids(drop, "drop"), partial(warn, stacklevel=3)
     if not (vectors or impacts or plaid or dropped):
@@ -161,7 +161,7 @@ def change_parts(
 
 @contextmanager
 def _write_documents(documents: Any, named: bool = False) -> Iterator[tuple[Path, Report]]:
-    """Write documents to a file for the block, with a `Report`; then warn of what was left out.
+    """Write documents to a file for the `with` block, and give a `Report`; then warn of what was left out.
 
     `UserError` for a text without an id if the documents must be `named`. Errors and reports name `documents` in place
     of the file.

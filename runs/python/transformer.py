@@ -1,4 +1,4 @@
-"""The class of PyTerrier's that Keystone's transformers have. Importing this module imports PyTerrier, but no Java."""
+"""The class of Keystone's transformers, made from PyTerrier's. Importing this module imports PyTerrier, but no Java."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -18,7 +18,7 @@ PROGRAMS = ("chromium", "chromedriver")
 
 @contextmanager
 def open_browser() -> Iterator[Chrome]:
-    """Start a browser, which keeps its console and its requests. Without Chromium, skip the test; on CI, fail it."""
+    """Start a browser that records its console and its requests. Without Chromium, skip the test; on CI, fail it."""
     paths = [shutil.which(name) for name in PROGRAMS]
     if None in paths:
         missing = f"{' or '.join(PROGRAMS)} is missing: run `make chromium`"

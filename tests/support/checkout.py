@@ -25,9 +25,9 @@ set -- "${{@/#.venv\\/bin\\/python/{python}}}"
 
 
 def copy_checkout(folder: Path, **then: str) -> Path:
-    """Copy the checkout, as set up, into `folder`. Its environments have stand-ins of these programs.
+    """Copy the checkout, as set up, into `folder`. Its environments have stand-ins for these programs.
 
-    `then` has, by the name of a program, the line of bash that does its work; without one it does nothing.
+    `then` maps the name of a program to the line of bash that does its work. Without one, the program does nothing.
     """
     for name in FOLDERS:
         shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns(*MADE))

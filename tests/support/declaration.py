@@ -47,7 +47,7 @@ ARTICLE_1 = {
 
 
 def cut_pieces(text: str) -> list[str]:
-    """Cut a text at spaces; where most of it has none, into pieces of four characters."""
+    """Cut a text at spaces, or into pieces of four characters if most of it has no spaces."""
     words = text.split()
     if len(words) > len(text) / 15:
         return words

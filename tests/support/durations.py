@@ -19,11 +19,11 @@ from tests.support.places import ROOT
 
 RECORDED_FILE = ROOT / "tests/durations.json"
 QUICK_S = 0.2
-"""A case that takes less may not have the mark `slow`. One that takes more than 0.3 s should; between lies chance."""
+"""A case that takes less may not have the mark `slow`. From 0.3 s on, it should; in between, chance decides."""
 SHARED = ""
 """Stands for a file's shared fixtures, among the names of its tests."""
 UNKNOWN_S = 10.0
-"""What a file without a record is taken to last."""
+"""How long a file without a record is assumed to take."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 Durations = Mapping[str, Mapping[str, float]]
@@ -37,7 +37,7 @@ def read_durations() -> Durations:
 
 
 def sort_longest_first(items: list[pytest.Item], recorded: Durations) -> None:
-    """Put the files that take the longest first: begun last, one would run while other processes have no work."""
+    """Put the files that take longest first. If one began last, other processes would have no work while it runs."""
     seconds: dict[str, float] = {}
     for item in items:
         file, name = _split(item.nodeid)

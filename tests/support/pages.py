@@ -45,7 +45,7 @@ DEMO_RUNS = {
 
 @dataclass(frozen=True)
 class Block:
-    """A block of commands: its place, and its commands. One that goes on in further lines is one command.
+    """A block of commands: its place, and its commands. A command may go on in further lines.
 
     `output` is the text block after it, which shows what the commands print; empty if there is none.
     """
@@ -61,7 +61,7 @@ def list_blocks() -> list[Block]:
 
 
 def list_commands(pattern: str) -> list[str]:
-    """List the commands of all pages that match a pattern from their beginnings. A test that runs them finds some."""
+    """List the commands of all pages that match a pattern from their beginnings. Fail if there are none."""
     found = [command for block in list_blocks() for command in block.commands if re.match(pattern, command)]
     assert found, pattern
     return found
@@ -94,7 +94,7 @@ def find_words(line: str) -> list[str]:
 
 
 def parse(words: list[str]) -> None:
-    """Read the words of a call by its command's own parser and types, without what a call does before it begins."""
+    """Read the words of a call with its command's own parser and types, without callbacks."""
     command: Any = get_command(app)
     context = None
     while True:

@@ -1,8 +1,8 @@
 """The command line in processes of its own, forked from one that is prepared for them.
 
 A command then takes as long as its work, without the seconds for imports, the embedding model and Numba. The first
-process starts no thread and no Java. It reads a job a line, and answers with the id of the forked process, then with
-its exit code.
+process starts no thread and no Java. It reads one job per line, and answers with the id of the forked process, then
+with its exit code.
 """
 
 import faulthandler
@@ -57,7 +57,7 @@ def start(
 
 
 def wait(seconds: float) -> int | None:
-    """The exit code of the command, negative for a signal; None if it still runs after so many seconds."""
+    """The exit code of the command, negative for a signal; None if it still runs after this time."""
     code = _answer(seconds)
     if code is not None:
         _unseen.clear()
@@ -71,11 +71,11 @@ def _answer(seconds: float) -> int | None:
 
 
 def run_with_kills(*arguments: str | Path, times: int, kills: int, done: Callable[[], None], code: str = "") -> None:
-    """Run a command whole, then `times` times to be killed at a random moment, then whole.
+    """Run a command to its end, then `times` times with a kill at a random moment, then to its end again.
 
     After each run that came to its end, `done` compares what it made and removes it. The moments are within the time
-    of the last run that began anew and came to its end. Runs that end before theirs are no kills: where there are
-    fewer than `kills`, there are more runs. Both numbers are those of `make nightly`; other runs make a quarter.
+    of the last run that began anew and came to its end. A run that ends before its moment is no kill. If there are
+    fewer than `kills`, more runs follow. Both numbers hold for `make nightly`; other test runs make a quarter.
     """
     if not FUZZ_CASES:
         times, kills = ceil(times / 4), ceil(kills / 4)
@@ -127,7 +127,7 @@ def _start_source() -> "subprocess.Popen[bytes]":
 
 
 def _fork() -> None:
-    """Answer jobs until there are no more; returns in each forked process, which is then that of a command."""
+    """Answer jobs until there are no more. In each forked process, return, so that it runs its command."""
     _prepare()
     for line in sys.stdin:
         arguments, cwd, out, err, code = json.loads(line)

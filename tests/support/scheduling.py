@@ -45,7 +45,7 @@ class FileScheduling(LoadFileScheduling):  # type: ignore[misc]
             super()._assign_work_unit(node)
 
     def schedule(self) -> None:
-        """Give work to the processes. A new one gets two files, since a process runs a test when it knows the next."""
+        """Give work to the processes. A new one gets two files, since a process runs a test once it knows the next."""
         begun = self.collection is not None
         super().schedule()
         if begun:

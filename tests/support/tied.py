@@ -1,8 +1,8 @@
 """`python tied.py PIPE COMMAND...` becomes a command that ends with whoever holds the other end of a pipe.
 
-A process that belongs to nobody reads the pipe: when its other end is closed, or who held it has died, the process
-kills the group of the command, and so the command's own processes too. It holds no other file, and is there before
-the command begins.
+A process that belongs to nobody reads the pipe. When the other end is closed, or its holder has died, the process
+kills the group of the command, and with it the command's own processes. It holds no other file, and it starts before
+the command does.
 """
 
 import os

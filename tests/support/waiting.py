@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LIMIT_S = 300.0
-"""After this time, something hangs: orders of magnitude more than it takes on a quiet machine."""
+"""After this time, something hangs. On a quiet machine, waits are orders of magnitude shorter."""
 
 
 def wait_until(condition: Callable[[], T], what: str | Callable[[], str], seconds: float = LIMIT_S) -> T:

@@ -143,7 +143,7 @@ def evaluate_answer_files(
 
 
 def _ask_narratives(references: Sequence[Reference], paths: Sequence[Path]) -> list[Reference]:
-    """Ask the narratives of run directories where references have no question."""
+    """Where a reference has no question, take the narrative of a run directory as its question."""
     if all(reference.question for reference in references):
         return list(references)
     narratives = find_narratives(paths)
@@ -207,7 +207,7 @@ def _caution_about_fields(references: Sequence[Reference], families: Sequence[Fa
 
 
 def _caution_about_use(submission: Submission, topics: Sequence[str], families: Sequence[Family]) -> list[str]:
-    """Caution about topics without a judgment of use, if the file has any, or if another one has."""
+    """Caution about topics without a judgment of use, if a measure reads such judgments."""
     without = [topic for topic in topics if topic not in (submission.uses or {})]
     if not without or not any(family.of_use for family in families):
         return []
@@ -221,7 +221,7 @@ RATINGS = ("LR-1", "LR-2")
 async def judge_submissions(
     model: Model | None, submissions: Sequence[Submission], references: Sequence[Reference], names: Sequence[str]
 ) -> tuple[list[Evaluation], list[Comparison]]:
-    """Make the ratings `LR` of all files, and the comparisons `pairwise`, as far as `names` has them.
+    """Make the ratings `LR` of all files, and the comparisons `pairwise`, if `names` has them.
 
     Both are asked together, so that a batch has the requests of both. `UserError` without a model, and if no topic has
     a question, and references for ratings.
@@ -306,7 +306,7 @@ async def _compare_submissions(
 
 
 def _score_presence(first: Submission, other: Submission, topic: str) -> float:
-    """Score a topic that one of two files, or both, have no answer to."""
+    """Score a topic for which one or both of two files lack an answer."""
     return 0.5 + 0.5 * (bool(first.get_text(topic)) - bool(other.get_text(topic)))
 
 

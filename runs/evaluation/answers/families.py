@@ -32,7 +32,7 @@ class Overlap(NamedTuple):
 
 
 def compute_overlap(common: int, found: int, wanted: int) -> Overlap:
-    """Compute the overlap of `found` and `wanted` items that have `common` items in common. Without one, all are 0."""
+    """Compute the overlap of `found` and `wanted` items that have `common` items in common; all 0 if there are none."""
     if not common:
         return Overlap(0.0, 0.0, 0.0)
     return Overlap(common / found, common / wanted, 2 * common / (found + wanted))
@@ -115,7 +115,7 @@ class Family:
     of_context: bool = False
     """Whether the measure reads the evidence, and not the answer."""
     of_use: Callable[[Use], bool] | None = None
-    """Whether the measure can be taken from a judgment of use. None: it reads none."""
+    """Whether the measure can be taken from a judgment of use. None: it reads no such judgment."""
     usual: bool = True
     """Whether a table without named measures has this one."""
 
@@ -124,7 +124,7 @@ class Family:
         return all(getattr(reference, name) for name in self.needs)
 
     def can_be_taken(self, uses: Sequence[Use]) -> bool:
-        """Whether one of these judgments of use, if the measure reads them, has what it needs."""
+        """Whether one of these judgments of use has what the measure needs; true if it reads none."""
         return self.of_use is None or any(map(self.of_use, uses))
 
 
@@ -140,7 +140,7 @@ def _compare_citations(wanted: Reference, given: Given) -> Sequence[float]:
 
 
 def _measure_form(wanted: Reference, given: Given) -> Sequence[float]:
-    """Count gaps, sentences that point back and repeated ones; whether the opening is on what was asked, if known."""
+    """Count gaps, sentences that point back and repeated ones; whether the opening is on the question, if known."""
     sentences = list_texts(given.answer)
     opening = float(leads(wanted.question, sentences)) if wanted.question else nan
     pointing = sum(map(points_back, sentences))
@@ -316,7 +316,7 @@ def _normalise_names(names: Sequence[str]) -> set[str]:
 def measure_gated_f1(text: str, references: Sequence[str], keywords: Sequence[str]) -> float:
     """Measure F1*: F1 of tokens against the best reference, or 0 if too few keywords are found (LV-Eval).
 
-    The recall of keywords leaves out function words among the found ones, but not among the wanted ones, as the
+    The recall of keywords does not count found function words, but it counts wanted ones, as the
     official scorer does. So keywords that are function words make the gate harder. The official scorer takes the first
     reference only. Chinese is compared character by character, not by words.
     """

@@ -1,4 +1,4 @@
-"""What the answers of files have to do, and what they say: narratives, questions, references, answers and evidence.
+"""What answers in files respond to, and what they say: narratives, questions, references, answers and evidence.
 
 Runs of different teams, or files, get different names.
 """
@@ -68,7 +68,7 @@ class Submission:
     team_id: str = ""
 
     def get_text(self, topic_id: str) -> str:
-        """Get the sentences of an answer with single spaces between them; empty without an answer."""
+        """Get the sentences of an answer with single spaces between them; empty if there is no answer."""
         return join_sentences(self.answers[topic_id]) if topic_id in self.answers else ""
 
 
@@ -90,7 +90,7 @@ def read_references(path: Path) -> list[Reference]:
 
 
 def read_by_topic(path: Path, parse: Callable[[dict[str, Any]], T], get_topic_id: Callable[[T], str]) -> dict[str, T]:
-    """Read an object from each line. `UserError` with its place if `parse` raises `ValueError` or a topic recurs."""
+    """Read an object from each line. `UserError` names the line if `parse` raises `ValueError` or a topic recurs."""
     found: dict[str, T] = {}
     for place, one in parse_lines(path, parse):
         if found.setdefault(get_topic_id(one), one) is not one:
@@ -117,7 +117,7 @@ def _parse_reference(record: dict[str, Any]) -> Reference:
 
 
 def get_topic_id(record: dict[str, Any], keys: tuple[str, ...]) -> str:
-    """Get the id under the first of these keys that has a value. `ValueError` if there is none, or another value."""
+    """Get the id under the first of these keys that has a value. `ValueError` if none has one, or if it is no id."""
     key = find_field(record, keys)
     if key is None:
         raise ValueError(f"expected a topic id under {', '.join(keys)}, found the keys {', '.join(record) or 'none'}")
@@ -139,8 +139,8 @@ def _get_texts(value: Any, key: str) -> tuple[str, ...]:
 def read_submission(path: Path) -> Submission:
     """Read an answer file of any track, rows of RAGDoll, or the answer file of a run directory with its evidence.
 
-    `UserError` with file and line for an unreadable answer or item of evidence, or for two answers to one topic. Also
-    if the file holds two runs, or the folder no answer file or several.
+    `UserError` with file and line for an unreadable answer or item of evidence, or for two answers to one topic. It
+    is also raised if the file holds two runs, or the folder no answer file or several.
     """
     contexts = None
     if path.is_dir() and (path / EVIDENCE).exists():
@@ -155,7 +155,7 @@ def read_submission(path: Path) -> Submission:
 
 
 def read_judged_submission(path: Path) -> Submission:
-    """Read answers as `read_submission` does, with the judgments of use of those that have not changed since."""
+    """Read answers as `read_submission` does, with the judgments of use of answers that have not changed since."""
     submission, records = read_submission(path), read_use_records(path)
     return submission if records is None else replace(submission, uses=keep_fresh(records, submission.answers))
 
@@ -229,7 +229,7 @@ def _parse_context(record: dict[str, Any]) -> tuple[str, Context]:
 
 @dataclass(frozen=True, slots=True)
 class NamedRun:
-    """A run as its file names it. `topic_id` is that of one of its answers; empty for all of them together."""
+    """A run as its file names it. `topic_id` is the topic of one of its answers; empty for all of them together."""
 
     run_id: str
     team_id: str
@@ -258,7 +258,7 @@ def name_apart(runs: Sequence[NamedRun]) -> list[str]:
 
 
 def caution_about_names(runs: Sequence[NamedRun], names: Sequence[str]) -> list[str]:
-    """Caution about each run id that is that of several files, whose runs have other names."""
+    """Caution about each run id that several files share, so that their runs get other names."""
     files = _group((one.run_id, one.file) for one, name in zip(runs, names, strict=True) if name != one.run_id)
     return [
         f"the run id {run_id!r} is that of several runs, which have names of their own: {', '.join(sorted(own))}"
@@ -277,7 +277,7 @@ def _group(pairs: Iterable[tuple[K, str]]) -> dict[K, set[str]]:
 
 
 QUESTION_TEXT_KEYS = ("question", "text")
-"""The keys under which a question stands that has further properties."""
+"""The keys under which a question with further properties has its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,10 +291,10 @@ class Asked:
 def read_asked(paths: Sequence[Path], questions: Path | None = None, topics: Path | None = None) -> dict[str, Asked]:
     """Read what was asked, by topic: the narratives of `topics`, with the questions of `questions`.
 
-    `questions` is a run directory or a file in the form of its `queries.jsonl`. Without one, it is the first run
-    directory of `paths`, so that all files are judged by the same questions. Without topics, they are those of that
-    run, else of the first run. A topic without a question is one question. `UserError` if there are no questions or no
-    topics.
+    `questions` is a run directory or a file in the form of its `queries.jsonl`. By default, it is the first run
+    directory of `paths`, so that all files are judged by the same questions. By default, the topics are those of that
+    run, or else of the first run. A topic without a question is one question. `UserError` if there are no questions or
+    no topics.
     """
     source = questions or next((path for path in paths if (path / QUERIES).is_file()), None)
     if source is None:
@@ -326,7 +326,7 @@ def read_narratives(paths: Sequence[Path], topics: Path | None = None) -> dict[s
 
 
 def find_narratives(paths: Sequence[Path]) -> dict[str, str]:
-    """Find the narratives of run directories, by topic; none for a run whose topics are gone, or for a file."""
+    """Find the narratives of run directories, by topic. Files, and runs whose topics are gone, have none."""
     found: dict[str, str] = {}
     for path in paths:
         with suppress(UserError):
@@ -335,7 +335,7 @@ def find_narratives(paths: Sequence[Path]) -> dict[str, str]:
 
 
 def read_questions(path: Path) -> dict[str, tuple[str, ...]]:
-    """Read the questions of each topic, each a text or an object with it under one of `QUESTION_TEXT_KEYS`.
+    """Read the questions of each topic, each a text or an object with the text under one of `QUESTION_TEXT_KEYS`.
 
     `UserError` with file, line and key for a bad line, and for two lines of one topic.
     """

@@ -21,7 +21,7 @@ from keystone.runs.tracks.grounded import read_grounded
 COLUMNS = ("qid", "answer_sentence", "citation", "judgement")
 MOST_BYTES = 2**30
 MOST_COUNTED = 3
-"""The documents of each kind that count for a sentence."""
+"""How many documents of each kind count for a sentence."""
 _PMID = re.compile(r"(?im)^\s*pmid:\s*(\S+)")
 
 Labels = Mapping[tuple[str, str], Mapping[str, str]]
@@ -107,5 +107,5 @@ def _read_label(label: str) -> str:
 
 
 def _letters(text: str) -> str:
-    """The letters and digits of a sentence, by which it is found: judgments have other spaces and marks."""
+    """The letters and digits of a sentence, by which it is found, since judgments have other spaces and marks."""
     return "".join(filter(str.isalnum, text.casefold()))

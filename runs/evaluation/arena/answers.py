@@ -36,9 +36,9 @@ def read_answer_sets(
 ) -> tuple[list[AnswerSet], dict[str, str]]:
     """Read the answers of files or run directories; also returns the narrative of each topic.
 
-    `narratives` are those of topics that the files do not tell. Runs of several teams, or files, with one id get names
-    of their own. `UserError` for a bad row, a run without a name, two runs in a file, a run that a team has in two
-    files, two answers to a topic, two narratives of a topic, and for none.
+    `narratives` are those of topics for which the files have none. Runs of several teams, or files, with one id get
+    names of their own. `UserError` for a bad row, a run without a name, two runs in a file, a run that a team has in
+    two files, two answers to a topic, and a topic with two narratives or none.
     """
     sets = list(map(read_answer_set, paths))
     runs = [NamedRun(one.run_id, one.team_id, unicode_name(path)) for path, one in zip(paths, sets, strict=True)]
@@ -56,7 +56,7 @@ def read_answer_sets(
 
 
 def read_answer_set(path: Path) -> AnswerSet:
-    """Read the answers of one run. `UserError` as `read_answer_sets` has it."""
+    """Read the answers of one run. `UserError` as from `read_answer_sets`."""
     file = find_answer_file(path) if path.is_dir() else path
     run_id, team_id, texts, narratives = "", "", dict[str, str](), dict[str, str]()
     for number, record in read_json_lines(file):
@@ -79,7 +79,7 @@ def read_answer_set(path: Path) -> AnswerSet:
 
 
 def _find_name(record: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """Find the first text or integer under these keys of a row, then of its metadata; empty if there is none."""
+    """Find the first text or integer under these keys of a row, then of its metadata; empty if they have none."""
     metadata = record.get("metadata")
     for place in (record, metadata if isinstance(metadata, dict) else {}):
         for value in map(place.get, keys):

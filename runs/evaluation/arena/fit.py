@@ -48,7 +48,7 @@ def rate(theta: Floats) -> Floats:
 def fit_ratings(counts: Floats, with_slot: bool = False, ridge: float | None = None) -> Fit:
     """Fit ratings to counts (float64[3, runs, runs]): how often the run of the row, shown first, won, lost and tied.
 
-    With `with_slot`, gamma is fitted, else it is 0. Without `ridge`, it is 0 where a finite maximum exists, and
+    With `with_slot`, gamma is fitted; else it is 0. If `ridge` is None, it is 0 where a finite maximum exists, and
     `RIDGE` elsewhere.
     """
     chosen = (0.0 if has_maximum(counts, with_slot) else RIDGE) if ridge is None else ridge
@@ -64,8 +64,8 @@ def fit_ratings(counts: Floats, with_slot: bool = False, ridge: float | None = N
 def has_maximum(counts: Floats, with_slot: bool) -> bool:
     """Whether the likelihood has a finite maximum: of any two runs, each has beaten or tied the other along a chain.
 
-    This is Ford's condition (American Mathematical Monthly 1957), on the graph of runs. `with_slot`, some battles must
-    also contradict a large gamma, and some a small one, whatever the ratings.
+    This is Ford's condition (American Mathematical Monthly 1957), on the graph of runs. With `with_slot`, some battles
+    must also contradict a large gamma, and some a small one, whatever the ratings.
     """
     if len(find_groups(counts)) > 1:
         return False
@@ -73,9 +73,9 @@ def has_maximum(counts: Floats, with_slot: bool) -> bool:
 
 
 def _fits_every_battle(counts: Floats, gamma: float) -> bool:
-    """Whether no battle of runs that form one group contradicts some ratings with this gamma.
+    """Whether some ratings with this gamma fit all battles of runs that form one group.
 
-    A run that was shown first and won holds the other's theta below its own plus gamma. One that lost holds its own
+    If the run shown first won, the other's theta must be below its theta plus gamma. If it lost, its theta must be
     below the other's minus gamma. Such bounds contradict each other if they add up to less than 0 along a cycle.
     """
     from scipy.sparse.csgraph import NegativeCycleError, bellman_ford
@@ -90,7 +90,7 @@ def _fits_every_battle(counts: Floats, gamma: float) -> bool:
 
 
 def find_groups(counts: Floats) -> list[list[int]]:
-    """Find groups of runs that have a common scale: within a group, a chain of wins and ties leads to and fro."""
+    """Find groups of runs that have a common scale: in a group, chains of wins and ties lead from each run to all."""
     from scipy.sparse.csgraph import connected_components
 
     wins, losses = _credit(counts)
@@ -127,7 +127,7 @@ def _maximise(counts: Floats, ridge: Floats, with_slot: bool) -> Floats:
 
 
 def _inform(weights: Floats, ridge: Floats, with_slot: bool) -> Floats:
-    """The information about theta and gamma. The direction that adds to all runs has a weight, so it is regular."""
+    """The information about theta and gamma. A shift of all runs alike gets a weight, so the matrix is regular."""
     fits, runs = weights.shape[:2]
     both = weights + weights.transpose(0, 2, 1)
     found = np.zeros((fits, runs + 1, runs + 1))
@@ -141,7 +141,7 @@ def _inform(weights: Floats, ridge: Floats, with_slot: bool) -> Floats:
 def find_sandwich_widths(counts: Floats, fit: Fit) -> Floats:
     """Find the half-widths of 95 % intervals of ratings (float64[runs]) by the sandwich of arena-rank.
 
-    It takes battles as independent. They are not, if several are about one narrative: see `find_bootstrap_intervals`.
+    It takes battles as independent, which battles about one narrative are not: see `find_bootstrap_intervals`.
     """
     wins, losses = _credit(counts)
     p = 1 / (1 + np.exp(-(fit.theta[:, None] - fit.theta + fit.gamma)))

@@ -71,8 +71,8 @@ class Shown:
 def check_folder(folder: Path, tasks: Sequence[Task], shown: Shown) -> None:
     """Check that the folder has no battles of another tournament.
 
-    `UserError` if a battle of its `tasks.jsonl` is not among `tasks`, or is there one of other answers, in another
-    order, or by another prompt.
+    `UserError` if a battle of its `tasks.jsonl` is not among `tasks`, or has other answers, another order or another
+    prompt there.
     """
     if not (folder / TASKS).exists():
         return
@@ -183,7 +183,7 @@ class Arena:
 def read_arena(path: Path) -> Arena:
     """Read the judgments of a folder of an arena, of a `judgments.jsonl`, or the counts of a `pairwise.csv`.
 
-    `UserError` with file and line for another row, and for a file without a battle.
+    `UserError` with file and line for any other row, and for a file without a battle.
     """
     file = path / JUDGMENTS if path.is_dir() else path
     found = read_pairwise(file) if file.suffix == ".csv" else read_judgments(file)
@@ -292,8 +292,8 @@ def run_battles(
 ) -> Tournament:
     """Run the battles of answers, by the model of `run_with_model`, or by rules if that is None.
 
-    `folder` is where the files of the arena will be written. `UserError` if it holds those of another tournament, and
-    `NoVerdict` if the model gives none at all.
+    `folder` is where the files of the arena will be written. `UserError` if it holds files of another tournament, and
+    `NoVerdict` if the model gives no verdict at all.
     """
     shown = Shown({one.run_id: one for one in sets}, narratives, settings.repeats > 1)
     if folder is not None:

@@ -1,4 +1,4 @@
-"""A tournament of answers: which battles are judged, and the leaderboard that comes of their verdicts.
+"""A tournament of answers: which battles are judged, and the leaderboard that their verdicts give.
 
 A battle is about two answers to a narrative, one of which is shown first. Its id and its order are those of the track's
 evaluator (castorini/RAGDoll at 1f06719).
@@ -44,7 +44,7 @@ DECIMALS = 6
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One battle: two runs by the order of their files, a narrative, and the run that is shown first, as A.
+    """One battle: two runs in the order of their files, a narrative, and the run that is shown first, as A.
 
     `repeat` counts from 0 if the same battle is judged several times.
     """
@@ -64,13 +64,13 @@ class Task:
 
     @property
     def id(self) -> str:
-        """The track's id of the battle. A swapped or repeated one has an ending, as the track has neither."""
+        """The track's id of the battle. A swapped or repeated battle, which the track does not know, has an ending."""
         ending = (":swapped" if self.swapped else "") + (f":{self.repeat + 1}" if self.repeat else "")
         return f"arena:{self.left}:{self.right}:{self.topic_id}{ending}"
 
 
 class Match(NamedTuple):
-    """Two runs, by the order of their files, that both answer a narrative: what a tournament can choose to judge."""
+    """Two runs, in the order of their files, that both answer a narrative. A tournament chooses among matches."""
 
     left: str
     right: str
@@ -96,7 +96,7 @@ class Settings:
     repeats: int = 1
     """How often each battle is judged, by sampled replies."""
     adaptive: bool = False
-    """Whether only the matches are judged that say most about the order, at most half of all."""
+    """Whether only the matches that say most about the order are judged, at most half of all."""
 
 
 def list_tasks(matches: Iterable[Match], settings: Settings) -> Iterator[Task]:
@@ -120,11 +120,11 @@ def choose_first(seed: int, left: str, right: str, topic_id: str) -> str:
 
 
 MOST_SHARE = 0.5
-"""The share of all matches that are judged at most."""
+"""The largest share of all matches that is judged."""
 ROUNDS = 12
 """The number of rounds in which this share is judged. More rounds choose better, but wait more often for replies."""
 SURE = 3.0
-"""When the differences of all neighbours are so many standard errors from 0, no further match is judged."""
+"""When the differences of all neighbours are this many standard errors from 0, no further match is judged."""
 PRIOR_PRECISION = 0.1
 """The precision of a rating before any battle."""
 
@@ -134,8 +134,7 @@ def choose_matches(
 ) -> list[Match]:
     """Choose up to `number` matches that are not judged yet; none once the order is sure.
 
-    Of the narratives of a chosen pair, the one with the fewest judged matches comes first, and then the order of
-    `matches`.
+    For a chosen pair, the narrative with the fewest judged matches comes first. Ties keep the order of `matches`.
     """
     place = {name: row for row, name in enumerate(run_ids)}
     left: dict[tuple[int, int], list[Match]] = {}
@@ -160,7 +159,7 @@ def choose_matches(
     used = Counter(match.topic_id for match in judged)
     chosen, closed = list[Match](), list[int]()
     while len(chosen) < number and left:
-        # A narrower difference is worth less with its standard errors from 0, as the density of a normal law is.
+        # The more standard errors a difference is from 0, the less it is worth to narrow it, by the normal density.
         doubts = np.exp(-(apart[:gaps] ** 2) / (2 * variance[:gaps])) / variance[:gaps] ** 1.5
         share = weight / (1 + weight * variance[gaps:])
         gains = doubts @ shared**2 * share
@@ -208,7 +207,7 @@ class Judgment:
 
     @property
     def winner(self) -> str | None:
-        """The run that is preferred; None for a tie and without a verdict."""
+        """The run that is preferred; None for a tie and for a missing verdict."""
         return {"A": self.task.a, "B": self.task.b}.get(str(self.verdict))
 
 
@@ -286,10 +285,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class SlotBias:
-    """What it is worth to be shown first: the share of verdicts for A, a tie counting half, and the fitted term.
+    """What being shown first is worth: the share of verdicts for A, where a tie counts half, and the fitted term.
 
-    `gamma` is None where each pair is judged once, as the track does. `p` is that of the likelihood-ratio test of
-    gamma against 0, with one degree of freedom; it takes battles as independent.
+    `gamma` is None where each pair is judged once, as the track does. `p` is from the likelihood-ratio test of
+    gamma against 0, with one degree of freedom, which takes battles as independent.
     """
 
     share: float
@@ -301,7 +300,7 @@ class SlotBias:
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """What comes of a tournament: the standings by rank, the bias of slots, and what the ratings rest on."""
+    """The outcome of a tournament: the standings by rank, the bias of slots, and what the ratings rest on."""
 
     standings: tuple[Standing, ...]
     slots: SlotBias
@@ -312,12 +311,12 @@ class Leaderboard:
     ridge: float
     """The weight of the ridge that keeps ratings finite; 0 if none was needed."""
     groups: tuple[tuple[str, ...], ...]
-    """The groups of runs within which wins and ties lead to and fro. More than one: the ridge ranks them.
+    """The groups of runs that wins and ties connect both ways. If there are several, the ridge ranks them.
 
     Empty without a ridge. If there is one group, the ridge bounds the first-slot term.
     """
     linked: bool
-    """Whether battles link all runs that had any. Otherwise the ridge alone compares their ratings."""
+    """Whether battles link all runs that had battles. Otherwise the ridge alone compares their ratings."""
 
 
 def make_leaderboard(judgments: Sequence[Judgment], run_ids: Sequence[str], judge: str) -> Leaderboard:

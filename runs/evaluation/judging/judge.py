@@ -51,7 +51,7 @@ class Judged:
     failures: list[str]
     unknown: list[str]
     topics: set[str]
-    """The ids of the topics that were to judge."""
+    """The ids of the topics that were to be judged."""
 
 
 def pool_runs(runs: Sequence[Run], depth: int) -> dict[str, list[str]]:
@@ -91,7 +91,7 @@ def judge_pool(
 
 
 def _read_texts(job: Job, topic: Topic, ids: Sequence[str]) -> dict[str, str]:
-    """Read the passage of each id that the index has; an id that is no document's is a segment's."""
+    """Read the passage of each id that the index has. An id that names no document names a segment."""
     found_rows, parents = job.store.rows(ids), job.store.rows([document_id(name) for name in ids])
     rows: list[int] = np.where(found_rows < 0, parents, found_rows).tolist()
     context = read_context(job.sources, sorted({row for row in rows if row >= 0}), [make_narrative_query(topic)])
@@ -166,7 +166,7 @@ def _describe(out: Path, pool: Pool, settings: JudgeSettings, judged: Judged) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """The agreement of judgments with others, and the means of the runs by either, in the order of the runs."""
+    """The agreement of judgments with other judgments, and the means of the runs by each, in the order of the runs."""
 
     agreement: Agreement
     own_means: list[float]
@@ -179,7 +179,7 @@ class Comparison:
 
 
 def compare_with(out: Path, against: Path, pool: Pool, measure: Measure) -> Comparison:
-    """Compare judgments with others, and add the grades of these to the record.
+    """Compare judgments with other judgments, and add the grades of the others to the record.
 
     The means are of a measure, over the topics that both judged. `UserError` if the two have judged no document in
     common.

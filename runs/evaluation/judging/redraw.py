@@ -1,6 +1,6 @@
 """Measures of a run with the judge's grades drawn anew, from the record beside a file of judgments.
 
-A judge's grade tells the true grade with some probability only. A draw replaces each grade by a true grade of that
+A judge's grade tells the true grade only with some probability. A draw replaces each grade by a true grade with that
 probability, and the module takes the measure again. This is multiple imputation (Cole, Chu and Greenland, International
 Journal of Epidemiology 2006). The probabilities come from a confusion matrix, or from repeats of the judge (Dawid and
 Skene, Applied Statistics 1979). Each draw takes topics with replacement, for the probabilities and for the mean alike.
@@ -29,17 +29,17 @@ from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_un
 from keystone.runs.trec.types import Qrels, Run, pair_bounds, sort_qrels
 
 ITERATIONS = 50
-"""The steps by which the probabilities behind repeats are estimated."""
+"""How many steps estimate the probabilities behind repeats."""
 CORRECT_SHARE = 0.8
 """The share of right grades at which that estimate begins."""
 SMOOTHING_COUNT = 0.01
 """The count that is added to each cell, so that no probability is 0."""
 SUPPORT_COUNT = 2
-"""The documents of all ranks that count in each band of ranks."""
+"""How many documents of all ranks support each band of ranks."""
 
 
 def draw_topics(topics: int, draws: int, rng: np.random.Generator) -> Ints:
-    """Draw topics with replacement: int64[draws, topics], how often each draw has each topic."""
+    """Draw topics with replacement; returns how often each draw has each topic: int64[draws, topics]."""
     return rng.multinomial(topics, np.full(topics, 1 / topics), size=draws)
 
 
@@ -64,7 +64,7 @@ def tabulate_confusion(counts: Ints, drawn: Ints) -> Floats:
 def tabulate_repeats(patterns: Ints, counts: Ints, drawn: Ints) -> Floats:
     """Tabulate the probability of each true grade given all grades: float64[draws, bands, patterns, true].
 
-    `patterns` is int64[patterns, grades]: how often each grade stands among the grades of a document. `counts` is
+    `patterns` is int64[patterns, grades]: how often each grade occurs among the grades of a document. `counts` is
     int64[topics, bands, patterns]: the documents with that pattern. Each draw is estimated by expectation maximisation.
     The judge errs alike in all bands, and each band has its own shares of true grades.
     """
@@ -98,7 +98,7 @@ def draw_grades(table: Floats, patterns: Ints, uniform: Floats) -> Ints:
 
     `table` is one draw of the probabilities. `patterns` (int64[judgments]) has the row of each judgment in it.
     `uniform` (float64[judgments]) has the random number of each judgment, from 0 to 1. If draws share these numbers,
-    they differ by their tables alone. The topics already vary by the noise of single grades. So this noise does not
+    they differ only by their tables. Since the topics already vary by the noise of single grades, this noise does not
     count twice.
     """
     steps = np.cumsum(table, axis=1)[:, :-1]
@@ -147,7 +147,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class JudgeInterval:
-    """A mean with the judge's noise taken into account, and its 95 % interval over topics and judges."""
+    """A mean that takes the judge's noise into account, and its 95 % interval over topics and judges."""
 
     mean: float
     low: float
@@ -156,7 +156,7 @@ class JudgeInterval:
 
 @dataclass(frozen=True, slots=True)
 class NoisyMeans:
-    """The intervals of one run by measure, and those of its differences from the first run (none for that itself)."""
+    """The intervals of one run by measure, and of its differences from the first run (none for the first run)."""
 
     name: str
     means: dict[str, JudgeInterval]
@@ -235,7 +235,7 @@ def read_noise(qrels: Path, runs: Sequence[Run]) -> Noise:
 
 
 def find_best_ranks(runs: Sequence[Run], qrels: Qrels) -> Ints:
-    """Find the best rank of each judged document in the runs, from 1: int64[judgments]. It is 0 if all runs lack it."""
+    """Find the best rank of each judged document in the runs, from 1: int64[judgments]. It is 0 if no run has it."""
     best = np.full(len(qrels.grades), np.iinfo(np.int64).max)
     for run in (sort_as_trec_eval(run.select(qrels.query_ids)) for run in runs):
         _, rows = match_ids(run.docs, pair_bounds(run.offsets), qrels.docs, pair_bounds(qrels.offsets))

@@ -1,4 +1,4 @@
-"""What a model makes of nuggets and citations: nuggets of relevant documents, those in answers, rated citations."""
+"""What a model does with nuggets and citations: it creates nuggets, assigns them to answers, and rates citations."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ def create_banks(
 def create_banks_from_run(
     config: RunConfig, run: Path, run_with_model: RunWithModel
 ) -> tuple[list[NuggetBank], list[str]]:
-    """Create nuggets as `create_banks` does, without judgments: from the first documents of each topic in a run.
+    """Create nuggets as `create_banks` does, but from the first documents of each topic in a run, without judgments.
 
     `run` is a run file, or a run directory, whose last ranking counts. `answer.documents` is the number of documents.
     The banks carry the names of the team and the run, and its description. `UserError` as from `create_banks`.
@@ -98,9 +98,9 @@ def _create_all(
     window: int,
     run_with_model: RunWithModel,
 ) -> tuple[list[NuggetBank], list[str]]:
-    """Create the nuggets of topics from their passages by id, read with cautions.
+    """Create the nuggets of topics from their passages by id, which come with cautions.
 
-    `nothing` begins the error if there are none.
+    `nothing` begins the error if there are no passages.
     """
     passages, cautions = read
     asked = [topic for topic in topics if passages.get(topic.id)]
@@ -150,7 +150,7 @@ def find_sources(texts: Sequence[str], passages: Mapping[str, str]) -> list[tupl
     """Find for each nugget the documents that say it, by the words of these passages: see `rate_support`.
 
     `passages` has texts by the ids of documents or segments. If no passage supports a nugget in full, its documents are
-    those that support it in part.
+    those whose passages support it in part.
     """
     weigh = make_weigher([find_terms(text) for text in passages.values()])
     found = []
@@ -213,7 +213,7 @@ def assign_banks(
 ) -> tuple[list[NuggetBank], list[str]]:
     """Assign the nuggets of each topic to the answers of files or run directories; also cautions about topics.
 
-    A missing answer states no nugget, and the model is not asked. `name` is that of the nuggets in messages.
+    A missing answer states no nugget, and the model is not asked. `name` is the name of the nuggets in messages.
     `UserError` without a model, for two files of one run, and for a file without a topic of the nuggets.
     """
     submissions, topics = read_submissions(paths), [bank.topic_id for bank in banks]
@@ -240,7 +240,7 @@ def read_submissions(paths: Sequence[Path]) -> list[Submission]:
 
 
 def check_topics(submissions: Sequence[Submission], topics: Sequence[str], has: str, noun: str) -> list[str]:
-    """Caution about topics without an answer. `UserError` if no topic, or none of those of a file, `has` a `noun`."""
+    """Caution about topics without an answer. `UserError` if no topic, or no topic of a file, `has` a `noun`."""
     if not topics:
         raise UserError(f"{noun}s: found none, expected at least one")
     cautions = list[str]()

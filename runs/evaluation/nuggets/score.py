@@ -19,7 +19,7 @@ from keystone.runs.evaluation.nuggets.files import Nugget, NuggetBank, read_nugg
 
 
 class Graded(Protocol):
-    """What somebody graded of a run's answer to a topic."""
+    """The grades that somebody gave to parts of a run's answer to a topic."""
 
     @property
     def run_id(self) -> str:
@@ -31,7 +31,7 @@ class Graded(Protocol):
 
     @property
     def place(self) -> str:
-        """The `file:line` that holds it, or its first part; empty if it is of no file."""
+        """The `file:line` that holds it, or its first part; empty if it comes from no file."""
 
 
 T = TypeVar("T", bound=Graded)
@@ -54,7 +54,7 @@ HARD_CREDIT: Mapping[Support, float] = {"full": 1.0, "partial": 0.0, "none": 0.0
 
 FROM_FILES = (
     "the topics are those of these files alone, so a mean may change with a file, and a topic that nobody answered "
-    "does not count: name all topics by --nuggets or --topics"
+    "does not count: name all topics with --nuggets or --topics"
 )
 
 
@@ -87,7 +87,7 @@ def score_cited(
 
 
 def score_banks(banks: Sequence[NuggetBank], topics: Collection[str] = ()) -> list[Evaluation]:
-    """Score runs from the nuggets that are assigned to their answers. `UserError` for one that is not assigned.
+    """Score runs from the nuggets that are assigned to their answers. `UserError` for a nugget that is not assigned.
 
     `topics` and further `UserError` are as for `score_runs`.
     """
@@ -122,7 +122,7 @@ def score_runs(
 ) -> list[Evaluation]:
     """Score each record by `measures`, and gather the scores of each run. A topic that a run lacks counts 0.
 
-    `score` gives NaN where a `noun` failed. Without `wanted` topics, they are those of all records, and a caution says
+    `score` gives NaN where a `noun` failed. Without `wanted`, the topics are those of all records, and a caution says
     so. `UserError` for a topic that recurs with the same run, and for a run with none of the topics.
     """
     runs: dict[str, dict[str, tuple[float, ...]]] = {}
@@ -156,7 +156,7 @@ def score_runs(
 def score_nuggets(nuggets: Sequence[Nugget]) -> tuple[float, ...]:
     """Score the nuggets that are assigned to an answer, by `NUGGET_MEASURES`. NaN if an assignment failed.
 
-    `A` is the mean credit of all nuggets, and `V` that of vital ones. `W` is that of all, where nuggets that are not
+    `A` is the mean credit of all nuggets, and `V` of the vital ones. `W` is the mean of all, where nuggets that are not
     vital have half the weight. Partial support has the credit 0.5, in strict scores none. Nuggets without an importance
     are vital. Without a vital nugget, `V` is 0. Source: Pradeep et al., SIGIR 2025, section 3.3; nuggetizer 0.0.6.
     """
@@ -173,8 +173,8 @@ def score_nuggets(nuggets: Sequence[Nugget]) -> tuple[float, ...]:
 def score_coverage(nuggets: Sequence[Nugget]) -> tuple[float, float]:
     """Score how many sub-narratives an answer covers, by `COVERAGE_MEASURES`. NaN if an assignment failed.
 
-    The credit of a sub-narrative is the best credit of its nuggets. A nugget that names none stands for one of its own.
-    This definition is ours: that of the track's overview of 2025 is not public.
+    The credit of a sub-narrative is the best credit of its nuggets. A nugget that names none counts as a sub-narrative.
+    This definition is ours, since that of the track's overview of 2025 is not public.
     """
     if any(one.assignment == "failed" for one in nuggets):
         return nan, nan
@@ -187,18 +187,18 @@ def score_coverage(nuggets: Sequence[Nugget]) -> tuple[float, float]:
 
 
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    """Compute a weighted mean. Without weight it is 0."""
+    """Compute a weighted mean. It is 0 if there is no weight."""
     return sum(v * w for v, w in zip(values, weights, strict=True)) / (sum(weights) or 1.0)
 
 
 def score_citations(sentences: Sequence[CitedText], most_cited: int | None = None) -> tuple[float, ...]:
     """Score the rated citations of an answer, by `CITATION_MEASURES`.
 
-    The support of a sentence is the credit of its first citation, where `_hard` gives partial support none, or for
-    `_all` the mean over its citations with a rating. Precision is the mean over sentences with citations. Recall is the
-    mean over all sentences, where one without a citation counts 0. A sentence without a rating is left out of both. If
-    no citation has one, they are NaN. `f1` is their harmonic mean, and `cited` the share of sentences with a citation.
-    Only the first `most_cited` citations of a sentence count; None: all.
+    The support of a sentence is the credit of its first citation; for `_hard`, partial support has no credit. For
+    `_all`, it is the mean over its citations with a rating. Precision is the mean over sentences with citations. Recall
+    is the mean over all sentences, where one without a citation counts 0. A sentence without a rating is left out of
+    both. If no citation has a rating, they are NaN. `f1` is their harmonic mean, and `cited` the share of sentences
+    with a citation. Only the first `most_cited` citations of a sentence count; None: all.
     Source: TREC RAG 2026, RAG task; RAGDoll at 1f06719. It has no F1 and no `cited`.
     """
     every = [[cited.support for cited in one.citations[:most_cited]] for one in sentences]

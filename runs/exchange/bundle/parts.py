@@ -1,6 +1,6 @@
 """The parts of a bundle: the documents and vectors of an index that a run uses, and the archive of all files.
 
-Both stand for the index while a bundle is made and while a run is reproduced.
+The documents and vectors take the place of the index while a bundle is made, and while a run is reproduced.
 """
 
 import errno
@@ -67,8 +67,8 @@ class PartStore:
 class KnownVectors:
     """An embedder of texts whose vectors are known; see `keystone.indexing.embedder.Embedder`.
 
-    `known` has float32[dimension] by the hash of a text. `find` finds the vectors of texts that are not known yet, and
-    they are known from then on.
+    `known` maps the hash of a text to its vector, float32[dimension]. `find` finds the vectors of texts that are not
+    known yet, and `known` keeps them.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class KnownVectors:
         self.dimension, self.known, self._find, self._lock = dimension, known, find, Lock()
 
     def find_long(self, _texts: Sequence[str]) -> list[int]:
-        """The positions of texts that are longer than the model's window: nobody knows any."""
+        """Return no positions, since nobody knows which texts are longer than the model's window."""
         return []
 
     def embed(
@@ -106,7 +106,7 @@ def describe_index(index: Index) -> dict[str, Any]:
 
 
 def open_sealed_index(facts: Mapping[str, Any], folder: Path) -> Index:
-    """Open the index of such a description. It cannot be searched, and only a stand-in can make its embeddings.
+    """Open the index that `describe_index` described. It cannot be searched, and only a stand-in can embed its texts.
 
     `folder` is for the files that the stages keep beside an index.
     """
@@ -122,7 +122,7 @@ def open_sealed_index(facts: Mapping[str, Any], folder: Path) -> Index:
 def save_vectors(path: Path, known: dict[bytes, Vectors]) -> None:
     """Save vectors by the hashes of their texts, in a folder: hashes as uint8[n, 32], vectors as int16[n, dimension].
 
-    Entries are counted in steps of the grid, which keeps their bits.
+    Each entry is saved as a number of steps of the grid, which keeps its bits.
     """
     path.mkdir()
     keys = sorted(known)
@@ -131,7 +131,7 @@ def save_vectors(path: Path, known: dict[bytes, Vectors]) -> None:
 
 
 def load_vectors(path: Path) -> dict[bytes, Vectors]:
-    """Load the vectors that `save_vectors` saved. `ValueError` if a file is not what it says."""
+    """Load the vectors that `save_vectors` saved. `ValueError` if an array has another type or shape."""
     keys, steps = (map_array(path / name) for name in (KEYS, VECTORS))
     if (keys.dtype, keys.shape[1:], steps.dtype) != (np.dtype(np.uint8), (HASH_BYTES,), np.dtype(np.int16)):
         raise ValueError(f"{KEYS} and {VECTORS}: found {keys.dtype}{keys.shape} and {steps.dtype}{steps.shape}")
@@ -162,7 +162,7 @@ def pack(folder: Path, out: Path) -> None:
 def unpack(path: Path, folder: Path, most: int) -> None:
     """Unpack a bundle of at most `most` bytes into a folder.
 
-    `UserError` names each file that is damaged, missing or one too many.
+    `UserError` names each file that is damaged, missing or unexpected.
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -54,7 +54,7 @@ SHOWN_BEFORE, SHOWN_CHARACTERS = 20, 80
 def open_sealed_job(folder: Path, index: Index, store: Store, effort: Effort) -> Job:
     """Open the job of an unpacked bundle, whose index cannot be searched."""
     config = read_config(folder / RUN / CONFIG)
-    if (folder / CALIBRATION).is_dir():  # a bundle of an older version has none
+    if (folder / CALIBRATION).is_dir():  # bundles of older versions lack it
         config = place_calibration(config, folder / CALIBRATION)
     topics = read_topics(folder / config.topics.name)
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
@@ -92,9 +92,9 @@ def replay(config: RunConfig, replies: Path | None, cache: Path | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class Remade:
-    """An artifact that was made again. Without a difference, it has the bytes of the stored one.
+    """An artifact that was made again. If `difference` is empty, it has the bytes of the stored one.
 
-    The configuration has its settings: an older version may have written them in another form.
+    For a configuration, the same settings suffice, since an older version may have written them in another form.
     """
 
     stage: str
@@ -155,7 +155,7 @@ MOST_GB = 8.0
 class Reproduction:
     """The artifacts that were made again, and the stages that the bundle only stores, each with the reason.
 
-    `versions` has the version then and now of each package that has another version.
+    `versions` maps each package whose version has changed to its version then and now.
     """
 
     remade: Sequence[Remade]

@@ -73,7 +73,7 @@ class Contents:
 def write_bundle(directory: Path, out: Path, effort: Effort) -> Contents:
     """Write the bundle of a finished run. The same run gives the same bytes.
 
-    `UserError` if the run is not finished, its files were changed, or its index or topics are others now.
+    `UserError` if the run is not finished, its files were changed, or its index or topics have changed.
     """
     job = open_job(read_config(directory / CONFIG), effort.threads, effort.progress)
     manifest = _check_run(job, directory)
@@ -254,7 +254,7 @@ def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, An
 
 @dataclass(slots=True)
 class PartReader:
-    """Reads documents and vectors of a run's index, and notes which."""
+    """Reads documents and vectors of a run's index, and notes which it has read."""
 
     job: Job
     documents: dict[str, Document] = field(default_factory=dict)

@@ -30,10 +30,10 @@ def round_scores(rankings: Rankings) -> Rankings:
 def fuse_each_query(config: RunConfig, systems: Mapping[str, Rankings]) -> Rankings:
     """Fuse the systems of each query into its hybrid ranking, by scores or by RRF (paper, section 2.4).
 
-    A system has the `weight` that it sets. Otherwise those that search by passages have `queries.passage_weight`, all
-    others weight 1. By scores, `fusion.dense_weight` also weighs those that search by embeddings, and the rest to 1
-    weighs the others. Only RRF fuses a system whose lowest score nobody knows; `UserError` if the configuration asks
-    for scores then. By scores, a system alone keeps its own.
+    A system has the `weight` that it sets. Without one, it has weight 1, or `queries.passage_weight` if it searches by
+    passages. Fusion by scores multiplies this by `fusion.dense_weight` for search by embeddings, and by 1 minus it for
+    other systems. A single system keeps its scores. Only RRF fuses a system whose lowest score nobody knows;
+    `UserError` if the configuration asks for scores then.
     """
     lists, depth, weights = list(systems.values()), config.retrieval.depth, weigh_systems(config, list(systems))
     lowest = [_find_lowest(config, name) for name in systems]
@@ -60,12 +60,12 @@ def weigh_systems(config: RunConfig, systems: Sequence[str]) -> list[float]:
 
 
 def list_ranks_alone(config: RunConfig, systems: Sequence[str]) -> list[str]:
-    """List the systems of which nobody knows the lowest score, so that only their ranks can be fused."""
+    """List the systems whose lowest score nobody knows, so that only their ranks can be fused."""
     return [name for name in systems if math.isnan(_find_lowest(config, name))]
 
 
 def choose_first_stage(config: RunConfig, systems: Sequence[str]) -> str:
-    """Choose how the systems of a query are fused, by `rrf` or by `scores`. `UserError` as `fuse_each_query`."""
+    """Choose how the systems of a query are fused, by `rrf` or by `scores`. `UserError` as from `fuse_each_query`."""
     by_rank = list_ranks_alone(config, systems)
     if by_rank and config.fusion.systems == "scores":
         known = ", ".join(dict.fromkeys([*config.make_systems(), *SHORT_FORM]))

@@ -57,7 +57,7 @@ def choose_pool(
     """Choose the candidates for grades: the first documents of each query (R_i; paper, section 3.1).
 
     They are in the order of their fusion. With runs of other systems, the narrative counts as a query here. After a
-    reranker, as many come from the top of its `ranking`, best first.
+    reranker, as many candidates come from the top of its `ranking`, best first.
     """
     places = find_graded_places(job.config, topic_id, queries)
     if job.config.retrieval.runs:
@@ -93,8 +93,7 @@ def rank_for_track(
 ) -> dict[str, Hits]:
     """Rank, for each topic, what the track judges, from at most as many documents as it takes rows.
 
-    A topic of `fusion.depths` gets no more rows than that, nor does one whose number of rows is `chosen`. `ranking` has
-    the documents of each topic.
+    A topic gets no more rows than `fusion.depths` or `chosen` gives it. `ranking` has the documents of each topic.
     """
     own, rows = job.config.fusion.depths, job.track.rows or sys.maxsize
     limits = [min(own.get(topic.id, rows), rows) for topic in job.topics]
@@ -120,7 +119,7 @@ def _list_texts(topic: Topic, queries: Sequence[Query]) -> list[str]:
 
 
 def _open_comparison(job: Job, ranking: Rankings) -> Compare:
-    """Open the comparison of texts with documents of `ranking`: by the index's embeddings, or by BM25 without any."""
+    """Open the comparison of texts with documents of `ranking`: by the index's embeddings, or else by BM25."""
     if job.index.embedding is None:
 
         def weigh(texts: list[str], rows: Sequence[int]) -> tuple[Vectors, list[Vectors]]:

@@ -38,12 +38,12 @@ def search_systems(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_
 
 
 def _refuse_unknown(job: Job) -> None:
-    """Raise `UserError` for given runs with documents that a growing store lacks, which earlier searches decide."""
+    """Raise `UserError` for given runs with documents that a growing store lacks: no search has found them yet."""
     for path, run in zip(job.config.retrieval.runs, job.given, strict=True):
         if run.unknown and BACKENDS[job.index.backend].grows:
             raise UserError(
                 f"retrieval.runs: {path} has {plural(run.unknown, 'line')} with a document that no search of "
-                f"{job.index.folder} has found; of a server's index, expected a run of such searches"
+                f"{job.index.folder} has found; for a server's index, expected a run of such searches"
             )
 
 
@@ -55,7 +55,7 @@ def _rank_given(job: Job, run: "GivenRun", ids: Sequence[str]) -> Rankings:
 
 
 def search_by_one(job: Job, queries: Sequence[Query], name: str) -> Rankings:
-    """Rank documents for the queries by one system: of the configuration, or of the short form."""
+    """Rank documents for the queries by one system, from the configuration or from the short form."""
     config, system = job.config, job.config.find_system(name)
     assert system is not None  # the caller lists them
     systems = {key: one for key, one in config.make_systems().items() if key == system.base} | {name: system}

@@ -34,10 +34,10 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.foresight import Ask, AskedTopic
 
 SENTENCE_CHARACTERS = 40
-"""More characters than the JSON of a listed sentence or claim has besides its text."""
+"""An upper bound on the characters of a listed sentence or claim in JSON besides its text."""
 
 SENTENCE_WORDS = 15
-"""The words of a usual sentence. No limit holds for a sentence, so the bounds count one word each."""
+"""How many words a usual sentence has. Since no limit applies to sentences, the bounds assume one word in each."""
 
 
 def list_answer_asks(config: RunConfig, one: AskedTopic, model: ModelSettings, stage: str) -> Iterator[Ask]:
@@ -117,7 +117,7 @@ def _list_corrections(one: AskedTopic, stage: str, written: int, evidence: int) 
 
 
 def _request_citations(stage: str, number: int, written: int, evidence: int, sentences: tuple[int, int]) -> Ask:
-    """The requests for citations of answers of `written` tokens, which have so many sentences: at most, and likely."""
+    """The requests for citations of answers of `written` tokens. `sentences` has the most and the likely number."""
     request = request_citations((), ())
     most, likely = (
         Ask(stage, number, request, number * (evidence + _list_characters(written, each)), number * 64 * each)
@@ -135,5 +135,5 @@ def _count_likely(words: int) -> int:
 
 
 def _count_written(words: int, model: ModelSettings) -> int:
-    """The most tokens of a reply that may have so many words, after its repair."""
+    """The most tokens, after a repair, of a reply that may have so many words."""
     return min(2 * (allow_tokens(words) + model.thinking), model.window)

@@ -45,12 +45,12 @@ class SearchedTopic:
 async def open_task(
     job: Job, searched: SearchedTopic, selected: Sequence[int], added: Sequence[str] = ()
 ) -> tuple[Task, Hits]:
-    """Open the task to answer a topic, and choose its documents. Those with the ids `added` are among its context.
+    """Open the task to answer a topic, and choose its documents. The documents `added` (ids) join its context.
 
-    These are among the `selected` ones (rows of the store, best first), or those of each query, without documents that
-    have no text. If documents have a grade above 0 for a query, they are the query's documents. If the configuration
-    ranks segments, each document has only its closest ones. If runs of other systems are given, a query without a
-    ranking has the `selected` documents.
+    The documents are chosen from the `selected` ones (rows of the store, best first), or from those of each query.
+    Documents without text are left out. If documents have a grade above 0 for a query, they are the query's documents.
+    If the configuration ranks segments, each document has only its closest ones. If runs of other systems are given,
+    a query without a ranking has the `selected` documents.
     """
     topic = searched.topic
     unranked = list(selected) if job.config.retrieval.runs else []
@@ -109,7 +109,7 @@ def rank_by_grade(grades: Mapping[int, float], rows: Sequence[int]) -> list[int]
 def list_chosen(work: Work) -> list[tuple[SearchedTopic, list[int]]]:
     """List the topics as searched, each with the rows of its documents, best first.
 
-    These are the documents that its grades select, or its ranking.
+    These are the documents that its grades select, or those of its ranking.
     """
     job, values, before = work.job, work.values, work.before
     queries, hybrid = get_queries(values), values.get(before.query_ranking)

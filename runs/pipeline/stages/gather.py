@@ -43,7 +43,7 @@ ASKS = ("answer.method",)
 def gather_evidence(work: Work) -> None:
     """Gather the evidence for each narrative from its documents. A structure-aware reader's steps come with it.
 
-    Given runs cannot search by an agent's texts. If there is no other system, the agent searches its documents alone.
+    Given runs cannot be searched with an agent's texts. Without another system, the agent searches its documents alone.
     """
     job = work.job
     reads_given = isinstance(job.config.reader, AgentSettings) and not job.config.make_systems()
@@ -88,7 +88,7 @@ def open_run_reader(
 ) -> Reader:
     """Open the reader of a job, which writes in the track's language. `search` is for readers that search again.
 
-    `tell` is told each step of the research agent.
+    `tell` is told of each step of the research agent.
     """
     if model is not None and job.track.language:
         model = InLanguage(model, job.track.language)

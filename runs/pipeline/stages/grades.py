@@ -113,7 +113,7 @@ def grade_all(work: Work, found: Found) -> list[GradedTopic]:
 def _list_grading_steps(pools: Sequence[Pool]) -> Iterator[Sequence[Pool]]:
     """List the steps in which a budget is spent on grades: the first 5 documents of all pools, 10, 20, and so on.
 
-    The last step is the pools as they are. Replies to the steps before are kept, so no document costs twice.
+    The last step is the pools as they are. Replies to earlier steps are kept, so no document costs twice.
     """
     most = FIRST_GRADED
     while any(len(pool.rows) > most for pool in pools):
@@ -138,7 +138,7 @@ async def _grade_candidates(
 
 
 def put_grades(work: Work, graded: Sequence[GradedTopic]) -> None:
-    """Put the grades, the same as judgments, and the ranking that they make.
+    """Put the grades, the same grades as judgments, and the ranking that they make.
 
     If that ranking ends with the selected set, nothing follows it.
     """

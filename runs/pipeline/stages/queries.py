@@ -99,7 +99,7 @@ async def _translate(job: Job, model: Model | None, found: list[UnderstoodTopic]
 
 
 def list_translations(topic: Topic) -> tuple[tuple[str, str], ...]:
-    """List the translations that a topic comes with, by codes of languages, but blank ones. `UserError` for others."""
+    """List the translations that a topic comes with, by language code, except blank ones. `UserError` for bad ones."""
     found: Any = topic.record.get("translations")
     given = found.items() if isinstance(found, Mapping) else [("", found)]
     filled = [(name, text) for name, text in given if not is_missing(text)]
@@ -111,7 +111,7 @@ def list_translations(topic: Topic) -> tuple[tuple[str, str], ...]:
 
 
 def list_query_languages(index: Index) -> list[str]:
-    """List the languages into which queries are translated: those of the index, but English."""
+    """List the languages into which queries are translated: those of the index, except English."""
     return [one.language for one in index.list_languages() if one.language in LANGUAGES.keys() - {DEFAULT_LANGUAGE}]
 
 
@@ -134,7 +134,7 @@ async def _understand_by_contract(job: Job, model: Model | None, lock: SearchLoc
 
 
 def _find_held(job: Job, terms: Sequence[str]) -> list[bool]:
-    """Find out whether some document holds each word of a term. All do if no words are counted in the index."""
+    """Find out for each term whether some document contains each of its words; true if the index counts no words."""
     if not counts_words(job.index):
         return [True] * len(terms)
     searcher = open_sparse(job.index, job.store)

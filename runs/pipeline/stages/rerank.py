@@ -80,7 +80,7 @@ def _make_key(job: Job, _: Before) -> Any:
 
 
 def list_digests(settings: RerankSettings) -> list[str]:
-    """List the digests of the checkpoints in folders. One of the hub is known by its name, and may not be here yet."""
+    """List the digests of the checkpoints in folders. Those of the hub are known by name, and may not be here yet."""
     from keystone.indexing.encoders.checkpoint import read_checkpoint
 
     models = [one.model for one in settings.list_steps() if one.method == "model" and one.model]

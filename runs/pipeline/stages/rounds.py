@@ -28,7 +28,7 @@ from keystone.runs.pipeline.stages.search import choose_texts
 from keystone.runs.pipeline.values import make_records_artifact
 
 TITLE_CHARACTERS = 500
-"""The longest title of a document that is foreseen. Titles are the only texts of a prompt without a limit."""
+"""The characters of the longest title that is foreseen. Titles are the only texts of a prompt without a limit."""
 
 SHOWN_DOCUMENTS = 5
 """How many documents of a query's ranking the model sees before it writes new search texts."""
@@ -79,7 +79,7 @@ def find_open_queries(graded: Sequence[GradedTopic]) -> list[Query]:
 def _search_again(
     work: Work, found: Found, rounds: list[Round], graded: Sequence[GradedTopic]
 ) -> tuple[Found, list[Round]] | None:
-    """Search open queries by new texts of the model, and note that beside the `rounds` before. None if none is open.
+    """Search for open queries with new texts of the model, and note the round after `rounds`. None if no query is open.
 
     A query's new rankings are fused with the one it had. They add at most `grading.round_documents` candidates to a
     topic's pool, the best by their fusion.

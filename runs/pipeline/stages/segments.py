@@ -33,7 +33,7 @@ from keystone.runs.trec.run_files import read_run, write_run
 from keystone.runs.trec.types import Run, make_run
 
 UNCHOSEN_ROWS = 100
-"""The most rows of a narrative whose scores no mixture fits. Of a budget, it has its even share at most."""
+"""The most rows of a narrative whose scores no mixture fits. From a budget, it gets an even share at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class DepthRecord:
     why: str
     expected_f1: float | None = None
     probability: float | None = None
-    """That of the last row that is kept."""
+    """The probability of the last row that is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _find_probabilities(values: Values, ranking: Rankings) -> list[NDArray[np.fl
     """Find the probability of each row of each narrative; None for a narrative whose scores no mixture fits.
 
     Scores that grades, a reranker or an agent have made have no probability. So the scores of the fusion give the
-    probabilities, each to the row at the same place of the last ranking. Grades change those of their own documents.
+    probabilities, each to the row at the same place of the last ranking. Grades change those of graded documents.
     """
     job, config, choice = values.job, values.job.config, values.job.config.fusion.choice
     assert choice is not None
@@ -158,7 +158,7 @@ def _find_probabilities(values: Values, ranking: Rankings) -> list[NDArray[np.fl
 
 
 def _fit_length(probabilities: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
-    """Return the probabilities of the first `rows` places; further places have the least one."""
+    """Return the probabilities of the first `rows` places; further places have the least probability."""
     further = np.full(max(0, rows - len(probabilities)), depth.LEAST_PROBABILITY)
     return np.append(probabilities[:rows], further)
 
@@ -227,7 +227,7 @@ def _list_read_files(config: RunConfig) -> list[Artifact[Rankings]]:
 
 
 def _cut(choice: ChosenDepth, found: Sequence[NDArray[np.float64] | None], taken: int) -> list[int]:
-    """Choose the rows of each narrative with probabilities. The others have `taken` rows of a budget."""
+    """Choose the rows of each narrative with probabilities. The other narratives take `taken` rows of a budget."""
     rankings = [np.zeros(0) if p is None else p for p in found]
     if choice.choose == "threshold":
         return [int(np.count_nonzero(p >= choice.threshold)) for p in rankings]

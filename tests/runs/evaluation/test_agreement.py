@@ -107,7 +107,7 @@ def test_equal_systems_have_no_tau_ap() -> None:
 
 
 @pytest.mark.slow
-def test_the_interval_of_tau_holds_it_and_is_1_for_the_same_judge() -> None:
+def test_the_interval_of_tau_contains_it_and_is_1_for_the_same_judge() -> None:
     draw = np.random.default_rng(8)
     first = np.linspace(0.2, 0.6, 6)[:, None] + draw.normal(0, 0.1, (6, 40))
     second = first + draw.normal(0, 0.1, (6, 40))
@@ -164,7 +164,7 @@ def test_only_documents_that_both_judged_for_a_topic_count() -> None:
         pytest.param([0.1, 0.1], [1, 2], float("nan"), id="no order"),
     ],
 )
-def test_tau(first: list[float], second: list[float], tau: float) -> None:
+def test_tau_of_known_orders(first: list[float], second: list[float], tau: float) -> None:
     assert compute_tau(first, second) == pytest.approx(tau, nan_ok=True)
 
 
@@ -223,7 +223,7 @@ def test_json_with_and_without_its_envelope_is_read(tmp_path: Path, around: dict
     "text",
     ["1 0 x 1\n", "topic,doc,grade\n1,x,1\n", '{"query_id": "1", "doc_id": "x", "label": 1}\n', "run 0 x 1\n"],
 )
-def test_judgments_are_no_leaderboard(tmp_path: Path, text: str) -> None:
+def test_judgments_are_not_a_leaderboard(tmp_path: Path, text: str) -> None:
     (tmp_path / "qrels").write_text(text)
     assert read_board(tmp_path / "qrels") is None
 

@@ -99,7 +99,7 @@ def test_two_tags_are_told_apart_at_any_end_of_lines(content: bytes, tags: int, 
     assert [caution.partition(":2: ")[2][:21] for caution in cautions] == ["found the run tag 'B'"] * tags
 
 
-def test_many_ids_of_topics_are_no_name_of_a_file() -> None:
+def test_many_ids_of_topics_are_not_taken_for_a_file() -> None:
     ids = [f"rag26-{number}" for number in range(500)]
     assert read_topic_ids(",".join(ids)) == {*ids}
 
@@ -112,7 +112,7 @@ def test_topics_are_read_from_any_file_of_lines(content: bytes, tmp_path: Path) 
     assert read_topic_ids(str(tmp_path / "ids")) == {"1", "22"}
 
 
-def test_kept_files_beside_run_directories_are_no_run_file(tmp_path: Path) -> None:
+def test_kept_files_beside_run_directories_are_not_run_files(tmp_path: Path) -> None:
     (tmp_path / "rag").mkdir()
     for name in ("replies.sqlite", "replies.sqlite-wal", "scores.sqlite", "stages.jsonl", "usage.json", "costs.jsonl"):
         (tmp_path / name).write_bytes(b"\xff")

@@ -258,7 +258,7 @@ def measure_by_ndeval(judged: Judged, ranking: list[str], name: str) -> float:
 def test_each_measure_has_the_value_of_ndeval(
     tmp_path_factory: pytest.TempPathFactory, judged: Judged, ranking: list[str], rng: random.Random
 ) -> None:
-    """Ndeval orders equal documents of the ideal ranking by ids: where renaming changes its value, it has several."""
+    """Ndeval orders equal documents of the ideal ranking by id. So renaming documents can give it several values."""
     pytest.importorskip("pyndeval")
     names = [name for name in DIVERSE if max(judged.values()) >= parse_measure(name).relevant_from]
     if not names:
@@ -277,7 +277,7 @@ def test_each_measure_has_the_value_of_ndeval(
 
 
 def test_a_tie_of_the_ideal_ranking_is_not_broken_by_ids(tmp_path: Path) -> None:
-    """After c of two subtopics, a of two would gain less than after b: ndeval's ideal depends on which comes first."""
+    """Since c shares a subtopic with a and another with b, ndeval's ideal depends on which document comes first."""
     kinds = {"a": "12", "b": "34", "c": "13"}
     found = set()
     for names in permutations(["d1", "d2", "d3"]):

@@ -74,7 +74,7 @@ def shuffle(scores: Scores, seed: int) -> Run:
 
 
 def raise_negative_grades(qrels: Grades) -> Grades:
-    """Raise grades to 0 if all of a topic are below 0, because trec_eval then reads memory that it never wrote.
+    """Raise a topic's grades to 0 if all are below 0, because trec_eval then reads memory that it never wrote.
 
     A grade of 0 counts the same: judged, and not relevant.
     """

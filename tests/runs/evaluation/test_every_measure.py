@@ -95,7 +95,7 @@ def measure(run: Run, qrels: Qrels, *measures: Measure) -> dict[str, list[float]
 PLAIN = [str(number) for number in range(1, 14)]
 
 
-def test_every_name_is_of_measures_or_an_error_of_one_line() -> None:
+def test_every_name_names_measures_or_gives_an_error_of_one_line() -> None:
     refused = {name: found for name, found in READ.items() if isinstance(found, str)}
     assert all(found.startswith("measure ") and "\n" not in found for found in refused.values())
     assert all(read(str(one)) == (one,) for one in EVERY)
@@ -145,7 +145,7 @@ GRADES = st.lists(st.integers(0, 2), min_size=4, max_size=4)
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(GRADES, min_size=2, max_size=4), st.integers(1, 3))
-def test_it_equals_that_of_trec_eval_by_topic_and_in_all(topics: list[list[int]], found: int) -> None:
+def test_the_geometric_mean_equals_that_of_trec_eval_by_topic_and_in_all(topics: list[list[int]], found: int) -> None:
     grades = {str(n): {f"d{place}": grade for place, grade in enumerate(own)} for n, own in enumerate(topics)}
     grades["0"]["d0"] = 1
     hits = {topic: [(f"d{place}", 9.0 - place) for place in range(found)] for topic in grades}

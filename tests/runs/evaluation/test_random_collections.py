@@ -25,7 +25,7 @@ Rows = list[list[str]]
 
 @dataclass
 class Collection:
-    """The files of a collection, with what should be told of them."""
+    """The files of a collection, and what a user should be told about them."""
 
     draw: np.random.Generator
     topics: list[str]

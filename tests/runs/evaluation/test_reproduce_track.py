@@ -193,7 +193,7 @@ def test_baselines_of_an_index_in_the_cache_have_the_figures_of_anserini(
 def test_the_command_of_the_page_measures_the_baselines_that_its_files_allow(
     cache: Path, data: Path, tmp_path: Path
 ) -> None:
-    """A small index and few topics are in the place of the real ones, so the figures differ."""
+    """A small index and few topics take the place of the real ones, so the figures differ."""
     (command,) = list_commands("keystone reproduce-track ")
     (index,) = (cache / "indexes").iterdir()
     own, published = read_baselines()["rag25"], tmp_path / "anserini-tools"

@@ -12,7 +12,7 @@ from keystone.runs.evaluation.measures import add_judged_share, parse_measures
 from tests.support.runs.command_line import keystone as command
 
 SHORT, LONG = "g g n", "u u g g g"
-"""Rankings of a topic with good (g), bad (n) and unjudged (u) documents. The second is better without these."""
+"""Rankings of a topic with good (g), bad (n) and unjudged (u) documents. Without the last, the second is better."""
 
 
 def write_files(folder: Path, *rankings: str, topics: int = 2) -> tuple[list[Path], Path]:

@@ -41,7 +41,7 @@ def test_a_form_is_recognised_and_written_as_its_tool_writes_it(name: str, tmp_p
     given, made = tmp_path / "given", tmp_path / "made"
     given.write_text(EXAMPLES[name].given)
     if name == "nugget-qrels":
-        with pytest.raises(UserError, match="nugget-qrels, leaderboard or ir-measures; name the form by --from"):
+        with pytest.raises(UserError, match="nugget-qrels, leaderboard or ir-measures; name the form with --from"):
             recognise(given)
     else:
         assert recognise(given).name == name
@@ -94,7 +94,7 @@ def test_a_folder_of_beir_is_read_as_topics_or_as_judgments(tmp_path: Path) -> N
     (tmp_path / "qrels").mkdir()
     (tmp_path / "queries.jsonl").write_text('{"_id":"1","text":"bees"}\n')
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t2\n")
-    with pytest.raises(UserError, match=f"^{tmp_path}: holds topics and qrels; name one of them by --from"):
+    with pytest.raises(UserError, match=f"^{tmp_path}: holds topics and qrels; name one of them with --from"):
         recognise(tmp_path)
     (topic,), (judged,) = (FORMS[name].read(tmp_path).requests for name in ("topics", "qrels"))
     assert (topic.topic_id, topic.query) == ("1", "bees")

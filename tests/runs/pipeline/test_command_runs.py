@@ -1,4 +1,4 @@
-"""A run whose model is a command: valid files, and no process again for what is kept."""
+"""A run whose model is a command: its files are valid, and no process runs again for a kept reply."""
 
 import shutil
 import sys

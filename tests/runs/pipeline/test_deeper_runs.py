@@ -1,4 +1,4 @@
-"""Runs that grade beyond the pool: under their limit, with neighbours, and for the narrative itself."""
+"""Runs that grade beyond the pool: within their limit, with neighbours, and for the narrative itself."""
 
 import re
 from pathlib import Path

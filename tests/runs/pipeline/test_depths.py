@@ -56,7 +56,7 @@ def test_a_narrative_of_the_file_keeps_its_own_depth_and_the_others_keep_theirs(
 
 
 def rank_rows(*rows: int) -> Rankings:
-    """Rank the first documents of a store for each topic, so many of them."""
+    """Rank the first documents of a store for each topic, as many as `rows` says."""
     docs = np.concatenate([np.arange(number, dtype=np.int32) for number in rows])
     scores = np.concatenate([np.linspace(9, 1, number, dtype=np.float32) for number in rows])
     return Rankings(tuple(str(place) for place in range(1, len(rows) + 1)), offsets_of(rows), docs, scores)

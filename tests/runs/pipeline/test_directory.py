@@ -111,7 +111,7 @@ def test_an_artifact_that_was_edited_or_lost_is_made_again(tmp_path: Path, name:
     assert content(tmp_path) == before
 
 
-def test_a_plan_tells_what_asks_again_for_unusable_replies(tmp_path: Path) -> None:
+def test_a_plan_tells_which_stages_ask_again_for_unusable_replies(tmp_path: Path) -> None:
     facts = iter([{}, {"steps": {"asked": 2, "unusable": 1}}, {}])
     watch = Watch(take_facts=lambda: next(facts))
     perform_stages(open_values(tmp_path), pipeline([]), {"versions": {}}, watch)
@@ -139,7 +139,7 @@ def test_a_failing_stage_keeps_earlier_artifacts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("manifest", [b"", b"{", b"[]", b'{"artifacts": 7}', b'{"artifacts": {"a": 7}}'])
-def test_a_broken_manifest_is_no_manifest(tmp_path: Path, manifest: bytes) -> None:
+def test_a_broken_manifest_counts_as_none(tmp_path: Path, manifest: bytes) -> None:
     bring(tmp_path)
     (tmp_path / "manifest.json").write_bytes(manifest)
     assert bring(tmp_path) == ["a", "b", "c", "d"]

@@ -46,7 +46,7 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def sometimes(share: float) -> Fault:
-    """Make a fault that hits this share of the requests with one fault of all kinds."""
+    """Make a fault that hits this share of the requests, each with a fault of any kind."""
     chance = random.Random(5)
 
     async def fault(exchange: Exchange) -> bool:

@@ -197,7 +197,7 @@ def test_a_budget_that_cannot_pay_all_grades_pays_for_the_reranker_after_them(
 
 
 @pytest.mark.parametrize("method", ["rules", "model", "narrative"])
-def test_passages_add_rankings_for_every_query_and_weigh_as_told(
+def test_passages_add_rankings_for_every_query_and_weigh_as_configured(
     method: str, index: Index, tmp_path: Path, server: Server
 ) -> None:
     expand = "queries.expand=narrative"
@@ -376,7 +376,7 @@ def test_a_track_without_fixed_depth_gets_the_covering_set_alone(index: Index, t
     assert [len(hits) for hits in ranked.values()] == [2, 2], "as many as it takes to cover the queries"
 
 
-def test_the_user_reads_of_saved_grades_and_of_fallbacks(index: Index, tmp_path: Path, server: Server) -> None:
+def test_the_user_is_told_of_saved_grades_and_of_fallbacks(index: Index, tmp_path: Path, server: Server) -> None:
     write_topics(tmp_path / "topics.jsonl")
     arguments = [part for part in answer_command(index, tmp_path, server, "run") if part != "--quiet"]
     shown = keystone(*arguments, "--set", "grading.select=parasol", "--set", "grading.documents=2",
@@ -390,7 +390,7 @@ def test_the_user_reads_of_saved_grades_and_of_fallbacks(index: Index, tmp_path:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        pytest.param(b'{"a": 1}', ":1: found no answer of a run of ours", id="JSON without an end"),
+        pytest.param(b'{"a": 1}', ":1: found no answer that Keystone wrote", id="JSON without an end"),
         pytest.param(b'{"a": 1}\n', ":1: found no answer of run 'keystone' for rag25", id="JSON"),
         pytest.param(b"my notes\nmore", ":1: found no answer of run", id="notes"),
         pytest.param(b'{"metadata": {"run_id": "other"}}\n', ":1: found no answer of run", id="another run"),
@@ -437,7 +437,7 @@ def test_stages_that_do_not_ask_the_model_are_kept_when_it_changes(
     assert "; kept queries, search, hybrid, narrative\n" in shown.stderr
 
 
-def test_prices_need_none_for_cached_tokens(index: Index, tmp_path: Path, server: Server) -> None:
+def test_a_price_for_cached_tokens_is_optional(index: Index, tmp_path: Path, server: Server) -> None:
     directory = make("uema21lab_base", index, tmp_path, server, "model.prices={prompt: 1000000, completion: 0}")
     total = orjson.loads((directory / USAGE_FILE).read_bytes())["purposes"]["total"]
     assert total["cost"] == 10 * total["calls"]

@@ -42,7 +42,7 @@ def say(body: dict[str, Any]) -> str:
         subject = next(n for n, word in enumerate(WORDS["en"]) if f"the {word}?" in user)
         return QUESTIONS[code].format(WORDS[code][subject])
     if system.startswith(CHECK_SUPPORT.system):
-        return "{}"  # of no use, so that rules have to do
+        return "{}"  # of no use, so that rules must do the step
     shown = [(int(number), BY_TEXT[text.strip()]) for number, text in _SHOWN.findall(user) if text.strip() in BY_TEXT]
     return json.dumps({"answer": [{"text": one.report, "citations": [number]} for number, one in shown]})
 

@@ -111,7 +111,7 @@ def test_a_system_of_another_name_is_fused_by_ranks_and_its_scores_are_refused()
 
 
 @pytest.mark.parametrize("method", ["log_isr", "frequency"])
-def test_a_method_that_compares_queries_keeps_the_order_of_an_only_one(method: str) -> None:
+def test_a_method_that_compares_queries_keeps_the_order_of_a_single_query(method: str) -> None:
     docs, scores = np.array([9, 3, 5, 7, 2, 7, 2], np.int32), np.array([3, 2, 1, 2, 1, 2, 1], np.float32)
     hybrid = Rankings(("1#1", "1#2", "2#1", "2#2"), offsets_of([3, 0, 2, 2]), docs, scores)
     queries = [Query(name[0], name, "x", "x", "x") for name in hybrid.query_ids]

@@ -56,7 +56,7 @@ METHODS = ("whole", "claims", "answers", "retrieval")
 
 
 def list_pairs() -> list[Any]:
-    """Pair each reader with each method of answering. In `make test` the readers take turns with the methods."""
+    """Pair each reader with each method of answering. In `make test`, each reader has one method."""
     return [
         pytest.param(name, method, marks=[] if (place - turn) % len(METHODS) == 0 else pytest.mark.nightly)
         for place, name in enumerate(STRUCTURED)

@@ -155,7 +155,7 @@ def test_a_stage_reads_no_artifact_but_its_inputs(index: Index, whole: RunConfig
 
 @pytest.fixture(scope="module")
 def indexes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two indexes of documents with the same ids. In the second, the texts are other ones and longer."""
+    """Two indexes of documents with the same ids. In the second, the texts are different and longer."""
     folder = tmp_path_factory.mktemp("two")
     corpus = write_corpus(folder / "corpus.jsonl")
     build_index(corpus, folder / "one")

@@ -32,9 +32,9 @@ def build_anserini_index(
     collection: str = "JsonCollection",
     jars: Path | None = None,
 ) -> Path:
-    """Build the index `folder/name` of files of records. Several threads each write their own Lucene segments.
+    """Build the index `folder/name` from files of records. Several threads each write their own Lucene segments.
 
-    `jars` is the folder of another Anserini than Keystone's.
+    `jars` is the folder of an Anserini other than Keystone's.
     """
     texts = folder / f"{name}-texts"
     texts.mkdir()

@@ -29,7 +29,7 @@ DEPTHS = (1, 10, 300)
 
 
 def _search(folder: Path) -> dict[str, Any]:
-    """All that a Lucene index says; scores are written without loss. If Keystone refuses the index, its error."""
+    """Report all that a Lucene index says, its scores without loss. If Keystone refuses the index, report the error."""
     try:
         index = open_index(folder)
         store = open_store(index)

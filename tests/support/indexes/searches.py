@@ -15,7 +15,7 @@ from keystone.retrieval.types import BEST_PASSAGE, PassageScore, Query, Rankings
 
 
 def make_system(name: str, **settings: Any) -> System:
-    """Make `bm25`, `dense`, `hyde` or `query2doc`, with those of the settings that their kind has."""
+    """Make `bm25`, `dense`, `hyde` or `query2doc`, with the given settings that its kind has."""
     kind = DenseSystem if name in ("dense", "hyde") else Bm25System
     own = {key: value for key, value in settings.items() if key in kind.model_fields}
     return kind(reads="query" if name in ("bm25", "dense") else "passage", **own)
@@ -45,5 +45,5 @@ def search_bm25(index: Index, store: Store, queries: Sequence[Query], **settings
 
 
 def search_embeddings(index: Index, queries: Sequence[Query], **settings: Any) -> Rankings:
-    """Search by embeddings alone, all documents of the index."""
+    """Search all documents of the index by embeddings alone."""
     return search_all(index, open_store(index), queries, ["dense"], **settings)["dense"]

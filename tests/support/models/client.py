@@ -28,7 +28,7 @@ def open_beside_cache(settings: ModelSettings) -> AbstractAsyncContextManager[Op
 def complete(
     chosen: ModelSettings, requests: Iterable[Request]
 ) -> tuple[dict[int, Reply | Failure], dict[str, Usage], list[str]]:
-    """Outcomes by number, usage by purpose, notes."""
+    """Send requests; returns outcomes by number, usage by purpose, and notes."""
 
     async def run() -> Any:
         async with open_beside_cache(chosen) as model:

@@ -4,7 +4,7 @@
 without it, and counts the engines after each step. Packages that vLLM's environment lacks come from the environment
 that `KEYSTONE_PACKAGES` names.
 
-Run it by `python -c`. The engine's processes import the main module of a program, and on a processor vLLM 0.32 fails
+Run it with `python -c`. The engine's processes import the main module of a program, and on a processor vLLM 0.32 fails
 where that imports numba.
 """
 
@@ -43,7 +43,7 @@ TEXTS = [QUERY, *PASSAGES, "the stock market fell 9 percent " * 4, "word " * 99]
 """The last two are longer than the window of the checkpoints."""
 PROMPTS = {"document": "d "}
 HEADS = 1
-"""Heads of 32 numbers, the smallest that vLLM computes on a processor."""
+"""The number of heads. Each has 32 numbers, the smallest size that vLLM computes on a processor."""
 
 
 def count_engines() -> int:
@@ -127,7 +127,7 @@ def answer(folder: Path) -> dict[str, Any]:
 
 
 def main(index: Path, chat_model: Path, report: Path) -> None:
-    """Take the steps in turn: the chat by the model, the run over the index."""
+    """Take the steps in turn: the chat with the model, the run over the index."""
     folder, said = report.parent, dict[str, Any]()
     steps: dict[str, Callable[[], dict[str, Any]]] = {
         "embed": lambda: embed(folder),

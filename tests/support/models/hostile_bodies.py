@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 ESCAPES = "\x1b[2J\x1b]0;owned\x07\x08\x9b31m\u202e"
 Fate = Literal["reply", "failure", "again"]
-"""What a hostile reply is taken for: a reply, a failure that asking again does not help, or nothing."""
+"""How a client takes a hostile reply: as a reply, as a failure that asking again would not mend, or as none."""
 
 
 def body(content: Any = "a reply", finish: Any = "stop", usage: Any = None, **choice: Any) -> dict[str, Any]:

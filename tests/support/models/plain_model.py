@@ -164,4 +164,4 @@ _STEPS = {
     queries.SEARCH_AGAIN.system: _search_again,
 }
 SYSTEMS = (*_TEXTS, *_STEPS)
-"""The systems' texts that `say` knows."""
+"""The system prompts that `say` knows."""

@@ -22,7 +22,7 @@ def say(body: dict[str, Any]) -> str:
 
 
 def say_to(prompt: str) -> str:
-    """Reply to a prompt that holds the text of the system, and then that of the user."""
+    """Reply to a prompt that holds the system's text and then the user's."""
     system = next(text for text in (*plain_model.SYSTEMS, *_READERS) if prompt.startswith(text))
     return say({"messages": [{"content": system}, {"content": prompt.removeprefix(system)}]})
 

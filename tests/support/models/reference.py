@@ -1,4 +1,4 @@
-"""What transformers computes for texts, by vLLM's environment: the reference of networks that Keystone runs itself.
+"""What transformers computes for texts, in vLLM's environment: the reference of networks that Keystone runs itself.
 
 `python tests/support/models/reference.py` reads a list of jobs as JSON from standard input, each with the folder of a
 checkpoint, a head and texts, or pairs of texts. It writes a list of numbers for each text. The texts of a job are one

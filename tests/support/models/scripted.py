@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Scripted:
-    """Replies as its function does, the last request's first; keeps the requests in the order they were made."""
+    """Gives the replies of its function, to the last request first, and keeps the requests in their order."""
 
     name = "scripted"
 

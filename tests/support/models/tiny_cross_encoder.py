@@ -1,4 +1,4 @@
-"""A BERT cross-encoder of some hundred kB with random weights, made by vLLM's environment.
+"""A BERT cross-encoder of some hundred kB with random weights, made in vLLM's environment.
 
 `python tests/support/models/tiny_cross_encoder.py FOLDER` writes it. Its scores have no meaning, but a real server
 serves them, and they depend on every letter of the query and of the passage.

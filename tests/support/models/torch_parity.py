@@ -1,4 +1,4 @@
-"""Networks that only PyTorch runs, by vLLM's environment: what Keystone computes, beside what transformers computes.
+"""Networks that only PyTorch runs, in vLLM's environment: what Keystone computes, beside what transformers computes.
 
 `python tests/support/models/torch_parity.py FOLDER` makes small random checkpoints in the folder, and prints for each a
 list of Keystone's numbers and one of transformers'.
@@ -48,7 +48,7 @@ def write(folder: Path, model: Any) -> Path:
 
 
 def read_tokens(folder: Path, text: str) -> list[int]:
-    """Read a text without tokens at its ends."""
+    """Read the tokens of a text, without special ones at its ends."""
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
@@ -75,7 +75,7 @@ def compare_answers(folder: Path, pattern: str) -> list[list[float]]:
 
 
 def compare_states(folder: Path, kind: Any) -> list[list[float]]:
-    """Compare the vectors of an encoder: the cosines to those of transformers, and ones."""
+    """Compare the vectors of an encoder: their cosines with those of transformers, beside ones."""
     add_pooling(folder, "lasttoken")
     found = torch.from_numpy(Encoder(read_checkpoint(str(folder))).embed(PASSAGES))
     model, cosines = kind.from_pretrained(folder).eval(), []

@@ -24,7 +24,7 @@ A, B = "msmarco_v2.1_doc_00_1#0_2", "msmarco_v2.1_doc_00_1#5_7"
 
 NEWS = tuple(f"0c2f9d1e-5b7a-4c3d-9e8f-00112233445{n}_1" for n in range(2))
 IDS = {"rag26": ("shard_00001_1", "shard_00001_2"), "ragtime25": NEWS, "ragtime26": NEWS, "biogen": ("30000001", "7")}
-"""Two ids of a track's corpus, where `A` and `B` are none."""
+"""Two ids of a track's corpus, where `A` and `B` are not ids."""
 
 WHY, HOW = Topic("1", "Why?"), Topic("2", "How?")
 

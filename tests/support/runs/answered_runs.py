@@ -53,7 +53,7 @@ def write_answered_run(folder: Path, answers: Mapping[str, Sequence[str]]) -> Pa
 
 
 def judge(user: str) -> str:
-    """Judge by rules: an answer is of use, and the better one, by the number of its sentences that say `dance`."""
+    """Judge by rules: the more sentences of an answer say `dance`, the more use it is, and the better it is."""
     shown = dict(_DOCUMENT.findall(user))
     if "answer" not in shown:
         a, b = (1 + min(4, shown[slot].count("dance")) for slot in "AB")

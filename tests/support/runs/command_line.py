@@ -22,8 +22,8 @@ def keystone(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own. `code` is Python that is run before, unless a path is given.
 
-    A process to which a path for programs or packages is given begins at the start; others are forked. One that hangs
-    is ended, with the stacks of its threads on standard error.
+    If `environment` has a path for programs or packages, a new process starts; otherwise one is forked. A process that
+    hangs is ended, with the stacks of its threads on standard error.
     """
     if environment.keys() & {"PATH", "PYTHONPATH"}:
         return programs.run(
@@ -48,9 +48,9 @@ def keystone(
 
 
 def keystone_here(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command line in this process, to see a message: a tenth of a second sooner than in a process of its own.
+    """Run the command line in this process, a tenth of a second faster than in a process of its own.
 
-    Any other error than those that the command line reports is raised here.
+    It raises any error that the command line does not report.
     """
     out, err, given = StringIO(), StringIO(), [*map(str, arguments)]
     with pytest.MonkeyPatch.context() as patch, chdir(cwd or "."), redirect_stdout(out), redirect_stderr(err):

@@ -10,14 +10,14 @@ from keystone.runs.trec.run_files import write_run
 from keystone.runs.trec.types import make_run
 
 RELEVANT = 30
-"""The relevant documents of each topic: grades 1 and 2."""
+"""How many documents of each topic are relevant, with grades 1 and 2."""
 JUDGED = 120
 LABELS = ("not_support", "partial_support", "support")
 VERDICTS = ("not_satisfied", "partially_satisfied", "satisfied")
 
 
 def list_tags(runs: int) -> list[str]:
-    """The tags of runs: three of each team, as far as there are any."""
+    """The tags of runs: three of each team, or fewer of the last."""
     return [f"team{chr(65 + number // 3)}-run{number % 3 + 1}" for number in range(runs)]
 
 
@@ -55,7 +55,7 @@ def write_shared_task(folder: Path, runs: int = 40, topics: int = 60, depth: int
 
 
 def write_scored_answers(folder: Path, runs: int = 6, topics: int = 20, seed: int = 1) -> Path:
-    """Write what judges say of answers: nuggets in `model/` and `people/`, `support/` and `rubrics/`, a file a run.
+    """Write what judges say of answers: nuggets in `model/` and `people/`, `support/` and `rubrics/`, one file per run.
 
     `nuggets.jsonl` has the nuggets of each topic, and `rubrics.jsonl` the rubric.
     """

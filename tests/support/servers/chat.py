@@ -27,7 +27,7 @@ def echo(body: dict[str, Any]) -> Said:
 
 @dataclass
 class Server:
-    """The settings and records of the server. Each request takes one of the `faults`; then answers are right."""
+    """The settings and records of the server. Each request takes one of the `faults`; later answers are right."""
 
     model: Callable[[dict[str, Any]], Said] = echo
     faults: list[Fault] = field(default_factory=list)

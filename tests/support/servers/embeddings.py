@@ -24,7 +24,7 @@ def letters(texts: Sequence[str]) -> NDArray[np.float32]:
 
 @dataclass
 class Server:
-    """The settings and records of the server. Each request takes one of the `faults`; then answers are right."""
+    """The settings and records of the server. Each request takes one of the `faults`; later answers are right."""
 
     model: Callable[[Sequence[str]], NDArray[np.float32]] = letters
     name: str = "letters"

@@ -1,4 +1,4 @@
-"""A server of the files of a folder, as downloads come from it."""
+"""A server of the files of a folder, for tests of downloads."""
 
 from contextlib import AbstractContextManager
 from functools import partial

@@ -1,6 +1,6 @@
-"""A server on a socket that keeps documents as OpenSearch does, with faults by script; no search but by rows.
+"""A server on a socket that keeps documents as OpenSearch does, with faults by script. It searches only by rows.
 
-Several of them may stand before the same documents, as the nodes of a cluster do.
+Several of them may serve the same documents, as the nodes of a cluster do.
 """
 
 import json
@@ -37,7 +37,7 @@ class Kept:
 
 @dataclass
 class State:
-    """The state of the cluster. Each `_bulk` request takes one of the `faults`; after the last one, `always` holds."""
+    """The state of the cluster. Each `_bulk` request takes one of the `faults`; later, `always` applies."""
 
     indexes: dict[str, Kept] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
@@ -153,7 +153,7 @@ class Handler(JsonHandler):
 
 
 def read_pairs(body: bytes) -> Iterator[tuple[str, Any]]:
-    """The `_id` and the document of each two lines; a document that is no line of its own would be seen here."""
+    """The `_id` and the document of each pair of lines. A document that is not a line of its own fails here."""
     lines = body.split(b"\n")
     assert lines.pop() == b"", "the last line has no end"
     for action, document in zip(lines[::2], lines[1::2], strict=True):
@@ -169,7 +169,7 @@ def failed(status: int, kind: str, reason: str) -> dict[str, Any]:
 def start_keeper(
     state: State | None = None, port: int | None = None, certificate: tuple[Path, Path] | None = None
 ) -> Iterator[tuple[State, str]]:
-    """A server before `state`, and its URL; with a certificate and its key it speaks TLS."""
+    """Start a server of `state`; gives the state and the URL. With a certificate and its key, the server speaks TLS."""
     state = state or State()
     server = ThreadingHTTPServer(("127.0.0.1", port or free_port()), type("Bound", (Handler,), {"state": state}))
     if certificate:

@@ -19,7 +19,7 @@ def count_shared_letters(query: str, passage: str) -> float:
 
 @dataclass
 class Server:
-    """The settings and records of the server. Each request takes one of the `faults`; then answers are right."""
+    """The settings and records of the server. Each request takes one of the `faults`; later answers are right."""
 
     faults: list[Fault] = field(default_factory=list)
     always: Fault | None = None

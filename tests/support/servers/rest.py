@@ -95,7 +95,7 @@ Fault = Callable[["Handler"], bool]
 
 @dataclass
 class Scripted:
-    """The settings and records of the server. Each request takes one of the `faults`; then answers are right."""
+    """The settings and records of the server. Each request takes one of the `faults`; later answers are right."""
 
     payloads: dict[str, Any]
     """The content of each document in replies to searches. All are found, in this order, from score 1 downwards."""

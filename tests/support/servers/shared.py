@@ -2,7 +2,7 @@
 
 A server runs in a keeper, which is a process that belongs to nobody. Each process that uses the server holds the write
 end of a named pipe, whose other end is the keeper's standard input. So the keeper ends with the last of them, however
-they end, and a server that its keeper leaves ends by `tied.py`.
+they end. If it leaves the server behind, `tied.py` ends that.
 """
 
 import fcntl
@@ -46,9 +46,9 @@ def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 @contextmanager
 def share_server(factory: pytest.TempPathFactory, name: str, start: str, *arguments: str) -> Iterator[Any]:
-    """What a server says of itself. In the keeper, the context manager `start` ("module:function") starts it.
+    """Share a server, and give what it says of itself. In the keeper, the context manager `start` starts it.
 
-    It gets these arguments, and gives a JSON value when the server is ready.
+    `start` ("module:function") gets these arguments, and gives a JSON value when the server is ready.
     """
     folder = find_shared_folder(factory) / name
     folder.mkdir(exist_ok=True)

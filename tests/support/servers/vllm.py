@@ -102,17 +102,17 @@ class Server:
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name}{{", f"{name} ")))
 
     def stop(self, patience: float = STOP_TIMEOUT_S) -> None:
-        """End the server: ask it to, wait, then make an end of all its processes."""
+        """End the server: ask it to end, wait, then kill all its processes."""
         if self.process:
             end(self.process, patience)
         self.process = None
 
     def kill(self) -> None:
-        """End the server without a word."""
+        """End the server without asking it."""
         self.stop(patience=0)
 
     def end_engine(self) -> None:
-        """End the engine, and so the server after a while. The server answers open requests with `abort`.
+        """End the engine, which ends the server after a while. The server answers open requests with `abort`.
 
         A server that is asked to end kills its engine at once, often before it can say so, and waits for replies.
         """
@@ -146,7 +146,7 @@ def end(process: subprocess.Popen[bytes], patience: float) -> None:
 
 
 def run(program: str, *arguments: str | Path, folder: Path) -> None:
-    """A program of vLLM's environment from its start to its good end."""
+    """Run a program of vLLM's environment, which must succeed."""
     needs_vllm()
     with (folder / "log").open("wb") as log, tempfile.TemporaryDirectory(prefix="vllm-") as left:
         process = launch(program, *arguments, folder=Path(left), log=log)  # whose name is short, as those of sockets
@@ -177,7 +177,7 @@ def shared_memory(group: int) -> set[Path]:
 
 @contextlib.contextmanager
 def started(name: str, model: Path, options: list[str]) -> Iterator[Server]:
-    """A server from its first answer on, gone at the end."""
+    """Start a server; gives it when it answers, and ends it with the block."""
     needs_vllm()
     server = Server(name, model, options)
     try:

@@ -57,7 +57,7 @@ def number_nodes(sketch: Sketch, lengths: Mapping[int, int] | None = None, nucle
 def make_discourse(
     sketch: Sketch, texts: Mapping[int, str], vectors: Mapping[int, list[float]], nuclearity: Nuclearity = "NN"
 ) -> Discourse:
-    """A document of a sketch. A leaf has its text, or says its number; its vector is of length 4, or zero."""
+    """A document of a sketch. A leaf has its text, or says its number. Its vector has 4 numbers, by default zeros."""
     tree = number_nodes(sketch)
     own = {leaf.id: texts.get(leaf.id, f"Leaf number {leaf.id} says nothing.") for leaf in leaves(tree)}
     tree = number_nodes(sketch, {id: len(text) for id, text in own.items()}, nuclearity)
@@ -89,7 +89,7 @@ GURN_TEXTS = {
     297: "Gurn laughed. We were trapping the Misty Ones when they crossed the lake.",
     303: "He held Sarna. Now I can live here in peace with you, Gurn.",
 }
-"""Texts of ours for the leaves of the trace, by node."""
+"""Texts that we wrote for the leaves of the trace, by node."""
 
 GURN_VECTORS = {
     39: [1.0, 0.0, 0.0, 0.0],

@@ -141,7 +141,7 @@ def test_an_impossible_command_is_one_message(folder: Path, arguments: list[str]
 
 
 @pytest.mark.slow
-def test_runs_are_judged_without_a_further_word() -> None:
+def test_the_command_judge_judges_runs_without_a_subcommand() -> None:
     runner = CliRunner()
     for words in (["judge", "a.trec"], ["judge", "runs", "a.trec"], ["judge", "--depth", "3", "a.trec"]):
         found = runner.invoke(app, words)

@@ -180,7 +180,7 @@ def test_a_measure_without_judgments_is_an_error(runs: list[Path], name: str) ->
         evaluate(runs, name)
 
 
-def test_a_failure_is_a_warning_and_nothing_but_failures_an_error(runs: list[Path]) -> None:
+def test_a_failure_is_a_warning_and_nothing_but_failures_is_an_error(runs: list[Path]) -> None:
     (found,) = judge_all(runs[:1], lambda user: judge(user) if "bees" in user else "Good.")
     assert [*(read_use_records(runs[0]) or {})] == ["1"]
     assert [*map(math.isnan, found.values["mark"])] == [False, True]
@@ -233,7 +233,7 @@ USES = st.builds(
 
 
 @given(USES)
-def test_shares_are_shares_and_the_three_levels_are_all(use: Use) -> None:
+def test_shares_are_between_0_and_1_and_those_of_the_three_levels_add_up_to_1(use: Use) -> None:
     mark, answered, partly, unanswered, *rest = measure_use(use)
     assert 1 <= mark <= 5
     assert answered + partly + unanswered == pytest.approx(1)

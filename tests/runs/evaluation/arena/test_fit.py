@@ -131,7 +131,7 @@ def test_a_ridge_bounds_a_first_slot_term_that_no_battle_bounds(
     assert fit_ratings(counts).ridge == 0
 
 
-def test_ties_only_give_equal_ratings_and_no_ridge() -> None:
+def test_ties_alone_give_equal_ratings_and_no_ridge() -> None:
     fit = fit_ratings(count(3, {(0, 1): (0, 0, 4), (1, 2): (0, 0, 1)}))
     assert (fit.ratings == pytest.approx([1000] * 3), fit.ridge) == (True, 0)
 

@@ -75,7 +75,7 @@ def test_exchanged_files_have_the_opposite_outcome(files: tuple[Path, Path]) -> 
     assert one.p_sign == other.p_sign
 
 
-def test_a_judge_of_the_first_slot_gives_ties_and_is_seen(files: tuple[Path, Path]) -> None:
+def test_a_judge_that_prefers_the_first_slot_gives_ties_and_is_noticed(files: tuple[Path, Path]) -> None:
     pair, _ = fight(files, lambda _: json.dumps({"reason": "First.", "a": 4, "b": 3, "better": "A"}))
     found = summarise_pair(pair)
     assert [one.outcome for one in pair.fights] == [0.5, 0.5, 1, 0]

@@ -56,7 +56,7 @@ NUGGETS = [
 """Sentences that the undamaged run uses. The damage is that of the first topic."""
 DAMAGED = ("bees", "beekeeping")
 OTHER = "twin-a"
-"""A document that says nothing of the nuggets."""
+"""A document that says nothing about the nuggets."""
 
 
 def make(index: Index, folder: Path, *changes: str) -> Path:
@@ -169,7 +169,7 @@ DAMAGES: dict[Stage, Callable[[Path], None]] = {
     "used": leave_out_of_answer,
     "cited": cite_wrongly,
 }
-"""The damage of each stage. What a stage lost, the later ones do not have either."""
+"""The damage of each stage. What one stage lost, later stages lack, too."""
 
 
 OF_RERANKERS = ("placed", "reranked")

@@ -1,1 +1,1 @@
-"""Judgments of pooled documents by a model, their agreement with other judgments, and their noise."""
+"""Tests of judgments of pooled documents by a model."""

@@ -1,1 +1,1 @@
-"""Tests of the diagnosis of runs."""
+"""Tests of nuggets."""

@@ -28,7 +28,7 @@ LABELS: dict[str, Assignment] = {"2": "support", "1": "partial_support", "0": "n
 
 
 def make_nuggets(written: str) -> list[Nugget]:
-    """Make nuggets of pairs such as v2 (vital, support) and o1 (okay, partial); ? has no importance."""
+    """Make nuggets from pairs such as v2 (vital, support) and o1 (okay, partial); ? has no importance."""
     kinds: dict[str, Importance | None] = {"v": "vital", "o": "okay", "f": "failed", "?": None}
     return [Nugget("a", kinds[one[0]], LABELS[one[1]]) for one in written.split()]
 

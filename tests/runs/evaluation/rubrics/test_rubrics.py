@@ -37,7 +37,7 @@ VERDICT: dict[str, Verdict] = {
 
 
 def make_criteria(written: str) -> tuple[Criterion, ...]:
-    """Make criteria of pairs such as 5:2 (weight 5, satisfied)."""
+    """Make criteria from pairs such as 5:2 (weight 5, satisfied)."""
     pairs = [one.split(":") for one in written.split()]
     return tuple(Criterion(f"c{n}", float(weight), verdict=VERDICT[v]) for n, (weight, v) in enumerate(pairs))
 

@@ -74,7 +74,7 @@ def call(folder: Path, command: str, *arguments: str | Path, **variables: str) -
 
 
 def run_judge(folder: Path, settings: Mapping[str, Any], **variables: str) -> dict[tuple[str, str, str], float]:
-    """Run the judge by `auto-judge run`; returns the values by run, topic and measure."""
+    """Run the judge with `auto-judge run`; returns the values by run, topic and measure."""
     workflow = {
         "judge_class": "keystone.runs.evaluation.auto_judge:KeystoneJudge",
         "create_nuggets": False,
@@ -153,7 +153,7 @@ def test_a_topic_that_failed_counts_as_the_mean_of_the_others_with_a_warning() -
     assert len(told) == 2
 
 
-def test_a_tie_is_half_a_win_and_a_failure_no_battle() -> None:
+def test_a_tie_is_half_a_win_and_a_failure_is_no_battle() -> None:
     battles = [
         Judgment(Task("a", "b", "1", "a"), "A"),
         Judgment(Task("a", "c", "1", "c"), "Tie"),
