@@ -7,7 +7,7 @@ that.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
@@ -68,7 +68,7 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
         return replace(chosen, checks=made.checks if made else ())
     spans = [item.span for item in evidence.items] if within else None
     answer, missed = await _cite_and_check(tools, task, made, spans)
-    answer = _strip_marks(answer) if tools.settings.mend else answer
+    answer = _strip_marks(answer, {one.text for one in made.sentences}) if tools.settings.mend else answer
     if all(tells_gap(one.text) or (not one.citations and denies_sources(one.text)) for one in answer.sentences):
         return replace(await _choose_from_all(tools, task, [*fallbacks, *missed]), checks=answer.checks)
     kept = task.cut_to_limits(answer.sentences)
@@ -86,10 +86,10 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
     return replace(answer, fallbacks=(*fallbacks, *missed))
 
 
-def _strip_marks(answer: Answer) -> Answer:
-    """Take the marks of Markdown off all sentences, so that all answers of a run look alike."""
-    plain = (replace(one, text=strip_marks(one.text)) for one in answer.sentences)
-    return replace(answer, sentences=tuple(one for one in plain if one.text))
+def _strip_marks(answer: Answer, plain: Container[str] = ()) -> Answer:
+    """Take the marks of Markdown off all sentences but the `plain` ones, so that all answers of a run look alike."""
+    now = (one if one.text in plain else replace(one, text=strip_marks(one.text)) for one in answer.sentences)
+    return replace(answer, sentences=tuple(one for one in now if one.text))
 
 
 async def _cite_and_check(

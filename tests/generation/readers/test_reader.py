@@ -243,6 +243,19 @@ def test_an_answer_ends_with_what_the_documents_lack_and_with_nothing_else(
     assert [one.step for one in answer.fallbacks] == (["missing"] if told is False else [])
 
 
+def test_marks_are_taken_off_an_answer_once(index: Index) -> None:
+    sources = Sources(index, open_store(index))
+    task = task_over(sources, sources.store.rows(["bees"]).tolist())
+    said = {"text": "**Bees** dance by `f(*a*)`:\n```py\nx = 1\n```", "citations": [0]}
+    reader = open_reader(
+        Tools(
+            sources, Scripted(by_purpose(answer=[{"answer": [said]}])), AnswerSettings("whole", window=4096, mend=True)
+        )
+    )
+    answer = asyncio.run(reader.answer(task, asyncio.run(reader.gather(task, ((*task.context.documents,),)))))
+    assert [one.text for one in answer.sentences] == ["Bees dance by f(*a*): x = 1"]
+
+
 def test_tables_name_every_method() -> None:
     assert set(WRITERS) == set(get_args(AnswerMethod))
     assert {name: kind.name for name, kind in READERS.items()} == {name: name for name in READERS}
