@@ -253,6 +253,10 @@ class Answer:
     missing: str = ""
     """A sentence about the parts of the request that the documents leave open."""
 
+    def list_texts(self) -> list[str]:
+        """List the texts of all sentences but the one about what the documents leave open."""
+        return [sentence.text for sentence in self.sentences if sentence.text != self.missing]
+
     def list_citations(self) -> list[Citation]:
         """List the cited ids, each once, in the order of their first citations. Their numbers count from 1."""
         return list(dict.fromkeys(citation for sentence in self.sentences for citation in sentence.citations))

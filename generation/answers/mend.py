@@ -14,6 +14,7 @@ from keystone.generation.answers.sentences import (
     list_sentences,
     read_place,
     read_text,
+    tidy,
 )
 from keystone.generation.llm.ask import ask_all
 from keystone.generation.llm.model import Model
@@ -64,16 +65,41 @@ _OPENING = re.compile(
 
 A sentence may still go on from the one before by a demonstrative that has its noun, or by "then" and "against this".
 """
-_CODE = re.compile(r"(`+)([^`]+)\1")
-_BOLD = re.compile(r"(?<![\w*/])\*\*(?=\S)([^*]*[^*\s])\*\*(?![\w*])")
-_HEADING = re.compile(r"^#{1,6}\s+")
+_LINE_MARKS = re.compile(
+    r"^(?:#{1,6}\s+|(?:[-\u2022>]|\*(?! \*))\s+(?=\D|\d{1,2}[.)]\s)|\d{1,2}[.)]\s+(?=[\"'(\[`*_]*[A-Z](?![A-Z])))+"
+)
+"""The marks of a heading, a list or a quotation at the beginning of a line."""
+_TABLE = re.compile(r"(?:^|(?<=: ))\| (.+) \|$")
+_MARKS = re.compile(
+    r"""(?P<ticks>`+)(?P<code>[^`]+)(?P=ticks)|<code>(?P<tagged_code>[^<>]+)</code>
+    |!?(?<![\w\])])\[(?P<link>[^\[\]]+)\]\(
+        (?:[a-z]+://|mailto:|www\.|[/\#]|[\w./-]+\.(?:html?|md|pdf)\b)(?:[^()\s]|\([^()\s]*\))*(?:\s"[^"]*")?\)
+    |(?<![\w*/])(?P<stars>\*{2,3})(?=\S)(?P<bold>(?:`[^`]*`|[^*`])+)(?<!\s)(?P=stars)(?![\w*])
+    |(?<![^\s("'\[])(?:\*(?P<star>[^\W_](?:[^*`]*[^\W_])?[.,:;!?]?)\*|_(?P<line>[^\W_]+|[A-Z][^_`]*[^\W_])_)
+        (?![^\s.,:;!?)"'\]])
+    |<(?P<tag>b|i|em|strong)>(?P<tagged>[^<>]+)</(?P=tag)>
+    |(?<=[.:;!?])(?P<item>\s)[-*\u2022]\s(?=["'(\[`*_]*[A-Z])""",
+    re.VERBOSE,
+)
+"""Code, and the marks of a link, of emphasis, and of an item of a list in the middle of a line."""
 
 
 def strip_marks(text: str) -> str:
     """Take the marks of Markdown off a sentence: answers are plain text, with names of code as they are."""
-    parts = _CODE.split(_HEADING.sub("", text))  # prose, marks and code in turn
-    bare = (_BOLD.sub(r"\1", part) if place % 3 == 0 else part for place, part in enumerate(parts) if place % 3 != 1)
-    return "".join(bare).strip()
+    bare = _TABLE.sub(_join_cells, _LINE_MARKS.sub("", text))
+    return tidy(_MARKS.sub(_strip_mark, bare))
+
+
+def _join_cells(table: re.Match[str]) -> str:
+    rows = (row.strip() for row in table[1].split("| |"))
+    return "; ".join(", ".join(map(str.strip, row.split(" | "))) for row in rows if any(map(str.isalnum, row)))
+
+
+def _strip_mark(found: re.Match[str]) -> str:
+    if kept := found["code"] or found["tagged_code"] or found["item"]:
+        return kept
+    marked = found["link"] or found["bold"] or found["star"] or found["line"] or found["tagged"]
+    return _MARKS.sub(_strip_mark, marked)
 
 
 def find_faults(sentences: Sequence[Sentence]) -> dict[int, str]:

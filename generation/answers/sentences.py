@@ -22,6 +22,8 @@ _NUMBERS = r"(?:\[(?:(?:document|doc|source)s?\s)?\d{1,4}(?:,\s?\d{1,4})*\][\s,;
 _OWN_NUMBERS = re.compile(rf"(?i)(?<=[.?!])\s*+{_NUMBERS}[.?!]?$|(?<=[^\s\],;:.?!])\s++{_NUMBERS}(?=[.?!]?$)")
 """Numbers of documents in brackets at the end of a sentence, such as `[0]`, `[0, 2]` or `[Document 0]`."""
 
+_FENCE_LANGUAGE = re.compile(r"(?<=```)[\w+-]+[ \t]*\n")
+
 MOST_SENTENCES = 256
 """The most sentences of one answer; 400 words have about 20. Each is embedded and compared with all others."""
 
@@ -97,14 +99,15 @@ def tidy(text: str) -> str:
 
 
 def read_text(text: str, reply: Reply) -> str:
-    """Read a sentence on one line; empty if it has no letter and no digit.
+    """Read a sentence on one line, without the language of a block of code; empty if it has no letter and no digit.
 
     `Unusable` if it holds delimiters of documents, which a `last` reply loses.
     """
     stripped = strip_delimiters(text)
     if stripped != text and not reply.last:
         raise Unusable("a sentence holds a delimiter of documents, such as </document>")
-    return tidy(stripped) if any(map(str.isalnum, stripped)) else ""
+    tidied = tidy(_FENCE_LANGUAGE.sub("\n", stripped))
+    return tidied if any(map(str.isalnum, tidied)) else ""
 
 
 def read_line(reply: Reply, wanted: str) -> str:

@@ -7,7 +7,7 @@ that.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
@@ -29,6 +29,7 @@ from keystone.generation.rules.answer import choose_sentences, find_candidates, 
 from keystone.generation.rules.sentences import ask_each_clause
 from keystone.generation.rules.support import denies_sources, tells_gap
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Fallback, Note, Sentence
+from keystone.indexing.corpora.languages import SHARING_LETTERS, differ_in_language, guess_language
 from keystone.indexing.types import Span
 from keystone.indexing.vectors.embed import embed_passages
 
@@ -68,28 +69,46 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
         return replace(chosen, checks=made.checks if made else ())
     spans = [item.span for item in evidence.items] if within else None
     answer, missed = await _cite_and_check(tools, task, made, spans)
-    answer = _strip_marks(answer) if tools.settings.mend else answer
+    answer = _strip_marks(answer, {one.text for one in made.sentences}) if tools.settings.mend else answer
     if all(tells_gap(one.text) or (not one.citations and denies_sources(one.text)) for one in answer.sentences):
         return replace(await _choose_from_all(tools, task, [*fallbacks, *missed]), checks=answer.checks)
     kept = task.cut_to_limits(answer.sentences)
     if len(kept) < len(answer.sentences):
         lost = f"{len(answer.sentences) - len(kept)} of {len(answer.sentences)} sentences exceed the track's length"
         missed.append(Fallback(task.topic.id, "limits", lost))
+    if wrong := _find_wrong_language(answer, task.topic.narrative, tools.settings.language):
+        missed.append(Fallback(task.topic.id, "language", wrong))
     if tools.settings.gaps and answer.missing:
         told = strip_marks(answer.missing)
-        longer = (*answer.sentences, Sentence(told, ()))
         if len(told.split()) > MOST_MISSING_WORDS or not denies_sources(told, task.topic.narrative):
             why = "the sentence about what the documents lack says something else, or too much: it is left out"
             answer, missed = replace(answer, missing=""), [*missed, Fallback(task.topic.id, "missing", why)]
-        elif count_words(longer) <= task.words and len(task.cut_to_limits(longer)) == len(longer):
-            answer = replace(answer, sentences=longer, missing=told)
+        else:
+            answer = _end_with_missing(task, replace(answer, missing=told))
     return replace(answer, fallbacks=(*fallbacks, *missed))
 
 
-def _strip_marks(answer: Answer) -> Answer:
-    """Take the marks of Markdown off all sentences, so that all answers of a run look alike."""
-    plain = (replace(one, text=strip_marks(one.text)) for one in answer.sentences)
-    return replace(answer, sentences=tuple(one for one in plain if one.text))
+def _end_with_missing(task: Task, answer: Answer) -> Answer:
+    """End an answer with its sentence about what the documents lack, if that keeps the limits of the task."""
+    longer = (*answer.sentences, Sentence(answer.missing, ()))
+    fits = count_words(longer) <= task.words and len(task.cut_to_limits(longer)) == len(longer)
+    return replace(answer, sentences=longer) if answer.missing and fits else answer
+
+
+def _find_wrong_language(answer: Answer, narrative: str, language: str) -> str:
+    """Say in which language an answer is, if that is surely not `language`, or without one the narrative's own."""
+    text = " ".join(sentence.text for sentence in answer.sentences)
+    own, wanted = guess_language(text), language or guess_language(narrative)
+    if not own or not wanted or own == wanted or {own, wanted} in SHARING_LETTERS:
+        return ""
+    sure = language or (differ_in_language(text, narrative) and differ_in_language(narrative, text))
+    return f"the answer is in {own}, expected {wanted}" if sure else ""
+
+
+def _strip_marks(answer: Answer, plain: Container[str] = ()) -> Answer:
+    """Take the marks of Markdown off all sentences but the `plain` ones, so that all answers of a run look alike."""
+    now = (one if one.text in plain else replace(one, text=strip_marks(one.text)) for one in answer.sentences)
+    return replace(answer, sentences=tuple(one for one in now if one.text))
 
 
 async def _cite_and_check(
@@ -146,7 +165,11 @@ def _choose_answer(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> An
     evidence = [item for item in evidence if item.span.doc_id in own]
     candidates = find_candidates(context, tools.sources, evidence)
     measured = tools.sources.embedding.is_local
-    made = choose_sentences(task.topic.id, context, evidence, candidates, task.words, measured)
+    choose = partial(choose_sentences, task.topic.id, context, evidence, candidates, measured=measured)
+    made = choose(words=task.words)
+    if tools.settings.gaps and made.missing:
+        shorter = choose(words=task.words - len(made.missing.split()))
+        made = _end_with_missing(task, shorter if shorter.missing == made.missing else made)
     return made if made.sentences else quote_closest_segment(task.topic.id, readable, task.words)
 
 

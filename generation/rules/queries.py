@@ -266,8 +266,10 @@ def understand_by_rules(topics: Sequence[Topic], sources: Sources, rules: Unders
     ]
 
 
-LEAST_OPENING_WORDS, MOST_OPENING_WORDS = 4, 14
+LEAST_OPENING_WORDS, MOST_OPENING_WORDS = 5, 14
 """The fewest and the most words to which the line that opens the sentences for a question is cut."""
+MOST_WHOLE_WORDS = 16
+"""The most words of a line that is not cut."""
 
 _ASKING_WORDS = (
     *INTERROGATIVES, "compare", "describe", "discuss", "explain", "explore", "find", "give", "list", "name", "outline",
@@ -301,12 +303,27 @@ LEAST_QUESTION_STEMS = 2
 """The fewest content words of a question with a pronoun that is a question of its own."""
 _POINTING = re.compile(r"\b(?:it|they|them|this|that|these|those)\b", re.IGNORECASE)
 _LOOSE_ENDS = frozenset(
-    "a among an and as at but by each even for from in into my of on or our that the their to which".split()
+    "a about after all also among an and any are as at be because been before being between both but by can could did "
+    "do does each either even every for from had has have her his if in into is its may might more most must my no not "
+    "of on only or our over shall should so some such than that the their these this those through to under very was "
+    "were what when where which while who whose will with within without would your".split()
 )
+"""Words without which a line ends better: they want a word after them."""
+_WANTS_OBJECT = re.compile(
+    r"(?:argued?|asks?|believes?|brings?|claims?|ensures?|feels?|finds?|gets?|gives?|goes|holds?|keeps?|knows?|lets?"
+    r"|makes?|means?|needs?|puts?|says?|sees?|sets?|shows?|suggests?|takes?|thinks?|tries|try|uses?|wants?"
+    r"|able|going|kind|lack|likely|number|part|rest|sort|used)$",
+    re.I,
+)
+"""A last word that says little without what comes after it, mostly a verb."""
+_BARE_ADJECTIVE = re.compile(r"\b(?:an?|the|more|most|very) \w+(?:able|al|ed|ful|ible|ic|ing|ive|less|ous)$", re.I)
+_OPENERS = {"(": ")", "[": "]", "\u201c": "\u201d", "\u00ab": "\u00bb"}
 MOST_QUESTIONS = 200
 """The most questions into which the queries of a narrative are split."""
 _JOINT = re.compile(
-    r"^(?:[,;:(\u2013-]|(?:and|as|but|by|for|from|if|in|into|of|on|or|so|that|to|when|which|with|without)$)", re.I
+    r"^(?:[,;:(\u2013-]|(?:after|and|as|because|before|but|by|for|from|if|in|into|of|on|or|so|that|to|when|where|which"
+    r"|while|who|with|without)$)",
+    re.I,
 )
 
 
@@ -364,16 +381,34 @@ def _drop_background(sentence: str) -> str:
 def open_question(question: str) -> str:
     """Make the line that opens the sentences for a question, from its own first words."""
     words = _ASKING.sub("", question).rstrip("?.!:; ").split()
-    whole = len(words) <= MOST_OPENING_WORDS
-    if not whole:
-        words = words[:MOST_OPENING_WORDS]
-        joints = [place for place, word in enumerate(words) if place > LEAST_OPENING_WORDS and _JOINT.match(word)]
-        words = words[: joints[0]] if joints else words
-        while len(words) > 1 and words[-1].lower().strip(",;:") in _LOOSE_ENDS:
-            words.pop()
-    line = " ".join(words).rstrip(",;:")
+    whole = len(words) <= MOST_WHOLE_WORDS
+    line = " ".join(words) if whole else _cut_line(words)
     asks = whole and bool(_QUESTION.match(question))
-    return f"{line[:1].upper()}{line[1:]}{'?' if asks else ':'}"
+    return f"{line[:1].upper()}{line[1:].rstrip(',;:')}{'?' if asks else ':'}"
+
+
+def _cut_line(words: Sequence[str]) -> str:
+    """Cut words before the last joint at which they do not end as a stub, and if there is none, after the most."""
+    joints = [place for place in range(MOST_OPENING_WORDS, LEAST_OPENING_WORDS - 1, -1) if _JOINT.match(words[place])]
+    lines = [_end_well(words[:place]) for place in (*joints, MOST_OPENING_WORDS)]
+    fitting = (line for line in lines if len(line.split()) >= LEAST_OPENING_WORDS)
+    return next(
+        (line for line in fitting if not _WANTS_OBJECT.search(line.split()[-1]) and not _BARE_ADJECTIVE.search(line)),
+        lines[-1],
+    )
+
+
+def _end_well(words: Sequence[str]) -> str:
+    """End a line before a bracket or quotation that it does not close, and before words that want others after them."""
+    kept = list(words)
+    for place, word in enumerate(words):
+        closing = _OPENERS.get(word[0])
+        if closing and closing not in " ".join(words[place:]):
+            kept = kept[:place] if place >= LEAST_OPENING_WORDS else [*words[:place], word[1:], *words[place + 1 :]]
+            break
+    while len(kept) > 1 and kept[-1].lower().strip(",;:") in _LOOSE_ENDS:
+        kept.pop()
+    return " ".join(kept)
 
 
 def _ask_each(queries: Sequence[Query], split: Callable[[str], Sequence[str]]) -> list[Query]:

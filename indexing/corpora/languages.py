@@ -69,6 +69,8 @@ _LETTERS = {
     }.items()
 }
 """The letters of languages. Of two that share letters, the one with letters of its own comes first."""
+SHARING_LETTERS = ({"Japanese", "Chinese"}, {"Persian", "Arabic"}, {"Ukrainian", "Russian"}, {"Danish", "Norwegian"})
+"""Pairs of languages of which a short text in one may be taken for one in the other."""
 _LEAST_LETTERS_SHARE = {"Japanese": 0.05, "Persian": 0.02, "Ukrainian": 0.02}
 """The least share of a text's letters that are a language's, for languages that also use the letters of another."""
 _OTHER_LETTERS_SHARE = 0.3

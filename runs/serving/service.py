@@ -357,8 +357,7 @@ async def doubt(service: Service, narrative: str, found: Answer) -> bool:
     """Tell whether no sentence of an answer by rules seems to answer its narrative."""
     if service.config.answer.method != "rules":
         return False
-    texts = [one.text for one in found.sentences]
-    return await asyncio.to_thread(is_doubtful, narrative, texts, service.index.compares_by)
+    return await asyncio.to_thread(is_doubtful, narrative, found.list_texts(), service.index.compares_by)
 
 
 def check_text(name: str, text: str) -> None:

@@ -23,7 +23,7 @@ from keystone.generation.rules.answer import (
     gather_sentences,
     take_turns,
 )
-from keystone.generation.rules.queries import MOST_OPENING_WORDS, open_question, split_into_questions
+from keystone.generation.rules.queries import MOST_WHOLE_WORDS, open_question, split_into_questions
 from keystone.generation.rules.sentences import find_sentences, read_sentence, share_words
 from keystone.generation.rules.stands_alone import can_be_read, continues, find_name, stands_alone
 from keystone.generation.types import Answer, EvidenceSet
@@ -88,11 +88,31 @@ def test_a_loose_part_belongs_to_the_question_before_it() -> None:
         ("Which bees dance?", "Which bees dance?"),
         (
             "What about put the honey into a jar and let each one of the visitors of our club taste it?",
-            "Put the honey into a jar:",
+            "Put the honey into a jar and let each one of the visitors:",
         ),
         (
             "What about give each keeper of our club in the old town a hive in which bees live?",
-            "Give each keeper of our club:",
+            "Give each keeper of our club in the old town a hive in which bees live:",
+        ),
+        (
+            "How do the honey and the wax of our hives get to those keepers of the club who paid for them?",
+            "How do the honey and the wax of our hives get to those keepers:",
+        ),
+        (
+            "Some keepers of our club in the old town argue that all bees always dance before the sunrise.",
+            "Some keepers of our club:",
+        ),
+        (
+            "Our hive is dark and dry for bees with a painted and a plain lid which the keeper of the club made.",
+            "Our hive is dark and dry for bees:",
+        ),
+        (
+            "Does the smoke of the keeper calm his bees (making them eat and rest before they leave the old hive)?",
+            "Does the smoke of the keeper calm his bees:",
+        ),
+        (
+            "Bees are \u201csmall insects that dance for food and live in hives of wood which keepers build.\u201d",
+            "Bees are small insects that dance for food and live in hives of wood:",
         ),
         ("", ":"),
     ],
@@ -104,7 +124,7 @@ def test_the_line_that_opens_a_question(question: str, line: str) -> None:
 @given(st.lists(st.sampled_from("how what about to keep a warm hive, and of bees? in".split()), max_size=30))
 def test_the_line_of_a_question_is_short_and_in_its_own_words(words: list[str]) -> None:
     line = open_question(" ".join(words))
-    assert len(line.split()) <= MOST_OPENING_WORDS
+    assert len(line.split()) <= MOST_WHOLE_WORDS
     assert line[-1] in ":?"
     assert line[:-1].lower() in " ".join(words).lower()
 

@@ -89,7 +89,7 @@ def ask(
     store = open_store(index)
     sentences, passages = number_citations(answer, store)
     result = Result("ask", str(folder), question, passages, sentences, answer.fallbacks)
-    texts = [sentence.text for sentence in sentences]
+    texts = answer.list_texts()
     by_rules = settings.answer.method == "rules" and texts != [NOTHING]
     doubtful = by_rules and is_doubtful(question, texts, index.compares_by)
     if sentences and sys.stdout.isatty() and not json:
@@ -105,7 +105,7 @@ def ask(
             say(DOUBT, err=True)
     for fallback in answer.fallbacks if not quiet else ():
         say(f"{fallback.step}: {fallback.reason}", err=True)
-    if answer.missing:
+    if answer.missing and len(texts) == len(sentences):
         say(answer.missing, err=True)
     if not sentences:
         say("no answer was found", err=True)

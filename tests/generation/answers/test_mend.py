@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from keystone.generation.answers.mend import find_faults, mend_answer, read_mended, strip_marks
 from keystone.generation.types import Answer, Failure, Reply, Sentence
@@ -184,7 +185,38 @@ def test_a_repair_leaves_room_for_what_is_missing(most: int, mended: bool) -> No
         ("**Never** call ``f``.", "Never call f."),
         ("## Opening a hive", "Opening a hive"),
         ("Define def f(sender, **kwargs): and x ** y.", "Define def f(sender, **kwargs): and x ** y."),
+        ('See [the `hive`](https://bees.example/a_(b) "Bees") and ![a lid](lid.html#top).', "See the hive and a lid."),
+        ("- Lift the lid.", "Lift the lid."),
+        ("- * 1. Lift the lid.", "Lift the lid."),
+        ("12) Lift the lid.", "Lift the lid."),
+        ("> Bees dance.", "Bees dance."),
+        ("Two steps: - Lift the lid. * Close it.", "Two steps: Lift the lid. Close it."),
+        ("Sizes: | Bee | mm | | --- | :-: | | queen | 20 |", "Sizes: Bee, mm; queen, 20"),
+        ("A *queen* lays _many_ eggs, says _The Hive_.", "A queen lays many eggs, says The Hive."),
+        ("<b>Bees</b> dance in ***the*** `<b>dark</b>`.", "Bees dance in the <b>dark</b>."),
+        ("**Use `*args` and `[a](https://b)`.**", "Use *args and [a](https://b)."),
+        ("- 5 is less than 1. FC Bee has 1.", "- 5 is less than 1. FC Bee has 1."),
+        ("1. FC Bee won.", "1. FC Bee won."),
+        ("* * * * * runs each minute.", "* * * * * runs each minute."),
     ],
 )
 def test_marks_of_markdown_are_taken_off(text: str, expected: str) -> None:
     assert strip_marks(text) == expected
+
+
+WORDS = ("Bees", "dance", "is", "and", "hive.", "keeps:", "lid,")
+CODE = (
+    "*args", "**kwargs", "f(*args,", "*rest)", "a_b", "_a", "b_", "__init__", "x[0](y)", "[f](a)", "a > b", "C#", "-1",
+    "*.py", "**/*.md", "a*b*c", "(a)*b*(c)", "x ** y", "x * y", "List<b>", "<b>", "|x|", "int | None", "a || b", "#1",
+    "--flag", "[0]", ">>> f()", "1.", "5",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(WORDS + CODE), min_size=1).map(" ".join))
+def test_code_among_words_stays_as_it_is(text: str) -> None:
+    assert strip_marks(f"So {text}") == f"So {text}"
+
+
+@given(st.text("*_[](){}<>|#->/:.b1 ").map(lambda text: f"x{' '.join(text.split())}x"))
+def test_code_between_its_marks_stays_as_it_is(code: str) -> None:
+    assert strip_marks(f"- Call `{code}` *now*.") == f"Call {code} now."

@@ -24,6 +24,7 @@ from keystone.generation.readers.reader import (
 from keystone.generation.readers.settings import READERS, AnswerMethod, ReaderSettings
 from keystone.generation.readers.structure_reader import Question, StructureReader
 from keystone.generation.readers.write import WRITERS
+from keystone.generation.rules.answer import MISSING
 from keystone.generation.types import Answer, EvidenceSet, Request, Stop
 from keystone.indexing.index import Index
 from keystone.indexing.types import Span
@@ -241,6 +242,82 @@ def test_an_answer_ends_with_what_the_documents_lack_and_with_nothing_else(
     answer = asyncio.run(reader.answer(task, asyncio.run(reader.gather(task, ((*task.context.documents,),)))))
     assert [one.text for one in answer.sentences] == [said, missing.strip("*")][: 2 if told else 1]
     assert [one.step for one in answer.fallbacks] == (["missing"] if told is False else [])
+
+
+ENGLISH = "Honey bees live in colonies of many thousand workers, and they find the flowers by dancing for each other."
+GERMAN = "Die Bienen leben mit vielen in einer Kolonie, und sie finden die Blumen durch einen Tanz, der nicht kurz ist."
+
+
+@pytest.mark.parametrize(
+    ("narrative", "language", "said", "told"),
+    [
+        pytest.param(
+            "Where do the bees of a hive live, and how do they dance?", "", GERMAN, "German, expected English"
+        ),
+        pytest.param(GERMAN, "", ENGLISH, "English, expected German"),
+        pytest.param(GERMAN, "English", GERMAN, "German, expected English"),
+        pytest.param(
+            "\u0643\u064a\u0641 \u064a\u0631\u0642\u0635 \u0627\u0644\u0646\u062d\u0644", "English", ENGLISH, ""
+        ),
+        pytest.param(GERMAN, "", GERMAN, ""),
+        pytest.param(
+            "\u6771\u4eac\u4e94\u8f2a",
+            "",
+            "\u871c\u8702\u306f\u82b1\u306e\u5834\u6240\u3092\u8e0a\u308b\u3002",
+            "",
+            id="letters of two languages",
+        ),
+        pytest.param("Bees?", "", GERMAN, "", id="a narrative without a sure language"),
+        pytest.param(
+            "Where do the bees of a hive live, and how do they dance?", "", "Bienen tanzen.", "", id="few words"
+        ),
+    ],
+)
+def test_an_answer_in_another_language_is_told(
+    narrative: str, language: str, said: str, told: str, index: Index
+) -> None:
+    sources = Sources(index, open_store(index))
+    task = replace(task_over(sources, sources.store.rows(["bees"]).tolist()), topic=Topic("1", narrative))
+    model = Scripted(by_purpose(answer=[{"answer": [{"text": said, "citations": [0]}]}]))
+    reader = open_reader(Tools(sources, model, AnswerSettings("whole", window=4096, language=language)))
+    answer = asyncio.run(reader.answer(task, asyncio.run(reader.gather(task, ((*task.context.documents,),)))))
+    assert [one.text for one in answer.sentences] == [said]
+    reasons = [one.reason for one in answer.fallbacks if one.step == "language"]
+    assert reasons == ([f"the answer is in {told}"] if told else [])
+
+
+@pytest.mark.parametrize("method", ["rules", "whole"])
+@pytest.mark.parametrize(("gaps", "words", "ends"), [(True, 60, True), (True, 24, False), (False, 60, False)])
+def test_answers_by_rules_end_with_what_the_documents_lack(
+    method: AnswerMethod, gaps: bool, words: int, ends: bool, index: Index
+) -> None:
+    sources = Sources(index, open_store(index))
+    texts = ("How do honey bees live in colonies?", "Who wrote Hamlet?")
+    queries = [Query("1", f"1#{number}", text, text, text) for number, text in enumerate(texts)]
+    context = read_context(sources, sources.store.rows(["bees"]).tolist(), queries)
+    task = Task(Topic("1", " ".join(texts)), context, words, list)
+    silent = Scripted(lambda _request: "I would rather not.")
+    reader = open_reader(Tools(sources, silent, AnswerSettings(method, window=4096, gaps=gaps)))
+    answer = asyncio.run(reader.answer(task, asyncio.run(reader.gather(task, ((*context.documents,),)))))
+    *sentences, last = answer.sentences
+    assert all(sentence.citations for sentence in sentences)
+    assert (last.text, last.citations) == (f"{MISSING} Who wrote Hamlet.", ()) if ends else last.citations
+    assert sum(len(sentence.text.split()) for sentence in answer.sentences) <= words
+    assert answer.missing
+    assert answer.list_texts() == [one.text for one in (sentences if ends else answer.sentences)]
+
+
+def test_marks_are_taken_off_an_answer_once(index: Index) -> None:
+    sources = Sources(index, open_store(index))
+    task = task_over(sources, sources.store.rows(["bees"]).tolist())
+    said = {"text": "**Bees** dance by `f(*a*)`:\n```py\nx = 1\n```", "citations": [0]}
+    reader = open_reader(
+        Tools(
+            sources, Scripted(by_purpose(answer=[{"answer": [said]}])), AnswerSettings("whole", window=4096, mend=True)
+        )
+    )
+    answer = asyncio.run(reader.answer(task, asyncio.run(reader.gather(task, ((*task.context.documents,),)))))
+    assert [one.text for one in answer.sentences] == ["Bees dance by f(*a*): x = 1"]
 
 
 def test_tables_name_every_method() -> None:
